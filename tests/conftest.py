@@ -89,7 +89,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 def _share_setup() -> Iterator[None]:
     """Share one-time work among all tests."""
     with pytest.MonkeyPatch.context() as patch:
-        shared_setup.share(patch.setattr)
+        shared_setup.share_one_time_work(patch.setattr)
         yield
 
 

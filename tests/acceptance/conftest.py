@@ -175,12 +175,12 @@ class AcceptanceBot:
     async def wait_for_reply(self, platform: Platform, talk: Talk, is_it: Callable[[str], bool]) -> BotMessage:
         """Wait until the newest reply satisfies a condition, and return it."""
 
-        def found() -> BotMessage | None:
+        def find_reply() -> BotMessage | None:
             replies = talk.replies()
             return replies[-1] if replies and is_it(replies[-1].text) else None
 
         try:
-            shown = await platform.wait_for(found, timeout=60)
+            shown = await platform.wait_for(find_reply, timeout=60)
         except TimeoutError as error:
             raise TimeoutError(f"{error}\n{self.program.log[-4000:]}") from None
         assert shown is not None

@@ -68,8 +68,8 @@ async def test_people_choose_an_agent_and_a_workspace_has_its_own_default(start:
         await bot.ask(platform, talk, "agent desk", say(words.AGENT_CHANGED, agent="desk"))
         await bot.ask(platform, talk, "Who is it?", "I am the desk, and heard the desk, the sky.")
         await talk.say("export")
-        await platform.wait_for(lambda: "## sky (weather), " in exported(platform))
-        assert "## desk, " in exported(platform)
+        await platform.wait_for(lambda: "## sky (weather), " in get_newest_export(platform))
+        assert "## desk, " in get_newest_export(platform)
 
     await bot.run_on_all_platforms(scenario)
     assert await bot.program.stop() == 0
@@ -77,15 +77,15 @@ async def test_people_choose_an_agent_and_a_workspace_has_its_own_default(start:
     (tmp_path / "agents.toml").write_text(FILE + f"choose = []\n[places]\n{places}")
     await bot.start()
 
-    async def place_has_its_own(platform: Platform) -> None:
+    async def check_default_agent(platform: Platform) -> None:
         await bot.ask(platform, platform.start_conversation(), "Who is it?", "I am payroll, and heard nobody.")
 
-    await bot.run_on_all_platforms(place_has_its_own)
+    await bot.run_on_all_platforms(check_default_agent)
     assert await bot.program.stop() == 0
     assert "Traceback" not in bot.program.log
 
 
-def exported(platform: Platform) -> str:
+def get_newest_export(platform: Platform) -> str:
     """Return the newest exported file."""
     sandbox: Any = getattr(platform, "sandbox", None)
     if platform.name == "slack":

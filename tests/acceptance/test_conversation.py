@@ -14,7 +14,7 @@ from tests.acceptance.platforms import Platform
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
-def memory(asked: ReceivedRequest) -> Turn:
+def answer_from_memory(asked: ReceivedRequest) -> Turn:
     """Answer the question for its memory with the words after `remember` in the history."""
     if "what do you know" in asked.text:
         said = " ".join(text for role, text in asked.messages if role == "user")
@@ -51,7 +51,7 @@ async def test_a_direct_message_is_answered(bot: AcceptanceBot, platform: Platfo
 
 
 async def test_a_thread_with_the_bot_needs_no_further_mention(bot: AcceptanceBot, platform: Platform) -> None:
-    bot.answer = memory
+    bot.answer = answer_from_memory
     thread = await platform.start_thread()
     await bot.ask(platform, thread, "remember red", "Noted.")
     await thread.say("what do you know?", called=False)
@@ -90,7 +90,7 @@ async def test_messages_without_a_mention_start_no_turn(bot: AcceptanceBot, plat
 
 
 async def test_a_reset_clears_the_history_of_one_session_only(bot: AcceptanceBot, platform: Platform) -> None:
-    bot.answer = memory
+    bot.answer = answer_from_memory
     first, second, third = platform.start_conversation(), platform.start_conversation(), await platform.start_thread()
     await bot.ask(platform, first, "remember red", "Noted.")
     await bot.ask(platform, second, "remember blue", "Noted.", user="grace")

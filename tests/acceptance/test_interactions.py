@@ -47,14 +47,14 @@ async def test_acknowledged_interactions_survive_the_process_and_run_once(
     bank, square = discord.add_channel("bank"), discord.add_channel("square")
     said = await discord.post_message("grace", square, "The sky is green.")
 
-    def own(place: str) -> list[DiscordMessage]:
+    def list_bot_messages(place: str) -> list[DiscordMessage]:
         return [m for m in discord.messages(place) if m.author.id == discord.bot_id and m.ephemeral_to is None]
 
-    def ends(question: DiscordMessage) -> list[str]:
-        return [m.text.rpartition(" ")[2] for m in own(question.channel.name) if m.reply_to is question]
+    def list_last_words(question: DiscordMessage) -> list[str]:
+        return [m.text.rpartition(" ")[2] for m in list_bot_messages(question.channel.name) if m.reply_to is question]
 
     await discord.post_message("ada", bank, f"<@{discord.bot_id}> pay")
-    (request,) = await discord.wait_for(lambda: [m for m in own("bank") if words.APPROVE in m.buttons])
+    (request,) = await discord.wait_for(lambda: [m for m in list_bot_messages("bank") if words.APPROVE in m.buttons])
 
     discord.faults.delay(ANSWER, 60, times=2)
     (asked,) = await discord.run_command("ada", "general", "ask", question="one two three")
@@ -71,9 +71,9 @@ async def test_acknowledged_interactions_survive_the_process_and_run_once(
     assert not (tmp_path / "paid").exists()
 
     await bot.start()
-    await discord.wait_for(lambda: [m.text for m in own("bank")][-1:] == ["It is paid."], timeout=60)
+    await discord.wait_for(lambda: [m.text for m in list_bot_messages("bank")][-1:] == ["It is paid."], timeout=60)
     assert (tmp_path / "paid").read_text() == "paid\n"
-    await discord.wait_for(lambda: ends(asked) == ends(about) == ["words."], timeout=60)
+    await discord.wait_for(lambda: list_last_words(asked) == list_last_words(about) == ["words."], timeout=60)
     assert asked.text == "> one two three"
     assert about.text.startswith("> The sky is green.")
     with closing(sqlite3.connect(file)) as database:
@@ -108,21 +108,21 @@ async def test_slack_interactions_survive_sigkill_and_run_once(
 
     await bot.start()
 
-    def texts() -> list[str]:
+    def list_texts() -> list[str]:
         return [message.text for message in slack.messages("random", thread_ts=report.ts)]
 
-    def alone() -> list[str]:
+    def list_private_texts() -> list[str]:
         return [message.text for message in slack.messages("general") if message.ephemeral_to]
 
-    await slack.wait_for(lambda: len(alone()) == 2, timeout=60)
+    await slack.wait_for(lambda: len(list_private_texts()) == 2, timeout=60)
     chosen = words.MODEL_CHANGED.format(model="openai/scripted")
-    assert sum(text == chosen for text in alone()) == 1
-    await slack.wait_for(lambda: texts()[-1].endswith("words."), timeout=60)
-    assert texts()[1] == "**ada**: one two three"
+    assert sum(text == chosen for text in list_private_texts()) == 1
+    await slack.wait_for(lambda: list_texts()[-1].endswith("words."), timeout=60)
+    assert list_texts()[1] == "**ada**: one two three"
     with closing(sqlite3.connect(file)) as database:
         await wait_for_pending(database, 0)
-    assert len(alone()) == 2
-    assert len(texts()) == 3
+    assert len(list_private_texts()) == 2
+    assert len(list_texts()) == 3
 
 
 async def wait_for_pending(database: sqlite3.Connection, count: int) -> None:

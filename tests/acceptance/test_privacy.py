@@ -18,7 +18,7 @@ SECRET, OLD, NEW = "falcon", "heron", "otter"
 DAY = 86_400.0
 
 
-def memory(asked: ReceivedRequest) -> Turn:
+def answer_from_memory(asked: ReceivedRequest) -> Turn:
     """Summarize the history, or answer whether it contains the secret."""
     said = " ".join(text for _, text in asked.messages)
     if "You keep the memory" in asked.system:
@@ -30,10 +30,10 @@ def memory(asked: ReceivedRequest) -> Turn:
     return ("In the summary." if "A summary of what was said" in said else "As it was said.") if SECRET in said else "?"
 
 
-async def run_beside(beside: Program, fork_server: ForkServer, command: str) -> str:
-    """Run a command beside the running bot, and return its output."""
-    program = ForkedProgram(fork_server, beside.folder, beside.settings)
-    program.log_file = beside.folder / f"{abs(hash(command))}.log"
+async def run_command(bot: Program, fork_server: ForkServer, command: str) -> str:
+    """Run a command of the running bot, and return its output."""
+    program = ForkedProgram(fork_server, bot.folder, bot.settings)
+    program.log_file = bot.folder / f"{abs(hash(command))}.log"
     code, said = await program.run_command(command)
     assert code == 0, said
     return said
@@ -61,7 +61,7 @@ async def test_a_long_session_is_summarized_exported_and_deleted(
     start: StartBot, fork_server: ForkServer, tmp_path: Path
 ) -> None:
     bot = await start(HISTORY_MAX_TOKENS="1000", DATA_DIR=str(tmp_path / "data"))
-    bot.answer = memory
+    bot.answer = answer_from_memory
     file = tmp_path / "data" / "parley.db"
 
     async def scenario(platform: Platform) -> None:
@@ -73,44 +73,44 @@ async def test_a_long_session_is_summarized_exported_and_deleted(
         for number in range(5):
             await bot.ask(platform, thread, f"{number}: {'and so on ' * 80}", "Noted.")
         async with asyncio.timeout(60):
-            while not _summaries(file, session):  # noqa: ASYNC110 - a file tells nobody
+            while not _count_summaries(file, session):  # noqa: ASYNC110 - a file tells nobody
                 await asyncio.sleep(0.05)
         await bot.ask(platform, thread, "which name was it?", "In the summary.")
-        exported = json.loads(await run_beside(bot.program, fork_server, f"export {session} --json"))
+        exported = json.loads(await run_command(bot.program, fork_server, f"export {session} --json"))
         assert [run["kind"] for run in exported["runs"]].count("run") == 7
         assert SECRET in next(run["text"] for run in exported["runs"] if run["kind"] == "summary")
-        survey = json.loads(await run_beside(bot.program, fork_server, f"forget --session {session} --dry-run --json"))
+        survey = json.loads(await run_command(bot.program, fork_server, f"forget --session {session} --dry-run --json"))
         assert (survey["sessions"], survey["is_deleted"]) == ([session], False)
-        assert "deleted" in await run_beside(bot.program, fork_server, f"forget --session {session} --yes")
+        assert "deleted" in await run_command(bot.program, fork_server, f"forget --session {session} --yes")
         await bot.ask(platform, thread, "which name was it?", "?")
 
     await bot.run_on_all_platforms(scenario)
-    went_on = {platform: platform.start_dm("ada") for platform in bot.platforms}
-    ended = {platform: platform.start_dm("grace") for platform in bot.platforms}
+    active = {platform: platform.start_dm("ada") for platform in bot.platforms}
+    inactive = {platform: platform.start_dm("grace") for platform in bot.platforms}
 
-    async def long_ago(platform: Platform) -> None:
-        await bot.ask(platform, went_on[platform], f"one is {OLD}", "Noted.")
-        await bot.ask(platform, ended[platform], f"one is {OLD}", "Noted.", user="grace")
+    async def send_old_names(platform: Platform) -> None:
+        await bot.ask(platform, active[platform], f"one is {OLD}", "Noted.")
+        await bot.ask(platform, inactive[platform], f"one is {OLD}", "Noted.", user="grace")
 
-    async def of_late(platform: Platform) -> None:
-        await bot.ask(platform, went_on[platform], f"another one is {NEW}", "Noted.")
-        await bot.ask(platform, went_on[platform], "which of them do you know?", "old and new")
+    async def send_new_name(platform: Platform) -> None:
+        await bot.ask(platform, active[platform], f"another one is {NEW}", "Noted.")
+        await bot.ask(platform, active[platform], "which of them do you know?", "old and new")
 
-    async def now(platform: Platform) -> None:
-        await bot.ask(platform, went_on[platform], "which of them do you know now?", "new")
-        await bot.ask(platform, ended[platform], "which of them do you know now?", "None.", user="grace")
+    async def check_deletion(platform: Platform) -> None:
+        await bot.ask(platform, active[platform], "which of them do you know now?", "new")
+        await bot.ask(platform, inactive[platform], "which of them do you know now?", "None.", user="grace")
 
-    await bot.run_on_all_platforms(long_ago)
+    await bot.run_on_all_platforms(send_old_names)
     await backdate_sessions(file, OLD, days=3)
-    await bot.run_on_all_platforms(of_late)
+    await bot.run_on_all_platforms(send_new_name)
     yesterday = datetime.fromtimestamp(time.time() - DAY, UTC).date()
-    assert "deleted" in await run_beside(bot.program, fork_server, f"forget --before {yesterday} --yes")
-    await bot.run_on_all_platforms(now)
+    assert "deleted" in await run_command(bot.program, fork_server, f"forget --before {yesterday} --yes")
+    await bot.run_on_all_platforms(check_deletion)
     kept = b"".join(part.read_bytes() for part in file.parent.glob("parley.db*"))
     assert [name.encode() in kept for name in (SECRET, OLD, NEW)] == [False, False, True]
 
 
-def _summaries(file: Path, session: str) -> int:
+def _count_summaries(file: Path, session: str) -> int:
     with sqlite3.connect(file) as database:
         query = "SELECT count(*) FROM messages WHERE session = ? AND last_covered_id IS NOT NULL"
         (count,) = database.execute(query, (session,)).fetchone()

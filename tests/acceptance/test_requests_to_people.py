@@ -17,7 +17,7 @@ from channels.i18n import messages as words
 from sandbox.models import CallTool, Cite, Pause, ReceivedRequest, Say, ScriptedGemini, SendFile, Turn
 from tests.acceptance.conftest import AcceptanceBot, StartBot
 from tests.acceptance.platforms import Platform, Talk
-from tests.acceptance.test_privacy import run_beside
+from tests.acceptance.test_privacy import run_command
 from tests.processes.fork_server import ForkServer
 
 SHOP = Path(__file__).parent / "shirt_shop"
@@ -221,10 +221,10 @@ async def test_answers_images_and_sources_are_exported_and_forgotten_on_postgres
             await shop.run(step)
         stored = await read_database(postgres)
         assert all(marker in stored for marker in MARKERS)
-        sessions = json.loads(await run_beside(shop.bot.program, fork_server, "sessions --json"))
+        sessions = json.loads(await run_command(shop.bot.program, fork_server, "sessions --json"))
         for session in sessions:
             command = f"export {session['id']} --json --files {tmp_path / 'files'}"
-            exported = await run_beside(shop.bot.program, fork_server, command)
+            exported = await run_command(shop.bot.program, fork_server, command)
             runs = json.JSONDecoder().raw_decode(exported)[0]["runs"]  # a line on the files follows
             assert [run["turn"]["kind"] for run in runs] == ["message", "decision", "decision"]
             answers = [one["answer"] for run in runs for one in run.get("decisions", ()) if "answer" in one]
@@ -232,7 +232,7 @@ async def test_answers_images_and_sources_are_exported_and_forgotten_on_postgres
             answer = runs[-1]["messages"][-1]
             assert answer["sources"] == ["https://shirts.example/m"]
             assert [(tmp_path / "files" / file["name"]).read_bytes() for file in answer["files"]] == [PNG]
-            assert "deleted" in await run_beside(
+            assert "deleted" in await run_command(
                 shop.bot.program, fork_server, f"forget --session {session['id']} --yes"
             )
         stored = await read_database(postgres)

@@ -14,7 +14,7 @@ from sandbox.models import CallTool, Pause, ReceivedRequest, Say, ScriptedAnthro
 from sandbox.slack import SlackSandbox
 from tests.acceptance.conftest import AcceptanceBot, StartBot
 from tests.acceptance.platforms import Platform, Talk
-from tests.acceptance.test_conversation import memory
+from tests.acceptance.test_conversation import answer_from_memory
 from tests.acceptance.test_privacy import backdate_sessions
 
 
@@ -38,47 +38,47 @@ async def begin_answers(bot: AcceptanceBot) -> dict[Platform, Talk]:
 async def check_resumption(bot: AcceptanceBot, here: Mapping[Platform, Talk]) -> None:
     """Check that the next process completes the same reply with one model call."""
 
-    async def after(platform: Platform) -> None:
+    async def check_reply(platform: Platform) -> None:
         await bot.wait_for_reply(platform, here[platform], lambda text: text == "All of it.")
         assert len(here[platform].replies()) == 1
 
     bot.answer = lambda asked: "All of it." if len(asked.messages) == 1 else f"What? {asked.messages}"
     await bot.start()
-    await bot.run_on_all_platforms(after)
+    await bot.run_on_all_platforms(check_reply)
 
 
 async def test_history_resets_and_missed_messages_survive_a_restart(
     start: StartBot, slack: SlackSandbox, tmp_path: Path
 ) -> None:
     bot = await start(RETENTION_DAYS="30", DATA_DIR=str(tmp_path / "data"))
-    bot.answer = memory
+    bot.answer = answer_from_memory
     kept, forgotten = start_conversations(bot), start_conversations(bot)
     old = {platform: platform.start_dm("ada") for platform in bot.platforms}
     file = tmp_path / "data" / "parley.db"
 
-    async def before(platform: Platform) -> None:
+    async def fill_sessions(platform: Platform) -> None:
         await bot.ask(platform, kept[platform], "remember red", "Noted.")
         await bot.ask(platform, old[platform], "remember heron", "Noted.")
         await bot.ask(platform, forgotten[platform], "remember blue", "Noted.")
         await bot.ask(platform, forgotten[platform], "reset", words.RESET_DONE)
 
-    async def meanwhile(platform: Platform) -> None:
+    async def send_while_stopped(platform: Platform) -> None:
         await kept[platform].say("remember green")
 
-    async def after(platform: Platform) -> None:
+    async def check_sessions(platform: Platform) -> None:
         await platform.wait_for(lambda: [reply.text for reply in kept[platform].replies()] == ["Noted.", "Noted."])
         await bot.ask(platform, kept[platform], "what do you know", "I know: red, green")
         await bot.ask(platform, forgotten[platform], "what do you know", "I know: nothing")
         await platform.wait_for(lambda: "retention: deleted 2 sessions" in bot.program.log)
         await bot.ask(platform, old[platform], "what do you know", "I know: nothing")
 
-    await bot.run_on_all_platforms(before)
+    await bot.run_on_all_platforms(fill_sessions)
     assert await bot.program.stop(signal.SIGTERM) == 0
     await backdate_sessions(file, "heron", days=40)
-    await bot.run_on_all_platforms(meanwhile)
+    await bot.run_on_all_platforms(send_while_stopped)
     await slack.discard_pending()
     await bot.start()
-    await bot.run_on_all_platforms(after)
+    await bot.run_on_all_platforms(check_sessions)
     with sqlite3.connect(file) as database:
         assert "heron" not in "\n".join(database.iterdump())
 
@@ -164,7 +164,7 @@ async def test_a_turn_that_kills_every_process_ends_in_one_apology_with_a_retry(
         await bot.wait_until_disconnected()
         await bot.start()
 
-    async def after(platform: Platform) -> None:
+    async def retry_turn(platform: Platform) -> None:
         talk = here[platform]
         await bot.wait_for_reply(platform, talk, lambda text: text.startswith(f"⚠️ {words.TOO_MANY_ATTEMPTS}"))
         await platform.wait_for(lambda: talk.button_labels() == [words.RETRY])
@@ -173,7 +173,7 @@ async def test_a_turn_that_kills_every_process_ends_in_one_apology_with_a_retry(
         assert len(talk.replies()) == 1
 
     bot.answer = lambda asked: "All of it." if len(asked.messages) == 1 else f"What? {asked.messages}"
-    await bot.run_on_all_platforms(after)
+    await bot.run_on_all_platforms(retry_turn)
 
 
 async def test_an_unreadable_message_blocks_no_other(start: StartBot, tmp_path: Path) -> None:
@@ -181,7 +181,7 @@ async def test_an_unreadable_message_blocks_no_other(start: StartBot, tmp_path: 
     bot.answer = lambda asked: "Here." if "before" in asked.text else [Say("Beginning"), Pause(60.0)]
     here, others, known = start_conversations(bot), start_conversations(bot), start_conversations(bot)
 
-    async def before(platform: Platform) -> None:
+    async def start_turns(platform: Platform) -> None:
         await bot.ask(platform, here[platform], "before", "Here.")
         await bot.ask(platform, known[platform], "before this", "Here.")
         await here[platform].say("first")
@@ -191,7 +191,7 @@ async def test_an_unreadable_message_blocks_no_other(start: StartBot, tmp_path: 
         await here[platform].say("waits")
         await platform.wait_for(lambda: here[platform].count_reactions() == 1)
 
-    await bot.run_on_all_platforms(before)
+    await bot.run_on_all_platforms(start_turns)
     await bot.program.stop(signal.SIGKILL)
     await bot.wait_until_disconnected()
     with sqlite3.connect(tmp_path / "data" / "parley.db") as database:
@@ -201,7 +201,7 @@ async def test_an_unreadable_message_blocks_no_other(start: StartBot, tmp_path: 
         stored = "session IN (SELECT session FROM messages WHERE content LIKE '%before this%')"
         database.execute(f"UPDATE messages SET event = NULL, tool_calls = '7' WHERE {stored}")
 
-    async def after(platform: Platform) -> None:
+    async def check_answers(platform: Platform) -> None:
         talk = here[platform]
         await bot.wait_for_reply(platform, others[platform], lambda text: text == "All of it.")
         await bot.ask(platform, talk, "again", "All of it.")
@@ -213,7 +213,7 @@ async def test_an_unreadable_message_blocks_no_other(start: StartBot, tmp_path: 
 
     bot.answer = lambda _asked: "All of it."
     await bot.start()
-    await bot.run_on_all_platforms(after)
+    await bot.run_on_all_platforms(check_answers)
 
 
 async def test_the_next_process_answers_the_turns_of_a_killed_process(start: StartBot) -> None:
@@ -221,23 +221,23 @@ async def test_the_next_process_answers_the_turns_of_a_killed_process(start: Sta
     bot.answer = lambda _asked: [Say("Beginning"), Pause(60.0)]
     here = start_conversations(bot)
 
-    async def before(platform: Platform) -> None:
+    async def send_messages(platform: Platform) -> None:
         await here[platform].say("first")
         await bot.wait_for_reply(platform, here[platform], lambda text: text.startswith("Beginning"))
         for text in ("second", "third"):
             await here[platform].say(text)
         await platform.wait_for(lambda: here[platform].count_reactions() == 2)
 
-    async def after(platform: Platform) -> None:
+    async def check_answers(platform: Platform) -> None:
         talk = here[platform]
         await platform.wait_for(lambda: [r.text for r in talk.replies()] == ["The first.", "Second and third."])
 
-    await bot.run_on_all_platforms(before)
+    await bot.run_on_all_platforms(send_messages)
     await bot.program.stop(signal.SIGKILL)
     await bot.wait_until_disconnected()
     bot.answer = first_and_others
     await bot.start()
-    await bot.run_on_all_platforms(after)
+    await bot.run_on_all_platforms(check_answers)
 
 
 def first_and_others(asked: ReceivedRequest) -> Turn:

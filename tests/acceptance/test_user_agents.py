@@ -183,7 +183,7 @@ async def test_features_of_adk_agents_work_on_both_platforms(start: StartBot, tm
         "form!": '{"name": "Ada", "age": 36}',
     }
 
-    async def told(platform: Platform, question: str, answer: str) -> None:
+    async def check_answer(platform: Platform, question: str, answer: str) -> None:
         talk = platform.start_conversation()
         await talk.say(question)
         await platform.wait_for(
@@ -191,7 +191,7 @@ async def test_features_of_adk_agents_work_on_both_platforms(start: StartBot, tm
         )
 
     async def scenario(platform: Platform) -> None:
-        await asyncio.gather(*(told(platform, question, answer) for question, answer in cases.items()))
+        await asyncio.gather(*(check_answer(platform, question, answer) for question, answer in cases.items()))
         await bot.ask(platform, platform.start_dm("ada"), f"the code name is {SECRET}", "Noted.")
         await bot.ask(platform, platform.start_dm("ada"), "recall!", "True")
         await bot.ask(platform, platform.start_conversation(), "recall!", "False")
@@ -235,13 +235,13 @@ async def test_messages_of_the_asker_answer_a_workflow_until_a_reset(start: Star
         await talk.say(text, user=user)
         await platform.wait_for(lambda: sum("Which size?" in reply.text for reply in talk.replies()) == count)
 
-    async def asked(platform: Platform) -> None:
+    async def ask_question(platform: Platform) -> None:
         await ask(platform, here[platform], "a shirt, please", 1)
         await ask(platform, there[platform], "a hat, please", 1)
         await bot.ask(platform, there[platform], "reset", words.RESET_DONE)
         await platform.wait_for(lambda: words.ANSWER not in there[platform].button_labels())
 
-    async def answered(platform: Platform) -> None:
+    async def answer_question(platform: Platform) -> None:
         talk = here[platform]
         said = await talk.say("XL")
         await bot.wait_for_reply(platform, talk, lambda text: text == "Ordered in XL.")
@@ -259,10 +259,10 @@ async def test_messages_of_the_asker_answer_a_workflow_until_a_reset(start: Star
         await platform.wait_for(lambda: words.ANSWER not in talk.button_labels())
         await ask(platform, talk, "yet another one", 5)
 
-    await bot.run_on_all_platforms(asked)
+    await bot.run_on_all_platforms(ask_question)
     assert await bot.program.stop() == 0
     await bot.start()
-    await bot.run_on_all_platforms(answered)
+    await bot.run_on_all_platforms(answer_question)
     assert await bot.program.stop() == 0
 
 

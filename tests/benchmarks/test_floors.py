@@ -23,13 +23,13 @@ from sandbox.slack.api import limits
 ONE = Load(1, 1, Ending.TOGETHER)
 
 
-def edits_of(calls: int, seconds: float, *, is_sliding: bool) -> Rules:
+def make_rules(calls: int, seconds: float, *, is_sliding: bool) -> Rules:
     """Return rules with one message per reply, and posts as scarce as edits."""
     window = Window(calls, seconds, is_sliding)
     return Rules(window, window, False, window, None, size=1_000_000)
 
 
-def age_of(moments: tuple[float, ...], spans: float) -> float:
+def get_mean_age(moments: tuple[float, ...], spans: float) -> float:
     """Return the mean age over a span if edits show the current text at these moments."""
     age, shown, since = 0.0, 0.0, 0.0
     for moment in [*sorted(moments), spans]:
@@ -40,13 +40,13 @@ def age_of(moments: tuple[float, ...], spans: float) -> float:
 
 def test_no_schedule_beats_the_floor_and_an_even_one_reaches_it() -> None:
     for edits in (1, 2, 3):
-        floor = min_mean_age(ONE, edits_of(edits, 60, is_sliding=True))
+        floor = min_mean_age(ONE, make_rules(edits, 60, is_sliding=True))
         grid = [SPAN_SECONDS * step / 40 for step in range(1, 40)]
-        best = min(age_of(moments, SPAN_SECONDS) for moments in combinations_with_replacement(grid, edits))
+        best = min(get_mean_age(moments, SPAN_SECONDS) for moments in combinations_with_replacement(grid, edits))
         assert floor <= best <= 1.01 * floor
 
 
-def keeps_one(moments: tuple[float, ...], window: Window) -> bool:
+def has_unused_calls(moments: tuple[float, ...], window: Window) -> bool:
     """Return whether each window has an unused call at each moment."""
     begun, used = -math.inf, 0
     for moment in moments:
@@ -61,10 +61,10 @@ def test_no_schedule_that_can_end_at_any_time_beats_the_joint_floor() -> None:
     floor = min_joint_age(ONE, Rules(window, window, False, window, None, size=1_000_000))
     grid = [SPAN_SECONDS * step / 24 for step in range(24)]
     ages = [
-        age_of(moments, SPAN_SECONDS)
+        get_mean_age(moments, SPAN_SECONDS)
         for edits in range(4, 7)
         for moments in combinations(grid, edits)
-        if keeps_one(moments, window)
+        if has_unused_calls(moments, window)
     ]
     assert floor <= min(ages) <= 1.25 * floor
 
@@ -78,7 +78,7 @@ def test_reserved_calls_for_endings_do_not_lower_the_floor(platform: str, ending
 
 
 def test_a_single_reply_leaves_room_for_its_ending() -> None:
-    plenty = edits_of(10_000, 60, is_sliding=True)
+    plenty = make_rules(10_000, 60, is_sliding=True)
     calls = SPAN_SECONDS / (8 * NETWORK_DELAY_SECONDS)
     assert min_mean_age(ONE, plenty) == pytest.approx(NETWORK_DELAY_SECONDS, rel=0.1)
     assert min_joint_age(ONE, plenty) == pytest.approx(SPAN_SECONDS / 2 / (calls + 1) + NETWORK_DELAY_SECONDS, rel=0.05)
@@ -88,7 +88,7 @@ def test_a_single_reply_leaves_room_for_its_ending() -> None:
 @given(st.integers(1, 60), st.integers(1, 30), st.sampled_from(Ending))
 def test_a_larger_budget_never_raises_the_floor(replies: int, calls: int, ending: Ending) -> None:
     load = Load(replies, 3, ending)
-    less, more = (edits_of(number, 10, is_sliding=False) for number in (calls, calls + 1))
+    less, more = (make_rules(number, 10, is_sliding=False) for number in (calls, calls + 1))
     assert min_mean_age(load, more) <= min_mean_age(load, less)
     assert sum(best_end_delays(load, more)) <= sum(best_end_delays(load, less)) + 1e-9
 
@@ -125,7 +125,7 @@ def test_an_undelayed_ending_takes_one_network_delay() -> None:
 
 
 def test_endings_of_one_message_replies_follow_the_edit_limit() -> None:
-    waits = best_end_delays(Load(7, 1, Ending.TOGETHER), edits_of(3, 10, is_sliding=True))
+    waits = best_end_delays(Load(7, 1, Ending.TOGETHER), make_rules(3, 10, is_sliding=True))
     assert [wait - NETWORK_DELAY_SECONDS for wait in waits] == pytest.approx([0, 0, 0, 10, 10, 10, 20])
 
 

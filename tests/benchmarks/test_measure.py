@@ -17,7 +17,7 @@ from benchmarks.replies.platforms import Question, Version
 SPOKEN = [float(second) for second in range(11)]
 
 
-def said(reply: int, start: int, end: int) -> str:
+def make_text(reply: int, start: int, end: int) -> str:
     return "".join(build_token(reply, position) for position in range(start, end)).strip()
 
 
@@ -27,7 +27,7 @@ def version(at: float, message: str, text: str | None, reply_to: str | None = No
 
 @given(st.integers(0, 199), st.integers(0, TOKENS - 1))
 def test_each_word_encodes_its_position_also_before_trailing_markup(reply: int, position: int) -> None:
-    text = said(reply, max(0, position - 5), position + 1)
+    text = make_text(reply, max(0, position - 5), position + 1)
     for marked in (text, f"{text} ⚪", f"{text} ... :writing_hand:", f"{text}\n\n⏳"):
         assert last_position(marked) == (reply, position)
 
@@ -60,17 +60,17 @@ def test_more_edits_never_raise_the_age(moments: list[float]) -> None:
 def test_the_newest_word_is_taken_from_all_messages() -> None:
     versions = [
         version(1, "m0", "..."),
-        version(2, "m0", said(3, 0, 9)),
-        version(3, "m1", said(3, 9, 12)),
-        version(4, "m0", said(3, 0, 8)),
+        version(2, "m0", make_text(3, 0, 9)),
+        version(3, "m1", make_text(3, 9, 12)),
+        version(4, "m0", make_text(3, 0, 8)),
         version(5, "m1", None),
     ]
     assert newest_positions(versions) == [(1, -1), (2, 8), (3, 11), (4, 11), (5, 7)]
 
 
 def test_a_final_text_counts_from_the_time_it_is_complete_and_alone() -> None:
-    whole = said(0, 0, 20)
-    halves = [version(12, "m0", said(0, 0, 10)), version(13, "m1", said(0, 10, 20))]
+    whole = make_text(0, 0, 20)
+    halves = [version(12, "m0", make_text(0, 0, 10)), version(13, "m1", make_text(0, 10, 20))]
     assert final_time(whole, 10, halves) == 13
     torn = [version(12, "m0", whole[:42]), version(13, "m1", whole[42:])]
     assert final_time(whole, 10, torn) == 13

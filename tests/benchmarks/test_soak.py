@@ -100,7 +100,7 @@ async def test_unasked_replies_and_unfinished_replies_are_found() -> None:
         where, text = thread.channel.id, answer(["s0-0"])
         await caller.chat_postMessage(channel=where, text=text, thread_ts=root.ts, blocks=blocks)
 
-        def found() -> tuple[int, int]:
+        def count_faults() -> tuple[int, int]:
             outcome = build_outcome(
                 1,
                 1.0,
@@ -116,9 +116,9 @@ async def test_unasked_replies_and_unfinished_replies_are_found() -> None:
             assert ("1 bot messages outside all sessions" in faults(outcome)) == bool(outcome.orphan_count)
             return outcome.orphan_count, count_unfinished(thread)
 
-        assert found() == (0, 1)
+        assert count_faults() == (0, 1)
         await caller.chat_postMessage(channel=where, text=text)
-        assert found() == (1, 1)
+        assert count_faults() == (1, 1)
 
 
 def test_a_valid_history_has_each_question_once_with_its_answer() -> None:

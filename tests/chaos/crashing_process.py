@@ -29,7 +29,7 @@ class Crash:
         return f"{self.point} #{self.passage}"
 
 
-def live(folder: str, settings: Mapping[str, str], crash: tuple[str, int] | None) -> None:
+def run_process(folder: str, settings: Mapping[str, str], crash: tuple[str, int] | None) -> None:
     """Run the program in `folder` until it exits or crashes. Never returns.
 
     Its output goes to the file `LOG`. At exit it writes the number of passages of each point to `PASSAGES`.

@@ -1,8 +1,8 @@
 """Module that the fork server forks as crashing processes; importing it instruments all later imports."""
 
 from tests.chaos import crash_points as points
-from tests.chaos.crashing_process import live
+from tests.chaos.crashing_process import run_process
 
-__all__ = ["live"]
+__all__ = ["run_process"]
 
 points.install()

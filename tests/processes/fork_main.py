@@ -6,7 +6,7 @@ import sys
 from collections.abc import Mapping, Sequence
 
 
-def live(
+def run_process(
     folder: str,
     settings: Mapping[str, str],
     command: str = "",
@@ -26,28 +26,28 @@ def live(
     os.environ.update(settings)
     if asked:
         source, sink, module, *arguments = asked
-        _stand(os.open(source, os.O_RDONLY), 0)
-        _stand(os.open(sink, os.O_WRONLY | os.O_APPEND), 1, 2)
+        _redirect(os.open(source, os.O_RDONLY), 0)
+        _redirect(os.open(sink, os.O_WRONLY | os.O_APPEND), 1, 2)
         sys.path[:0] = [folder, *os.environ.get("PYTHONPATH", folder).split(os.pathsep)]
         sys.argv = [module, *arguments]
         runpy.run_module(module, run_name="__main__", alter_sys=True)
         return
     if terminal:
         os.setsid()
-        _stand(os.open(terminal, os.O_RDWR), 0, 1, 2)  # the first opened terminal becomes the controlling one
+        _redirect(os.open(terminal, os.O_RDWR), 0, 1, 2)  # the first opened terminal becomes the controlling one
     else:
         reader, writer = os.pipe()
         os.write(writer, typed.encode())
         os.close(writer)
-        _stand(reader, 0)
-        _stand(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644), 1, 2)
+        _redirect(reader, 0)
+        _redirect(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644), 1, 2)
     sys.argv = ["bot", *command.split()]
     from bot.cli.main import main  # noqa: PLC0415 - imported long ago, and not by whoever asks for this module's name
 
     main()
 
 
-def _stand(file: int, *streams: int) -> None:
+def _redirect(file: int, *streams: int) -> None:
     """Use the file as these standard streams."""
     for stream in streams:
         os.dup2(file, stream)

@@ -85,7 +85,7 @@ class ForkServer:
     """Client of a fork server.
 
     Args:
-        folder: folder of the server's sockets, from `begun`.
+        folder: folder of the server's sockets, from `start_fork_server`.
 
     Attributes:
         python: replacement for `python` that forks `-m MODULE`, and is Python for everything else.
@@ -111,7 +111,7 @@ class ForkServer:
                 raise RuntimeError("the fork server is not warm")
 
     async def start_process(self, **order: Any) -> ForkedProcess:
-        """Start a process that calls `live` with this order."""
+        """Start a process that calls `run_process` with this order."""
         reader, writer = await asyncio.open_unix_connection(str(self.folder / ORDER_SOCKET))
         writer.write(json.dumps(order).encode() + b"\n")
         return ForkedProcess(int(await reader.readline()), reader, writer)
@@ -122,7 +122,7 @@ def start_fork_server(module: str) -> Iterator[ForkServer]:
     """Start a fork server, which its first user warms up.
 
     Args:
-        module: module whose function `live` the forked process calls; it is imported before the program.
+        module: module whose function `run_process` the forked process calls; it is imported before the program.
     """
     with tempfile.TemporaryDirectory(prefix="parley-fork-") as name, ExitStack() as stack:
         fork_server = ForkServer(Path(name))
@@ -154,7 +154,7 @@ def start_fork_server(module: str) -> Iterator[ForkServer]:
 
 def _import(module: str) -> Callable[..., None]:
     """Import the program's modules, and return the function to fork."""
-    live: Callable[..., None] = import_module(module).live
+    run_process: Callable[..., None] = import_module(module).run_process
     # after the import hooks of the module
     from core.agents.runtime import warm_up  # noqa: PLC0415
 
@@ -162,10 +162,10 @@ def _import(module: str) -> Callable[..., None]:
         import_module(module)
     from tests.processes import shared_setup as once  # noqa: PLC0415
 
-    once.share()
+    once.share_one_time_work()
     httpcore2.default_ssl_context(_trust_env=True)  # as a client would
     asyncio.run(warm_up())
-    return live
+    return run_process
 
 
 def _rehearse(database: str) -> None:
@@ -178,12 +178,12 @@ def _rehearse(database: str) -> None:
     for thread in threading.enumerate()[1:]:
         thread.join(30.0)
     gc.freeze()
-    assert threading.active_count() == 1, "a thread would not be there in what is forked"
+    assert threading.active_count() == 1, "a forked process would lack a thread"
 
 
 def _serve(orders: socket.socket, warmth: socket.socket, python: str, module: str) -> None:
     """Serve connections until standard input closes."""
-    live: Callable[..., None] | None = None
+    run_process: Callable[..., None] | None = None
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # keepers need no wait
     while True:
         found = select([orders, warmth, sys.stdin], [], [])[0]
@@ -191,26 +191,26 @@ def _serve(orders: socket.socket, warmth: socket.socket, python: str, module: st
             connection, _ = warmth.accept()
             with connection:
                 databases = json.loads(connection.makefile().readline())
-                if live is None:
-                    live, databases = _import(module), ["", *databases]
+                if run_process is None:
+                    run_process, databases = _import(module), ["", *databases]
                 for database in databases:
                     _rehearse(database)
                 sys.executable = python  # processes that the program starts are forked, too
                 connection.sendall(b"\n")
         elif orders in found:
             connection, _ = orders.accept()
-            assert live is not None, "nobody has warmed it"
+            assert run_process is not None, "the server is not warmed up"
             if os.fork() == 0:
                 orders.close()
                 warmth.close()
-                _keep(connection, live)
+                _run_keeper(connection, run_process)
                 return
             connection.close()
         else:
             return
 
 
-def _keep(connection: socket.socket, live: Callable[..., None]) -> None:
+def _run_keeper(connection: socket.socket, run_process: Callable[..., None]) -> None:
     """Fork a process and report its exit code. Returns only in the forked process."""
     bell, rope = socket.socketpair()
     rope.setblocking(False)
@@ -224,7 +224,7 @@ def _keep(connection: socket.socket, live: Callable[..., None]) -> None:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         for end in (line, connection, bell, rope):
             end.close()
-        live(**order)
+        run_process(**order)
         return
     with suppress(BrokenPipeError):
         line.write(f"{pid}\n")

@@ -29,17 +29,19 @@ async def rehearse(database: str = "") -> None:
     async with ScriptedOpenAI(model.answer) as scripted, SlackSandbox() as slack, DiscordSandbox() as discord:
         platforms: list[Platform] = [Slack(slack), Discord(discord)]
         own = {"DATABASE_URL": database, "METRICS": "off", "PORT": "0"}
-        with _elsewhere(), _silently(), patch.dict(os.environ, settings(platforms, scripted.base_url) | own):
+        with _change_folder(), _disable_logging(), patch.dict(os.environ, settings(platforms, scripted.base_url) | own):
             stop = asyncio.Event()
             running = asyncio.create_task(app.run_bot(load_settings(), stop))
             try:
-                await asyncio.gather(*(_talk(platform, platform.start_conversation(), model) for platform in platforms))
+                await asyncio.gather(
+                    *(_send_messages(platform, platform.start_conversation(), model) for platform in platforms)
+                )
             finally:
                 stop.set()
                 await running
 
 
-async def _talk(platform: Platform, talk: Talk, model: ScenarioModel) -> None:
+async def _send_messages(platform: Platform, talk: Talk, model: ScenarioModel) -> None:
     def is_answered() -> bool:
         return verdict.is_complete(platform.name, [reply.text for reply in talk.replies()])
 
@@ -47,7 +49,7 @@ async def _talk(platform: Platform, talk: Talk, model: ScenarioModel) -> None:
 
 
 @contextmanager
-def _silently() -> Iterator[None]:
+def _disable_logging() -> Iterator[None]:
     logging.disable()
     try:
         yield
@@ -56,7 +58,7 @@ def _silently() -> Iterator[None]:
 
 
 @contextmanager
-def _elsewhere() -> Iterator[None]:
+def _change_folder() -> Iterator[None]:
     """Change to a temporary folder."""
     here = Path.cwd()
     with tempfile.TemporaryDirectory(prefix="parley-rehearsal-") as folder:

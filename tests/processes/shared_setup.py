@@ -13,7 +13,7 @@ from core.usage import prices
 from tests.fixtures import certificates
 
 
-def share(patch: Callable[[Any, str, Any], None] = setattr) -> None:
+def share_one_time_work(patch: Callable[[Any, str, Any], None] = setattr) -> None:
     """Share certificates, prices, compiled statements and the registered locales."""
     compile_for, known = Statement.compile_for, dict[tuple[Statement, str], PreparedStatement]()
     compiled = ClauseElement._compile_w_cache
@@ -25,7 +25,7 @@ def share(patch: Callable[[Any, str, Any], None] = setattr) -> None:
             known[key] = compile_for(self, dialect)
         return known[key]
 
-    def once_by_all(self: ClauseElement, dialect: Dialect, **how: Any) -> Any:
+    def compile_with_shared_cache(self: ClauseElement, dialect: Dialect, **how: Any) -> Any:
         """Share compiled statements among engines: each test has its own engine."""
         dialect, how["compiled_cache"] = caches.setdefault(dialect.name, (dialect, {}))
         return compiled(self, dialect, **how)
@@ -35,4 +35,4 @@ def share(patch: Callable[[Any, str, Any], None] = setattr) -> None:
     patch(prices, "_read_file", lambda file: (read_once if file == prices._DEFAULT_FILE else read)(file))
     patch(words, "find_language", cache(words.find_language))
     patch(Statement, "compile_for", compile_once)
-    patch(ClauseElement, "_compile_w_cache", once_by_all)
+    patch(ClauseElement, "_compile_w_cache", compile_with_shared_cache)

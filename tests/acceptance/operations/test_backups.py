@@ -64,27 +64,27 @@ async def test_a_restored_backup_resumes_active_turns_in_the_same_reply(
     bot.answer = answer
     here = start_conversations(bot)
 
-    async def before(platform: Platform) -> None:
+    async def start_turns(platform: Platform) -> None:
         await bot.ask(platform, here[platform], "say one", "Answer: one")
         await here[platform].say("say two")
         await bot.wait_for_reply(platform, here[platform], lambda text: text.startswith("Begun."))
 
-    async def after(platform: Platform) -> None:
+    async def check_answers(platform: Platform) -> None:
         await bot.wait_for_reply(platform, here[platform], lambda text: text == "Begun. Ended.")
         await bot.ask(platform, here[platform], "say three", "Answer: three")
 
-    async def restored(platform: Platform) -> None:
+    async def check_restored_bot(platform: Platform) -> None:
         await bot.ask(platform, here[platform], "say four", "Answer: four")
         said = [reply.text for reply in here[platform].replies()]
         assert said == ["Answer: one", "Begun. Ended.", "Answer: three", "Answer: four"]
 
-    await bot.run_on_all_platforms(before)
+    await bot.run_on_all_platforms(start_turns)
     await asyncio.to_thread(back_up, url, copy, postgres_server)
     go_on.set()
-    await bot.run_on_all_platforms(after)
+    await bot.run_on_all_platforms(check_answers)
     assert await bot.program.stop(signal.SIGTERM) == 0
     there = await asyncio.to_thread(restore, url, copy, postgres_server)
     bot.program.settings = {**bot.program.settings, "DATABASE_URL": there, "BACKFILL_HOURS": "0"}
     await bot.start()
-    await bot.run_on_all_platforms(restored)
+    await bot.run_on_all_platforms(check_restored_bot)
     assert sorted(asked) == sorted(2 * ["one", "two", "two", "three", "four"])

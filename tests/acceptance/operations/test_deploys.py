@@ -105,20 +105,20 @@ async def _wake_bot(bot: Program, slack: SlackSandbox, word: str) -> None:
     """Send a message to a sleeping bot: it starts, answers once, and sleeps again."""
     said = await slack.post_message("ada", "general", f"<@{slack.bot_user_id}> {word}")
 
-    def shown() -> bool:
+    def is_answered() -> bool:
         thread = slack.messages("general", thread_ts=said.ts)
         return [message.text for message in thread[1:]] == [f"You said {word} to me."]
 
-    def sent() -> list[EnvelopeRecord]:
+    def list_envelopes() -> list[EnvelopeRecord]:
         return [envelope for envelope in slack.envelopes if envelope.payload["event"].get("ts") == said.ts]
 
-    await slack.wait_for(lambda: any(envelope.reason == "connection_failed" for envelope in sent()))
+    await slack.wait_for(lambda: any(envelope.reason == "connection_failed" for envelope in list_envelopes()))
     await bot.start()
     try:
         await bot.wait_until_ready()
-        await slack.wait_for(shown, timeout=30)
-        await slack.wait_for(lambda: any(envelope.acknowledged_at for envelope in sent()), timeout=30)
+        await slack.wait_for(is_answered, timeout=30)
+        await slack.wait_for(lambda: any(envelope.acknowledged_at for envelope in list_envelopes()), timeout=30)
         assert await bot.stop() == 0
     finally:
         await bot.aclose()
-    assert shown()
+    assert is_answered()

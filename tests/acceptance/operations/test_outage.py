@@ -45,39 +45,39 @@ async def test_a_database_outage_delays_replies_and_loses_none(
     here = {platform: await platform.start_thread() for platform in bot.platforms}
     elsewhere = start_conversations(bot)
 
-    async def before(platform: Platform) -> None:
+    async def start_story(platform: Platform) -> None:
         await here[platform].say("tell me a story")
         await bot.wait_for_reply(platform, here[platform], lambda text: text.startswith("word-0"))
         await here[platform].say("second")
         await platform.wait_for(lambda: here[platform].count_reactions() == 1)
 
-    async def meanwhile(platform: Platform) -> None:
+    async def send_during_outage(platform: Platform) -> None:
         await here[platform].say("third", called=False)
         await elsewhere[platform].say("elsewhere")
         shown = here[platform].replies()[-1]
         await bot.wait_for_reply(platform, here[platform], lambda text: len(text) > len(shown.text))
 
-    async def after(platform: Platform) -> None:
-        def heard() -> list[str]:
+    async def check_recovery(platform: Platform) -> None:
+        def list_replies() -> list[str]:
             replies = [reply.text for reply in here[platform].replies()]
             answers = " ".join(text.removeprefix("Heard: ") for text in replies[1:]).split()
             return [*replies[:1], *answers]
 
-        await platform.wait_for(lambda: heard() == [STORY, "second", "third"], timeout=outage + RECOVERY_SECONDS)
+        await platform.wait_for(lambda: list_replies() == [STORY, "second", "third"], timeout=outage + RECOVERY_SECONDS)
         await platform.wait_for(lambda: [reply.text for reply in elsewhere[platform].replies()] == ["Heard: elsewhere"])
         await platform.wait_for(lambda: here[platform].count_reactions() == 0)
 
-    await bot.run_on_all_platforms(before)
+    await bot.run_on_all_platforms(start_story)
     told = len(slack.envelopes)
     await asyncio.to_thread(postgres_server.stop)
     until = monotonic() + outage
     try:
-        await bot.run_on_all_platforms(meanwhile)
+        await bot.run_on_all_platforms(send_during_outage)
         await asyncio.sleep(until - monotonic())
         assert not any(envelope.acknowledged_at for envelope in slack.envelopes[told:])
     finally:
         await asyncio.to_thread(postgres_server.start)
-    await bot.run_on_all_platforms(after)
+    await bot.run_on_all_platforms(check_recovery)
     async with asyncio.timeout(RECOVERY_SECONDS):
         while "ready again" not in bot.program.log:  # noqa: ASYNC110 - a file tells nobody
             await asyncio.sleep(0.1)
@@ -131,12 +131,12 @@ class DatabaseProxy:
         """Run the proxy, and return its URL."""
         carrying = set[asyncio.Task[None]]()
 
-        async def met(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        async def forward_connection(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             there, back = await asyncio.open_connection(self._server.host, self._server.port)
             for one, other in ((reader, back), (there, writer)):
                 carrying.add(asyncio.create_task(self._carry(one, other)))
 
-        async with await asyncio.start_server(met, "127.0.0.1", 0) as server:
+        async with await asyncio.start_server(forward_connection, "127.0.0.1", 0) as server:
             yield self._server.set(port=server.sockets[0].getsockname()[1]).render_as_string(hide_password=False)
             for task in carrying:
                 task.cancel()

@@ -82,18 +82,18 @@ def list_imports(folder: Path) -> set[str]:
 async def test_a_command_imports_only_its_dependencies(tmp_path: Path) -> None:
     tokens = {"SLACK_BOT_TOKEN": "xoxb-1", "SLACK_APP_TOKEN": "xapp-1", "DISCORD_BOT_TOKEN": "MTIz.b.c"}
 
-    async def ran(command: str, code: int, needs: set[str]) -> None:
+    async def check_imports(command: str, code: int, needs: set[str]) -> None:
         folder = tmp_path / command.replace(" ", "_")
         folder.mkdir()
         assert (await make_fresh_program(folder, tokens).run_command(command, within=100))[0] == code
         assert list_imports(folder) - {"sqlalchemy"} == needs, command
 
     await asyncio.gather(
-        ran("--help", 0, set()),
-        ran("manifest slack", 0, {"slack_bolt", "slack_sdk", *ADK_MODULES}),
-        ran("manifest discord", 0, {"discord"}),
-        ran("migrate", 0, {"aiosqlite", "alembic"}),
-        ran("status", 1, {"aiosqlite", "alembic", *ADK_MODULES}),
+        check_imports("--help", 0, set()),
+        check_imports("manifest slack", 0, {"slack_bolt", "slack_sdk", *ADK_MODULES}),
+        check_imports("manifest discord", 0, {"discord"}),
+        check_imports("migrate", 0, {"aiosqlite", "alembic"}),
+        check_imports("status", 1, {"aiosqlite", "alembic", *ADK_MODULES}),
     )
 
 
@@ -103,7 +103,7 @@ async def test_unconfigured_platforms_and_models_are_not_imported(
     needs = {"aiosqlite", "alembic", "google.adk", "google.genai", "openai", "sqlalchemy"}
     measured = {"opentelemetry.sdk", "prometheus_client"}
 
-    async def ran(platform: Platform, more: Mapping[str, str], also: set[str]) -> None:
+    async def check_imports(platform: Platform, more: Mapping[str, str], also: set[str]) -> None:
         folder = tmp_path / platform.name
         folder.mkdir()
         program = make_fresh_program(
@@ -123,8 +123,8 @@ async def test_unconfigured_platforms_and_models_are_not_imported(
 
     async with ScriptedOpenAI(lambda asked: f"Heard: {asked.text}") as model:
         await asyncio.gather(
-            ran(Slack(slack), {"METRICS": "off"}, {"slack_bolt", "slack_sdk"}),
-            ran(Discord(discord), {}, {"discord"} | measured),
+            check_imports(Slack(slack), {"METRICS": "off"}, {"slack_bolt", "slack_sdk"}),
+            check_imports(Discord(discord), {}, {"discord"} | measured),
         )
 
 
@@ -138,7 +138,7 @@ async def test_a_message_sent_during_startup_is_answered(
     how = tmp_path / "is"
     talks = {platform: platform.start_conversation() for platform in platforms}
 
-    async def answered(*texts: str) -> None:
+    async def wait_for_answers(*texts: str) -> None:
         for platform, talk in talks.items():
             await platform.wait_for(lambda: quoted_messages(talk) == [*texts], timeout=100)  # noqa: B023 - it is waited for here
 
@@ -152,14 +152,14 @@ async def test_a_message_sent_during_startup_is_answered(
             for platform, talk in talks.items():
                 await platform.wait_for(lambda: platform.is_connected, timeout=100)  # noqa: B023
                 await talk.say("first")
-            await answered("first")
+            await wait_for_answers("first")
             assert await bot.stop() == 0
             how.unlink()
             await bot.start()
             for talk in talks.values():
                 await talk.say("second")
             how.write_text("good")
-            await answered("first", "second")
+            await wait_for_answers("first", "second")
             assert await bot.stop() == 0
         finally:
             await bot.aclose()

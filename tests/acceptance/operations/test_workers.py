@@ -28,11 +28,11 @@ async def start_two_workers(
 async def check_takeover(one: AcceptanceBot, here: Mapping[Platform, Talk]) -> None:
     """Check that the second worker finished the answer in the same reply."""
 
-    async def after(platform: Platform) -> None:
+    async def check_reply(platform: Platform) -> None:
         await one.wait_for_reply(platform, here[platform], lambda text: text == "The whole answer.")
         assert len(here[platform].replies()) == 1
 
-    await one.run_on_all_platforms(after)
+    await one.run_on_all_platforms(check_reply)
 
 
 async def test_another_worker_resumes_the_turns_of_a_killed_worker_within_its_lease(
@@ -62,10 +62,10 @@ async def test_a_second_worker_takes_over_discord_and_the_spending_of_a_dead_wor
     one.answer = lambda _asked: "Here."
     here = start_conversations(one)
 
-    async def before(platform: Platform) -> None:
+    async def spend(platform: Platform) -> None:
         await one.ask(platform, here[platform], "hello?", "Here.")
 
-    await one.run_on_all_platforms(before)
+    await one.run_on_all_platforms(spend)
     other = await start(folder=tmp_path / "other", **settings)
     other.answer = lambda _asked: "The other one says it."
     assert discord.connection_count == 1
@@ -74,13 +74,13 @@ async def test_a_second_worker_takes_over_discord_and_the_spending_of_a_dead_wor
     await one.platforms[0].wait_for(lambda: one.platforms[0].sandbox.connection_count == 1)
     await discord.wait_for(lambda: not discord.connection_count)
 
-    async def after(platform: Platform) -> None:
+    async def check_limit_and_reply(platform: Platform) -> None:
         await here[platform].say("anybody there?")
         await one.wait_for_reply(platform, here[platform], lambda text: "daily spending limit ($0.0100)" in text)
         await one.ask(platform, here[platform], "and for me?", "The other one says it.", user="grace")
 
     async with asyncio.timeout(30):
-        await one.run_on_all_platforms(after)
+        await one.run_on_all_platforms(check_limit_and_reply)
 
 
 async def test_a_stopped_worker_hands_its_turns_over_at_once(start: StartBot, postgres: str, tmp_path: Path) -> None:

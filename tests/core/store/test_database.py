@@ -222,7 +222,7 @@ async def test_writes_fail_retryably_while_another_program_has_the_lock(tmp_path
         await database.aclose()
 
 
-async def test_a_server_that_hangs_holds_up_no_end(
+async def test_closing_does_not_wait_for_a_hanging_server(
     postgres: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(database_module, "CLOSE_SECONDS", 0.2)

@@ -19,7 +19,7 @@ with hold_database_lock(Database(sys.argv[1])):
 """
 
 
-def test_a_second_process_on_one_file_is_told_who_holds_it_until_that_one_is_gone(tmp_path: Path) -> None:
+def test_a_second_process_on_a_file_is_refused_with_the_id_of_the_first(tmp_path: Path) -> None:
     url = f"sqlite+aiosqlite:///{tmp_path / 'parley.db'}"
     holder = subprocess.Popen([sys.executable, "-c", HOLDER, url], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert holder.stdout is not None

@@ -52,7 +52,7 @@ class PaymentTools:
         self.looked += 1
         return "seen"
 
-    async def pay_if_told(self, to: str, tool_context: ToolContext) -> str:
+    async def pay_if_confirmed(self, to: str, tool_context: ToolContext) -> str:
         """Pays."""
         if tool_context.tool_confirmation is None:
             tool_context.request_confirmation(hint="Really?")
@@ -340,7 +340,7 @@ async def test_an_agent_that_is_a_tool_cannot_ask_and_both_models_are_told(conve
     till = PaymentTools()
     payer = agent("payer", till, LOOK, PAY, "I could not pay.")
     if dynamic:
-        pay = FunctionTool(till.pay_if_told)
+        pay = FunctionTool(till.pay_if_confirmed)
         pay.name, payer.tools = "pay", [till.look, pay]
     talk = await converse(
         root=make_root(call("payer", "a1", request="pay Ada"), "Nothing was paid.", tools=[AgentTool(payer)])

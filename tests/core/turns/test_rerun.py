@@ -192,9 +192,7 @@ async def test_a_late_message_during_a_rerun_is_answered_first(
     assert await list_stored_texts(database) == ["late", "about late", "one"]
 
 
-async def test_a_retry_that_was_wanted_of_a_turn_that_came_to_its_answer_after_all_is_none(
-    inbox: InboxStore, turns: TurnStore
-) -> None:
+async def test_a_retry_of_a_turn_that_is_answered_after_all_is_dropped(inbox: InboxStore, turns: TurnStore) -> None:
     await inbox.accept(inbound())
     (turn,) = await turns.claim(1)
     await inbox.request_rerun(turn.id, author="ada", kind="retry")  # the apology stands, and its process dies
@@ -268,7 +266,7 @@ async def test_a_retry_has_the_text_edited_since_the_request(
     assert await list_stored_texts(database) == []
 
 
-async def test_a_session_goes_on_with_the_model_that_was_chosen_when_a_turn_was_begun(
+async def test_a_turn_keeps_the_model_of_its_start(
     inbox: InboxStore, turns: TurnStore, service: SessionService, database: FailingDatabase
 ) -> None:
     turn = await create_answered_turn(inbox, turns, service, "one")

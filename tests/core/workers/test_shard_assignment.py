@@ -176,7 +176,7 @@ async def test_the_only_worker_tries_a_shard_again_that_it_could_not_connect(dat
             await only.report_failure({1}, 2)
 
 
-async def test_so_many_seconds_lie_between_two_who_are_admitted_to_a_part(database: FailingDatabase) -> None:
+async def test_identifies_in_one_bucket_keep_their_interval(database: FailingDatabase) -> None:
     (_, first), (_, second) = await create_candidate(database), await create_candidate(database)
     async with aclosing(first.watch(2)) as changes:
         await get_next_shards(changes)
