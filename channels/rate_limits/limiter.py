@@ -241,7 +241,7 @@ class RateLimiter:
     def is_idle(self) -> bool:
         """True if no call uses, awaits or reserves a slot."""
         self._expire()
-        is_used = self._used or self._queue or self._replies or self._reserved
+        is_used = self._used_slots or self._queue or self._replies or self._reserved
         return not is_used and event_loop.now() >= self._closed_until
 
     def announce_usage(self) -> LimitUsage:
@@ -250,7 +250,7 @@ class RateLimiter:
         The worker's share is computed from this use from now on.
         """
         self._expire()
-        self._announced = LimitUsage(max(len(self._replies), self._reserved), self._used)
+        self._announced = LimitUsage(max(len(self._replies), self._reserved), self._used_slots)
         return self._announced
 
     def apply_peer_usage(self, peers: Sequence[LimitUsage]) -> None:
@@ -343,7 +343,7 @@ class RateLimiter:
         self._expire()
         if (reported := self._reported) is not None:
             return self._get_share(reported.remaining) - self._in_flight, [reported.resets_at] * self._limit
-        return self._limit - self._used, [at + self._window.seconds for at in self._answered]
+        return self._limit - self._used_slots, [at + self._window.seconds for at in self._answered]
 
     def _free_within(self, seconds: float) -> int:
         """Return the number of slots that are or become free within so many seconds."""
@@ -368,7 +368,7 @@ class RateLimiter:
         return min(calls, max(1, min(parts, default=calls)))
 
     @property
-    def _used(self) -> int:
+    def _used_slots(self) -> int:
         """The number of slots in use: calls in flight and those of the last window."""
         return len(self._answered) + self._in_flight
 
