@@ -185,7 +185,7 @@ class SessionTrial:
 
     @property
     def is_due(self) -> bool:
-        """Whether more turns are to be measured."""
+        """True while more turns are to be measured."""
         count = len(self._times)
         return count < min(MIN_TURNS, self._max_turns) or (count < self._max_turns and sum(self._times) < SECONDS)
 

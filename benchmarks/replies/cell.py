@@ -69,7 +69,7 @@ class Cell:
 
     @property
     def is_saturated(self) -> bool:
-        """Whether the machine was too slow for the load, which distorts the figures."""
+        """True if the machine was too slow for the load, which distorts the figures."""
         return self.cpu > 0.9 or self.word_late * self.speed > 0.05
 
     def as_json(self) -> dict[str, Any]:

@@ -48,7 +48,7 @@ async def delta_cost() -> float:
 async def _cpu(*, has_replies: bool) -> float:
     """Return the CPU seconds of the process from the first word to the last, with or without replies."""
     load = Load(REPLIES, CHANNELS, Ending.TOGETHER, SPEED)
-    model, api, receipts = (
+    model, api, queued_reactions = (
         SpeechStreamer(load),
         SlackApi(_InstantClient(), speed=SPEED),
         QueuedReactions(_ignore_reaction, _ignore_reaction),
@@ -56,7 +56,7 @@ async def _cpu(*, has_replies: bool) -> float:
     async with AsyncExitStack() as replies:
         for speech in model.speeches if has_replies else ():
             address = {"team": "T", "channel": load.channel(speech.number), "thread_ts": "1", "ts": "1"}
-            reply = Reply(SlackSurface(api, receipts, address, str(speech.number)), save_ids=ignore_ids)
+            reply = Reply(SlackSurface(api, queued_reactions, address, str(speech.number)), save_ids=ignore_ids)
             await replies.enter_async_context(reply)
             speech.subscribe(reply.feed)
         await asyncio.sleep(0.5)

@@ -55,7 +55,7 @@ class Session:
 
     @property
     def is_idle(self) -> bool:
-        """Whether all messages are answered and no reply grows.
+        """True once all messages are answered and no reply grows.
 
         A reply that grows may look complete, although the next process writes it again.
         """

@@ -33,19 +33,19 @@ def calls(name: str, id_: str = "c1") -> list[Any]:
         (("",), ""),
     ],
 )
-def test_a_rule_names_people_roles_and_those_who_run_the_bot(rule: tuple[str, ...], may: str) -> None:
+def test_a_rule_names_people_roles_and_admins(rule: tuple[str, ...], may: str) -> None:
     assert "".join(person.name[0] for person in (ADA, GRACE) if is_permitted(rule, person)) == may
     assert is_permitted(rule, User("", "nobody")) == (EVERYONE in rule)
 
 
-def test_several_who_speak_at_once_have_the_rights_that_each_of_them_has() -> None:
+def test_several_speakers_have_only_the_rights_they_share() -> None:
     both = intersect_rights([ADA, GRACE])
     assert both == User("", "Ada, Grace", frozenset({"S2"}), is_admin=False, platform="slack", workspace="T1")
     assert not is_permitted(("U1", "U2", ADMINS), both)
     assert intersect_rights([ADA, ADA]) == ADA
 
 
-async def test_a_tool_is_called_only_for_whom_it_may_be(converse: Converse) -> None:
+async def test_a_restricted_tool_is_called_only_for_permitted_users(converse: Converse) -> None:
     seen = list[Any]()
 
     @restrict_to("S1")

@@ -24,12 +24,12 @@ inbounds = st.builds(
 
 
 @given(inbounds)
-def test_a_message_comes_back_from_json_as_it_went(inbound: InboxMessage) -> None:
+def test_a_message_survives_json(inbound: InboxMessage) -> None:
     assert InboxMessage.from_json(json.loads(json.dumps(inbound.to_json()))) == inbound
 
 
 @given(st.text())
-def test_a_sound_text_is_storable_as_it_is_but_for_nul(text: str) -> None:
+def test_a_valid_text_is_stored_unchanged_except_for_nul(text: str) -> None:
     assert storable_text(text) == text.replace("\0", "")
 
 

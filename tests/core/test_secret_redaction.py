@@ -65,7 +65,7 @@ SECRET = "hunter2hunter2"
         ("postgres://me:a b%s@host/db", "postgres://[redacted]@host/db"),
     ],
 )
-def test_a_secret_behind_its_name_is_redacted_to_its_end(text: str, redacted: str) -> None:
+def test_a_secret_after_its_name_is_redacted_completely(text: str, redacted: str) -> None:
     assert redact_secrets(text.replace("%s", SECRET)) == redacted
 
 
@@ -109,7 +109,7 @@ def test_plain_words_stay(text: str) -> None:
     assert redact_secrets(text) == text
 
 
-def test_a_remembered_secret_is_redacted_whatever_it_looks_like() -> None:
+def test_a_registered_secret_of_any_form_is_redacted() -> None:
     add_secret("correct horse battery")
     add_secret("correct horse")
     assert redact_secrets("<correct horse battery> <correct horse>") == "<[redacted]> <[redacted]>"

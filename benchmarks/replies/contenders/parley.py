@@ -63,12 +63,12 @@ class _ParleyOnSlack(StreamingContender):
         self._bot = sandbox.bot_user_id
         self._api = api
         self._streams = StreamPolicy(seconds=STREAM_SECONDS / platform.speed)
-        self._receipts = slack_reactions.make_queued_reactions(api)
+        self._queued_reactions = slack_reactions.make_queued_reactions(api)
         self._assistant = AssistantThreads(api)
 
     async def wait_for_background_calls(self) -> None:
         """Wait for calls that outlast a reply, such as removed reactions: they count as well."""
-        await self._receipts.drain(BACKGROUND_TIMEOUT_SECONDS)
+        await self._queued_reactions.drain(BACKGROUND_TIMEOUT_SECONDS)
         await self._assistant.drain(BACKGROUND_TIMEOUT_SECONDS)
 
     def open_reply(self, question: Question) -> AbstractAsyncContextManager[ReplyWriter]:
@@ -80,22 +80,24 @@ class _ParleyOnSlack(StreamingContender):
             "ts": question.message,
         }
         turn = f"turn {question.number}"
-        surface = StreamSurface(self._api, self._receipts, address, turn, self._streams, assistant=self._assistant)
+        surface = StreamSurface(
+            self._api, self._queued_reactions, address, turn, self._streams, assistant=self._assistant
+        )
         return open_reply(surface, question)
 
 
 class _ParleyOnDiscord(StreamingContender):
     def __init__(self, api: DiscordApi) -> None:
         self._api = api
-        self._receipts = discord_reactions.make_queued_reactions(api)
+        self._queued_reactions = discord_reactions.make_queued_reactions(api)
 
     async def wait_for_background_calls(self) -> None:
         """See `_ParleyOnSlack`."""
-        await self._receipts.drain(BACKGROUND_TIMEOUT_SECONDS)
+        await self._queued_reactions.drain(BACKGROUND_TIMEOUT_SECONDS)
 
     def open_reply(self, question: Question) -> AbstractAsyncContextManager[ReplyWriter]:
         address = {"channel": question.place, "message": question.message}
-        surface = DiscordSurface(self._api, self._receipts, address)
+        surface = DiscordSurface(self._api, self._queued_reactions, address)
         return open_reply(surface, question)
 
 

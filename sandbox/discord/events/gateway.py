@@ -190,7 +190,7 @@ class LocalGateway:
 
     @property
     def is_online(self) -> bool:
-        """Whether users see the bot as online: a session is connected or resumable, and not invisible."""
+        """True while users see the bot as online: a session is connected or resumable, and not invisible."""
         return any(
             not one.is_expired and one.status not in ("invisible", "offline") for one in self._resumable.values()
         )

@@ -93,7 +93,7 @@ def test_a_blocked_answer_is_an_error_of_its_own_kind() -> None:
     assert isinstance(event.error, ContentBlockedError)
 
 
-def test_an_agent_that_has_nothing_to_add_ends_with_what_it_said() -> None:
+def test_an_empty_last_answer_keeps_the_earlier_text() -> None:
     assert map_events(final("Done."), Event(author="teller", error_code=NO_CONTENT))[-1].text == "Done."
 
 

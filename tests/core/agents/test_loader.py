@@ -194,7 +194,7 @@ def test_an_agent_without_a_model_uses_the_default_or_the_chosen_one(
     )
 
 
-def test_a_default_that_nobody_asks_need_not_be_there() -> None:
+def test_an_unused_default_model_needs_no_key() -> None:
     assert list(ModelRegistry("gemini-x", [], VendorSettings(), is_required=False).selectable) == []
 
 
@@ -235,9 +235,9 @@ app = App(name='brought', root_agent=LlmAgent(name='root', sub_agents=[member]),
         "Saved.",
     )
     register_adapter(lambda name: ModelAdapter(model=name, provider=provider), default="openai/default")
-    talk = await converse(app=load_app(str(folder(agent__py=source)), create_plugins()), agent="root")
-    assert await talk.reply("Save it.") == "Saved.\n\nSigned."
+    conversation = await converse(app=load_app(str(folder(agent__py=source)), create_plugins()), agent="root")
+    assert await conversation.reply("Save it.") == "Saved.\n\nSigned."
     result = provider.requests[-1].messages[-1].parts[0]
     assert isinstance(result, ToolResult)
     assert result.result == {"result": "kept 0"}
-    assert (await talk.session()).state["seen"] == ["root", "member"]
+    assert (await conversation.session()).state["seen"] == ["root", "member"]

@@ -27,7 +27,7 @@ from tests.fixtures.conversation import SESSION, Conversation, Converse, Scripte
 class Dialog:
     """Conversation in which each message answers the open question of the former one, if there is one."""
 
-    talk: Conversation
+    conversation: Conversation
     answers: list[MessageAnswer] = field(default_factory=list)
     question: QuestionRequest | None = None
     runs: int = 0
@@ -40,18 +40,20 @@ class Dialog:
             self.answers = []
         else:
             self.answers.append(MessageAnswer(run, self.question.run, self.question.call_id))
-        return self._read(await self.talk.events(text, run_id=run, answers=tuple(self.answers)))
+        return self._read(await self.conversation.events(text, run_id=run, answers=tuple(self.answers)))
 
     async def repeat(self, text: str) -> str:
         """Run the last message once more, as after a crash."""
-        return self._read(await self.talk.events(text, run_id=str(self.runs), answers=tuple(self.answers)))
+        return self._read(await self.conversation.events(text, run_id=str(self.runs), answers=tuple(self.answers)))
 
     async def choose(self, value: Any, **more: Any) -> str:
         """Answer the open question by a button."""
         assert self.question is not None
         answer = Answer(self.question.call_id, self.question.tool, value, **more)
         chain = tuple(self.answers) if self.answers and self.answers[-1].run == self.question.run else ()
-        return self._read(await self.talk.events("", run_id=self.question.run, decisions=(answer,), answers=chain))
+        return self._read(
+            await self.conversation.events("", run_id=self.question.run, decisions=(answer,), answers=chain)
+        )
 
     def _read(self, events: list[StreamEvent]) -> str:
         last = events[-1]
@@ -99,13 +101,13 @@ async def test_buttons_and_messages_answer_the_same_workflow(converse: Converse)
     assert seen == ["size", "XL", "red", "size", "S", "blue"]
 
 
-async def test_an_answer_that_is_run_once_more_is_given_once_more(converse: Converse) -> None:
+async def test_a_repeated_run_of_an_answer_stores_it_once(converse: Converse) -> None:
     seen: list[Any] = []
     dialog = Dialog(await converse(root=shop(seen)))
     await dialog.say("a shirt")
     assert await dialog.say("XL") == "Which colour?"
     assert await dialog.repeat("XL") == "Which colour?"
-    said = [event.content for event in await dialog.talk.history() if event.author == "user"]
+    said = [event.content for event in await dialog.conversation.history() if event.author == "user"]
     assert [part.text for content in said for part in (content and content.parts) or ()] == ["a shirt", "XL"]
 
 
@@ -134,12 +136,12 @@ async def test_an_answer_that_does_not_fit_fails_and_its_edit_is_taken(converse:
     await dialog.say("shirts")
     with pytest.raises(Exception, match="integer"):
         await dialog.say("some")
-    async with dialog.talk.database.write() as connection:  # as for a question that was edited
+    async with dialog.conversation.database.write() as connection:  # as for a question that was edited
         await discard_run(connection, SESSION, "2", keep_prompt=False)
     assert await dialog.repeat("3") == "Ordered 3."
 
 
-async def test_a_run_that_broke_off_after_an_answer_resumes_from_there(converse: Converse) -> None:
+async def test_an_interrupted_run_resumes_after_its_answers(converse: Converse) -> None:
     seen = list[str]()
 
     async def ask(node_input: Any) -> Any:
@@ -156,21 +158,21 @@ async def test_a_run_that_broke_off_after_an_answer_resumes_from_there(converse:
     await dialog.say("a shirt")
     with pytest.raises(OSError, match="closed"):
         await dialog.say("XL")
-    async with dialog.talk.database.write() as connection:
+    async with dialog.conversation.database.write() as connection:
         await resume_run(connection, SESSION, "2")
     assert await dialog.repeat("XL") == "Ordered in XL."
     assert seen == ["asked", "XL", "XL"]
 
 
 async def test_another_workflow_does_not_get_the_answer(converse: Converse) -> None:
-    talk = await converse(root=shop([]))
-    await Dialog(talk).say("a shirt")
+    conversation = await converse(root=shop([]))
+    await Dialog(conversation).say("a shirt")
 
     async def desk(node_input: types.Content) -> types.Content:
         return types.ModelContent("We are open.")
 
-    app = App(name=talk.runtime.app.name, root_agent=Workflow(name="office", edges=[("START", desk)]))
-    other = replace(talk, runtime=AgentRuntime(app, talk.sessions))
+    app = App(name=conversation.runtime.app.name, root_agent=Workflow(name="office", edges=[("START", desk)]))
+    other = replace(conversation, runtime=AgentRuntime(app, conversation.sessions))
     assert (await other.events("XL", run_id="2"))[-1].text == "We are open."
 
 
@@ -225,9 +227,9 @@ SHAPES: dict[Callable[[Any], BaseAgent | Workflow], str] = {
 }
 
 
-async def read_answers(talk: Conversation) -> list[Any]:
+async def read_answers(conversation: Conversation) -> list[Any]:
     """Return the responses of questions, as the models get them."""
-    answers = [answer for event in await talk.history() for answer in event.get_function_responses()]
+    answers = [answer for event in await conversation.history() for answer in event.get_function_responses()]
     return [(answer.response or {}).get("result", answer.response) for answer in answers if answer.id == "c1"]
 
 
@@ -238,9 +240,9 @@ async def test_a_button_answers_the_question_of_an_agent(converse: Converse, sha
     await dialog.say("a shirt")
     assert dialog.question is not None
     assert (dialog.question.tool, dialog.question.run) == (step[0].name, "1")
-    assert await dialog.talk.events("meanwhile", run_id="other") != []
+    assert await dialog.conversation.events("meanwhile", run_id="other") != []
     assert await dialog.choose("M") == SHAPES[shape]
-    assert await read_answers(dialog.talk) == ["M"]
+    assert await read_answers(dialog.conversation) == ["M"]
 
 
 @pytest.mark.parametrize("step", [CHOICE, INPUT], ids=["choice", "input"])
@@ -254,22 +256,22 @@ async def test_a_message_answers_the_question_of_an_agent(converse: Converse, sh
 
 async def test_agents_that_run_in_parallel_each_get_their_answer(converse: Converse) -> None:
     agents: list[BaseAgent] = [asker("one", CHOICE, call_id="a"), asker("two", INPUT, call_id="b")]
-    talk = await converse(root=ParallelAgent(name="root", sub_agents=agents))
-    questions = (await talk.events("go", run_id="1"))[-1].questions
+    conversation = await converse(root=ParallelAgent(name="root", sub_agents=agents))
+    questions = (await conversation.events("go", run_id="1"))[-1].questions
     assert [question.tool for question in questions] == ["get_user_choice", "adk_request_input"]
     answers = [Answer(question.call_id, question.tool, f"for {question.tool}") for question in questions]
-    events = await talk.events("", run_id="1", decisions=answers)
+    events = await conversation.events("", run_id="1", decisions=answers)
     assert (events[-1].type, events[-1].questions) == ("done", ())
     assert sorted(events[-1].text.split("\n\n")) == ["one is ready.", "two is ready."]
-    given = {r.name: r.response for event in await talk.history() for r in event.get_function_responses()}
+    given = {r.name: r.response for event in await conversation.history() for r in event.get_function_responses()}
     assert given == {name: {"result": f"for {name}"} for name in ("get_user_choice", "adk_request_input")}
 
 
-async def test_a_model_is_told_that_nobody_answered(converse: Converse) -> None:
+async def test_the_model_gets_a_result_for_an_unanswered_question(converse: Converse) -> None:
     dialog = Dialog(await converse(root=single(CHOICE)))
     await dialog.say("a shirt")
     assert await dialog.choose(None, is_expired=True) == "asker is ready."
-    assert await read_answers(dialog.talk) == [{"error": NOT_ANSWERED}]
+    assert await read_answers(dialog.conversation) == [{"error": NOT_ANSWERED}]
 
 
 async def test_a_text_that_looks_like_a_number_stays_a_text(converse: Converse) -> None:

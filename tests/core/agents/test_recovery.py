@@ -83,9 +83,9 @@ def delayed_store_or_agents(request: pytest.FixtureRequest, monkeypatch: pytest.
 in_either_order = pytest.mark.usefixtures("delayed_store_or_agents")
 
 
-async def interrupt_run(talk: Conversation, *stuck: CountedTool) -> None:
+async def interrupt_run(conversation: Conversation, *stuck: CountedTool) -> None:
     """Cancel a run while tools run."""
-    running = asyncio.create_task(talk.events("go", run_id="run-1"))
+    running = asyncio.create_task(conversation.events("go", run_id="run-1"))
     async with asyncio.timeout(30):
         for used in stuck:
             await used.stuck.wait()
@@ -94,11 +94,11 @@ async def interrupt_run(talk: Conversation, *stuck: CountedTool) -> None:
             await running
 
 
-async def resume(talk: Conversation) -> str:
-    async with talk.database.write() as connection:
+async def resume(conversation: Conversation) -> str:
+    async with conversation.database.write() as connection:
         await resume_run(connection, SESSION, "run-1")
     async with asyncio.timeout(30):
-        return (await talk.events("go", run_id="run-1"))[-1].text
+        return (await conversation.events("go", run_id="run-1"))[-1].text
 
 
 @in_either_order
@@ -107,22 +107,22 @@ async def test_a_sequence_resumes_at_the_interrupted_agent(converse: Converse) -
     one = ScriptedProvider(calls("look", "c1"), "Looked.")
     two = ScriptedProvider(calls("pay", "c2", Text("Now to pay.")), "Paid?")
     root = SequentialAgent(name="root", sub_agents=[agent("one", one, look), agent("two", two, pay)])
-    talk = await converse(root=root)
-    await interrupt_run(talk, pay)
-    assert await resume(talk) == "Looked.\n\nNow to pay.\n\nPaid?"
+    conversation = await converse(root=root)
+    await interrupt_run(conversation, pay)
+    assert await resume(conversation) == "Looked.\n\nNow to pay.\n\nPaid?"
     assert (look.calls, pay.calls) == (1, 1)
     assert (len(one.requests), len(two.requests)) == (2, 2)
-    assert await get_results(talk) == {"c1": "used 1", "c2": INTERRUPTED}
+    assert await get_results(conversation) == {"c1": "used 1", "c2": INTERRUPTED}
 
 
 async def test_a_resumed_run_replays_its_events_before_it_continues(converse: Converse) -> None:
     look, pay = CountedTool("look"), CountedTool("pay", free=0)
     provider = ScriptedProvider(calls("look", "c1", Text("First I look.")), calls("pay", "c2"), "Paid?")
-    talk = await converse(root=agent("root", provider, look, pay))
-    await interrupt_run(talk, pay)
-    async with talk.database.write() as connection:
+    conversation = await converse(root=agent("root", provider, look, pay))
+    await interrupt_run(conversation, pay)
+    async with conversation.database.write() as connection:
         await resume_run(connection, SESSION, "run-1")
-    events = await talk.events("go", run_id="run-1")
+    events = await conversation.events("go", run_id="run-1")
     assert [(event.type, event.call_id) for event in events] == [
         ("history", ""),
         ("text_delta", ""),
@@ -146,12 +146,12 @@ async def test_each_parallel_agent_resumes_by_itself(converse: Converse) -> None
     three = agent("three", greeter := ScriptedProvider("Hello."))
     three.after_agent_callback = lambda callback_context: ended.set()
     root = ParallelAgent(name="root", sub_agents=[agent("one", one, look), agent("two", two, pay), three])
-    talk = await converse(root=root)
-    await interrupt_run(talk, look, pay)
-    text = await resume(talk)
+    conversation = await converse(root=root)
+    await interrupt_run(conversation, look, pay)
+    text = await resume(conversation)
     assert sorted(text.split("\n\n")) == ["Hello.", "Looked.", "Paid?"]
     assert (look.calls, pay.calls, len(greeter.requests)) == (2, 1, 1)
-    assert await get_results(talk) == {"c1": "used 1", "c2": INTERRUPTED, "c3": INTERRUPTED}
+    assert await get_results(conversation) == {"c1": "used 1", "c2": INTERRUPTED, "c3": INTERRUPTED}
 
 
 @in_either_order
@@ -160,11 +160,11 @@ async def test_a_loop_resumes_in_its_interrupted_iteration(converse: Converse) -
     one = ScriptedProvider(calls("look", "c1"), "One.", calls("look", "c3"), "Three.")
     two = ScriptedProvider(calls("pay", "c2"), "Two.", calls("pay", "c4"), "Four.")
     root = LoopAgent(name="root", max_iterations=2, sub_agents=[agent("one", one, look), agent("two", two, pay)])
-    talk = await converse(root=root)
-    await interrupt_run(talk, pay)
-    assert await resume(talk) == "One.\n\nTwo.\n\nThree.\n\nFour."
+    conversation = await converse(root=root)
+    await interrupt_run(conversation, pay)
+    assert await resume(conversation) == "One.\n\nTwo.\n\nThree.\n\nFour."
     assert (look.calls, pay.calls) == (2, 2)
-    assert await get_results(talk) == {"c1": "used 1", "c2": "used 1", "c3": "used 2", "c4": INTERRUPTED}
+    assert await get_results(conversation) == {"c1": "used 1", "c2": "used 1", "c3": "used 2", "c4": INTERRUPTED}
 
 
 @in_either_order
@@ -179,12 +179,12 @@ async def test_a_workflow_resumes_at_its_interrupted_node(converse: Converse) ->
         return "go on"
 
     root = Workflow(name="root", edges=[("START", agent("one", one, look), between, agent("two", two, pay))])
-    talk = await converse(root=root)
-    await interrupt_run(talk, pay)
-    assert await resume(talk) == "Looked.\n\nPaid?"
+    conversation = await converse(root=root)
+    await interrupt_run(conversation, pay)
+    assert await resume(conversation) == "Looked.\n\nPaid?"
     assert (look.calls, pay.calls, len(steps)) == (1, 1, 1)
     assert (len(one.requests), len(two.requests)) == (2, 2)
-    assert await get_results(talk) == {"c1": "used 1", "c2": INTERRUPTED}
+    assert await get_results(conversation) == {"c1": "used 1", "c2": INTERRUPTED}
     seen = [part for message in two.requests[1].messages for part in message.parts]
     assert seen == [Text("go on"), ToolCall("c2", "pay", {}), ToolResult("c2", "pay", {"error": INTERRUPTED})]
 
@@ -203,13 +203,13 @@ async def test_an_agent_without_stored_progress_restarts_and_its_tools_do_not(co
     look, pay = CountedTool("look"), CountedTool("pay", free=0)
     one = ScriptedProvider(calls("look", "c1"), "Looked.", "Looked, as I said.")
     two = ScriptedProvider(calls("pay", "c2"), "Paid?")
-    talk = await converse(
+    conversation = await converse(
         root=StatelessAgent(name="root", sub_agents=[agent("one", one, look), agent("two", two, pay)])
     )
-    await interrupt_run(talk, pay)
-    assert await resume(talk) == "Looked, as I said.\n\nPaid?"
+    await interrupt_run(conversation, pay)
+    assert await resume(conversation) == "Looked, as I said.\n\nPaid?"
     assert (look.calls, pay.calls) == (1, 1)
-    assert await get_results(talk) == {"c1": "used 1", "c2": INTERRUPTED}
+    assert await get_results(conversation) == {"c1": "used 1", "c2": INTERRUPTED}
 
 
 @in_either_order
@@ -219,11 +219,11 @@ async def test_an_agent_resumes_after_a_transfer(converse: Converse) -> None:
     first.answers = [[ToolCall("c1", "transfer_to_agent", {"agent_name": "till"}), Done()]]
     second = ScriptedProvider(calls("pay", "c2"), "Paid?")
     root = LlmAgent(name="root", model=adapter(first), sub_agents=[agent("till", second, pay)])
-    talk = await converse(root=root)
-    await interrupt_run(talk, pay)
-    assert await resume(talk) == "Paid?"
+    conversation = await converse(root=root)
+    await interrupt_run(conversation, pay)
+    assert await resume(conversation) == "Paid?"
     assert pay.calls == 1
-    assert (await get_results(talk))["c2"] == INTERRUPTED
+    assert (await get_results(conversation))["c2"] == INTERRUPTED
 
 
 async def test_a_run_resumes_after_the_correction_of_an_invented_agent(converse: Converse) -> None:
@@ -233,18 +233,18 @@ async def test_a_run_resumes_after_the_correction_of_an_invented_agent(converse:
     root = LlmAgent(
         name="root", model=adapter(provider), tools=[pay.tool], sub_agents=[agent("till", ScriptedProvider())]
     )
-    talk = await converse(root=root)
-    await interrupt_run(talk, pay)
-    assert await resume(talk) == "Then I do it.\n\nPaid?"
+    conversation = await converse(root=root)
+    await interrupt_run(conversation, pay)
+    assert await resume(conversation) == "Then I do it.\n\nPaid?"
     assert (pay.calls, len(provider.requests)) == (1, 3)
-    assert await get_results(talk) == {"c1": INTERRUPTED}
-    assert [row.role for row in await talk.rows()].count("user") == 2
+    assert await get_results(conversation) == {"c1": INTERRUPTED}
+    assert [row.role for row in await conversation.rows()].count("user") == 2
 
 
-async def get_results(talk: Conversation) -> dict[str, Any]:
+async def get_results(conversation: Conversation) -> dict[str, Any]:
     """Return the result of each call; each has one."""
     told: dict[str, Any] = {}
-    for event in await talk.history():
+    for event in await conversation.history():
         for answer in event.get_function_responses():
             assert answer.id not in told
             told[answer.id or ""] = next(iter((answer.response or {}).values()))
@@ -321,9 +321,9 @@ async def test_no_call_is_made_twice_in_any_state_of_a_step(
     assert (await get_results(idle)).keys() == told.keys()
 
 
-async def store_run(talk: Conversation, made: Sequence[StoredCall]) -> None:
+async def store_run(conversation: Conversation, made: Sequence[StoredCall]) -> None:
     """Store a run that was interrupted in a step with these calls."""
-    session = await talk.session()
+    session = await conversation.session()
     assert isinstance(session, StoredSession)
     calls = [types.Part(function_call=types.FunctionCall(id=call.id, name=call.id, args={})) for call in made]
     answered = [
@@ -337,8 +337,8 @@ async def store_run(talk: Conversation, made: Sequence[StoredCall]) -> None:
         (types.Content(role="user", parts=answered), "root"),
     ):
         if content.parts:
-            await talk.sessions.append_event(session, Event(invocation_id="run-1", author=who, content=content))
-    journal = ToolCallLog(talk.database)
+            await conversation.sessions.append_event(session, Event(invocation_id="run-1", author=who, content=content))
+    journal = ToolCallLog(conversation.database)
     for call in made:
         row = ToolInvocation(
             session=SESSION, generation=session.generation, run="run-1", id=call.id, tool=call.id, arguments={}

@@ -56,31 +56,31 @@ def create_agent(provider: ScriptedProvider, tool: FunctionTool) -> LlmAgent:
     return LlmAgent(name="root", model=adapter(provider), tools=[tool])
 
 
-async def decide(talk: Conversation, *, confirmed: bool = True) -> None:
+async def decide(conversation: Conversation, *, confirmed: bool = True) -> None:
     """Decide on the open question."""
-    [question] = await list_questions(talk)
+    [question] = await list_questions(conversation)
     answer = types.FunctionResponse(id=question.id, name=question.name, response={"confirmed": confirmed})
     content = types.Content(role="user", parts=[types.Part(function_response=answer)])
-    runner = Runner(app=talk.runtime.app, session_service=talk.sessions)
+    runner = Runner(app=conversation.runtime.app, session_service=conversation.sessions)
     async with aclosing(runner.run_async(user_id=USER, session_id=SESSION, new_message=content)) as events:
         async for _ in events:
             pass
 
 
-async def list_questions(talk: Conversation) -> list[types.FunctionCall]:
-    calls = [call for event in await talk.history() for call in event.get_function_calls()]
+async def list_questions(conversation: Conversation) -> list[types.FunctionCall]:
+    calls = [call for event in await conversation.history() for call in event.get_function_calls()]
     return [call for call in calls if call.name == "adk_request_confirmation"]
 
 
-async def resume(talk: Conversation) -> str:
-    async with talk.database.write() as connection:
+async def resume(conversation: Conversation) -> str:
+    async with conversation.database.write() as connection:
         await resume_run(connection, SESSION, "run-1")
     async with asyncio.timeout(30):
-        return (await talk.events("go", run_id="run-1"))[-1].text
+        return (await conversation.events("go", run_id="run-1"))[-1].text
 
 
-async def list_results(talk: Conversation) -> list[Any]:
-    answers = [answer for event in await talk.history() for answer in event.get_function_responses()]
+async def list_results(conversation: Conversation) -> list[Any]:
+    answers = [answer for event in await conversation.history() for answer in event.get_function_responses()]
     return [next(iter((answer.response or {}).values())) for answer in answers if answer.name == "pay"]
 
 
@@ -89,12 +89,12 @@ async def test_an_approved_call_is_made(converse: Converse, dynamic: bool) -> No
     till = PaymentTool()
     tool = FunctionTool(till.pay_if_confirmed) if dynamic else FunctionTool(till.pay, require_confirmation=True)
     provider = ScriptedProvider(PAY, "Paid.")
-    talk = await converse(root=create_agent(provider, tool))
-    await talk.events("go", run_id="run-1")
+    conversation = await converse(root=create_agent(provider, tool))
+    await conversation.events("go", run_id="run-1")
     assert till.paid == int(dynamic)
-    await decide(talk)
+    await decide(conversation)
     assert till.paid == 1 + int(dynamic)
-    assert (await list_results(talk))[-1] == "paid"
+    assert (await list_results(conversation))[-1] == "paid"
 
 
 async def test_a_tool_whose_confirmation_check_fails_has_failed(converse: Converse) -> None:
@@ -102,28 +102,28 @@ async def test_a_tool_whose_confirmation_check_fails_has_failed(converse: Conver
         raise ValueError("who knows")
 
     till = PaymentTool()
-    talk = await converse(
+    conversation = await converse(
         root=create_agent(ScriptedProvider(PAY, "Hm."), FunctionTool(till.pay, require_confirmation=fail_to_decide))
     )
-    assert (await talk.events("go", run_id="run-1"))[-1].text == "Hm."
-    assert (till.paid, await list_results(talk)) == (0, ["pay failed: ValueError: who knows"])
+    assert (await conversation.events("go", run_id="run-1"))[-1].text == "Hm."
+    assert (till.paid, await list_results(conversation)) == (0, ["pay failed: ValueError: who knows"])
 
 
 async def test_an_interrupted_approved_call_is_not_repeated(converse: Converse) -> None:
     till = PaymentTool()
     till.sticks = True
     provider = ScriptedProvider(PAY, "Paid?")
-    talk = await converse(root=create_agent(provider, FunctionTool(till.pay, require_confirmation=True)))
-    await talk.events("go", run_id="run-1")
-    running = asyncio.create_task(decide(talk))
+    conversation = await converse(root=create_agent(provider, FunctionTool(till.pay, require_confirmation=True)))
+    await conversation.events("go", run_id="run-1")
+    running = asyncio.create_task(decide(conversation))
     async with asyncio.timeout(30):
         await till.begun.wait()
     running.cancel()
     with suppress(asyncio.CancelledError):
         await running
-    assert await resume(talk) == "Paid?"
+    assert await resume(conversation) == "Paid?"
     assert till.paid == 1
-    assert (await list_results(talk))[-1] == INTERRUPTED
+    assert (await list_results(conversation))[-1] == INTERRUPTED
 
 
 @pytest.mark.parametrize("dynamic", [False, True], ids=["the tool's declaration asks", "the tool asks"])
@@ -131,16 +131,16 @@ async def test_an_unstored_confirmation_is_requested_again_once(converse: Conver
     till = PaymentTool()
     tool = FunctionTool(till.pay_if_confirmed) if dynamic else FunctionTool(till.pay, require_confirmation=True)
     provider = ScriptedProvider(PAY, "Paid.")
-    talk = await converse(root=create_agent(provider, tool))
-    await talk.events("go", run_id="run-1")
+    conversation = await converse(root=create_agent(provider, tool))
+    await conversation.events("go", run_id="run-1")
     newest = sa.select(sa.func.max(messages.c.id)).scalar_subquery()
-    async with talk.database.write() as connection:
+    async with conversation.database.write() as connection:
         await connection.execute(sa.delete(messages).where(messages.c.id == newest))
-    await resume(talk)
-    assert len(await list_questions(talk)) == 1
+    await resume(conversation)
+    assert len(await list_questions(conversation)) == 1
     assert till.paid == int(dynamic)
-    await decide(talk)
-    assert (await list_results(talk))[-1] == "paid"
+    await decide(conversation)
+    assert (await list_results(conversation))[-1] == "paid"
 
 
 @pytest.mark.parametrize(
@@ -163,32 +163,32 @@ async def test_a_long_running_call_is_made_once(
         raise AssertionError
 
     provider = ScriptedProvider("Done.")
-    talk = await converse(root=create_agent(provider, LongRunningFunctionTool(pay)))
-    session = await talk.session()
+    conversation = await converse(root=create_agent(provider, LongRunningFunctionTool(pay)))
+    session = await conversation.session()
     calls = [types.Part(function_call=types.FunctionCall(id=id_, name="pay", args={})) for id_ in ("c1", "c2")]
     for content, author, long in (
         (types.UserContent("go"), "user", None),
         (types.ModelContent(calls if "c2" in states else calls[:1]), "root", {"c1"}),
     ):
         event = Event(invocation_id="run-1", author=author, content=content, long_running_tool_ids=long)
-        await talk.sessions.append_event(session, event)
-    journal = ToolCallLog(talk.database)
+        await conversation.sessions.append_event(session, event)
+    journal = ToolCallLog(conversation.database)
     for id_, state in states.items():
         call = ToolInvocation(session=SESSION, generation=1, run="run-1", id=id_, tool="pay", arguments={})
         await journal.begin(call)
         if state != "begun":
             result = None if state == "pending" else "ticket" if id_ == "c1" else "looked"
             await journal.end(call, result, EventActions())
-    assert await resume(talk) == "Done."
-    assert await list_results(talk) == answered
+    assert await resume(conversation) == "Done."
+    assert await list_results(conversation) == answered
     step = ["assistant"] if states else []  # of which nothing was begun is not kept
-    assert [row.role for row in await talk.rows()] == ["user", *step, *["tool"] * bool(answered), "assistant"]
+    assert [row.role for row in await conversation.rows()] == ["user", *step, *["tool"] * bool(answered), "assistant"]
 
 
 async def test_the_state_change_of_a_partly_stored_step_is_applied_once(converse: Converse) -> None:
     provider = ScriptedProvider("Done.")
-    talk = await converse(root=create_agent(provider, FunctionTool(PaymentTool().pay)))
-    session = await talk.session()
+    conversation = await converse(root=create_agent(provider, FunctionTool(PaymentTool().pay)))
+    session = await conversation.session()
     calls = [types.Part(function_call=types.FunctionCall(id=id_, name="pay", args={})) for id_ in ("c1", "c2")]
     answer = types.FunctionResponse(id="c1", name="pay", response={"result": "paid"})
     changed = EventActions(state_delta={"user:paid": 1})
@@ -198,14 +198,14 @@ async def test_the_state_change_of_a_partly_stored_step_is_applied_once(converse
         Event(author="root", content=types.UserContent([types.Part(function_response=answer)]), actions=changed),
     ):
         event.invocation_id = "run-1"
-        await talk.sessions.append_event(session, event)
-    journal = ToolCallLog(talk.database)
+        await conversation.sessions.append_event(session, event)
+    journal = ToolCallLog(conversation.database)
     first, second = (ToolInvocation(SESSION, 1, "run-1", id_, "pay", {}) for id_ in ("c1", "c2"))
     await journal.begin(first)
     await journal.end(first, "paid", changed)
     await journal.begin(second)
     later = Event(author="root", invocation_id="elsewhere", actions=EventActions(state_delta={"user:paid": 2}))
-    await talk.sessions.append_event(session, later)
-    assert await resume(talk) == "Done."
-    assert await list_results(talk) == ["paid", INTERRUPTED]
-    assert (await talk.session()).state == {"user:paid": 2}
+    await conversation.sessions.append_event(session, later)
+    assert await resume(conversation) == "Done."
+    assert await list_results(conversation) == ["paid", INTERRUPTED]
+    assert (await conversation.session()).state == {"user:paid": 2}

@@ -94,7 +94,7 @@ async def session(service: SessionService) -> None:
     await service.create_session(app_name="app", user_id="place", session_id="s")
 
 
-async def test_two_turns_with_a_tool_leave_the_history_that_was_seen(service: SessionService) -> None:
+async def test_two_turns_with_a_tool_store_their_events(service: SessionService) -> None:
     model = Script(lines=[call(a=1, b=2), "It is three.", "You are welcome."])
     runner = create_runner(service, model, add)
     seen = [event for text in ("1 + 2?", "Thanks!") for event in await ask(runner, text)]

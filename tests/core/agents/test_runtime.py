@@ -106,7 +106,7 @@ async def test_a_long_run_is_stored_step_by_step_and_each_text_once(converse: Co
 # Tools
 
 
-async def test_a_failed_tool_is_an_error_of_its_call_and_the_run_goes_on(converse: Converse) -> None:
+async def test_a_failed_tool_is_an_error_of_its_call_and_the_run_continues(converse: Converse) -> None:
     def look(_arguments: object) -> None:
         raise LookupError("nothing there")
 
@@ -122,14 +122,14 @@ async def test_a_failed_tool_is_an_error_of_its_call_and_the_run_goes_on(convers
     assert result.result == {"error": "look failed: LookupError: nothing there"}
 
 
-async def test_a_tool_that_does_not_exist_is_an_error_of_its_call(converse: Converse) -> None:
+async def test_an_unknown_tool_is_an_error_of_its_call(converse: Converse) -> None:
     provider = ScriptedProvider([calls("fly"), Done()], "I cannot fly.")
     events = await (await converse(provider, tools=[make_tool("sky")])).events("Fly!")
     assert [(event.tool, event.call_id) for event in events if event.type == "error"] == [("fly", "c1")]
     assert events[-1].text == "I cannot fly."
 
 
-async def test_the_speaker_is_told_to_tools_and_never_stored(converse: Converse) -> None:
+async def test_tools_get_the_speaker_who_is_never_stored(converse: Converse) -> None:
     asked: list[str] = []
 
     def whoami(tool_context: ToolContext) -> str:

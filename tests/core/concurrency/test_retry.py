@@ -52,11 +52,11 @@ async def test_a_permanent_failure_is_not_retried(error: Exception) -> None:
 async def test_a_cancelled_operation_ends_with_the_reason_of_its_cancellation() -> None:
     started = asyncio.Event()
 
-    async def hangs() -> None:
+    async def hang() -> None:
         started.set()
         await asyncio.Event().wait()
 
-    running = asyncio.create_task(retry_store(hangs, what="a turn"))
+    running = asyncio.create_task(retry_store(hang, what="a turn"))
     await started.wait()
     running.cancel("a reason")
     with pytest.raises(asyncio.CancelledError, match="a reason"):
@@ -67,12 +67,12 @@ async def test_tries_that_take_long_count_against_the_patience(monkeypatch: pyte
     monkeypatch.setattr(retry, "RETRY_WAIT", wait_none())
     operation = Operation(*[StoreError("away")] * 50)
 
-    async def slow() -> str:
+    async def succeed_slowly() -> str:
         await asyncio.sleep(0.03)
         return await operation()
 
     with pytest.raises(StoreError):
-        await retry_store(slow, what="a turn", patience=0.05)
+        await retry_store(succeed_slowly, what="a turn", patience=0.05)
     assert operation.tries <= 3
 
 

@@ -73,8 +73,8 @@ async def test_a_fallback_answers_and_its_call_names_the_replaced_model(
 ) -> None:
     first, second = ScriptedProvider([Failed(error)]), ScriptedProvider([Failed(error)])
     third = ScriptedProvider([Text("Here I am."), Done(usage=Usage(1, 2))])
-    talk = await converse(app=create_app(AgentConfig(), model=make_adapter(first, second, third)))
-    done = (await talk.events("hi"))[-1]
+    conversation = await converse(app=create_app(AgentConfig(), model=make_adapter(first, second, third)))
+    done = (await conversation.events("hi"))[-1]
     assert (done.type, done.text) == ("done", "Here I am.")
     assert [(call.model, call.instead_of, call.error) for call in done.calls] == [
         ("a/first", "", type(error).__name__),
@@ -89,8 +89,10 @@ async def test_a_fallback_answers_and_its_call_names_the_replaced_model(
 )
 async def test_a_fault_of_the_request_is_not_sent_to_a_fallback(converse: Converse, error: ProviderError) -> None:
     other = ScriptedProvider()
-    talk = await converse(app=create_app(AgentConfig(), model=make_adapter(ScriptedProvider([Failed(error)]), other)))
-    assert (await talk.events("hi"))[-1].error is error
+    conversation = await converse(
+        app=create_app(AgentConfig(), model=make_adapter(ScriptedProvider([Failed(error)]), other))
+    )
+    assert (await conversation.events("hi"))[-1].error is error
     assert other.requests == []
 
 
@@ -100,8 +102,8 @@ async def test_a_fallback_within_a_text_retracts_it_and_calls_tools_once(
     broken: list[ProviderEvent | asyncio.Event] = [Text("The sky is gr"), *DOWN]
     first = ScriptedProvider([Text("Let me look. "), ToolCall("c", "current_time", {}), Done()], broken, broken)
     other = ScriptedProvider("The sky is blue.")
-    talk = await converse(app=create_app(AgentConfig(), model=make_adapter(first, other, retry_seconds=(0,))))
-    events = await talk.events("hi")
+    conversation = await converse(app=create_app(AgentConfig(), model=make_adapter(first, other, retry_seconds=(0,))))
+    events = await conversation.events("hi")
     assert apply_text_events(events) == events[-1].text == "Let me look. \n\nThe sky is blue."
     assert list_types(events).count("step_reset") >= 1
     assert len(first.requests) == 3  # all its attempts stand
@@ -120,13 +122,13 @@ async def test_a_failed_model_is_skipped_for_a_minute_and_then_tried_once(
     now = 1000.0
     monkeypatch.setattr(event_loop, "now", lambda: now)
     first, other = ScriptedProvider(*[DOWN] * 5), ScriptedProvider(*["Yes."] * 9)
-    talk = await converse(app=create_app(AgentConfig(), model=make_adapter(first, other, retry_seconds=(0, 0))))
+    conversation = await converse(app=create_app(AgentConfig(), model=make_adapter(first, other, retry_seconds=(0, 0))))
 
     async def count_calls(at: float) -> int:
         nonlocal now
         now = at
         before = len(first.requests)
-        assert (await talk.events("hi"))[-1].type == "done"
+        assert (await conversation.events("hi"))[-1].type == "done"
         return len(first.requests) - before
 
     assert [await count_calls(at) for at in (1000, 1001, 1059, 1061, 1120, 1122)] == [3, 0, 0, 1, 0, 1]
@@ -168,12 +170,12 @@ async def test_a_fallback_gets_supported_files_and_a_shorter_history(
     first = ScriptedProvider(*(f"Answer {n}." for n in range(6)), DOWN)
     long: list[ProviderEvent | asyncio.Event] = [Failed(ContextLengthError("too long"))]
     blind = TextOnlyProvider(long, long, "I have read the end of it.")
-    talk = await converse(app=create_app(AgentConfig(), model=make_adapter(first, blind)))
+    conversation = await converse(app=create_app(AgentConfig(), model=make_adapter(first, blind)))
     for n in range(6):
-        await talk.events(f"Question {n}?")
+        await conversation.events(f"Question {n}?")
     picture = types.Part.from_bytes(data=b"png", mime_type="image/png")
     with caplog.at_level(logging.WARNING):
-        done = (await talk.events("And this?", media=[picture]))[-1]
+        done = (await conversation.events("And this?", media=[picture]))[-1]
     assert done.text == "I have read the end of it."
     assert any(isinstance(part, Media) for part in first.requests[-1].messages[-1].parts)
     assert not any(isinstance(part, Media) for request in blind.requests for part in request.messages[-1].parts)

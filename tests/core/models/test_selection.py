@@ -38,8 +38,8 @@ async def test_a_run_calls_the_selected_model_by_its_providers_name(
     converse: Converse,
 ) -> None:
     default, other = ScriptedProvider("From the default.", "Again."), ScriptedProvider("From the other.")
-    talk = await converse(app=create_app(AgentConfig(), model=make_adapter(default, other=other)))
-    told = [(await talk.events("hi", model=model))[-1].text for model in (None, "b/other", "a/default")]
+    conversation = await converse(app=create_app(AgentConfig(), model=make_adapter(default, other=other)))
+    told = [(await conversation.events("hi", model=model))[-1].text for model in (None, "b/other", "a/default")]
     assert told == ["From the default.", "From the other.", "Again."]
     assert [request.model for request in default.requests] == ["default", "default"]
     assert [request.model for request in other.requests] == ["other"]
@@ -49,11 +49,11 @@ async def test_a_run_calls_the_selected_model_by_its_providers_name(
 async def test_the_common_model_of_an_apps_agents_is_known_before_a_run(converse: Converse) -> None:
     model = make_adapter(ScriptedProvider(), other=ScriptedProvider())
     fixed = model.model_copy(update={"is_fixed": True})
-    talk = await converse(app=create_app(AgentConfig(), model=model))
-    asked = [talk.runtime.get_model_name(chosen) for chosen in (None, "b/other", "c/gone")]
+    conversation = await converse(app=create_app(AgentConfig(), model=model))
+    asked = [conversation.runtime.get_model_name(chosen) for chosen in (None, "b/other", "c/gone")]
     assert asked == ["a/default", "b/other", "a/default"]
     root = LlmAgent(name="root", model=model, tools=[AgentTool(LlmAgent(name="expert", model=fixed))])
-    team = AgentRuntime(App(name="team", root_agent=root), talk.sessions)
+    team = AgentRuntime(App(name="team", root_agent=root), conversation.sessions)
     assert [team.get_model_name(chosen) for chosen in (None, "b/other")] == ["a/default", ""]
 
 
@@ -61,9 +61,9 @@ async def test_the_thoughts_of_one_provider_are_not_sent_to_another(converse: Co
     default = ScriptedProvider([Thought("hm", b"signed"), Text("One."), Done()], "Three.")
     other = ScriptedProvider("Two.")
     other.name = "another"
-    talk = await converse(app=create_app(AgentConfig(), model=make_adapter(default, other=other)))
+    conversation = await converse(app=create_app(AgentConfig(), model=make_adapter(default, other=other)))
     for model in (None, "b/other", None):
-        await talk.events("hi", model=model)
+        await conversation.events("hi", model=model)
     (sent,), back = other.requests, default.requests[-1]
     assert not any(isinstance(part, Thought) for message in sent.messages for part in message.parts)
     assert any(isinstance(part, Thought) for message in back.messages for part in message.parts)
@@ -73,9 +73,9 @@ async def test_a_removed_model_is_replaced_by_the_default_with_a_warning(
     converse: Converse, caplog: pytest.LogCaptureFixture
 ) -> None:
     provider = ScriptedProvider("From the default.")
-    talk = await converse(app=create_app(AgentConfig(), model=make_adapter(provider)))
+    conversation = await converse(app=create_app(AgentConfig(), model=make_adapter(provider)))
     with caplog.at_level(logging.WARNING, "core.models.selection"):
-        assert (await talk.events("hi", model="b/gone"))[-1].text == "From the default."
+        assert (await conversation.events("hi", model="b/gone"))[-1].text == "From the default."
     assert caplog.messages[-1] == "the model b/gone is no longer in MODELS; a/default answers"
 
 
@@ -85,8 +85,8 @@ async def test_the_selection_does_not_replace_an_agents_own_model(converse: Conv
     agents: Sequence[BaseAgent] = [LlmAgent(name=f"agent{i}", model=model) for i, model in enumerate(models)]
     with pytest.warns(DeprecationWarning, match="SequentialAgent"):
         root = SequentialAgent(name="root", sub_agents=list(agents))
-    talk = await converse(app=App(name=DEFAULT_AGENT_NAME, root_agent=root, plugins=[ModelSelectionPlugin()]))
-    assert (await talk.events("hi", model="b/other"))[-1].text == "One.\n\nTwo.\n\nThree."
+    conversation = await converse(app=App(name=DEFAULT_AGENT_NAME, root_agent=root, plugins=[ModelSelectionPlugin()]))
+    assert (await conversation.events("hi", model="b/other"))[-1].text == "One.\n\nTwo.\n\nThree."
 
 
 async def test_selectable_models_have_full_names_with_the_default_first() -> None:

@@ -386,10 +386,10 @@ async def test_more_sessions_can_expire_than_a_statement_takes_values(
         await connection.execute(sa.insert(sessions), [{"id": f"p:{number}", **old} for number in range(33_000)])
     gone = list[str]()
 
-    async def goes(_self: DeletionService, session: str, _before: float, _result: DeletionResult) -> None:
+    async def record_deletion(_self: DeletionService, session: str, _before: float, _result: DeletionResult) -> None:
         gone.append(session)
 
-    monkeypatch.setattr(DeletionService, "_delete_before", goes)
+    monkeypatch.setattr(DeletionService, "_delete_before", record_deletion)
     await RetentionService(database, PRICES, days=30).delete_expired()
     assert len(gone) == 33_000
     survey = await DeletionService(database, PRICES).preview(DeletionRequest(before=time.time() - DAY))

@@ -118,7 +118,7 @@ async def test_an_id_that_is_taken_raises_already_exists(sessions: BaseSessionSe
 
 
 @pytest.mark.parametrize("other", [{"session_id": "t"}, {"user_id": "grace"}, {"app_name": "another"}])
-async def test_a_session_of_somebody_else_is_not_found(sessions: BaseSessionService, other: dict[str, str]) -> None:
+async def test_a_session_of_another_user_is_not_found(sessions: BaseSessionService, other: dict[str, str]) -> None:
     await sessions.create_session(**OF)
     assert await sessions.get_session(**{**OF, **other}) is None
 

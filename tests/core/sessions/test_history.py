@@ -48,7 +48,7 @@ def confirmation(id_: str, of: str) -> Event:
     return call_event(id_, name="adk_request_confirmation", args=args, long_running_tool_ids={id_})
 
 
-def test_the_newest_that_fit_are_kept_and_the_cut_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_newest_events_that_fit_stay_and_the_cut_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     events = [user_event("1"), model_event("2"), user_event("3"), model_event("4")]
     with caplog.at_level(logging.WARNING):
         assert list_texts(cut_history(*events, budget=20)) == ["3", "4"]
@@ -64,7 +64,7 @@ def test_a_history_within_the_budget_stays_and_logs_nothing(caplog: pytest.LogCa
 
 
 @pytest.mark.parametrize("budget", [0, None])
-def test_without_a_budget_it_is_32000_tokens(budget: int | None) -> None:
+def test_the_default_budget_is_32000_tokens(budget: int | None) -> None:
     history = entries(
         user_event("1"), model_event("2"), user_event("3"), model_event("4"), tokens=DEFAULT_BUDGET_TOKENS // 3
     )
@@ -72,7 +72,7 @@ def test_without_a_budget_it_is_32000_tokens(budget: int | None) -> None:
     assert [list_texts([entry.event]) for entry in token_budget_truncate(history, budget)] == [["3"], ["4"]]
 
 
-def test_up_to_40_turns_are_kept_and_of_more_the_newest_20() -> None:
+def test_up_to_40_turns_stay_and_of_more_the_newest_20() -> None:
     events = [event for n in range(41) for event in (user_event(f"q{n}"), model_event(f"a{n}"))]
     assert DEFAULT_MAX_TURNS == 40
     assert cut_history(*events[:80], budget=10_000) == events[:80]
@@ -97,7 +97,7 @@ def test_events_before_the_first_turn_count_as_no_turn() -> None:
     assert cut_history(*events, budget=10_000) == events
 
 
-def test_a_cut_before_a_tools_answer_goes_on_to_the_next_user_message() -> None:
+def test_a_cut_before_a_tools_answer_moves_to_the_next_user_message() -> None:
     events = [
         user_event("1"),
         call_event("c"),
@@ -121,7 +121,7 @@ def test_a_turn_larger_than_the_budget_keeps_its_question_and_its_end() -> None:
     assert list_call_ids(kept) == list_response_ids(kept) == ["c8", "c9"]
 
 
-def test_an_open_confirmation_is_kept_with_all_that_it_needs() -> None:
+def test_an_open_confirmation_stays_with_the_events_it_needs() -> None:
     story = [
         user_event("do it"),
         call_event("c"),
@@ -135,7 +135,7 @@ def test_an_open_confirmation_is_kept_with_all_that_it_needs() -> None:
     assert repair_history(kept) == kept
 
 
-def test_a_decided_confirmation_is_kept_while_its_answer_is() -> None:
+def test_a_decided_confirmation_stays_as_long_as_its_answer() -> None:
     story = [
         user_event("do it"),
         call_event("c"),

@@ -46,10 +46,10 @@ async def interrupt(run: Coroutine[Any, Any, object], *, at: asyncio.Event) -> N
             await running
 
 
-async def resume(talk: Conversation, text: str, run_id: str = "run-1") -> str:
-    async with talk.database.write() as connection:
+async def resume(conversation: Conversation, text: str, run_id: str = "run-1") -> str:
+    async with conversation.database.write() as connection:
         await resume_run(connection, SESSION, run_id)
-    return (await talk.events(text, run_id=run_id))[-1].text
+    return (await conversation.events(text, run_id=run_id))[-1].text
 
 
 def list_request_texts(provider: ScriptedProvider) -> list[tuple[str, str]]:
@@ -70,43 +70,43 @@ def get_text(message: ModelMessage) -> str:
     return " ".join(parts)
 
 
-async def stored_questions(talk: Conversation) -> list[str]:
-    return [row.content for row in await talk.rows() if row.role == "user"]
+async def stored_questions(conversation: Conversation) -> list[str]:
+    return [row.content for row in await conversation.rows() if row.role == "user"]
 
 
 async def test_a_run_that_is_given_an_id_is_stored_under_it(converse: Converse) -> None:
-    talk = await converse(ScriptedProvider("Hello."))
-    await talk.events("hi", run_id="run-1")
-    assert {row.invocation_id for row in await talk.rows()} == {"run-1"}
+    conversation = await converse(ScriptedProvider("Hello."))
+    await conversation.events("hi", run_id="run-1")
+    assert {row.invocation_id for row in await conversation.rows()} == {"run-1"}
 
 
 async def test_the_question_is_stored_once_and_answered(converse: Converse) -> None:
     provider = ScriptedProvider(BROKEN, "It is 42.", "Yes.")
-    talk = await converse(provider)
-    assert (await talk.events("what is it?", run_id="run-1"))[-1].type == "error"
-    assert await resume(talk, "what is it?") == "It is 42."
+    conversation = await converse(provider)
+    assert (await conversation.events("what is it?", run_id="run-1"))[-1].type == "error"
+    assert await resume(conversation, "what is it?") == "It is 42."
     assert list_request_texts(provider) == [("user", "what is it?")]
-    assert await stored_questions(talk) == ["what is it?"]
-    await talk.reply("sure?")
+    assert await stored_questions(conversation) == ["what is it?"]
+    await conversation.reply("sure?")
     assert list_request_texts(provider) == [("user", "what is it?"), ("assistant", "It is 42."), ("user", "sure?")]
 
 
 async def test_later_messages_precede_the_prompt_of_a_resumed_run(converse: Converse) -> None:
     provider = ScriptedProvider(BROKEN, "Good.", "It is 42.")
-    talk = await converse(provider)
-    await talk.events("what is it?", run_id="run-1")
-    await talk.reply("how are you?")
-    assert await resume(talk, "what is it?") == "It is 42."
+    conversation = await converse(provider)
+    await conversation.events("what is it?", run_id="run-1")
+    await conversation.reply("how are you?")
+    assert await resume(conversation, "what is it?") == "It is 42."
     assert list_request_texts(provider) == [("user", "how are you?"), ("assistant", "Good."), ("user", "what is it?")]
 
 
 async def test_a_tool_that_has_run_is_not_run_again(converse: Converse) -> None:
     till = PaymentTool()
     provider = ScriptedProvider([Text("Let me pay."), CALL, Done()], BROKEN, "Good.", "Done.")
-    talk = await converse(provider, tools=[till.tool])
-    await talk.events("pay", run_id="run-1")
-    await talk.reply("how are you?")
-    assert await resume(talk, "pay") == "Let me pay.\n\nDone."
+    conversation = await converse(provider, tools=[till.tool])
+    await conversation.events("pay", run_id="run-1")
+    await conversation.reply("how are you?")
+    assert await resume(conversation, "pay") == "Let me pay.\n\nDone."
     assert len(till.paid) == 1
     assert [role for role, _ in list_request_texts(provider)] == ["user", "assistant", "user", "assistant", "tool"]
     assert list_request_texts(provider)[-1] == ("tool", "{'result': 'paid'}")
@@ -115,9 +115,9 @@ async def test_a_tool_that_has_run_is_not_run_again(converse: Converse) -> None:
 async def test_an_interrupted_tool_is_reported_and_not_run_again(converse: Converse) -> None:
     till = PaymentTool(gate=asyncio.Event())
     provider = ScriptedProvider([CALL, Done()], "I do not know whether it was paid.")
-    talk = await converse(provider, tools=[till.tool])
-    await interrupt(talk.events("pay", run_id="run-1"), at=till.begun)
-    assert await resume(talk, "pay") == "I do not know whether it was paid."
+    conversation = await converse(provider, tools=[till.tool])
+    await interrupt(conversation.events("pay", run_id="run-1"), at=till.begun)
+    assert await resume(conversation, "pay") == "I do not know whether it was paid."
     assert len(till.paid) == 1
     assert list_request_texts(provider)[-1] == ("tool", str({"error": INTERRUPTED}))
 
@@ -125,21 +125,21 @@ async def test_an_interrupted_tool_is_reported_and_not_run_again(converse: Conve
 @pytest.mark.parametrize("finish", [FinishReason.MAX_TOKENS, FinishReason.MALFORMED_FUNCTION_CALL, FinishReason.SAFETY])
 async def test_a_run_that_ended_without_an_answer_is_run_again(converse: Converse, finish: FinishReason) -> None:
     provider = ScriptedProvider([Done(finish_reason=finish)], "It is 42.")
-    talk = await converse(provider)
-    assert (await talk.events("what is it?", run_id="run-1"))[-1].type == "error"
-    assert await resume(talk, "what is it?") == "It is 42."
-    assert await stored_questions(talk) == ["what is it?"]
+    conversation = await converse(provider)
+    assert (await conversation.events("what is it?", run_id="run-1"))[-1].type == "error"
+    assert await resume(conversation, "what is it?") == "It is 42."
+    assert await stored_questions(conversation) == ["what is it?"]
 
 
 async def test_a_stored_reply_that_was_not_shown_is_generated_again(converse: Converse) -> None:
     provider = ScriptedProvider("It is 41.", "It is 42.")
-    talk = await converse(provider)
-    await talk.events("what is it?", run_id="run-1")
-    assert await resume(talk, "what is it?") == "It is 42."
-    assert [row.content for row in await talk.rows()] == ["what is it?", "It is 42."]
+    conversation = await converse(provider)
+    await conversation.events("what is it?", run_id="run-1")
+    assert await resume(conversation, "what is it?") == "It is 42."
+    assert [row.content for row in await conversation.rows()] == ["what is it?", "It is 42."]
 
 
 async def test_a_run_without_stored_events_stores_its_prompt(converse: Converse) -> None:
-    talk = await converse(ScriptedProvider("It is 42."))
-    assert await resume(talk, "what is it?") == "It is 42."
-    assert await stored_questions(talk) == ["what is it?"]
+    conversation = await converse(ScriptedProvider("It is 42."))
+    assert await resume(conversation, "what is it?") == "It is 42."
+    assert await stored_questions(conversation) == ["what is it?"]

@@ -30,14 +30,14 @@ pytestmark = [
 ]
 
 
-async def rerun(talk: Conversation, text: str = "go", *, keeps_question: bool = True) -> str:
-    async with talk.database.write() as connection:
+async def rerun(conversation: Conversation, text: str = "go", *, keeps_question: bool = True) -> str:
+    async with conversation.database.write() as connection:
         await discard_run(connection, SESSION, "run-1", keep_prompt=keeps_question)
-    return (await talk.events(text, run_id="run-1"))[-1].text
+    return (await conversation.events(text, run_id="run-1"))[-1].text
 
 
-async def list_history(talk: Conversation) -> list[tuple[str, str]]:
-    return [(row.role, row.content) for row in await talk.rows() if row.role != "event"]
+async def list_history(conversation: Conversation) -> list[tuple[str, str]]:
+    return [(row.role, row.content) for row in await conversation.rows() if row.role != "event"]
 
 
 class CountedTool:
@@ -59,13 +59,13 @@ async def test_events_of_a_discarded_run_are_deleted_and_its_prompt_is_sent_once
 ) -> None:
     used = CountedTool()
     provider = ScriptedProvider("Hello.", CALL, "Paid one.", CALL, "Paid two.")
-    talk = await converse(root=LlmAgent(name="root", model=adapter(provider), tools=[used.tool]))
-    await talk.events("hi", run_id="run-0")
-    await talk.events("go", run_id="run-1")
+    conversation = await converse(root=LlmAgent(name="root", model=adapter(provider), tools=[used.tool]))
+    await conversation.events("hi", run_id="run-0")
+    await conversation.events("go", run_id="run-1")
     text = "go" if keeps_question else "come"
-    assert await rerun(talk, text, keeps_question=keeps_question) == "To pay.\n\nPaid two."
+    assert await rerun(conversation, text, keeps_question=keeps_question) == "To pay.\n\nPaid two."
     assert used.calls == 2
-    assert await list_history(talk) == [
+    assert await list_history(conversation) == [
         ("user", "hi"),
         ("assistant", "Hello."),
         ("user", text),
@@ -90,17 +90,17 @@ async def test_agents_of_every_kind_restart(converse: Converse, kind: str) -> No
     ]
     match kind:
         case "sequence":
-            talk = await converse(root=SequentialAgent(name="root", sub_agents=list(agents)))
+            conversation = await converse(root=SequentialAgent(name="root", sub_agents=list(agents)))
         case "side by side":
-            talk = await converse(root=ParallelAgent(name="root", sub_agents=list(agents)))
+            conversation = await converse(root=ParallelAgent(name="root", sub_agents=list(agents)))
         case _:
-            talk = await converse(root=workflow(*agents))
-    await talk.events("go", run_id="run-1")
-    text = await rerun(talk)
+            conversation = await converse(root=workflow(*agents))
+    await conversation.events("go", run_id="run-1")
+    text = await rerun(conversation)
     assert sorted(text.split("\n\n")) == ["Four.", "Three.", "To pay."]
     assert (used.calls, one.answers, two.answers) == (2, [], [])
-    assert [content for role, content in await list_history(talk) if role == "user"][:1] == ["go"]
-    assert "One." not in str(await list_history(talk))
+    assert [content for role, content in await list_history(conversation) if role == "user"][:1] == ["go"]
+    assert "One." not in str(await list_history(conversation))
 
 
 async def test_after_a_discard_the_model_decides_about_a_transfer_again(
@@ -108,24 +108,24 @@ async def test_after_a_discard_the_model_decides_about_a_transfer_again(
 ) -> None:
     handed: Answer = [ToolCall("c1", "transfer_to_agent", {"agent_name": "cook"}), Done()]
     provider = ScriptedProvider(handed, "I am the cook.", "I can do that.")
-    talk = await converse(app=create_team_app(provider, "cook"))
-    await talk.events("go", run_id="run-1")
-    assert await rerun(talk) == "I can do that."
-    assert [row.author for row in await talk.rows()] == ["user", DEFAULT_AGENT_NAME]
+    conversation = await converse(app=create_team_app(provider, "cook"))
+    await conversation.events("go", run_id="run-1")
+    assert await rerun(conversation) == "I can do that."
+    assert [row.author for row in await conversation.rows()] == ["user", DEFAULT_AGENT_NAME]
 
 
 async def test_discarding_a_run_deletes_its_correction_and_no_other_run(converse: Converse) -> None:
     provider = ScriptedProvider("One.", "Two.", "Three.")
-    talk = await converse(provider)
+    conversation = await converse(provider)
     for run_id in ("run-0", "run-1", correction_run_id("run-1")):
-        await talk.events(f"in {run_id}", run_id=run_id)
-    journal = ToolCallLog(talk.database)
+        await conversation.events(f"in {run_id}", run_id=run_id)
+    journal = ToolCallLog(conversation.database)
     for run_id in ("run-0", "run-1", correction_run_id("run-1")):
         await journal.begin(ToolInvocation(SESSION, 1, run_id, "c", "pay", {}))
-    async with talk.database.write() as connection:
+    async with conversation.database.write() as connection:
         await discard_run(connection, SESSION, "run-1", keep_prompt=True)
         await discard_run(connection, SESSION, "no such run", keep_prompt=True)
         left = (await connection.execute(sa.select(tool_calls.c.run))).scalars().all()
     assert left == ["run-0"]
-    assert await list_history(talk) == [("user", "in run-0"), ("assistant", "One."), ("user", "in run-1")]
-    assert (await talk.rows())[-1].created_at <= time.time()
+    assert await list_history(conversation) == [("user", "in run-0"), ("assistant", "One."), ("user", "in run-1")]
+    assert (await conversation.rows())[-1].created_at <= time.time()

@@ -167,7 +167,7 @@ async def test_an_event_of_state_alone_is_neither_history_nor_a_message(
     assert session.state == (await load(service)).state == {"a": 1}
 
 
-async def test_an_event_without_words_that_brings_something_is_kept(service: SessionService) -> None:
+async def test_an_event_without_text_that_has_other_data_is_stored(service: SessionService) -> None:
     session = await create(service)
     events = [
         user_event("1"),
@@ -195,7 +195,7 @@ async def test_state_goes_to_its_scope(service: SessionService) -> None:
     assert (await load(service)).state["a"] is None
 
 
-async def test_the_readable_columns_stand_beside_the_event(service: SessionService, database: Database) -> None:
+async def test_the_readable_columns_are_stored_with_the_event(service: SessionService, database: Database) -> None:
     session = await create(service)
     for event in (user_event("hi"), call_event("c", args={"n": 1}), response_event("c"), model_event("done")):
         await service.append_event(session, event)

@@ -28,6 +28,6 @@ SCHEMAS: dict[str, tuple[dict[str, Any], Any, list[tuple[str | int, ...]]]] = {
 
 
 @pytest.mark.parametrize("case", SCHEMAS)
-def test_the_secret_arguments_are_those_that_the_schema_marks(case: str) -> None:
+def test_the_schema_marks_the_secret_arguments(case: str) -> None:
     schema, arguments, paths = SCHEMAS[case]
     assert find_secret_paths(schema, arguments) == paths

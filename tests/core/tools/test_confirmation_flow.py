@@ -202,14 +202,14 @@ def get_requests(events: list[StreamEvent]) -> tuple[ConfirmationRequest, ...]:
     return events[-1].confirmations
 
 
-async def decide(talk: Conversation, *asks: ConfirmationRequest, is_allowed: bool = True) -> list[StreamEvent]:
+async def decide(conversation: Conversation, *asks: ConfirmationRequest, is_allowed: bool = True) -> list[StreamEvent]:
     decisions = [Decision(ask.call_id, ask.arguments_hash, is_allowed) for ask in asks]
-    return await talk.events("", run_id="run-1", decisions=decisions)
+    return await conversation.events("", run_id="run-1", decisions=decisions)
 
 
-async def list_pay_results(talk: Conversation) -> list[str]:
+async def list_pay_results(conversation: Conversation) -> list[str]:
     """Return the results of the `pay` calls."""
-    answers = [answer for event in await talk.history() for answer in event.get_function_responses()]
+    answers = [answer for event in await conversation.history() for answer in event.get_function_responses()]
     return [str(answer.response) for answer in answers if answer.name == "pay"]
 
 
@@ -218,33 +218,33 @@ async def test_a_run_resumes_after_other_messages_and_repeats_no_call(
     create_conversation: ConversationFactory, shape: Shape
 ) -> None:
     till = PaymentTools()
-    talk = create_conversation(shape(till))
-    asks = get_requests(await talk.events("go", run_id="run-1"))
+    conversation = create_conversation(shape(till))
+    asks = get_requests(await conversation.events("go", run_id="run-1"))
     assert [(ask.tool, ask.arguments) for ask in asks] == [("pay", {"to": "Ada"})]
     assert (till.paid, till.looked) == ([], 1)
-    assert get_requests(await talk.events("meanwhile", run_id="run-2")) == ()
+    assert get_requests(await conversation.events("meanwhile", run_id="run-2")) == ()
     assert till.paid == []
-    assert get_requests(await decide(talk, *asks)) == ()
+    assert get_requests(await decide(conversation, *asks)) == ()
     assert (till.paid, till.looked) == (["Ada"], 1)
-    assert (await list_pay_results(talk))[-1] == "{'result': 'paid Ada'}"
-    spoke = [event.author for event in await talk.history() if event.invocation_id == "run-1" and event.content]
+    assert (await list_pay_results(conversation))[-1] == "{'result': 'paid Ada'}"
+    spoke = [event.author for event in await conversation.history() if event.invocation_id == "run-1" and event.content]
     assert spoke[-1] == SHAPES[shape]
-    async with talk.database.write() as connection:  # the process dies, and another one takes it up
+    async with conversation.database.write() as connection:  # the process dies, and another one takes it up
         await resume_run(connection, SESSION, "run-1")
-    assert get_requests(await decide(talk, *asks)) == ()
+    assert get_requests(await decide(conversation, *asks)) == ()
     assert (till.paid, till.looked) == (["Ada"], 1)
-    assert get_requests(await talk.events("and now?", run_id="run-3")) == ()
+    assert get_requests(await conversation.events("and now?", run_id="run-3")) == ()
 
 
 @pytest.mark.parametrize("shape", SHAPES)
 async def test_a_denied_call_is_not_made_and_the_run_continues(converse: Converse, shape: Shape) -> None:
     till = PaymentTools()
-    talk = await converse(root=shape(till))
-    asks = get_requests(await talk.events("go", run_id="run-1"))
-    assert get_requests(await decide(talk, *asks, is_allowed=False)) == ()
+    conversation = await converse(root=shape(till))
+    asks = get_requests(await conversation.events("go", run_id="run-1"))
+    assert get_requests(await decide(conversation, *asks, is_allowed=False)) == ()
     assert till.paid == []
-    assert "rejected" in (await list_pay_results(talk))[-1]
-    spoke = [event.author for event in await talk.history() if event.content]
+    assert "rejected" in (await list_pay_results(conversation))[-1]
+    spoke = [event.author for event in await conversation.history() if event.content]
     assert spoke[-1] == SHAPES[shape]
 
 
@@ -255,13 +255,13 @@ async def test_two_approved_calls_run_once_each(
     create_conversation: ConversationFactory, shape: Pair, ids: Ids, together: bool
 ) -> None:
     till = PaymentTools()
-    talk = create_conversation(shape(till, ids))
-    asks = get_requests(await talk.events("go", run_id="run-1"))
+    conversation = create_conversation(shape(till, ids))
+    asks = get_requests(await conversation.events("go", run_id="run-1"))
     assert sorted(ask.arguments["to"] for ask in asks) == ["Ada", "Bob"]
     for decided in [asks] if together else [[ask] for ask in asks]:
-        assert get_requests(await decide(talk, *decided)) == ()
+        assert get_requests(await decide(conversation, *decided)) == ()
     assert sorted(till.paid) == ["Ada", "Bob"]
-    calls = [call.id for event in await talk.history() for call in event.get_function_calls()]
+    calls = [call.id for event in await conversation.history() for call in event.get_function_calls()]
     assert len(calls) == len(set(calls))
 
 
@@ -270,13 +270,13 @@ async def test_one_of_two_calls_is_denied_and_the_other_runs(
     create_conversation: ConversationFactory, shape: Pair
 ) -> None:
     till = PaymentTools()
-    talk = create_conversation(shape(till, ("", "")))
-    first, second = get_requests(await talk.events("go", run_id="run-1"))
+    conversation = create_conversation(shape(till, ("", "")))
+    first, second = get_requests(await conversation.events("go", run_id="run-1"))
     decisions = [
         Decision(first.call_id, first.arguments_hash, False),
         Decision(second.call_id, second.arguments_hash, True),
     ]
-    assert get_requests(await talk.events("", run_id="run-1", decisions=decisions)) == ()
+    assert get_requests(await conversation.events("", run_id="run-1", decisions=decisions)) == ()
     assert till.paid == [second.arguments["to"]]
 
 
@@ -285,17 +285,17 @@ async def test_two_approved_calls_run_once_over_a_restart(
     create_conversation: ConversationFactory, shape: Pair
 ) -> None:
     till = PaymentTools()
-    talk = create_conversation(shape(till, ("p1", "p1")))
-    asks = get_requests(await talk.events("go", run_id="run-1"))
+    conversation = create_conversation(shape(till, ("p1", "p1")))
+    asks = get_requests(await conversation.events("go", run_id="run-1"))
     decisions = [Decision(ask.call_id, ask.arguments_hash, True) for ask in asks]
-    async with aclosing(talk.stream("", run_id="run-1", decisions=decisions)) as events:
+    async with aclosing(conversation.stream("", run_id="run-1", decisions=decisions)) as events:
         async for event in events:
             if event.type == "tool_end":  # the process dies when the first call has ended
                 break
     assert till.paid
-    async with talk.database.write() as connection:
+    async with conversation.database.write() as connection:
         await resume_run(connection, SESSION, "run-1")
-    assert get_requests(await decide(talk, *asks)) == ()
+    assert get_requests(await decide(conversation, *asks)) == ()
     assert sorted(till.paid) == ["Ada", "Bob"]
 
 
@@ -313,18 +313,18 @@ async def test_an_approval_and_an_answer_of_one_step_both_reach_the_model(
         "clerk", till, [ToolCall("a1", "ask_tailor", {"about": "M"}), ToolCall("p1", "pay", {"to": "Ada"}), Done()]
     )
     clerk.tools.append(LongRunningFunctionTool(ask_tailor))
-    talk = create_conversation(Workflow(name="root", edges=[("START", clerk)]) if is_node else clerk)
-    events = await talk.events("go", run_id="run-1")
+    conversation = create_conversation(Workflow(name="root", edges=[("START", clerk)]) if is_node else clerk)
+    events = await conversation.events("go", run_id="run-1")
     (ask,), (question,) = get_requests(events), events[-1].questions
     decisions = [Decision(ask.call_id, ask.arguments_hash, True), Answer(question.call_id, question.tool, "it fits")]
     if is_interrupted:
-        async with aclosing(talk.stream("", run_id="run-1", decisions=decisions)) as running:
+        async with aclosing(conversation.stream("", run_id="run-1", decisions=decisions)) as running:
             async for event in running:
                 if event.type == "tool_end":
                     break
-        async with talk.database.write() as connection:
+        async with conversation.database.write() as connection:
             await resume_run(connection, SESSION, "run-1")
-    ended = await talk.events("", run_id="run-1", decisions=decisions)
+    ended = await conversation.events("", run_id="run-1", decisions=decisions)
     assert (ended[-1].text, till.paid) == ("That is all.", ["Ada"])
     script: Any = clerk.canonical_model
     assert len(script.provider.requests) == 2
@@ -332,28 +332,28 @@ async def test_an_approval_and_an_answer_of_one_step_both_reach_the_model(
         sent = str(script.provider.requests[-1].messages)
         assert sent.count("it fits") == sent.count("paid Ada") == 1
         assert "interrupted" not in sent
-        await talk.reply("and now?")
+        await conversation.reply("and now?")
 
 
 @pytest.mark.parametrize("dynamic", [False, True], ids=["the tool's declaration asks", "the tool asks"])
-async def test_an_agent_that_is_a_tool_cannot_ask_and_both_models_are_told(converse: Converse, dynamic: bool) -> None:
+async def test_an_agent_as_a_tool_cannot_ask_and_both_models_get_an_error(converse: Converse, dynamic: bool) -> None:
     till = PaymentTools()
     payer = agent("payer", till, LOOK, PAY, "I could not pay.")
     if dynamic:
         pay = FunctionTool(till.pay_if_confirmed)
         pay.name, payer.tools = "pay", [till.look, pay]
-    talk = await converse(
+    conversation = await converse(
         root=make_root(call("payer", "a1", request="pay Ada"), "Nothing was paid.", tools=[AgentTool(payer)])
     )
-    events = await talk.events("go", run_id="run-1")
+    events = await conversation.events("go", run_id="run-1")
     assert (get_requests(events), events[-1].text, till.paid) == ((), "Nothing was paid.", [])
     script: Any = payer.canonical_model
     assert "was not called: a person would have to be asked" in str(script.provider.requests[-1].messages[-1])
-    assert await talk.reply("and now?") == "Hello."
+    assert await conversation.reply("and now?") == "Hello."
 
 
 @pytest.mark.parametrize("is_allowed", [True, False])
-async def test_a_tool_that_is_a_node_runs_only_if_it_is_approved(converse: Converse, is_allowed: bool) -> None:
+async def test_a_tool_as_a_node_runs_only_if_it_is_approved(converse: Converse, is_allowed: bool) -> None:
     till = PaymentTools()
 
     def start(node_input: Any) -> dict[str, str]:
@@ -361,10 +361,10 @@ async def test_a_tool_that_is_a_node_runs_only_if_it_is_approved(converse: Conve
 
     pay = FunctionTool(till.pay, require_confirmation=True)
     edges: Any = [("START", start, pay)]
-    talk = await converse(root=Workflow(name="root", edges=edges))
-    events = await talk.events("go", run_id="run-1")
+    conversation = await converse(root=Workflow(name="root", edges=edges))
+    events = await conversation.events("go", run_id="run-1")
     assert events[-1].questions == ()
     (ask,) = get_requests(events)
     assert (ask.tool, ask.arguments, ask.may_allow_always) == ("pay", {"to": "Ada"}, False)
-    assert get_requests(await decide(talk, ask, is_allowed=is_allowed)) == ()
+    assert get_requests(await decide(conversation, ask, is_allowed=is_allowed)) == ()
     assert till.paid == (["Ada"] if is_allowed else [])

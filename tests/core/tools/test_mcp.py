@@ -120,8 +120,8 @@ async def test_filtered_tools_are_called_with_the_servers_environment(
         ],
         "3.",
     )
-    talk = await start_conversation(converse, server, provider)
-    assert await talk.reply("Add.") == "3."
+    conversation = await start_conversation(converse, server, provider)
+    assert await conversation.reply("Add.") == "3."
     assert [spec.name for spec in provider.requests[0].tools] == ["tries_add", "tries_fail", "tries_whoami"]
     added, given, failed = list_results(provider)
     assert "3" in added
@@ -140,18 +140,18 @@ async def test_a_failed_server_ends_no_turn_and_restarts(
         Done(),
     ]
     provider = ScriptedProvider([whoami, Done()], "Here.", fatal, "It failed.", [add, Done()], "3.")
-    talk = await start_conversation(converse, server, provider)
-    assert await talk.reply("Who?") == "Here."
+    conversation = await start_conversation(converse, server, provider)
+    assert await conversation.reply("Who?") == "Here."
     pid = int(next(re.finditer(r"\[redacted\] (\d+)", list_results(provider)[0]))[1])
     if end == "is killed":
         asyncio.get_running_loop().call_later(0.5, os.kill, pid, signal.SIGKILL)
     patient = server._config
     if end == "hangs":
         server._config = patient.model_copy(update={"seconds": 5.0})
-    assert await talk.reply("Do it.") == "It failed."
+    assert await conversation.reply("Do it.") == "It failed."
     server._config = patient
     assert "failed" in list_results(provider)[0]
-    assert await talk.reply("Add.") == "3."
+    assert await conversation.reply("Add.") == "3."
     assert "3" in list_results(provider)[0]
 
 
@@ -163,11 +163,11 @@ async def test_a_server_that_does_not_start_is_logged_and_reported_to_the_model(
     [config] = load(stdio_config(script, "seconds = 60"))
     server = McpServer("tries", config._config, retry_pause=0)
     provider = ScriptedProvider("I have no tools.", "I have.")
-    talk = await start_conversation(converse, server, provider)
+    conversation = await start_conversation(converse, server, provider)
     with caplog.at_level(logging.INFO, "core.tools.mcp"):
-        assert await talk.reply("Hi") == "I have no tools."
+        assert await conversation.reply("Hi") == "I have no tools."
         script.write_text(SERVER)
-        assert await talk.reply("And now?") == "I have."
+        assert await conversation.reply("And now?") == "I have."
     first, second = provider.requests
     assert first.tools == []
     assert "The tools of `tries` are unavailable" in first.messages[0].text
@@ -195,6 +195,6 @@ async def test_a_remote_server_is_called_over_http(converse: Converse, load: Loa
         f"[tries]\nurl = '{server_url}'\nheaders = {{ Authorization = 'Bearer ${{A_TOKEN}}' }}\nprefix = ''"
     )
     provider = ScriptedProvider([ToolCall("c1", "add", {"a": 1, "b": 2}), Done()], "3.")
-    talk = await start_conversation(converse, server, provider)
-    assert await talk.reply("Add.") == "3."
+    conversation = await start_conversation(converse, server, provider)
+    assert await conversation.reply("Add.") == "3."
     assert "3" in list_results(provider)[0]

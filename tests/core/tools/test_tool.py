@@ -187,7 +187,7 @@ def test_a_tool_that_cannot_be_found_is_named(name: str) -> None:
     assert str(raised.value).startswith(name or "an empty name")
 
 
-def test_a_module_that_breaks_while_it_is_imported_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_module_that_fails_at_import_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "broken_tools.py").write_text("tool = 1 / 0")
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(ToolError, match="broken_tools:tool: broken_tools raises ZeroDivisionError"):

@@ -49,7 +49,7 @@ async def complete_all_turns(turns: TurnStore) -> list[tuple[str, str, bool]]:
 
 
 @pytest.mark.parametrize(("database_url", "what"), list_cases(TURNS, TURNS_OF_SQLITE), indirect=["database_url"])
-async def test_a_turn_that_cannot_be_read_fails_and_stops_no_other(
+async def test_an_unreadable_turn_fails_and_stops_no_other(
     inbox: InboxStore, turns: TurnStore, database: FailingDatabase, what: str
 ) -> None:
     await inbox.accept(inbound("left", session="p:left"))
@@ -63,7 +63,7 @@ async def test_a_turn_that_cannot_be_read_fails_and_stops_no_other(
 
 @pytest.mark.parametrize("is_taken", [True, False], ids=["taken", "waiting"])
 @pytest.mark.parametrize(("database_url", "what"), list_cases(MESSAGES, MESSAGES_OF_SQLITE), indirect=["database_url"])
-async def test_a_message_that_cannot_be_read_stops_no_other(
+async def test_an_unreadable_message_stops_no_other(
     inbox: InboxStore, turns: TurnStore, database: FailingDatabase, what: str, is_taken: bool
 ) -> None:
     await inbox.accept(inbound("before", session="p:left"))
@@ -95,7 +95,7 @@ async def test_a_retry_of_an_unreadable_turn_stops_no_other(
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 @pytest.mark.parametrize("is_taken", [True, False], ids=["taken", "waiting"])
 @pytest.mark.parametrize("kind", ["retry", "regenerate"])
-async def test_a_message_that_is_answered_once_more_and_cannot_be_read_stops_no_other(
+async def test_an_unreadable_message_of_a_rerun_stops_no_other(
     inbox: InboxStore, turns: TurnStore, database: FailingDatabase, is_taken: bool, kind: RerunKind
 ) -> None:
     await inbox.accept(inbound("left", session="p:left"))
@@ -116,7 +116,7 @@ async def test_a_message_that_is_answered_once_more_and_cannot_be_read_stops_no_
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 @pytest.mark.parametrize("column", ["model", "agent"])
-async def test_a_session_that_cannot_be_read_stops_no_other(
+async def test_an_unreadable_session_stops_no_other(
     inbox: InboxStore, turns: TurnStore, database: FailingDatabase, column: str
 ) -> None:
     for session in ("p:left", "p:other"):
@@ -126,7 +126,7 @@ async def test_a_session_that_cannot_be_read_stops_no_other(
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
-async def test_of_a_session_in_which_nothing_can_be_read_the_others_hear_nothing(
+async def test_a_completely_unreadable_session_affects_no_other(
     inbox: InboxStore, turns: TurnStore, database: FailingDatabase
 ) -> None:
     await inbox.accept(inbound("before", session="p:left"))
@@ -150,7 +150,7 @@ HISTORY_OF_SQLITE = [
 
 @pytest.mark.parametrize("again", [False, True], ids=["left", "tried again"])
 @pytest.mark.parametrize(("database_url", "what"), list_cases(HISTORY, HISTORY_OF_SQLITE), indirect=["database_url"])
-async def test_a_history_that_cannot_be_read_stops_no_other_when_a_run_is_to_go_on_with_it(
+async def test_an_unreadable_history_of_a_resumed_run_stops_no_other(
     inbox: InboxStore, turns: TurnStore, database: FailingDatabase, what: str, again: bool
 ) -> None:
     await inbox.accept(inbound("left", session="p:left", author="ada"))

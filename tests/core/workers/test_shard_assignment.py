@@ -103,7 +103,7 @@ async def test_a_leader_whose_lease_has_ended_is_followed(postgres: str, age_lea
     await database.aclose()
 
 
-async def test_a_leader_that_cannot_reach_the_database_goes_on(postgres: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_leader_without_the_database_stays_the_leader(postgres: str, monkeypatch: pytest.MonkeyPatch) -> None:
     database = FailingDatabase(postgres)
     _, only = await create_candidate(database)
     async with aclosing(only.watch()) as changes:

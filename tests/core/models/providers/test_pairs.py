@@ -45,13 +45,13 @@ class ScriptedSpeaker:
     async def say(self, contents: list[types.Content], steps: Sequence[Step]) -> types.Content | None:
         """Return the answer to a history with these steps of the model."""
         assert self.wire is not None
-        self.lines.append([self._signed(step) for step in steps])
+        self.lines.append([self._sign(step) for step in steps])
         adapter = ModelAdapter(model="gemini-3-pro", provider=self.wire.provider)
         request = LlmRequest(contents=contents, config=types.GenerateContentConfig(system_instruction="Be brief."))
         [answer] = [response async for response in adapter.generate_content_async(request)]
         return answer.content
 
-    def _signed(self, step: Step) -> Step:
+    def _sign(self, step: Step) -> Step:
         """Return a signed step: Gemini signs calls, thoughts and texts, Anthropic thoughts, OpenAI nothing."""
         signature = f"{self.vendor}-made-{len(self.made)}"
         match step:

@@ -14,18 +14,18 @@ async def test_earlier_messages_are_found_until_a_reset(converse: Converse) -> N
     search: list[ProviderEvent] = [ToolCall("c1", "search_history", {"query": "HARBOUR blue%"}), Done()]
     nothing: list[ProviderEvent] = [ToolCall("c2", "search_history", {"query": "harbour"}), Done()]
     provider = ScriptedProvider("Noted.", "Fine.", search, "Found.", nothing, "Nothing.")
-    talk = await converse(provider, tools=[search_history])
-    await talk.reply(f"{'long ' * 200} the harbour is BLUE% today {'and so on ' * 100}")
-    await talk.reply("The harbour is green.")
-    assert await talk.reply("What did I say?") == "Found."
+    conversation = await converse(provider, tools=[search_history])
+    await conversation.reply(f"{'long ' * 200} the harbour is BLUE% today {'and so on ' * 100}")
+    await conversation.reply("The harbour is green.")
+    assert await conversation.reply("What did I say?") == "Found."
     result = provider.requests[-1].messages[-1].parts[0]
     assert isinstance(result, ToolResult)
     (found,) = result.result["found"]
     assert found["by"] == "user"
     assert "harbour is BLUE% today" in found["text"]
     assert len(found["text"]) < 600
-    await reset_session(talk.sessions, SESSION)
-    await talk.reply("And now?")
+    await reset_session(conversation.sessions, SESSION)
+    await conversation.reply("And now?")
     result = provider.requests[-1].messages[-1].parts[0]
     assert isinstance(result, ToolResult)
     assert result.result == {"found": []}
@@ -35,9 +35,9 @@ async def test_earlier_messages_are_found_until_a_reset(converse: Converse) -> N
 async def test_the_excerpt_shows_the_word_in_its_own_spelling(converse: Converse) -> None:
     search: list[ProviderEvent] = [ToolCall("c1", "search_history", {"query": "STRASSE"}), Done()]
     provider = ScriptedProvider("Noted.", search, "Found.")
-    talk = await converse(provider, tools=[search_history])
-    await talk.reply(f"{'ß ﬃ ' * 2000} die Straße {'und so weiter ' * 500}")
-    assert await talk.reply("Where?") == "Found."
+    conversation = await converse(provider, tools=[search_history])
+    await conversation.reply(f"{'ß ﬃ ' * 2000} die Straße {'und so weiter ' * 500}")
+    assert await conversation.reply("Where?") == "Found."
     result = provider.requests[-1].messages[-1].parts[0]
     assert isinstance(result, ToolResult)
     assert "Straße" in result.result["found"][0]["text"]
@@ -49,14 +49,14 @@ async def test_a_file_is_created_and_stored(converse: Converse) -> None:
     long = ToolCall("l", "make_file", {"name": "a.txt", "content": "x" * (MAX_CHARACTERS + 1)})
     good = ToolCall("g", "make_file", {"name": "report.csv", "content": "a,b\n1,\u00e9\n"})
     provider = ScriptedProvider([*calls, long, good, Done()], "Made.")
-    talk = await converse(provider, tools=[make_file])
-    assert await talk.reply("Make it.") == "Made."
+    conversation = await converse(provider, tools=[make_file])
+    assert await conversation.reply("Make it.") == "Made."
     told = [part.result for part in provider.requests[-1].messages[-1].parts if isinstance(part, ToolResult)]
     assert [set(each) for each in told[:-1]] == [{"error"}] * (len(wrong) + 1)
     assert told[-1]["made"] == "report.csv"
-    artifacts = talk.runtime._runner.artifact_service
+    artifacts = conversation.runtime._runner.artifact_service
     assert artifacts is not None
-    keys = await artifacts.list_artifact_keys(app_name=talk.runtime.app.name, user_id=USER, session_id=SESSION)
+    keys = await artifacts.list_artifact_keys(app_name=conversation.runtime.app.name, user_id=USER, session_id=SESSION)
     assert keys == ["report.csv"]
 
 
