@@ -37,13 +37,13 @@ class Chat(Protocol):
     def count_downloads(self) -> int:
         """Return the number of file downloads."""
 
-    def replies(self) -> list[Any]:
+    def list_replies(self) -> list[Any]:
         """Return the bot's public messages except those of only a file."""
 
-    def files(self) -> list[tuple[str, bytes]]:
+    def list_files(self) -> list[tuple[str, bytes]]:
         """Return the visible files by name."""
 
-    def private_messages(self, user: str = "ada") -> list[str]:
+    def list_private_messages(self, user: str = "ada") -> list[str]:
         """Return the bot's private messages to a user."""
 
     async def press(self, label: str, *, user: str = "ada") -> None:
@@ -83,17 +83,17 @@ class SlackChat:
     def count_downloads(self) -> int:
         return sum(call.method == "download" for call in self.sandbox.calls)
 
-    def replies(self) -> list[SlackMessage]:
-        return [m for m in self._bot_messages() if m.ephemeral_to is None and not m.files]
+    def list_replies(self) -> list[SlackMessage]:
+        return [m for m in self._list_bot_messages() if m.ephemeral_to is None and not m.files]
 
-    def files(self) -> list[tuple[str, bytes]]:
-        return [(file.name, file.data) for message in self._bot_messages() for file in message.files]
+    def list_files(self) -> list[tuple[str, bytes]]:
+        return [(file.name, file.data) for message in self._list_bot_messages() for file in message.files]
 
-    def private_messages(self, user: str = "ada") -> list[str]:
-        return [m.text for m in self._bot_messages() if m.ephemeral_to == self.sandbox.people[user].id]
+    def list_private_messages(self, user: str = "ada") -> list[str]:
+        return [m.text for m in self._list_bot_messages() if m.ephemeral_to == self.sandbox.people[user].id]
 
     async def press(self, label: str, *, user: str = "ada") -> None:
-        message, action = await wait_for_button(self.sandbox, label, self.replies)
+        message, action = await wait_for_button(self.sandbox, label, self.list_replies)
         assert await self.sandbox.click_button(user, message, action)
 
     async def rate(self, label: str, *, user: str = "ada") -> None:
@@ -102,7 +102,7 @@ class SlackChat:
     def count_reactions(self) -> int:
         return sum(len(m.reactions) for m in self.sandbox.messages(self.channel))
 
-    def _bot_messages(self) -> list[SlackMessage]:
+    def _list_bot_messages(self) -> list[SlackMessage]:
         return [m for m in self.sandbox.messages(self.channel) if m.user == self.sandbox.bot_user_id]
 
 
@@ -127,41 +127,41 @@ class DiscordChat:
     def count_downloads(self) -> int:
         return len(self.sandbox.downloads)
 
-    def replies(self) -> list[DiscordMessage]:
-        return [m for m in self._bot_messages() if m.ephemeral_to is None]
+    def list_replies(self) -> list[DiscordMessage]:
+        return [m for m in self._list_bot_messages() if m.ephemeral_to is None]
 
-    def files(self) -> list[tuple[str, bytes]]:
-        return [(file.name, file.data) for message in self._bot_messages() for file in message.content.attachments]
+    def list_files(self) -> list[tuple[str, bytes]]:
+        return [(file.name, file.data) for message in self._list_bot_messages() for file in message.content.attachments]
 
-    def private_messages(self, user: str = "ada") -> list[str]:
-        return [m.text for m in self._bot_messages() if m.ephemeral_to == self.sandbox.people[user]]
+    def list_private_messages(self, user: str = "ada") -> list[str]:
+        return [m.text for m in self._list_bot_messages() if m.ephemeral_to == self.sandbox.people[user]]
 
     async def press(self, label: str, *, user: str = "ada") -> None:
-        message, action = await wait_for_button(self.sandbox, label, self.replies)
+        message, action = await wait_for_button(self.sandbox, label, self.list_replies)
         seen = await self.sandbox.click_button(user, message, action)
         assert not [m.text for m in seen if m.author.id != self.sandbox.bot_id]
 
     async def rate(self, label: str, *, user: str = "ada") -> None:
-        await self.sandbox.run_message_command(user, self.replies()[-1], label)
+        await self.sandbox.run_message_command(user, self.list_replies()[-1], label)
 
     def count_reactions(self) -> int:
         return sum(len(m.reactions) for m in self.sandbox.messages(self.place))
 
-    def _bot_messages(self) -> list[DiscordMessage]:
+    def _list_bot_messages(self) -> list[DiscordMessage]:
         return [m for m in self.sandbox.messages(self.place) if m.author.id == self.sandbox.bot_id]
 
 
-def texts(chat: Chat) -> list[str]:
-    return [message.text for message in chat.replies()]
+def list_texts(chat: Chat) -> list[str]:
+    return [message.text for message in chat.list_replies()]
 
 
 async def wait_for_texts(chat: Chat, predicate: Callable[[list[str]], object]) -> list[str]:
     """Wait until the bot's messages satisfy a condition, and return their texts."""
     try:
-        await chat.sandbox.wait_for(lambda: predicate(texts(chat)))
+        await chat.sandbox.wait_for(lambda: predicate(list_texts(chat)))
     except TimeoutError as error:
-        raise TimeoutError(f"{error}\n{texts(chat)}") from None
-    return texts(chat)
+        raise TimeoutError(f"{error}\n{list_texts(chat)}") from None
+    return list_texts(chat)
 
 
 async def wait_for_answer(chat: Chat, *wanted: str) -> None:

@@ -72,12 +72,12 @@ def test_with_allowed_servers_dms_need_a_member_of_one(visitor: Actor, spot: Loc
 
 
 def test_the_served_servers_do_not_restrict_dms() -> None:
-    door = AccessPolicy({"discord": AccessRules(guilds=frozenset({"7"}))})
-    assert door.check(Actor("discord", "1"), Location("", "90", is_direct=True)) is AccessDecision.ALLOWED
-    assert door.check(Actor("discord", "1", workspaces=("8",)), Location("8", "80")) is AccessDecision.PLACE_DENIED
+    policy = AccessPolicy({"discord": AccessRules(guilds=frozenset({"7"}))})
+    assert policy.check(Actor("discord", "1"), Location("", "90", is_direct=True)) is AccessDecision.ALLOWED
+    assert policy.check(Actor("discord", "1", workspaces=("8",)), Location("8", "80")) is AccessDecision.PLACE_DENIED
     assert (
-        door.get_rules("discord").is_workspace_allowed("7"),
-        door.get_rules("discord").is_workspace_allowed("8"),
+        policy.get_rules("discord").is_workspace_allowed("7"),
+        policy.get_rules("discord").is_workspace_allowed("8"),
     ) == (True, False)
 
 

@@ -91,7 +91,7 @@ class CoreParts:
     inbox: InboxStore
     services: ChannelServices
     watermarks: Watermarks
-    leadership: ShardAssignment
+    shard_assignment: ShardAssignment
     answerer: Answerer
     worker: Worker
     channels: dict[str, Channel] = field(default_factory=dict)
@@ -123,17 +123,17 @@ async def run_core(
         database = WatchedDatabase(f"sqlite+aiosqlite:///{tmp_path / 'parley.db'}")
         stack.push_async_callback(database.aclose)
         await tables.create_tables(database)
-        provider, name = make_provider(full_name, _endpoints(model.base_url))
+        provider, name = make_provider(full_name, _create_endpoints(model.base_url))
         stack.push_async_callback(provider.aclose)
         others = dict[str, ModelHandle]()
         if fallback_script is not None:
             other = await stack.enter_async_context(server(fallback_script))
-            others[FALLBACK_MODEL] = ModelHandle(*make_provider(FALLBACK_MODEL, _endpoints(other.base_url)))
+            others[FALLBACK_MODEL] = ModelHandle(*make_provider(FALLBACK_MODEL, _create_endpoints(other.base_url)))
             stack.push_async_callback(others[FALLBACK_MODEL].provider.aclose)
         prices = tmp_path / "prices.toml"
         prices.write_text(f'"{full_name}" = {{ input = 1000, output = 1000 }}')
-        books = SpendingStore(database, Prices(prices))
-        caps = SpendingLimiter(database, Prices(prices), books, limits)
+        spending_store = SpendingStore(database, Prices(prices))
+        limiter = SpendingLimiter(database, Prices(prices), spending_store, limits)
         sessions = SessionService(database, TokenCounter(tmp_path), agent="parley")
         app = create_app(
             AgentConfig(name="parley"),
@@ -157,7 +157,7 @@ async def run_core(
         )
 
         async def answer(turn: Turn) -> None:
-            async with caps.limit_run(turn.meter):
+            async with limiter.limit_run(turn.meter):
                 await answerer.answer(turn)
 
         worker = Worker(turns, answer)
@@ -174,10 +174,10 @@ async def run_core(
             context,
             human_requests=human_requests,
             access_policy=access_policy,
-            error_messages=ErrorMessages(books, admins),
+            error_messages=ErrorMessages(spending_store, admins),
             settings=replies,
         )
-        desk = ChannelServices(
+        services = ChannelServices(
             inbox,
             conversations,
             FeedbackStore(database),
@@ -185,17 +185,19 @@ async def run_core(
             human_requests,
             answerer.update_request_message,
             InteractionQueue(database, turns._lease),
-            TurnReports(database, books.prices),
+            TurnReports(database, spending_store.prices),
             DenialNoticeStore(database),
-            books,
+            spending_store,
             access_policy,
             follow,
         )
-        places, leadership = Watermarks(database), ShardAssignment(database, turns._lease, "discord")
-        yield CoreParts(model, database, turns, inbox, desk, places, leadership, answerer, worker, channels)
+        watermarks, shard_assignment = Watermarks(database), ShardAssignment(database, turns._lease, "discord")
+        yield CoreParts(
+            model, database, turns, inbox, services, watermarks, shard_assignment, answerer, worker, channels
+        )
 
 
-def _endpoints(address: str) -> VendorSettings:
+def _create_endpoints(address: str) -> VendorSettings:
     key = "sk-test-key-of-the-sandbox"
     return VendorSettings(
         google_api_key=key,
@@ -224,7 +226,7 @@ class WiredBot:
         self.inbox = core.inbox
         self.services = core.services
         self.watermarks = core.watermarks
-        self.leadership = core.leadership
+        self.shard_assignment = core.shard_assignment
         self.answerer = core.answerer
         self.worker = core.worker
 

@@ -23,15 +23,13 @@ from bot.cli.main import cli
 from bot.cli.operations import RequestResult
 from bot.monitoring.diagnostics import Diagnosis
 from bot.settings import Settings
-from bot.setup import SetupPlatform
-from bot.setup import probes as trials
+from bot.setup import SetupPlatform, probes
 from bot.setup.manifest_command import format_manifest
 from channels.commands.handlers import COMMANDS as WORDS
 from channels.discord.adapter import DiscordChannel
 from channels.discord.client import api as discord_api
 from channels.discord.client.gateway import make_intents
-from channels.discord.invite import PERMISSIONS
-from channels.discord.invite import required_permissions as permissions_of
+from channels.discord.invite import PERMISSIONS, required_permissions
 from channels.discord.replies import surface as discord_surface
 from channels.discord.settings import DiscordSettings
 from channels.markdown.dialect import MessageLimits
@@ -56,8 +54,7 @@ from core.conversations.overview import (
 )
 from core.conversations.turn_report import TurnReport
 from core.errors import ParleyError
-from core.identity import User
-from core.identity import to_user_state as speaker_told
+from core.identity import User, to_user_state
 from core.inbox.interactions import InteractionQueue
 from core.inbox.store import AcceptResult, InboxStore
 from core.inbox.watermarks import Watermarks
@@ -180,7 +177,7 @@ def test_the_commands_page_lists_each_field_of_the_json_output() -> None:
         ("cancel", ""): RequestResult,
         ("forget", ""): DeletionPreview,
         ("forget", "deleted"): DeletionResult,
-        ("check", ""): trials.CheckResult,
+        ("check", ""): probes.CheckResult,
     }
     less = {("why", ""): {"cost"}}  # printed in dollars
     more = {("why", ""): {"dollars"}, ("status", "workers"): {"is_alive"}, ("status", ""): {"findings", "is_well"}}
@@ -233,8 +230,8 @@ def test_the_slack_page_lists_the_rate_limits() -> None:
 
 def test_the_slack_page_lists_the_reply_modes() -> None:
     part = (REFERENCE / "slack.md").read_text().partition("### Streams and edits")[2].partition("## Scopes")[0]
-    ways = re.findall(r"^\| `([a-z]+)` \|", part, re.M)
-    assert ways == list(get_args(slack_settings.Streaming))
+    modes = re.findall(r"^\| `([a-z]+)` \|", part, re.M)
+    assert modes == list(get_args(slack_settings.Streaming))
 
 
 def test_the_discord_page_lists_the_rate_limits() -> None:
@@ -279,7 +276,7 @@ def test_the_discord_page_lists_the_permissions_and_intents() -> None:
     page = (REFERENCE / "discord.md").read_text()
     asked, _, permissions = page.partition("## Intents")[2].partition("## Permissions")
     named_there = discord.Permissions(**dict.fromkeys(list_constants(permissions), True))
-    assert named_there == permissions_of(auto_thread=True)
+    assert named_there == required_permissions(auto_thread=True)
     assert f"`{PERMISSIONS.value}`" in permissions
     named = {name.replace("direct_", "dm_") for name in list_constants(asked)}  # the name in discord.py
     assert named == {name for name, is_on in make_intents(message_content=True) if is_on}
@@ -297,7 +294,7 @@ def test_the_discord_page_lists_its_commands() -> None:
 
 def test_the_invite_link_has_the_required_permissions() -> None:
     page = (DOCS / "howto" / "set-up-discord.md").read_text()
-    asked = {str(permissions_of(auto_thread=is_on).value) for is_on in (False, True)}
+    asked = {str(required_permissions(auto_thread=is_on).value) for is_on in (False, True)}
     assert set(re.findall(r"permissions=(\d+)", page)) == asked
 
 
@@ -400,7 +397,7 @@ async def test_the_tools_of_the_docs_are_valid_tools(tmp_path: Path, monkeypatch
     ada = User("U1", "Ada")
     assert [is_allowed(tool, ada) for tool in (tickets, restart)] == [True, False]
     assert is_allowed(restart, replace(ada, is_admin=True))
-    spoken: Any = SimpleNamespace(state={"temp:speaker": speaker_told(ada)})
+    spoken: Any = SimpleNamespace(state={"temp:speaker": to_user_state(ada)})
     assert await tickets.run_async(args={}, tool_context=spoken) == ["a ticket of Ada"]
     assert [is_idempotent(tool) for tool in (on_call, rate, holidays)] == [False, False, True]
 
@@ -440,10 +437,10 @@ def test_the_methods_on_the_page_of_the_sandbox_exist() -> None:
 
 def list_anchors(page: Path) -> set[str]:
     """Return the anchors of a page's headings."""
-    return set(_anchors(page.read_text()))
+    return set(_list_anchors(page.read_text()))
 
 
-def _anchors(text: str) -> Iterator[str]:
+def _list_anchors(text: str) -> Iterator[str]:
     for heading in re.findall(r"^#+ (.+)$", text, re.M):
         yield re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
 
@@ -493,10 +490,10 @@ async def run_adapter(sandbox: DiscordSandbox) -> AsyncIterator[RecordingInbox]:
     nothing: Any = None  # no message of the docs needs it
     interactions = InteractionQueue(database, Lease(database))
     refusals = DenialNoticeStore(database)
-    desk = ChannelServices(
+    services = ChannelServices(
         cast(InboxStore, box), nothing, nothing, nothing, nothing, nothing, interactions, nothing, refusals, nothing
     )
-    channel = DiscordChannel(settings, desk, Watermarks(database), BackfillLimits(), assignment)
+    channel = DiscordChannel(settings, services, Watermarks(database), BackfillLimits(), assignment)
     try:
         await migrate(database)
         await lease.acquire()

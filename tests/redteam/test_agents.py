@@ -19,7 +19,7 @@ from core.agents.factory import create_plugins
 from core.agents.runtime import AgentRuntime, RunRequest
 from core.models.provider import Done, ToolCall
 from core.models.tokens import TokenCounter
-from core.sessions import state as scopes
+from core.sessions import state
 from core.sessions.artifacts import ArtifactService
 from core.sessions.memory import MemoryService
 from core.sessions.routing import AgentProfile, AgentRouter
@@ -30,7 +30,14 @@ from core.tools.adk_requests import Decision
 from core.tools.builtin.make_file import make_file
 from core.tools.tool import Tool, to_adk_tool
 from sandbox.models import CallTool
-from tests.channels.platforms import PLATFORMS, run_conversation, run_sandbox, texts, wait_for_answer, wait_for_texts
+from tests.channels.platforms import (
+    PLATFORMS,
+    list_texts,
+    run_conversation,
+    run_sandbox,
+    wait_for_answer,
+    wait_for_texts,
+)
 from tests.channels.wiring import MODELS
 from tests.fixtures.conversation import (
     SESSION,
@@ -80,10 +87,10 @@ NAMES = {
 async def test_an_agent_that_is_not_allowed_here_cannot_be_chosen(sandbox: Any, tmp_path: Path) -> None:
     async with run_conversation(sandbox, tmp_path, "Here.", core={"agents": BOT}) as chat:
         for attack, name in NAMES.items():
-            before = len(chat.replies())
+            before = len(chat.list_replies())
             await chat.say(f"agent {name}")
             await wait_for_texts(chat, lambda found, before=before: len(found) > before)  # type: ignore[misc]
-            content = chat.replies()[-1]
+            content = chat.list_replies()[-1]
             assert "open" in content.text, attack
             assert "\n- `payroll`" not in content.text, attack
             assert "\n- `law`" not in content.text, attack
@@ -130,7 +137,7 @@ async def test_the_status_of_a_tool_shows_arguments_as_plain_text(sandbox: Any, 
             await chat.say("look!")
             await tool_started.wait()
             await chat.sandbox.wait_for(
-                lambda number=number: len(chat.replies()) == number and _list_status_texts(chat)[0]
+                lambda number=number: len(chat.list_replies()) == number and _list_status_texts(chat)[0]
             )
             for text in _list_status_texts(chat):
                 assert len(text) < 200, attack
@@ -138,12 +145,12 @@ async def test_the_status_of_a_tool_shows_arguments_as_plain_text(sandbox: Any, 
                 assert "://" not in text, attack
             may_return.set()
             await wait_for_answer(chat, *["Seen."] * number)
-            assert not any(version.pings for version in chat.replies()[-1].versions), attack
+            assert not any(version.pings for version in chat.list_replies()[-1].versions), attack
 
 
 def _list_status_texts(chat: Any) -> list[str]:
     """Return the status texts of the running tool; [""] without one."""
-    version = chat.replies()[-1].versions[-1]
+    version = chat.list_replies()[-1].versions[-1]
     found = [task.title for task in getattr(version, "tasks", ())] + [version.text]
     return [text for text in found if "Looking at" in text] or [""]
 
@@ -201,8 +208,8 @@ async def test_always_allow_holds_for_the_tool_of_one_agent_only(converse: Conve
     paid = list[str]()
     chat = await converse(app=create_paying_app("desk", ScriptedProvider(PAY, "Paid."), paid))
     async with chat.database.write() as connection:
-        await scopes.write_state(
-            connection, scopes.get_scope_owners("", "", SESSION), {standing_approval_key("desk", "pay"): {"by": "ada"}}
+        await state.write_state(
+            connection, state.get_scope_owners("", "", SESSION), {standing_approval_key("desk", "pay"): {"by": "ada"}}
         )
     assert (await chat.events("pay", run_id="r1"))[-1].confirmations == ()
     assert paid == ["desk: Mallory"]
@@ -296,4 +303,4 @@ async def test_the_description_of_an_agent_is_shown_as_plain_text(sandbox: Any, 
     async with run_conversation(sandbox, tmp_path, "Here.", core={"agents": loud}) as chat:
         await chat.say("agent")
         await wait_for_texts(chat, lambda found: found and words.SELECTABLE_AGENTS.split("`")[0] in found[-1])
-        assert not any(version.pings for version in chat.replies()[-1].versions), texts(chat)
+        assert not any(version.pings for version in chat.list_replies()[-1].versions), list_texts(chat)

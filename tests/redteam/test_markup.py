@@ -89,7 +89,7 @@ async def test_markup_in_model_text_is_shown_as_text(chat: Chat, attack: str) ->
     number = list(ATTACKS).index(attack)
     await chat.say(f"case {number}")
     await wait_for_texts(chat, lambda found: [text for text in found if f"end {number}." in text])
-    (reply,) = [message for message in chat.replies() if f"end {number}." in message.text]
+    (reply,) = [message for message in chat.list_replies() if f"end {number}." in message.text]
     assert reply.pings == frozenset()
     assert has_no_previews(reply)
     sent = re.sub(r"```.*?(```|$)", "", str(reply.content).replace("\\n", "\n"), flags=re.DOTALL)  # code stays visible

@@ -52,7 +52,7 @@ class UsedPattern(NamedTuple):
     calls: Collection[str]
 
 
-def _modules() -> Iterator[ModuleType]:
+def _list_modules() -> Iterator[ModuleType]:
     for package in (bot, channels, core):
         for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             is_script = found.name.endswith("__main__") or found.name in PROCESSES
@@ -60,21 +60,21 @@ def _modules() -> Iterator[ModuleType]:
                 yield importlib.import_module(found.name)
 
 
-def _patterns(value: object) -> Iterator[Any]:
+def _list_patterns(value: object) -> Iterator[Any]:
     """Yield the patterns in the value of a module's attribute."""
     if isinstance(value, (re.Pattern, regex.Pattern)):
         yield value
     elif isinstance(value, (Mapping, tuple, list, set, frozenset)):
         for item in value.values() if isinstance(value, Mapping) else value:
-            yield from _patterns(item)
+            yield from _list_patterns(item)
 
 
 def _list_used_patterns() -> list[UsedPattern]:
     names: dict[int, str] = {}
     usage: dict[int, tuple[Any, set[str]]] = {}
-    for module in _modules():
+    for module in _list_modules():
         for name, value in vars(module).items():
-            for number, pattern in enumerate(_patterns(value)):
+            for number, pattern in enumerate(_list_patterns(value)):
                 names.setdefault(id(pattern), f"{module.__name__}.{name}" + (f"[{number}]" if number else ""))
                 calls = re.findall(rf"\b{name}\.(\w+)\(", inspect.getsource(module))
                 usage.setdefault(id(pattern), (pattern, set()))[1].update(calls)
@@ -83,11 +83,11 @@ def _list_used_patterns() -> list[UsedPattern]:
     ]
 
 
-def _sample(items: Iterable[tuple[Any, Any]]) -> tuple[str, list[tuple[str, str]]]:
+def _create_sample(items: Iterable[tuple[Any, Any]]) -> tuple[str, list[tuple[str, str]]]:
     """Return a matching text of a parsed pattern, and a pair (prefix, matching text) for each part."""
     pieces, parts = list[str](), list[tuple[str, str]]()
     for code, argument in items:
-        piece, inner = _sample_part(str(code), argument)
+        piece, inner = _create_part_sample(str(code), argument)
         parts += [("".join(pieces) + head, part) for head, part in inner]
         pieces.append(piece)
     starts = range(len(pieces))
@@ -96,7 +96,7 @@ def _sample(items: Iterable[tuple[Any, Any]]) -> tuple[str, list[tuple[str, str]
     return "".join(pieces), parts
 
 
-def _sample_part(code: str, argument: Any) -> tuple[str, list[tuple[str, str]]]:
+def _create_part_sample(code: str, argument: Any) -> tuple[str, list[tuple[str, str]]]:
     match code:
         case "LITERAL":
             return chr(argument), []
@@ -104,16 +104,16 @@ def _sample_part(code: str, argument: Any) -> tuple[str, list[tuple[str, str]]]:
             fits = [char for char in "-" + string.printable if code == "ANY" or _is_match(code, argument, char)]
             return (fits or ["\u200b"])[0], [("", char) for char in (fits[:1] + fits[-1:])]
         case "SUBPATTERN":
-            return _sample(argument[-1])
+            return _create_sample(argument[-1])
         case "ATOMIC_GROUP":
-            return _sample(argument)
+            return _create_sample(argument)
         case "ASSERT":
-            return "", _sample(argument[1])[1]
+            return "", _create_sample(argument[1])[1]
         case "BRANCH":
-            sampled = [_sample(branch) for branch in argument[1]]
+            sampled = [_create_sample(branch) for branch in argument[1]]
             return sampled[0][0], [part for _, parts in sampled for part in parts]
         case _ if code in _REPEATS:
-            text, parts = _sample(argument[2])
+            text, parts = _create_sample(argument[2])
             return text * max(1, min(argument[0], 30)), [("", text), *parts]
         case _:
             return "", []
@@ -131,20 +131,22 @@ def _create_inputs(pattern: Any, length: int) -> Iterator[str]:
     """Yield texts of this length: a prefix, a repeated matching part, and an end that does not match."""
     parts = dict.fromkeys(("", unit) for unit in _GENERIC)
     if isinstance(pattern, re.Pattern):
-        found = _sample(_parser.parse(pattern.pattern, pattern.flags))[1]
+        found = _create_sample(_parser.parse(pattern.pattern, pattern.flags))[1]
         parts |= dict.fromkeys(part for head, unit in found if unit for part in (("", unit), (head, unit)))
     for head, unit in parts:
         for end in ("", "\x00"):
-            yield head + _repeat(unit, length - len(head) - len(end)) + end
+            yield head + _repeat_text(unit, length - len(head) - len(end)) + end
         if len(unit) > 1 and not head:
-            yield from (_repeat(unit + sign, length) for sign in " -.a")
+            yield from (_repeat_text(unit + sign, length) for sign in " -.a")
     for head in dict.fromkeys(head for head, _ in parts):
-        yield from (head + _repeat(sign, length - len(head) - 1) + "\x00" for sign in _GENERIC)
+        yield from (head + _repeat_text(sign, length - len(head) - 1) + "\x00" for sign in _GENERIC)
     for sign in _GENERIC:
-        yield from (_repeat(sign, length // 2) + _repeat("a", length // 2 - 1) + end for end in (sign[0], "\x00"))
+        yield from (
+            _repeat_text(sign, length // 2) + _repeat_text("a", length // 2 - 1) + end for end in (sign[0], "\x00")
+        )
 
 
-def _repeat(unit: str, length: int) -> str:
+def _repeat_text(unit: str, length: int) -> str:
     return (unit * (length // len(unit) + 1))[:length]
 
 
@@ -188,5 +190,5 @@ def test_each_regular_expression_runs_in_linear_time(usage: UsedPattern) -> None
 def test_reading_a_message_takes_linear_time(read: Callable[[str], object], unit: str) -> None:
     for end in ("", "\x00"):
         began = time.process_time()
-        read(_repeat(unit, MAX_CHARACTERS - 1) + end)
+        read(_repeat_text(unit, MAX_CHARACTERS - 1) + end)
         assert time.process_time() - began < MAX_SECONDS

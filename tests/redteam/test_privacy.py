@@ -23,7 +23,7 @@ from sandbox.models import CallTool, Pause, Say
 from sandbox.slack import SlackSandbox
 from tests.channels.discord.conftest import echo
 from tests.channels.discord.conftest import run_bot as discord_running
-from tests.channels.platforms import PLATFORMS, SlackChat, run_conversation, run_sandbox, texts, wait_for_texts
+from tests.channels.platforms import PLATFORMS, SlackChat, list_texts, run_conversation, run_sandbox, wait_for_texts
 from tests.channels.slack.conftest import run_bot as slack_running
 from tests.channels.wiring import wait_until
 from tests.redteam.test_access_slack import find_tables_with
@@ -122,14 +122,16 @@ async def test_an_export_shows_tool_calls_to_their_author_and_to_admins(
         core, greetings = {"tools": [to_adk_tool(LOOK)]}, ["Hi, grace.", "Hi, linus."]
         async with run_conversation(sandbox, tmp_path, looks, "A cat.", *greetings, core=core, admins=admins) as chat:
             await chat.say("look!")
-            await chat.sandbox.wait_for(lambda: any(words.APPROVE in message.buttons for message in chat.replies()))
+            await chat.sandbox.wait_for(
+                lambda: any(words.APPROVE in message.buttons for message in chat.list_replies())
+            )
             await chat.bot.wait_for_turns(1)
             await chat.press(words.APPROVE)
             await wait_for_texts(chat, lambda found: found[-1] == "A cat.")
             await chat.bot.wait_for_turns(2)
             for user in ("grace", "linus"):  # in Slack users export the sessions that they have written in
                 await chat.say("hi", user=user)
-                await chat.sandbox.wait_for(lambda user=user: texts(chat)[-1] == f"Hi, {user}.")
+                await chat.sandbox.wait_for(lambda user=user: list_texts(chat)[-1] == f"Hi, {user}.")
             await chat.bot.wait_for_turns(4)
 
             everything, nothing = ["the garden", "a cat", "hunter2", "hunter3"], list[str]()
@@ -138,11 +140,11 @@ async def test_an_export_shows_tool_calls_to_their_author_and_to_admins(
                 ("grace", nothing, nothing),
                 ("linus", nothing, everything),
             ):
-                count = len(chat.files())
+                count = len(chat.list_files())
                 await chat.say(f"export {form}", user=user)
-                await chat.sandbox.wait_for(lambda count=count: len(chat.files()) > count)
-                assert _list_found(everything, chat.files()[-1][1].decode()) == posted, user
-                assert _list_found(everything, await _export(chat, user, form)) == private, user
+                await chat.sandbox.wait_for(lambda count=count: len(chat.list_files()) > count)
+                assert _list_found(everything, chat.list_files()[-1][1].decode()) == posted, user
+                assert _list_found(everything, await _run_export_command(chat, user, form)) == private, user
 
 
 def _list_found(texts: list[str], exported: str) -> list[str]:
@@ -151,7 +153,7 @@ def _list_found(texts: list[str], exported: str) -> list[str]:
     return [text for text in texts if text in exported]
 
 
-async def _export(chat: Any, user: str, form: str) -> str:
+async def _run_export_command(chat: Any, user: str, form: str) -> str:
     """Return the content of the private response to the export command."""
     if isinstance(chat, SlackChat):
         team = chat.sandbox
@@ -281,4 +283,4 @@ async def test_a_deletion_during_a_turn_leaves_no_rows(platform: str, tmp_path: 
         may_finish.set()
         await wait_until(lambda: not chat.bot.worker._running)
         assert await find_tables_with(chat.bot, "falcon") == []
-        assert not any("noon" in text for text in texts(chat))
+        assert not any("noon" in text for text in list_texts(chat))

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bot import output as tables
-from bot.cli import turn_view as accounts
+from bot.cli import turn_view
 from channels.commands.why import MAX_REPORT_SIZE, render_report_text
 from channels.i18n import messages as words
 from core.agents.run_record import FileRecord, RunRecord, ToolCallRecord, format_arguments
@@ -37,7 +37,7 @@ async def test_no_interaction_shows_the_turn_report_of_another_author(sandbox: A
         question = await chat.say("what is my salary?")
         (turn,) = await chat.bot.wait_for_turns(1)
         await wait_for_texts(chat, lambda found: found == ["It is 42."])
-        answer = chat.replies()[0]
+        answer = chat.list_replies()[0]
         denial = words.WHY_NOT_ALLOWED
         assert await run_why_command(chat, "grace") == denial
         assert await run_why_command(chat, "grace", turn.id) == denial
@@ -48,7 +48,7 @@ async def test_no_interaction_shows_the_turn_report_of_another_author(sandbox: A
             assert await run_why_command(chat, "grace", forged.replace(" ", "_")) == denial
         # only the author sees the report
         assert turn.id in await run_why_command(chat, "ada", turn.id)
-        assert [message.text for message in chat.replies()] == ["It is 42."]
+        assert [message.text for message in chat.list_replies()] == ["It is 42."]
 
 
 SECRETS = {
@@ -110,12 +110,12 @@ async def test_markup_in_arguments_and_errors_stays_in_its_code_span(sandbox: An
     async with run_conversation(sandbox, tmp_path, call_tool_once, core=tools) as chat:
         await chat.say("look!")
         (turn,) = await chat.bot.wait_for_turns(1)
-        for said in (await use_why_menu(chat, chat.replies()[0]), await run_why_command(chat, turn=turn.id)):
+        for said in (await use_why_menu(chat, chat.list_replies()[0]), await run_why_command(chat, turn=turn.id)):
             assert not LEAKS.search(said)
             assert not re.search(r"<[!@#h]|@(everyone|here)", said)
             (line,) = [line for line in said.splitlines() if "`look`" in line]
             assert line.count("`") == 6  # tool, arguments and error stay in their code spans
-        assert not any(message.pings for message in chat.replies())
+        assert not any(message.pings for message in chat.list_replies())
         assert not LEAKS.search(json.dumps(turn.run_record))
         found = await TurnReports(chat.bot.database, Prices()).get(turn.id)
         assert found is not None
@@ -140,7 +140,7 @@ def test_markup_in_names_of_users_files_and_tools_stays_text() -> None:
 @pytest.mark.parametrize("attack", ["\x1b[2J\x1b]0;owned\x07", "\x9b31m", "\u202egnp.exe", "[red]x[/red]", "a\rb"])
 def test_tool_arguments_cannot_control_the_operators_terminal(attack: str, capsys: pytest.CaptureFixture[str]) -> None:
     use = ToolCallRecord("1", f"tool{attack}", attack, outcome="failed", error=attack)
-    accounts.print_report(
+    turn_view.print_report(
         create_report(run_record=RunRecord(tool_calls=(use,)), error=f"Error: {attack}", session=f"s{attack}")
     )
     tables.print_json(create_report(run_record=RunRecord(tool_calls=(use,))))

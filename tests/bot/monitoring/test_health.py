@@ -21,7 +21,7 @@ from channels.discord.adapter import DiscordChannel
 from channels.discord.client import gateway
 from channels.intake import backfill as gaps
 from channels.slack.adapter import SlackChannel
-from channels.slack.client import auth as proof
+from channels.slack.client import auth
 from channels.slack.client import socket_mode as socket
 from core.errors import ConnectionLostError, StoreError
 from core.store.database import Database
@@ -45,7 +45,7 @@ CONNECTING = "apps.connections.open"
 def short_intervals(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(health, "CHECK_SECONDS", 0.02)
     monkeypatch.setattr(socket, "PING_INTERVAL", 0.1)
-    monkeypatch.setattr(proof, "TOKEN_CHECK_SECONDS", 0.1)
+    monkeypatch.setattr(auth, "TOKEN_CHECK_SECONDS", 0.1)
     monkeypatch.setattr(socket, "CLOSE_TIMEOUT", 0.1)
     monkeypatch.setattr(gateway, "CLOSE_TIMEOUT", 0.1)
     monkeypatch.setattr(SlackChannel, "heartbeat_interval", 0.2)

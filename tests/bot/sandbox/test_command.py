@@ -4,7 +4,7 @@ import pytest
 
 from bot import settings as configuration
 from bot.cli import main
-from bot.cli import process as runner
+from bot.cli import process as bot_process
 from bot.sandbox import command as sandbox
 from bot.sandbox import model_keys, process
 
@@ -37,7 +37,7 @@ def test_run_watches_the_folder_of_an_agent(monkeypatch: pytest.MonkeyPatch, age
     Path("mine").mkdir()
     monkeypatch.setenv("AGENT", agent)
     started: list[str] = []
-    monkeypatch.setattr(runner, "run", lambda work, _settings, **_more: started.append(work.keywords["agent"]))
+    monkeypatch.setattr(bot_process, "run", lambda work, _settings, **_more: started.append(work.keywords["agent"]))
     main.run()
     assert started == [watched]
 

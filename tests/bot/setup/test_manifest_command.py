@@ -10,7 +10,7 @@ import pytest
 from bot.settings import Settings, load_settings
 from bot.setup import SetupPlatform
 from bot.setup.manifest_command import EXAMPLE_URL, format_create_link, format_manifest
-from channels.discord.invite import invite_link as invitation
+from channels.discord.invite import invite_link
 from core.errors import SettingsError
 from sandbox.slack.manifest_check import check_manifest
 
@@ -69,9 +69,9 @@ def test_the_discord_manifest_is_an_invite_link_for_the_app(monkeypatch: pytest.
         format_manifest(SetupPlatform.DISCORD, create_settings(monkeypatch, tmp_path))
     token = f"{base64.b64encode(b'1234567890').decode()}.b.c"
     link = format_manifest(SetupPlatform.DISCORD, create_settings(monkeypatch, tmp_path, DISCORD_BOT_TOKEN=token))
-    assert link == invitation(1234567890, auto_thread=False)
+    assert link == invite_link(1234567890, auto_thread=False)
     opens = format_manifest(SetupPlatform.DISCORD, create_settings(monkeypatch, tmp_path, DISCORD_AUTO_THREAD="1"))
-    assert opens == invitation(1234567890, auto_thread=True)
+    assert opens == invite_link(1234567890, auto_thread=True)
 
 
 def test_more_prompts_than_slack_shows_are_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

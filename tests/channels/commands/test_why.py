@@ -52,7 +52,7 @@ async def test_the_author_gets_the_turn_report_by_command_and_menu(sandbox: Any,
         question = await chat.say("how is the weather?")
         await wait_for_answer(chat, "Sun on Monday.")
         (turn,) = await chat.bot.wait_for_turns(1)
-        answer = chat.replies()[0]
+        answer = chat.list_replies()[0]
         told = await use_why_menu(chat, answer)
         assert told.splitlines()[0] == words.WHY_TITLE.format(id=turn.id)
         took = r"\(\d+\.\d s\)"
@@ -62,10 +62,10 @@ async def test_the_author_gets_the_turn_report_by_command_and_menu(sandbox: Any,
         assert "Time: first text after" in told
         assert "Model: `" in told
         assert re.search(r"\n- Cost: \$\d", told)
-        ways = [await run_why_command(chat), await run_why_command(chat, turn=turn.id)]
-        ways += [await use_why_menu(chat, question)]
-        assert ways == [told] * 3
-        assert [message.text for message in chat.replies()] == ["Sun on Monday."]
+        texts = [await run_why_command(chat), await run_why_command(chat, turn=turn.id)]
+        texts += [await use_why_menu(chat, question)]
+        assert texts == [told] * 3
+        assert [message.text for message in chat.list_replies()] == ["Sun on Monday."]
 
         # an admin gets the report, too, on each of these ways
         assert await use_why_menu(chat, answer, "grace") == words.WHY_NOT_ALLOWED
@@ -167,7 +167,7 @@ async def test_chat_terminal_status_and_inspector_report_the_same_turn(
         report = await reports.get(turn.id)
         assert report is not None
         assert (await reports.list(limit=1)) == [replace(report, omitted_messages=None)]
-        text = await use_why_menu(chat, chat.replies()[0])
+        text = await use_why_menu(chat, chat.list_replies()[0])
         turn_view.print_report(report)
         terminal = capsys.readouterr().out
         turn_view.print_reports([report])

@@ -22,10 +22,10 @@ async def run_why_command(chat: Any, user: str = "ada", turn: str = "") -> str:
 async def use_why_menu(chat: Any, message: Any, user: str = "ada") -> str:
     """Use the menu of a message, and return the private answer."""
     if isinstance(chat, SlackChat):
-        before = len(chat.private_messages(user))
+        before = len(chat.list_private_messages(user))
         assert await chat.sandbox.use_shortcut(user, message, WHY)
-        await chat.sandbox.wait_for(lambda: len(chat.private_messages(user)) > before)
-        return chat.private_messages(user)[-1]
+        await chat.sandbox.wait_for(lambda: len(chat.list_private_messages(user)) > before)
+        return chat.list_private_messages(user)[-1]
     (seen,) = await chat.sandbox.run_message_command(user, message, words.WHY_THIS)
     await chat.sandbox.wait_for(lambda: not seen.loading)
     assert seen.ephemeral_to is chat.sandbox.people[user]

@@ -189,7 +189,7 @@ async def run_bot(
         limits["access_policy"] = AccessPolicy({"discord": replace(rules, guilds=served)}, admins)
         made = await stack.enter_async_context(run_core(tmp_path, *script, **limits, **(core or {})))
         channel = made.channels[DiscordChannel.name] = DiscordChannel(
-            create_settings(server, **settings), made.services, made.watermarks, bounds, made.leadership
+            create_settings(server, **settings), made.services, made.watermarks, bounds, made.shard_assignment
         )
         stack.push_async_callback(channel.aclose)
         bot = Bot(server, channel, made)

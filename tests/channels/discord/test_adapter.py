@@ -53,7 +53,9 @@ async def test_messages_in_quick_succession_are_answered_in_order(server: Discor
 
 async def test_a_message_that_two_connections_receive_is_answered_once(server: DiscordSandbox, tmp_path: Path) -> None:
     async with run_bot(server, tmp_path, echo) as bot:
-        other = DiscordChannel(create_settings(server), bot.services, bot.watermarks, BACKFILL_LIMITS, bot.leadership)
+        other = DiscordChannel(
+            create_settings(server), bot.services, bot.watermarks, BACKFILL_LIMITS, bot.shard_assignment
+        )
         await other.start()
         try:
             assert len(server.sessions) == 2
@@ -306,9 +308,9 @@ async def test_the_model_stream_never_waits_for_discord(
     story, kept = "word " * 300, list[str]()
     answered = TurnStore.save_answer
 
-    async def save_answer(self: TurnStore, turn: Turn, text: str, usage: Any, receipt: Any = None) -> None:
+    async def save_answer(self: TurnStore, turn: Turn, text: str, usage: Any, run_record: Any = None) -> None:
         kept.append(text)
-        await answered(self, turn, text, usage, receipt)
+        await answered(self, turn, text, usage, run_record)
 
     monkeypatch.setattr(TurnStore, "save_answer", save_answer)
     async with run_bot(server, tmp_path, [Say(story, pieces=300, pace=0.001)]) as bot:

@@ -128,7 +128,7 @@ async def test_a_file_is_fetched_and_stored_once_despite_retries(sandbox: Any, t
     async with run_conversation(sandbox, tmp_path, *fails, "A cat.", "A dog.") as chat:
         await chat.say("what is this?", files={"cat.png": PNG})
         await wait_for_texts(chat, lambda found: found and "⚠️" in found[-1])
-        await chat.sandbox.wait_for(lambda: any(words.RETRY in message.buttons for message in chat.replies()))
+        await chat.sandbox.wait_for(lambda: any(words.RETRY in message.buttons for message in chat.list_replies()))
         await chat.press(words.RETRY)
         await wait_for_answer(chat, "A cat.")
         await chat.bot.wait_for_turns(2)

@@ -53,7 +53,7 @@ class FaultyPlatform:
         refused: texts that the database always rejects; broken: texts that raise an unknown error.
     """
 
-    def __init__(self, places: Watermarks, bounds: BackfillLimits) -> None:
+    def __init__(self, watermarks: Watermarks, bounds: BackfillLimits) -> None:
         self.heard_at = 0.0
         self.stored: list[str] = []
         self.gaps: list[float] = []
@@ -69,7 +69,7 @@ class FaultyPlatform:
         self.closed = 0
         self.backfill = Backfill(
             "test",
-            places,
+            watermarks,
             bounds,
             store_message=self._store,
             fetch_since=self._create_fetch,
@@ -125,8 +125,8 @@ class FaultyPlatform:
 
 
 @asynccontextmanager
-async def run_platform(places: Watermarks, *, hours: float = 1e9) -> AsyncIterator[FaultyPlatform]:
-    platform = FaultyPlatform(places, BackfillLimits(hours=hours))
+async def run_platform(watermarks: Watermarks, *, hours: float = 1e9) -> AsyncIterator[FaultyPlatform]:
+    platform = FaultyPlatform(watermarks, BackfillLimits(hours=hours))
     await platform.backfill.start(platform.connect)
     yield platform
     await platform.backfill.stop()
@@ -143,11 +143,11 @@ def create_mention(text: str, at: float, place: str = PLACE) -> IncomingMessage:
     return IncomingMessage(inbound(text, session=f"{place}:1", sent_at=at), is_mention=True)
 
 
-async def add_session(places: Watermarks, place: str = PLACE) -> float:
+async def add_session(watermarks: Watermarks, place: str = PLACE) -> float:
     """Insert a session of a place, and return a time after its creation."""
     now = time.time()
     row = {"id": f"{place}:1", "app": "app", "user_id": place, "created_at": now - 100, "updated_at": now - 100}
-    async with places._database.write() as connection:
+    async with watermarks._database.write() as connection:
         await connection.execute(sa.insert(sessions).values(row))
     return now - 50
 
@@ -543,10 +543,10 @@ async def test_a_backfill_that_takes_too_long_is_given_up(
         assert len(platform.fetched) == 1
 
 
-async def add_sessions(places: Watermarks, count: int) -> tuple[float, list[str]]:
+async def add_sessions(watermarks: Watermarks, count: int) -> tuple[float, list[str]]:
     others = [f"test:{number}" for number in range(count)]
     for place in others:
-        await add_session(places, place)
+        await add_session(watermarks, place)
     return time.time() - 50, others
 
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from channels.discord.events import listener as ear
+from channels.discord.events import listener
 from channels.i18n import messages as words
 from channels.intake import backfill
-from channels.slack.events import parser as hearing
+from channels.slack.events import parser
 from core.errors import StoreError
 from core.inbox.store import AcceptResult, InboxStore
 from core.inbox_message import InboxMessage
@@ -31,7 +31,7 @@ async def test_an_edit_that_adds_a_mention_is_answered_once(sandbox: Any, tmp_pa
         await wait_for_answer(chat, "heard who is on call today?")
         await chat.bot.wait_for_turns(1)
         await sandbox.edit_message("ada", said, f"{chat.bot.mention} who is on call tomorrow?")
-        await sandbox.wait_for(lambda: words.ANSWER_EDITED in chat.replies()[-1].buttons)
+        await sandbox.wait_for(lambda: words.ANSWER_EDITED in chat.list_replies()[-1].buttons)
         (row,) = await chat.bot.list_inbox_messages()
         assert row.sent_at > float(getattr(said, "ts", 0)), "it counts as said when it was edited"
         await chat.press(words.ANSWER_EDITED)
@@ -83,8 +83,8 @@ async def test_an_edit_of_an_old_message_or_an_earlier_mention_is_no_question(
         stopped = await chat.say("stop")
         await wait_for_answer(chat, "You have no conversation with me here.")
         await sandbox.edit_message("ada", stopped, f"{chat.bot.mention} stop now, please")
-        monkeypatch.setattr(ear, "EDIT_MENTION_WINDOW_SECONDS", -1.0)
-        monkeypatch.setattr(hearing, "EDIT_MENTION_WINDOW_SECONDS", -1.0)
+        monkeypatch.setattr(listener, "EDIT_MENTION_WINDOW_SECONDS", -1.0)
+        monkeypatch.setattr(parser, "EDIT_MENTION_WINDOW_SECONDS", -1.0)
         said = await sandbox.post_message("ada", "general", "is it green?")
         await sandbox.edit_message("ada", said, f"{chat.bot.mention} is it green?")
         await sandbox.post_message("grace", "general", f"{chat.bot.mention} last")

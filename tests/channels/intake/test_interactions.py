@@ -13,7 +13,7 @@ from channels.commands.handlers import PRIVATE_COMMANDS, CommandHandler, Command
 from channels.commands.presses import PressHandler
 from channels.discord.interactions.handler import DiscordInteractionHandler
 from channels.i18n import messages as words
-from channels.intake import interactions as handling
+from channels.intake import interactions as interaction_handler
 from channels.slack.interactions.handler import SlackInteractionHandler
 from core.errors import StoreError, SurfaceError
 from core.inbox import interactions as queue_module
@@ -112,7 +112,7 @@ async def test_the_author_is_told_when_a_worker_died_before_resolving_them(
     async def hang(*_: Any) -> Any:
         await asyncio.Event().wait()
 
-    monkeypatch.setattr(handling, "IDENTIFY_SECONDS", 0.01)
+    monkeypatch.setattr(interaction_handler, "IDENTIFY_SECONDS", 0.01)
     async with run_conversation(sandbox, tmp_path, "one") as chat:
         await chat.say("one")
         await wait_for_answer(chat, "one")
@@ -125,7 +125,9 @@ async def test_the_author_is_told_when_a_worker_died_before_resolving_them(
     monkeypatch.setattr(handler, "_identify", identify)
     async with run_conversation(sandbox, tmp_path, "two") as chat:
         await wait_until_processed(chat.bot)
-        await sandbox.wait_for(lambda: chat.private_messages() == [words.ENGLISH.format_error(SurfaceError.public)])
+        await sandbox.wait_for(
+            lambda: chat.list_private_messages() == [words.ENGLISH.format_error(SurfaceError.public)]
+        )
 
 
 async def test_an_interaction_that_cannot_be_stored_is_processed(
@@ -171,7 +173,7 @@ async def test_a_private_answer_stays_private_after_its_token_expired(
         monkeypatch.setattr("sandbox.discord.interactions.delivery.TOKEN_LIFETIME_SECONDS", 0.0)
         async with run_conversation(server, tmp_path, "two") as chat:
             await wait_until_processed(chat.bot)
-            assert [one.text for one in chat.replies()][1:] == [PRIVATE_COMMANDS[name]]
+            assert [one.text for one in chat.list_replies()][1:] == [PRIVATE_COMMANDS[name]]
 
 
 async def test_a_public_export_contains_no_secret_of_a_tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -182,8 +184,8 @@ async def test_a_public_export_contains_no_secret_of_a_tool(tmp_path: Path, monk
         monkeypatch.setattr("sandbox.discord.interactions.delivery.TOKEN_LIFETIME_SECONDS", 0.0)
         async with run_conversation(server, tmp_path, "two") as chat:
             await wait_until_processed(chat.bot)
-            await server.wait_for(chat.files)
-            ((_, data),) = chat.files()
+            await server.wait_for(chat.list_files)
+            ((_, data),) = chat.list_files()
             assert b"a cat" in data
             assert b"hunter2" not in data
 
@@ -197,7 +199,7 @@ async def test_the_next_process_checks_access_of_stored_interactions(
     rules = AccessRules(block=frozenset({f"user:{person}"} if is_blocked else ()))
     async with run_conversation(sandbox, tmp_path, "two", admins=[str(person)], rules=rules) as chat:
         word = words.USER_NOT_ALLOWED if is_blocked else words.USAGE_ALL
-        await sandbox.wait_for(lambda: [one for one in chat.private_messages() if word in one], timeout=20)
+        await sandbox.wait_for(lambda: [one for one in chat.list_private_messages() if word in one], timeout=20)
         await wait_until_processed(chat.bot)
 
 

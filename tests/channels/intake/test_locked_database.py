@@ -53,9 +53,9 @@ def create_press(label: str) -> Interaction:
 
 async def use_why_menu(chat: Any) -> None:
     if isinstance(chat.sandbox, SlackSandbox):
-        assert await chat.sandbox.use_shortcut("ada", chat.replies()[0], WHY)
+        assert await chat.sandbox.use_shortcut("ada", chat.list_replies()[0], WHY)
     else:
-        await chat.sandbox.run_message_command("ada", chat.replies()[0], words.WHY_THIS)
+        await chat.sandbox.run_message_command("ada", chat.list_replies()[0], words.WHY_THIS)
 
 
 async def rate_answer(chat: Any) -> None:
@@ -104,8 +104,8 @@ async def test_an_interaction_during_a_lock_is_acknowledged_and_then_processed(t
         async with lock_database(tmp_path):
             await asyncio.gather(*(interact(chat) for interact in case.interactions))
         await wait_for_answer(chat, *case.replies)
-        await sandbox.wait_for(lambda: len(list(filter(None, chat.private_messages()))) == len(case.private))
-        left = chat.private_messages()
+        await sandbox.wait_for(lambda: len(list(filter(None, chat.list_private_messages()))) == len(case.private))
+        left = chat.list_private_messages()
         for text in case.private:
             left.remove(next(whisper for whisper in left if text in whisper))
         assert left == []

@@ -18,8 +18,8 @@ from core.tools.tool import Tool, to_adk_tool
 from sandbox.models import CallTool, Pause, Say
 from tests.channels.platforms import (
     Chat,
+    list_texts,
     run_conversation,
-    texts,
     wait_for_answer,
     wait_for_texts,
 )
@@ -70,8 +70,8 @@ async def list_requests(chat: Chat) -> list[Any]:
 
 async def wait_for_approvals(chat: Chat, count: int = 1) -> list[Any]:
     """Wait for `count` open approvals, and return their messages."""
-    await chat.sandbox.wait_for(lambda: sum(words.DENY in m.buttons for m in chat.replies()) >= count)
-    return [message for message in chat.replies() if words.DENY in message.buttons]
+    await chat.sandbox.wait_for(lambda: sum(words.DENY in m.buttons for m in chat.list_replies()) >= count)
+    return [message for message in chat.list_replies() if words.DENY in message.buttons]
 
 
 async def test_a_call_is_shown_with_arguments_and_runs_when_approved(sandbox: Any, tmp_path: Path) -> None:
@@ -83,19 +83,19 @@ async def test_a_call_is_shown_with_arguments_and_runs_when_approved(sandbox: An
         (request,) = await wait_for_approvals(chat)
         (turn,) = await chat.bot.wait_for_turns(1)
         assert turn.state == "done"
-        assert texts(chat)[0] == "I'd pay."
+        assert list_texts(chat)[0] == "I'd pay."
         assert "pay" in request.text
         assert '"to"' in request.text
         assert list(request.buttons) == RULED
         assert payments.paid == []
         await chat.press(words.APPROVE, user="grace")
-        await chat.sandbox.wait_for(lambda: chat.private_messages("grace") == [words.NOT_AN_APPROVER])
+        await chat.sandbox.wait_for(lambda: chat.list_private_messages("grace") == [words.NOT_AN_APPROVER])
         assert [row.decision for row in await list_requests(chat)] == [None]
         await chat.press(words.APPROVE)
         await wait_for_texts(chat, lambda found: found[-1] == "Done.")
         await chat.bot.wait_for_turns(2)
-        await chat.sandbox.wait_for(lambda: not chat.replies()[1].buttons)
-        assert "✅" in texts(chat)[1]
+        await chat.sandbox.wait_for(lambda: not chat.list_replies()[1].buttons)
+        assert "✅" in list_texts(chat)[1]
         assert payments.paid == ["Bob"]
         (row,) = await list_requests(chat)
         assert (row.decision, row.decided_by) == ("approved", str(chat.sandbox.people["ada"].id))
@@ -135,11 +135,11 @@ async def test_files_of_a_turn_with_an_approval_are_posted_once(sandbox: Any, tm
         await chat.say("pay!")
         await wait_for_approvals(chat)
         await chat.bot.wait_for_turns(1)
-        assert chat.files() == [("a.txt", b"a")]
+        assert chat.list_files() == [("a.txt", b"a")]
         await chat.press(words.APPROVE)
         await wait_for_texts(chat, lambda found: found[-1] == "Done.")
         await chat.bot.wait_for_turns(2)
-        assert chat.files() == [("a.txt", b"a"), ("b.txt", b"b")]
+        assert chat.list_files() == [("a.txt", b"a"), ("b.txt", b"b")]
 
 
 async def list_tool_results(chat: Chat) -> list[str]:
@@ -154,7 +154,7 @@ async def test_a_denied_call_does_not_run_and_the_model_learns_it(sandbox: Any, 
     ) as chat:
         await chat.say("pay!")
         await wait_for_approvals(chat)
-        assert texts(chat)[0] == words.NEEDS_APPROVAL
+        assert list_texts(chat)[0] == words.NEEDS_APPROVAL
         await chat.press(words.DENY)
         await wait_for_texts(chat, lambda found: found[-1] == "As you like." and "⛔" in found[1])
         assert payments.paid == []
@@ -177,7 +177,7 @@ async def test_an_expired_approval_is_denied(sandbox: Any, tmp_path: Path) -> No
         await wait_for_texts(chat, lambda found: found[-1] == "Too late." and words.EXPIRED in found[1])
         watching.cancel()
         assert payments.paid == []
-        assert not [message for message in chat.replies() if words.DENY in message.buttons]
+        assert not [message for message in chat.list_replies() if words.DENY in message.buttons]
 
 
 async def test_a_reset_denies_pending_approvals(sandbox: Any, tmp_path: Path) -> None:
@@ -245,10 +245,10 @@ async def test_an_edit_of_the_question_voids_its_approval(sandbox: Any, tmp_path
         await chat.say("pay!")
         await wait_for_approvals(chat)
         (turn,) = await chat.bot.wait_for_turns(1)
-        assert not chat.replies()[0].buttons
+        assert not chat.list_replies()[0].buttons
         (row,) = await chat.bot.list_inbox_messages()
         await chat.bot.channel._intake.handle_edit(row.event_key, "do not pay!")
-        await chat.sandbox.wait_for(lambda: words.ANSWER_EDITED in chat.replies()[0].buttons)
+        await chat.sandbox.wait_for(lambda: words.ANSWER_EDITED in chat.list_replies()[0].buttons)
         await chat.press(words.ANSWER_EDITED)
         await wait_for_texts(chat, lambda found: found[0] == "Never mind." and words.APPROVAL_VOID in found[1])
         assert payments.paid == []
@@ -293,7 +293,7 @@ async def test_a_run_continues_after_all_decisions_and_may_ask_again(sandbox: An
         await chat.bot.wait_for_turns(1)
         assert looked == ["once"]
         await chat.press(words.DENY)
-        await chat.sandbox.wait_for(lambda: sum("⛔" in text for text in texts(chat)) == 1)
+        await chat.sandbox.wait_for(lambda: sum("⛔" in text for text in list_texts(chat)) == 1)
         assert len(await chat.bot.list_turns()) == 1
         await chat.press(words.APPROVE)
         await wait_for_texts(chat, lambda found: any("Bob" in text for text in found))
@@ -340,7 +340,7 @@ async def test_an_approval_may_need_another_user_than_the_author(sandbox: Any, t
         (request,) = await wait_for_approvals(chat)
         assert list(request.buttons) == [words.APPROVE, words.DENY]
         await chat.press(words.APPROVE)
-        await chat.sandbox.wait_for(lambda: chat.private_messages() == [words.NOT_AN_APPROVER])
+        await chat.sandbox.wait_for(lambda: chat.list_private_messages() == [words.NOT_AN_APPROVER])
         await chat.press(words.APPROVE, user="grace")
         await wait_for_texts(chat, lambda found: found[-1] == "Paid." and "Grace" in found[1])
 

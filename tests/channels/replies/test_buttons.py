@@ -6,9 +6,9 @@ from channels.replies.buttons import ButtonAction, Press, answer_buttons, create
 from channels.settings import EXTRA_BUTTONS
 
 
-@pytest.mark.parametrize("wish", ["retry", "regenerate", "revise", "stop", "good", "bad"])
-def test_a_press_is_parsed_into_action_and_turn(wish: ButtonAction) -> None:
-    assert parse_button(create_button(wish, "t1", ENGLISH).id) == Press(wish, "t1")
+@pytest.mark.parametrize("action", ["retry", "regenerate", "revise", "stop", "good", "bad"])
+def test_a_press_is_parsed_into_action_and_turn(action: ButtonAction) -> None:
+    assert parse_button(create_button(action, "t1", ENGLISH).id) == Press(action, "t1")
 
 
 @pytest.mark.parametrize("strange", ["", "retry", "retry:", "delete:t1", "retry t1"])

@@ -24,10 +24,10 @@ from tests.channels.platforms import (
     Chat,
     DiscordChat,
     SlackChat,
+    list_texts,
     run_conversation,
     run_sandbox,
     shorten_pauses,
-    texts,
     wait_for_texts,
 )
 
@@ -125,11 +125,11 @@ async def prepare(chat: Chat, call: str, *, says: str = "hi") -> Callable[[], Aw
     if call == "delete":  # a retry deletes the extra messages of a long text
         await chat.say(f"break {next(_numbers)}")
         await wait_for_texts(chat, lambda found: found and "⚠️" in found[-1])
-        await chat.sandbox.wait_for(lambda: words.RETRY in chat.replies()[-1].buttons)
+        await chat.sandbox.wait_for(lambda: words.RETRY in chat.list_replies()[-1].buttons)
         return lambda: chat.press(words.RETRY)
     if call == "react":  # a queued message gets the reaction
         await chat.say("first, slowly")
-        await chat.sandbox.wait_for(chat.replies)
+        await chat.sandbox.wait_for(chat.list_replies)
     if call == "find":  # a post with an unknown outcome
         chat.sandbox.faults.lose_response(chat.calls["post"])
     return lambda: chat.say("long" if call == "upload" else says)
@@ -154,9 +154,9 @@ def count_turns(call: str) -> int:
 
 def check_reply(chat: Chat, call: str) -> None:
     """Return whether exactly the complete reply is shown."""
-    shown = texts(chat)
+    shown = list_texts(chat)
     if call == "upload":
-        assert chat.files() == [("answer.md", LONG.encode())]
+        assert chat.list_files() == [("answer.md", LONG.encode())]
         assert len(shown) == 3
         assert shown[-1].endswith(words.FULL_ANSWER_IN_FILE)
     else:
@@ -237,7 +237,7 @@ async def test_transient_faults_leave_a_streamed_reply_correct(
     row = await wait_for_turns(streaming_chat, 1)
     assert (row.state, row.error) == ("done", None)
     check_reply(streaming_chat, "edit")
-    assert not any(message.stream and message.stream.is_live for message in streaming_chat.replies())
+    assert not any(message.stream and message.stream.is_live for message in streaming_chat.list_replies())
     assert list_errors(caplog) == []
     assert call in [made.method for made in streaming_chat.sandbox.calls[before:]]
 
@@ -246,14 +246,14 @@ async def test_transient_faults_leave_a_streamed_reply_correct(
 
 
 async def wait_for_text(chat: Chat) -> None:
-    await chat.sandbox.wait_for(lambda: texts(chat)[-1:] not in ([], [words.PLACEHOLDER]))
+    await chat.sandbox.wait_for(lambda: list_texts(chat)[-1:] not in ([], [words.PLACEHOLDER]))
 
 
 async def delete_reply(chat: Chat) -> None:
     """Delete the bot's message at its first text."""
     await wait_for_text(chat)
     world = chat.sandbox._workspace if isinstance(chat, SlackChat) else chat.sandbox._guild
-    world.delete_message(chat.replies()[-1])
+    world.delete_message(chat.list_replies()[-1])
 
 
 async def archive_thread(chat: Chat) -> None:
@@ -318,7 +318,7 @@ async def test_a_deleted_stream_is_posted_again_and_an_archived_channel_is_repor
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(streaming_chat.say("slowly, and once more"))
         await streaming_chat.sandbox.wait_for(
-            lambda: [m for m in streaming_chat.replies() if m.stream and m.stream.is_live]
+            lambda: [m for m in streaming_chat.list_replies() if m.stream and m.stream.is_live]
         )
         streaming_chat.channel.archived = True
     row = await wait_for_turns(streaming_chat, 2)
@@ -371,14 +371,14 @@ async def test_a_refused_text_is_posted_as_a_file_with_one_apology(
     assert row.state == "failed"
     assert row.error.startswith("RefusedError: ")
     assert len(list_errors(caplog)) == 1
-    (text,) = texts(chat)
+    (text,) = list_texts(chat)
     assert text.startswith(f"⚠️ {words.MESSAGE_REFUSED} (turn")
-    assert chat.files() == [("answer.md", ANSWER.encode())]
-    assert [*chat.replies()[-1].buttons] == [words.RETRY]
+    assert chat.list_files() == [("answer.md", ANSWER.encode())]
+    assert [*chat.list_replies()[-1].buttons] == [words.RETRY]
     await chat.press(words.RETRY)
     assert (await wait_for_turns(chat, 2)).state == "done"
     check_reply(chat, "edit")
-    assert not chat.files()
+    assert not chat.list_files()
 
 
 @pytest.mark.parametrize("fault", [deny_permission, remove_channel])
@@ -395,11 +395,11 @@ async def test_an_extra_message_that_cannot_be_deleted_stays_and_is_logged(
 ) -> None:
     act = await prepare(chat, "delete")
     caplog.clear()
-    left = texts(chat)[1:]
+    left = list_texts(chat)[1:]
     await deny_permission(chat, chat.calls["delete"])
     await act()
     assert (await wait_for_turns(chat, 2)).state == "done"
-    assert texts(chat)[0] == ANSWER
+    assert list_texts(chat)[0] == ANSWER
     assert len(list_errors(caplog)) == len(left)
 
 
@@ -413,8 +413,8 @@ async def test_a_refused_file_is_posted_as_messages(chat: Chat) -> None:
     if not isinstance(chat, SlackChat):
         chat.sandbox.permissions.add("attach_files")
     assert row.state == "done"
-    assert not chat.files()
-    assert "".join("".join(texts(chat)).split()) == "".join(LONG.split())
+    assert not chat.list_files()
+    assert "".join("".join(list_texts(chat)).split()) == "".join(LONG.split())
 
 
 def list_errors(caplog: pytest.LogCaptureFixture) -> list[str]:

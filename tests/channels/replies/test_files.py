@@ -19,8 +19,8 @@ from core.turns.store import TurnStore
 from sandbox.models import CallTool, Fail
 from tests.channels.platforms import (
     Chat,
+    list_texts,
     run_conversation,
-    texts,
     wait_for_answer,
     wait_for_texts,
 )
@@ -64,10 +64,10 @@ async def count_artifacts(chat: Chat) -> int:
 
 def list_alt_texts(chat: Chat) -> list[str]:
     """Return the alternative texts of the images."""
-    standing = [m for m in chat.sandbox.messages("general") if not m.deleted]
+    visible = [m for m in chat.sandbox.messages("general") if not m.deleted]
     if chat.sandbox.api_url.endswith("/api/"):
-        return [file.alt_text for m in standing for file in m.files if file.alt_text]
-    return [file.description for m in standing for file in m.content.attachments if file.description]
+        return [file.alt_text for m in visible for file in m.files if file.alt_text]
+    return [file.description for m in visible for file in m.content.attachments if file.description]
 
 
 async def test_generated_files_are_posted_in_order_and_deleted_with_the_session(sandbox: Any, tmp_path: Path) -> None:
@@ -76,13 +76,13 @@ async def test_generated_files_are_posted_in_order_and_deleted_with_the_session(
         await chat.say("draw")
         await wait_for_answer(chat, "Here you are.")
         await wait_for_turns(chat)
-        assert sorted(chat.files()) == sorted(MADE)
+        assert sorted(chat.list_files()) == sorted(MADE)
         assert list_alt_texts(chat) == ["A curve: up"]
         assert "The user gets this file with your answer." in str(chat.bot.model.received[1].tool_results)
         await chat.press(words.REGENERATE)
         await wait_for_answer(chat, "Once more.")
         await wait_for_turns(chat, 2)
-        assert chat.files() == MADE[2:]
+        assert chat.list_files() == MADE[2:]
         await chat.say("reset")
         await wait_for_texts(chat, lambda found: words.RESET_DONE in found)
         assert await count_artifacts(chat) == 0
@@ -119,23 +119,23 @@ async def test_each_generated_file_is_posted_once_despite_a_crash(
             await chat.say("draw")
             await wait_until(chat.bot.worker._stopping.is_set)
             await chat.bot.worker.stop(5)
-        assert len(chat.files()) == (2 if moment == "shared" else 1 if hasattr(chat, "channel") else 0)
+        assert len(chat.list_files()) == (2 if moment == "shared" else 1 if hasattr(chat, "channel") else 0)
     async with run_conversation(sandbox, tmp_path, "never said", core=TOOLS) as chat:
         assert (await wait_for_turns(chat))[0].state == "done"
-        assert sorted(chat.files()) == sorted(MADE[:2])
-        assert texts(chat) == ["Here you are."]
+        assert sorted(chat.list_files()) == sorted(MADE[:2])
+        assert list_texts(chat) == ["Here you are."]
 
 
 async def test_a_retried_turn_posts_its_files(sandbox: Any, tmp_path: Path) -> None:
     async with run_conversation(sandbox, tmp_path, MAKES[:1], Fail(401, "no"), "Here you are.", core=TOOLS) as chat:
         await chat.say("draw")
         await wait_for_texts(chat, lambda found: found and "⚠️" in found[-1])
-        await chat.sandbox.wait_for(lambda: any(words.RETRY in message.buttons for message in chat.replies()))
-        assert not chat.files()
+        await chat.sandbox.wait_for(lambda: any(words.RETRY in message.buttons for message in chat.list_replies()))
+        assert not chat.list_files()
         await chat.press(words.RETRY)
         await wait_for_answer(chat, "Here you are.")
         await wait_for_turns(chat, 2)
-        assert sorted(chat.files()) == sorted(MADE[:2])
+        assert sorted(chat.list_files()) == sorted(MADE[:2])
 
 
 async def test_a_refused_file_is_named_and_the_others_are_posted(
@@ -157,4 +157,4 @@ async def test_a_refused_file_is_named_and_the_others_are_posted(
         await wait_for_texts(chat, lambda found: found == [told.replace("`", "")] or found == [told])
         (row,) = await wait_for_turns(chat)
         assert (row.state, row.text) == ("done", "Here you are.")
-        assert chat.files() == MADE[2:]
+        assert chat.list_files() == MADE[2:]

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from channels.answerer import Answerer
 from channels.i18n import messages as words
-from channels.replies import rerender as standing
+from channels.replies import rerender
 from channels.settings import EXTRA_BUTTONS
 from core.agents.runtime import AgentRuntime
 from core.errors import ProviderRequestError
@@ -23,8 +23,8 @@ from sandbox.slack import SlackSandbox
 from tests.channels.platforms import (
     Chat,
     SlackChat,
+    list_texts,
     run_conversation,
-    texts,
     wait_for_answer,
     wait_for_texts,
 )
@@ -32,7 +32,7 @@ from tests.channels.platforms import (
 
 def list_buttons(chat: Chat) -> list[list[str]]:
     """Return the buttons under each of the bot's messages."""
-    return [list(message.buttons) for message in chat.replies()]
+    return [list(message.buttons) for message in chat.list_replies()]
 
 
 def get_answer_buttons(chat: Chat, first: str = words.REGENERATE) -> list[str]:
@@ -62,12 +62,12 @@ async def test_only_the_author_can_stop_a_growing_reply(sandbox: Any, tmp_path: 
         await wait_for_texts(chat, lambda found: found == ["Once"])
         await wait_for_buttons(chat, [words.STOP])
         await chat.press(words.STOP, user="grace")
-        await chat.sandbox.wait_for(lambda: chat.private_messages("grace") == [words.STOP_NOT_ALLOWED])
+        await chat.sandbox.wait_for(lambda: chat.list_private_messages("grace") == [words.STOP_NOT_ALLOWED])
         await chat.press(words.STOP)
         await wait_for_answer(chat, f"Once\n\n{words.STOPPED}")
         await wait_for_buttons(chat, [words.REGENERATE])
         assert [row.state for row in await chat.bot.wait_for_turns(1)] == ["cancelled"]
-        assert not chat.private_messages("ada")
+        assert not chat.list_private_messages("ada")
 
 
 async def test_a_late_stop_is_reported_to_its_user(sandbox: Any, tmp_path: Path) -> None:
@@ -75,7 +75,7 @@ async def test_a_late_stop_is_reported_to_its_user(sandbox: Any, tmp_path: Path)
         await chat.say("hi")
         await wait_for_buttons(chat, [words.STOP])
         (turn,) = await chat.bot.list_turns()
-        before = chat.replies()[0].buttons[words.STOP]
+        before = chat.list_replies()[0].buttons[words.STOP]
         await chat.press(words.STOP)
         await chat.bot.wait_for_turns(1)
         assert before == f"stop:{turn.id}"
@@ -89,7 +89,7 @@ async def test_a_reply_can_be_stopped_before_the_first_text(sandbox: Any, tmp_pa
     async with run_conversation(sandbox, tmp_path, [Pause(60)]) as chat:
         await chat.say("hi")
         await wait_for_buttons(chat, [words.STOP])
-        assert texts(chat) == [words.PLACEHOLDER]
+        assert list_texts(chat) == [words.PLACEHOLDER]
         await chat.press(words.STOP)
         await wait_for_answer(chat, words.STOPPED)
 
@@ -101,11 +101,11 @@ async def test_the_stop_button_is_under_the_last_chunk_until_the_end(sandbox: An
         await chat.say("hi")
         await wait_for_buttons(chat, [words.STOP])
         go_on.set()
-        await chat.sandbox.wait_for(lambda: len(chat.replies()) > 1 and list_buttons(chat)[-1])
-        assert list_buttons(chat) == [*([] for _ in chat.replies()[1:]), [words.STOP]]
+        await chat.sandbox.wait_for(lambda: len(chat.list_replies()) > 1 and list_buttons(chat)[-1])
+        assert list_buttons(chat) == [*([] for _ in chat.list_replies()[1:]), [words.STOP]]
         end.set()
         await chat.bot.wait_for_turns(1)
-        assert list_buttons(chat) == [*([] for _ in chat.replies()[1:]), get_answer_buttons(chat)]
+        assert list_buttons(chat) == [*([] for _ in chat.list_replies()[1:]), get_answer_buttons(chat)]
 
 
 async def test_a_released_reply_keeps_its_stop_button(sandbox: Any, tmp_path: Path) -> None:
@@ -150,7 +150,7 @@ async def test_an_answer_is_regenerated_in_place(sandbox: Any, tmp_path: Path) -
         assert said.count("user") == 1
         assert "assistant" not in said
         await wait_for_buttons(chat, get_answer_buttons(chat))
-        assert chat.replies()[0].buttons[words.REGENERATE] == f"regenerate:{second.id}"
+        assert chat.list_replies()[0].buttons[words.REGENERATE] == f"regenerate:{second.id}"
 
 
 async def test_any_reader_may_give_feedback(sandbox: Any, tmp_path: Path) -> None:
@@ -160,7 +160,7 @@ async def test_any_reader_may_give_feedback(sandbox: Any, tmp_path: Path) -> Non
         for user, label in (("ada", words.GOOD_ANSWER), ("grace", words.BAD_ANSWER), ("ada", words.BAD_ANSWER)):
             await chat.rate(label, user=user)
         thanks = {"ada": [words.FEEDBACK_THANKS] * 2, "grace": [words.FEEDBACK_THANKS]}
-        await chat.sandbox.wait_for(lambda: {user: chat.private_messages(user) for user in thanks} == thanks)
+        await chat.sandbox.wait_for(lambda: {user: chat.list_private_messages(user) for user in thanks} == thanks)
         async with chat.bot.database.read() as connection:
             kept = (await connection.execute(sa.select(feedback.c.rating))).scalars().all()
         assert kept == ["bad", "bad"]
@@ -209,7 +209,7 @@ async def test_an_edit_after_an_answer_offers_a_new_answer(sandbox: Any, tmp_pat
             await wait_for_buttons(chat, wanted)
         await chat.bot.channel._intake.handle_edit(row.event_key, "two and two?")
         await wait_for_buttons(chat, get_answer_buttons(chat, words.ANSWER_EDITED))
-        assert texts(chat) == ["Tow?"]
+        assert list_texts(chat) == ["Tow?"]
         await chat.press(words.ANSWER_EDITED)
         await wait_for_answer(chat, "Four.")
 
@@ -284,7 +284,7 @@ async def test_a_deletion_survives_a_change_of_the_worker(sandbox: Any, tmp_path
 async def test_a_rerendered_answer_does_not_replace_a_newer_one(
     sandbox: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    begun, go_on, load = asyncio.Event(), asyncio.Event(), standing.load_files
+    begun, go_on, load = asyncio.Event(), asyncio.Event(), rerender.load_files
 
     async def load_slowly(runtime: AgentRuntime, session_id: str, run_id: str) -> Any:
         if not begun.is_set():
@@ -295,7 +295,7 @@ async def test_a_rerendered_answer_does_not_replace_a_newer_one(
     async with run_conversation(sandbox, tmp_path, "Five.", "Four.") as chat:
         await chat.say("two and tow?")
         await chat.bot.wait_for_turns(1)
-        monkeypatch.setattr(standing, "load_files", load_slowly)
+        monkeypatch.setattr(rerender, "load_files", load_slowly)
         (row,) = await chat.bot.list_inbox_messages()
         await chat.bot.channel._intake.handle_edit(row.event_key, "two and two?")
         await begun.wait()
@@ -303,7 +303,7 @@ async def test_a_rerendered_answer_does_not_replace_a_newer_one(
         await chat.bot.wait_for_turns(2)
         go_on.set()
         await chat.bot.channel._intake.drain(5)
-        assert texts(chat) == ["Four."]
+        assert list_texts(chat) == ["Four."]
         assert list_buttons(chat) == [get_answer_buttons(chat)]
 
 
@@ -333,7 +333,7 @@ async def test_messages_of_the_bot_are_in_the_language_of_the_user(sandbox: Any,
     async with run_conversation(sandbox, tmp_path, Fail(400, "no"), [Say("Well"), Pause(60)], grace=0.1) as chat:
         await chat.say("one", user="minsu")
         await wait_for_buttons(chat, [korean(words.RETRY)])
-        assert texts(chat)[0].startswith(korean.format_error(ProviderRequestError.public))
+        assert list_texts(chat)[0].startswith(korean.format_error(ProviderRequestError.public))
         await chat.say("two", user="minsu")
         await wait_for_buttons(chat, [korean(words.RETRY)], [korean(words.STOP)])
         await chat.say("info", user="minsu")
@@ -352,8 +352,8 @@ async def test_a_command_is_answered_in_place_and_a_stop_in_its_reply(sandbox: A
         await chat.say("stop")
         await wait_for_texts(chat, lambda found: found[0] == f"Once\n\n{words.STOPPED}")
         await chat.say("export")
-        await chat.sandbox.wait_for(chat.files)
-        ((name, data),) = chat.files()
+        await chat.sandbox.wait_for(chat.list_files)
+        ((name, data),) = chat.list_files()
         assert name == "transcript.md"
         assert "hi" in data.decode()
         assert len(await chat.bot.wait_for_turns(1)) == 1

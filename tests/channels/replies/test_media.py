@@ -17,8 +17,8 @@ from core.tools.tool import to_adk_tool
 from core.turns.store import TurnStore
 from sandbox.models import CallTool, Cite, DropConnection, Fail, RawChunk, Say, SendFile
 from tests.channels.platforms import (
+    list_texts,
     run_conversation,
-    texts,
     wait_for_answer,
     wait_for_texts,
 )
@@ -46,12 +46,12 @@ async def test_an_image_of_a_model_is_a_file_of_its_reply(sandbox: Any, tmp_path
         await chat.say("draw")
         await wait_for_texts(chat, lambda found: found and "Bluer?" in found[-1])
         await wait_for_turns(chat)
-        assert texts(chat) == ["Here:\n\n📎 `image-1.png`\n\nBluer?"]
-        assert chat.files() == [("image-1.png", PNG)]
+        assert list_texts(chat) == ["Here:\n\n📎 `image-1.png`\n\nBluer?"]
+        assert chat.list_files() == [("image-1.png", PNG)]
         await chat.say("yes, draw it bluer")
         await wait_for_texts(chat, lambda found: found and found[-1] == words.ONLY_FILES)
         await wait_for_turns(chat, 2)
-        assert [data for _, data in chat.files()] == [PNG, OTHER_PNG]
+        assert [data for _, data in chat.list_files()] == [PNG, OTHER_PNG]
         parts = chat.bot.model.requests[1]["contents"][1]["parts"]
         assert ["inlineData" in part for part in parts] == [False, True, False]
         await chat.say("reset")
@@ -80,9 +80,9 @@ async def test_an_image_is_posted_once_despite_a_crash(
     async with run_conversation(sandbox, tmp_path, [Say("One:"), SendFile("image/png", PNG)], **GEMINI) as chat:
         assert (await wait_for_turns(chat))[0].state == "done"
         is_generated_again = method == "save_answer"
-        assert texts(chat) == ["One:" if is_generated_again else "Two:"]
-        assert [data for _, data in chat.files()] == ([PNG] if is_generated_again else [PNG, OTHER_PNG])
-        assert await count_artifacts(chat) == len(chat.files())
+        assert list_texts(chat) == ["One:" if is_generated_again else "Two:"]
+        assert [data for _, data in chat.list_files()] == ([PNG] if is_generated_again else [PNG, OTHER_PNG])
+        assert await count_artifacts(chat) == len(chat.list_files())
 
 
 def image_chunk(vendor: str, kind: str, data: str, text: str) -> RawChunk:
@@ -114,13 +114,13 @@ async def test_a_provider_that_fails_amid_an_image_loses_nothing(
     async with run_conversation(sandbox, tmp_path, broken, drawing, core={"vendor": vendor}) as chat:
         await chat.say("draw")
         await wait_for_texts(chat, lambda found: found and sentence in found[-1])
-        await chat.sandbox.wait_for(lambda: any(words.RETRY in message.buttons for message in chat.replies()))
-        assert [text.startswith("Here") for text in texts(chat)] == [step is not None]
-        assert not chat.files()
+        await chat.sandbox.wait_for(lambda: any(words.RETRY in message.buttons for message in chat.list_replies()))
+        assert [text.startswith("Here") for text in list_texts(chat)] == [step is not None]
+        assert not chat.list_files()
         await chat.press(words.RETRY)
         await wait_for_answer(chat, "Here:")
         await wait_for_turns(chat, 2)
-        assert chat.files() == [("image-1.png", PNG)]
+        assert chat.list_files() == [("image-1.png", PNG)]
 
 
 @pytest.mark.parametrize("vendor", ["gemini", "openai"])
@@ -132,11 +132,11 @@ async def test_an_image_of_an_unknown_type_is_a_file(sandbox: Any, tmp_path: Pat
         await chat.say("draw")
         await wait_for_answer(chat, "Here:")
         await wait_for_turns(chat)
-        assert chat.files() == [("image-1.bin", PNG)]
+        assert chat.list_files() == [("image-1.bin", PNG)]
         await chat.say("once more")
         await wait_for_texts(chat, lambda found: found[-1] == "Again:")
         await wait_for_turns(chat, 2)
-        assert chat.files()[1:] == [("image-1.png", PNG)]
+        assert chat.list_files()[1:] == [("image-1.png", PNG)]
 
 
 @pytest.mark.parametrize(("size", "sentence"), [(0, FILE_EMPTY), (30 * 2**20, FILE_TOO_LARGE)], ids=["empty", "30 MB"])
@@ -155,7 +155,7 @@ async def test_an_empty_or_large_image_ends_in_a_sentence(
         await chat.say("and now?")
         await wait_for_texts(chat, lambda found: found[-1] == "Sorry.")
         await wait_for_turns(chat, 3)
-        assert not chat.files()
+        assert not chat.list_files()
 
 
 async def test_a_picture_that_a_tool_returns_is_posted_once_and_shown_to_the_model(
@@ -166,7 +166,7 @@ async def test_a_picture_that_a_tool_returns_is_posted_once_and_shown_to_the_mod
         await chat.say("take a picture")
         await wait_for_answer(chat, "Here you see it.")
         await wait_for_turns(chat)
-        assert [data for _, data in chat.files()] == [PNG]
+        assert [data for _, data in chat.list_files()] == [PNG]
         assert chat.bot.model.requests[1]["messages"][-1]["content"][0]["type"] == "image_url"
 
 

@@ -12,7 +12,7 @@ from google.genai import types
 
 from channels.i18n import messages as words
 from core.errors import QuestionSchemaError
-from tests.channels.platforms import run_conversation, run_sandbox, texts, wait_for_texts
+from tests.channels.platforms import list_texts, run_conversation, run_sandbox, wait_for_texts
 from tests.channels.replies.test_questions import (
     ASKING,
     create_choice,
@@ -74,7 +74,7 @@ async def test_a_workflow_with_a_bad_schema_gets_an_answer_by_message(sandbox: A
             await wait_for_texts(chat, lambda found: found[-1].startswith("Ordered"))
             answer = f"Ordered: {right if right.startswith('{') else json.dumps(right)}"
             await chat.bot.database.wait_until(chat.bot.list_turns, lambda found, text=answer: found[-1].text == text)
-            await chat.sandbox.wait_for(lambda: not any(words.ANSWER in one.buttons for one in chat.replies()))
+            await chat.sandbox.wait_for(lambda: not any(words.ANSWER in one.buttons for one in chat.list_replies()))
         assert {row.decision for row in await list_requests(chat)} == {"answered"}
 
 
@@ -142,7 +142,9 @@ async def test_an_optional_choice_has_an_empty_option(sandbox: Any, tmp_path: Pa
             await wait_for_button(chat, words.EMPTY_OPTION)
             await chat.press(words.EMPTY_OPTION)
             await chat.bot.database.wait_until(chat.bot.list_turns, lambda found: found[-1].text == "Ordered: null")
-            await chat.sandbox.wait_for(lambda: not any(words.EMPTY_OPTION in one.buttons for one in chat.replies()))
+            await chat.sandbox.wait_for(
+                lambda: not any(words.EMPTY_OPTION in one.buttons for one in chat.list_replies())
+            )
 
 
 FIELDS = {f"f{i}": {"type": "integer" if i == 38 else "string", "title": f"Field {i}"} for i in range(40)}
@@ -179,11 +181,11 @@ async def test_a_form_of_40_fields_is_eight_modals_on_discord(tmp_path: Path) ->
 
         async def submit_page(message: Any, label: str, **entries: str) -> Any:
             """Open and submit a page, and return the private message that follows."""
-            before = chat.private_messages()
+            before = chat.list_private_messages()
             await discord.click_button("ada", message, message.buttons[label])
             (modal,) = await discord.wait_for(lambda: discord.modals("ada"))
             await discord.submit_modal(modal, {id_: entries.get(id_, ENTRIES[id_]) for id_ in modal.inputs})
-            await discord.wait_for(lambda: chat.private_messages() != before)
+            await discord.wait_for(lambda: chat.list_private_messages() != before)
             return next((m for m in discord.messages("general") if m.ephemeral_to), None)
 
         await chat.say("shirts")
@@ -191,7 +193,7 @@ async def test_a_form_of_40_fields_is_eight_modals_on_discord(tmp_path: Path) ->
         for done in range(1, 8):
             message = await submit_page(message, label)
             assert message.text == words.FORM_CONTINUES.format(done=done, count=8)
-            assert len(chat.private_messages()) == 1
+            assert len(chat.list_private_messages()) == 1
             label = words.CONTINUE_FORM
         message = await submit_page(message, label, **{"field-38": "many"})
         assert f"Field 38: {words.ENTRY_NOT_INTEGER}" in message.text
@@ -229,8 +231,8 @@ async def test_long_options_are_numbered_buttons(sandbox: Any, tmp_path: Path) -
     options = [f"{'A long offer'.ljust(80, '.')} {i}" for i in range(3)]
     async with run_conversation(sandbox, tmp_path, create_choice(*options), "Done.", core=ASKING) as chat:
         await chat.say("an offer")
-        await chat.sandbox.wait_for(lambda: any("2. A long" in text for text in texts(chat)))
-        question = chat.replies()[-1]
+        await chat.sandbox.wait_for(lambda: any("2. A long" in text for text in list_texts(chat)))
+        question = chat.list_replies()[-1]
         labels = list(question.buttons)
         assert [label[:10] for label in labels] == ["1. A long ", "2. A long ", "3. A long "]
         await chat.press(labels[1])
@@ -269,9 +271,9 @@ async def test_only_the_people_in_the_payload_answer(sandbox: Any, tmp_path: Pat
         question = await wait_for_button(chat, "M")
         assert words.AUTHOR_ANSWERS[:10] not in question.text
         await chat.press("M")
-        await chat.sandbox.wait_for(lambda: chat.private_messages("ada") == [words.NOT_ALLOWED_TO_ANSWER])
+        await chat.sandbox.wait_for(lambda: chat.list_private_messages("ada") == [words.NOT_ALLOWED_TO_ANSWER])
         await chat.say("ask: size")  # a message of the author is no answer
-        await chat.sandbox.wait_for(lambda: sum("M" in one.buttons for one in chat.replies()) == 2)
+        await chat.sandbox.wait_for(lambda: sum("M" in one.buttons for one in chat.list_replies()) == 2)
         await chat.press("S", user="grace")
         await wait_for_texts(chat, lambda found: found[-1] == 'Ordered: "S"')
         await chat.say("M", user="grace")

@@ -14,7 +14,7 @@ from google.genai import types
 from channels.i18n import messages as words
 from core.store.schema import human_requests
 from sandbox.models import CallTool
-from tests.channels.platforms import Chat, run_conversation, run_sandbox, texts, wait_for_texts
+from tests.channels.platforms import Chat, list_texts, run_conversation, run_sandbox, wait_for_texts
 
 
 def ask_manager(about: str) -> None:
@@ -41,8 +41,8 @@ async def list_requests(chat: Chat) -> list[Any]:
 
 async def wait_for_button(chat: Chat, label: str) -> Any:
     """Wait for a message with this button, and return it."""
-    await chat.sandbox.wait_for(lambda: any(label in message.buttons for message in chat.replies()))
-    return next(message for message in reversed(chat.replies()) if label in message.buttons)
+    await chat.sandbox.wait_for(lambda: any(label in message.buttons for message in chat.list_replies()))
+    return next(message for message in reversed(chat.list_replies()) if label in message.buttons)
 
 
 async def test_a_button_of_the_asker_answers_once(sandbox: Any, tmp_path: Path) -> None:
@@ -52,11 +52,11 @@ async def test_a_button_of_the_asker_answers_once(sandbox: Any, tmp_path: Path) 
         assert list(question.buttons) == ["S", "M"]
         assert words.CHOOSE_ONE in question.text
         await chat.press("M", user="grace")
-        await chat.sandbox.wait_for(lambda: chat.private_messages("grace") == [words.NOT_ALLOWED_TO_ANSWER])
+        await chat.sandbox.wait_for(lambda: chat.list_private_messages("grace") == [words.NOT_ALLOWED_TO_ANSWER])
         await chat.press("M")
         await wait_for_texts(chat, lambda found: found[-1] == "M it is.")
-        await chat.sandbox.wait_for(lambda: not chat.replies()[1].buttons)
-        assert "✅" in texts(chat)[1]
+        await chat.sandbox.wait_for(lambda: not chat.list_replies()[1].buttons)
+        assert "✅" in list_texts(chat)[1]
         (row,) = await list_requests(chat)
         assert (row.kind, row.decision, row.answer) == ("question", "answered", "M")
         assert "'result': 'M'" in str(chat.bot.model.requests[-1]).replace('"', "'").replace("\\", "")
@@ -69,7 +69,7 @@ async def test_a_message_of_the_asker_answers(sandbox: Any, tmp_path: Path) -> N
         assert "Which size?" in question.text
         await chat.say("rather large")
         await wait_for_texts(chat, lambda found: found[-1] == "Noted.")
-        await chat.sandbox.wait_for(lambda: not chat.replies()[1].buttons)
+        await chat.sandbox.wait_for(lambda: not chat.list_replies()[1].buttons)
         (row,) = await list_requests(chat)
         assert (row.decision, row.answer, row.answer_run is not None) == ("answered", None, True)
 
@@ -137,7 +137,7 @@ async def test_a_form_shows_errors_and_is_submitted_on_slack(tmp_path: Path) -> 
         await chat.say("a shirt")
         await wait_for_button(chat, words.ANSWER)
         await chat.press(words.ANSWER, user="grace")
-        await slack.wait_for(lambda: chat.private_messages("grace") == [words.NOT_ALLOWED_TO_ANSWER])
+        await slack.wait_for(lambda: chat.list_private_messages("grace") == [words.NOT_ALLOWED_TO_ANSWER])
         await chat.press(words.ANSWER)
         await slack.wait_for(lambda: slack.modals("ada"))
         (modal,) = slack.modals("ada")
@@ -172,7 +172,7 @@ async def test_a_form_has_pages_and_is_corrected_on_discord(tmp_path: Path) -> N
         await chat.say("a shirt")
         question = await wait_for_button(chat, words.ANSWER)
         await discord.click_button("grace", question, question.buttons[words.ANSWER])
-        await discord.wait_for(lambda: chat.private_messages("grace") == [words.NOT_ALLOWED_TO_ANSWER])
+        await discord.wait_for(lambda: chat.list_private_messages("grace") == [words.NOT_ALLOWED_TO_ANSWER])
         await discord.submit_modal(await open_form(question, words.ANSWER), {"field-0": "Ada", "field-1": "many"})
         correction = await discord.wait_for(lambda: find_private_message(words.CORRECT_ANSWER))
         assert f"Field 1: {words.ENTRY_NOT_INTEGER}" in correction.text
@@ -223,7 +223,7 @@ async def test_questions_of_parallel_agents_are_answered_one_by_one(sandbox: Any
         await wait_for_button(chat, "M")
         await wait_for_button(chat, words.ANSWER)
         await chat.press("M")
-        await chat.sandbox.wait_for(lambda: not any("M" in message.buttons for message in chat.replies()))
+        await chat.sandbox.wait_for(lambda: not any("M" in message.buttons for message in chat.list_replies()))
         await chat.say("many")
         await wait_for_texts(chat, lambda found: any(words.ENTRY_NOT_INTEGER in text for text in found))
         await chat.say("2")

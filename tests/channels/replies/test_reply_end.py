@@ -19,8 +19,8 @@ from core.turns.store import TurnStore
 from sandbox.models import Fail, Pause, ReceivedRequest, Say, Stall, Turn
 from tests.channels.platforms import (
     Chat,
+    list_texts,
     run_conversation,
-    texts,
     wait_for_answer,
     wait_for_texts,
 )
@@ -44,7 +44,7 @@ async def wait_for_model_answer(chat: Chat) -> None:
 
 def list_retries(chat: Chat) -> list[bool]:
     """Return for each message of the bot whether it has a Retry button."""
-    return [words.RETRY in message.buttons for message in chat.replies()]
+    return [words.RETRY in message.buttons for message in chat.list_replies()]
 
 
 async def fail_turn(chat: Chat, text: str = "hi") -> None:
@@ -75,11 +75,11 @@ async def test_a_very_long_answer_begins_in_place_and_is_complete_in_a_file(sand
     async with run_conversation(sandbox, tmp_path, Say(LONG, pieces=40), most_messages=2) as chat:
         await chat.say("long")
         (row,) = await wait_for_turns(chat)
-        shown = texts(chat)
+        shown = list_texts(chat)
         assert len(shown) == 2
         assert shown[0].startswith("Paragraph 0.")
         assert shown[1].endswith(words.FULL_ANSWER_IN_FILE)
-        assert chat.files() == [("answer.md", LONG.encode())]
+        assert chat.list_files() == [("answer.md", LONG.encode())]
         assert row.state == "done"
 
 
@@ -89,12 +89,12 @@ async def test_a_growing_answer_has_a_limited_number_of_chunks(sandbox: Any, tmp
     async with run_conversation(sandbox, tmp_path, script, most_messages=2) as chat:
         await chat.say("long")
         await wait_for_texts(chat, lambda found: len(found) == 2 and words.CONTINUES_IN_FILE in found[-1])
-        assert not chat.files()
+        assert not chat.list_files()
         go_on.set()
         await wait_for_texts(chat, lambda found: words.FULL_ANSWER_IN_FILE in found[-1])
         await wait_for_turns(chat)
-        assert len(chat.files()) == 1
-        assert chat.files()[0][1].endswith(b"The end.")
+        assert len(chat.list_files()) == 1
+        assert chat.list_files()[0][1].endswith(b"The end.")
 
 
 @pytest.mark.parametrize("said", ["#", "##\n\n#", "\n \n"])
@@ -102,15 +102,15 @@ async def test_an_invisible_answer_is_named_as_empty(sandbox: Any, tmp_path: Pat
     async with run_conversation(sandbox, tmp_path, said) as chat:
         await chat.say("anything?")
         assert (await wait_for_turns(chat))[0].state == "done"
-        assert texts(chat) == [words.NO_ANSWER]
+        assert list_texts(chat) == [words.NO_ANSWER]
 
 
 async def test_an_answer_that_just_fits_needs_no_file(sandbox: Any, tmp_path: Path) -> None:
     async with run_conversation(sandbox, tmp_path, LONG[:5_000], most_messages=4) as chat:
         await chat.say("long")
         await wait_for_turns(chat)
-        assert not chat.files()
-        assert 1 < len(texts(chat)) <= 4
+        assert not chat.list_files()
+        assert 1 < len(list_texts(chat)) <= 4
 
 
 async def test_without_file_permission_the_answer_is_posted_in_chunks(sandbox: Any, tmp_path: Path) -> None:
@@ -121,8 +121,8 @@ async def test_without_file_permission_the_answer_is_posted_in_chunks(sandbox: A
         await chat.say("long")
         (row,) = await wait_for_turns(chat)
         assert row.state == "done"
-        assert not chat.files()
-        assert "".join(" ".join(texts(chat)).split()) == "".join(LONG.split())
+        assert not chat.list_files()
+        assert "".join(" ".join(list_texts(chat)).split()) == "".join(LONG.split())
 
 
 @pytest.mark.parametrize("is_shown", [True, False], ids=["shown", "not shown"])
@@ -138,12 +138,12 @@ async def test_an_answer_file_is_posted_once_despite_a_crash(
             await chat.say("long")
             await wait_for_texts(chat, lambda found: any(words.FULL_ANSWER_IN_FILE in text for text in found))
             await chat.bot.worker.stop(5)
-        assert len(chat.files()) == is_shown
+        assert len(chat.list_files()) == is_shown
     async with run_conversation(sandbox, tmp_path, "never said", most_messages=2) as chat:
         assert (await wait_for_turns(chat))[0].state == "done"
-        assert chat.files() == [("answer.md", LONG.encode())]
-        assert len(texts(chat)) == 2
-        assert texts(chat)[-1].endswith(words.FULL_ANSWER_IN_FILE)
+        assert chat.list_files() == [("answer.md", LONG.encode())]
+        assert len(list_texts(chat)) == 2
+        assert list_texts(chat)[-1].endswith(words.FULL_ANSWER_IN_FILE)
 
 
 async def test_an_incomplete_upload_is_repeated(sandbox: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -163,7 +163,7 @@ async def test_an_incomplete_upload_is_repeated(sandbox: Any, tmp_path: Path, mo
         await chat.bot.restart_worker(chunks=chunks)
     async with run_conversation(sandbox, tmp_path, "never said", most_messages=2) as chat:
         await wait_for_turns(chat)
-        assert chat.files() == [("answer.md", LONG.encode())]
+        assert chat.list_files() == [("answer.md", LONG.encode())]
 
 
 def create_crash(chat: Chat) -> Any:
@@ -185,19 +185,19 @@ async def test_a_failure_after_a_long_text_is_shown_below_its_beginning(sandbox:
     async with run_conversation(sandbox, tmp_path, script, most_messages=3, time_limit=1.5) as chat:
         await fail_turn(chat)
         (row,) = await wait_for_turns(chat)
-        shown = texts(chat)
+        shown = list_texts(chat)
         assert len(shown) == 3
         assert (
             shown[-1] == f"{words.FULL_ANSWER_IN_FILE}\n\n{words.ENGLISH.format_error_with_id(words.TOO_LONG, row.id)}"
         )
         assert list_retries(chat) == [False, False, True]
-        assert len(chat.files()) == 1
+        assert len(chat.list_files()) == 1
 
         await chat.press(words.RETRY)
         await wait_for_answer(chat, "It is 42.")
         await wait_for_turns(chat, 2)
         assert list_retries(chat) == [False]
-        assert chat.files() == []
+        assert chat.list_files() == []
 
 
 # Retries
@@ -206,11 +206,11 @@ async def test_a_failure_after_a_long_text_is_shown_below_its_beginning(sandbox:
 async def test_a_failed_turn_is_retried_in_place(sandbox: Any, tmp_path: Path) -> None:
     async with run_conversation(sandbox, tmp_path, create_failing_script()) as chat:
         await fail_turn(chat, "what is it?")
-        (apology,) = chat.replies()
+        (apology,) = chat.list_replies()
         await chat.press(words.RETRY)
         await wait_for_answer(chat, "It is 42.")
         first, second = await wait_for_turns(chat, 2)
-        assert chat.replies() == [apology]
+        assert chat.list_replies() == [apology]
         assert list_retries(chat) == [False]
         assert (first.kind, first.parent, second.kind, second.parent) == ("message", None, "retry", first.id)
         assert (first.state, second.state) == ("failed", "done")
@@ -237,12 +237,12 @@ async def test_only_the_author_can_retry_and_others_are_told(sandbox: Any, tmp_p
     async with run_conversation(sandbox, tmp_path, create_failing_script()) as chat:
         await fail_turn(chat)
         await chat.press(words.RETRY, user="grace")
-        await chat.sandbox.wait_for(lambda: chat.private_messages("grace") == [words.RETRY_NOT_ALLOWED])
+        await chat.sandbox.wait_for(lambda: chat.list_private_messages("grace") == [words.RETRY_NOT_ALLOWED])
         assert list_retries(chat) == [True]
         assert len(await wait_for_turns(chat)) == 1
         await chat.press(words.RETRY)
         await wait_for_answer(chat, "It is 42.")
-        assert not chat.private_messages("ada")
+        assert not chat.list_private_messages("ada")
 
 
 async def test_repeated_presses_retry_once(sandbox: Any, tmp_path: Path) -> None:
@@ -293,7 +293,7 @@ async def test_a_turn_before_a_reset_cannot_be_retried(sandbox: Any, tmp_path: P
         (row,) = await chat.bot.list_inbox_messages()
         await chat.bot.inbox.reset_session(inbound("reset", session=row.session, place=row.place))
         await chat.press(words.RETRY)
-        await chat.sandbox.wait_for(lambda: chat.private_messages() == [words.RETRY_EXPIRED])
+        await chat.sandbox.wait_for(lambda: chat.list_private_messages() == [words.RETRY_EXPIRED])
         assert len(await wait_for_turns(chat)) == 1
 
 
@@ -329,7 +329,7 @@ async def test_a_silent_model_ends_in_one_sentence_below_its_text(sandbox: Any, 
         await fail_turn(chat)
         (row,) = await wait_for_turns(chat)
         apology = words.ENGLISH.format_error_with_id(ProviderTimeoutError.public, row.id)
-        assert texts(chat) == [f"Once\n\n{apology}"]
+        assert list_texts(chat) == [f"Once\n\n{apology}"]
         assert list_retries(chat) == [True]
 
 
@@ -338,7 +338,7 @@ async def test_a_slow_platform_does_not_delay_the_model(sandbox: Any, tmp_path: 
         sandbox.faults.delay(chat.calls["post"], 3.0)
         await chat.say("hi")
         await wait_for_model_answer(chat)
-        assert chat.replies() == [], "the platform has not taken the first call, and the model has said all"
+        assert chat.list_replies() == [], "the platform has not taken the first call, and the model has said all"
         await wait_for_answer(chat, "one two three four")
 
 
@@ -350,7 +350,9 @@ async def test_a_database_error_is_reported_to_the_user_who_pressed(
         again = chat.bot.inbox.request_rerun
         monkeypatch.setattr(chat.bot.inbox, "request_rerun", raise_store_error)
         await chat.press(words.RETRY)
-        await chat.sandbox.wait_for(lambda: chat.private_messages() == [words.ENGLISH.format_error(StoreError.public)])
+        await chat.sandbox.wait_for(
+            lambda: chat.list_private_messages() == [words.ENGLISH.format_error(StoreError.public)]
+        )
         monkeypatch.setattr(chat.bot.inbox, "request_rerun", again)
         await chat.press(words.RETRY)
         await wait_for_answer(chat, "It is 42.")

@@ -14,8 +14,8 @@ from core.turns.store import TurnStore
 from sandbox.models import CallTool
 from tests.channels.platforms import (
     SlackChat,
+    list_texts,
     run_conversation,
-    texts,
     wait_for_answer,
     wait_for_texts,
 )
@@ -65,7 +65,7 @@ async def test_a_tool_reacts_to_the_message_and_posts_another_one(sandbox: Any, 
         found = await wait_for_texts(chat, lambda found: "Done." in found)
         await wait_for_turns(chat)
         assert sorted(text.partition(" ")[0] for text in found) == ["**Hello**", "Done."]
-        assert not any(message.pings for message in chat.replies())
+        assert not any(message.pings for message in chat.list_replies())
         assert list_reactions(chat) == {"tada" if isinstance(chat, SlackChat) else "🎉"}
 
 
@@ -118,7 +118,7 @@ async def test_a_crash_repeats_neither_the_reaction_nor_the_message(
             await chat.bot.worker.stop(5)
     async with run_conversation(sandbox, tmp_path, "Done.", core=TOOLS) as chat:
         assert (await wait_for_turns(chat))[0].state == "done"
-        assert sorted(text.partition(" ")[0] for text in texts(chat)) == ["**Hello**", "Done."]
+        assert sorted(text.partition(" ")[0] for text in list_texts(chat)) == ["**Hello**", "Done."]
 
 
 async def test_outside_of_a_turn_there_is_no_conversation() -> None:

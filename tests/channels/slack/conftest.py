@@ -91,11 +91,11 @@ class Bot(WiredBot):
     async def wait_for_texts(self, message: SlackMessage, predicate: Callable[[list[str]], Any]) -> list[str]:
         """Wait until the texts of a thread satisfy the predicate, and return them."""
 
-        def texts() -> list[str] | None:
+        def get_texts() -> list[str] | None:
             found = self.list_texts(message)
             return found if predicate(found) else None
 
-        found = await self.slack.wait_for(texts)
+        found = await self.slack.wait_for(get_texts)
         assert found is not None
         return found
 

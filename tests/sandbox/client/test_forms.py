@@ -62,12 +62,12 @@ def test_a_form_is_text_with_the_line_that_fills_it_in() -> None:
     ]
 
 
-def plain(text: str) -> dict[str, Any]:
+def create_plain_text(text: str) -> dict[str, Any]:
     return {"type": "plain_text", "text": text}
 
 
-def options(*labels: str) -> list[dict[str, Any]]:
-    return [{"text": plain(label), "value": label[0].lower()} for label in labels]
+def create_options(*labels: str) -> list[dict[str, Any]]:
+    return [{"text": create_plain_text(label), "value": label[0].lower()} for label in labels]
 
 
 #: Blocks with a button and a menu, and a modal with a text, a menu and several options.
@@ -75,31 +75,39 @@ BLOCKS = [
     {
         "type": "actions",
         "elements": [
-            {"type": "button", "action_id": "order", "text": plain("Order")},
+            {"type": "button", "action_id": "order", "text": create_plain_text("Order")},
             {
                 "type": "static_select",
                 "action_id": "size",
-                "placeholder": plain("Size"),
-                "options": options("Small", "Large"),
+                "placeholder": create_plain_text("Size"),
+                "options": create_options("Small", "Large"),
             },
         ],
     }
 ]
 
 
-def field(name: str, element: dict[str, Any], **more: Any) -> dict[str, Any]:
-    return {"type": "input", "block_id": name, "label": plain(name), "element": {**element, "action_id": name}, **more}
+def create_field(name: str, element: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {
+        "type": "input",
+        "block_id": name,
+        "label": create_plain_text(name),
+        "element": {**element, "action_id": name},
+        **more,
+    }
 
 
 MODAL = {
     "type": "modal",
-    "title": plain("Order"),
-    "submit": plain("Submit"),
+    "title": create_plain_text("Order"),
+    "submit": create_plain_text("Submit"),
     "blocks": [
-        {"type": "section", "text": plain("Hot or cold?")},
-        field("Name", {"type": "plain_text_input"}, hint=plain("For the cup")),
-        field("Size", {"type": "static_select", "options": options("Small", "Large")}),
-        field("Extras", {"type": "multi_static_select", "options": options("Milk", "Ice")}, optional=True),
+        {"type": "section", "text": create_plain_text("Hot or cold?")},
+        create_field("Name", {"type": "plain_text_input"}, hint=create_plain_text("For the cup")),
+        create_field("Size", {"type": "static_select", "options": create_options("Small", "Large")}),
+        create_field(
+            "Extras", {"type": "multi_static_select", "options": create_options("Milk", "Ice")}, optional=True
+        ),
     ],
 }
 

@@ -47,11 +47,11 @@ async def test_an_address_of_another_server_is_reported(server: DiscordSandbox) 
 
 
 async def test_a_page_that_is_not_discord_is_reported() -> None:
-    async def page(_request: web.Request) -> web.Response:
+    async def show_page(_request: web.Request) -> web.Response:
         return web.Response(text="<html>Welcome!</html>", content_type="text/html")
 
     app = web.Application()
-    app.router.add_route("*", "/{path:.*}", page)
+    app.router.add_route("*", "/{path:.*}", show_page)
     async with TestServer(app) as somewhere:
         with pytest.raises(
             SettingsError, match=r"DISCORD_API_URL: there is no Discord API at http://127\.0\.0\.1:\d+/api\.$"

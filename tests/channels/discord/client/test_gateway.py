@@ -38,9 +38,9 @@ async def test_an_error_while_connecting_is_retried(server: DiscordSandbox, tmp_
     async with run_bot(server, tmp_path, echo, connect=False) as bot:
 
         async def log_in_and_fail(client: discord.Client, settings: DiscordSettings) -> LoginReport:
-            standing = await log_in(client, settings)
+            report = await log_in(client, settings)
             server.faults.fail(route, status=503)
-            return standing
+            return report
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("channels.discord.adapter.log_in", log_in_and_fail)

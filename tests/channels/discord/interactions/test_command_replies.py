@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from channels.discord.interactions import responses as answers
+from channels.discord.interactions import responses
 from channels.i18n import messages as words
 from channels.i18n.messages import ENGLISH
 from channels.intake.handler import MessageHandler
@@ -267,7 +267,7 @@ async def test_where_the_bot_cannot_write_the_answer_is_ephemeral(
 async def test_a_long_ephemeral_answer_ends_with_the_whole_as_a_file(
     server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most_messages: int, shown: int
 ) -> None:
-    monkeypatch.setattr(answers, "TOKEN_WINDOW", Window(calls=50, seconds=1.0))  # it is not slow
+    monkeypatch.setattr(responses, "TOKEN_WINDOW", Window(calls=50, seconds=1.0))  # it is not slow
     story = "\n\n".join(f"{number}: {'word ' * 300}".strip() for number in range(9))
     async with run_bot(server, tmp_path, story, most_messages=most_messages) as bot:
         seen = await server.run_command("ada", server.open_group_dm("us", "ada"), "ask", question="a story")

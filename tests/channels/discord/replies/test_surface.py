@@ -28,8 +28,8 @@ class SurfaceReply:
         self.question = question
         self.api = api
         self.address = {"channel": question.channel.id, "message": question.id, "speaker": "Ada"}
-        self.receipts = make_queued_reactions(self.api)
-        self.surface = DiscordSurface(self.api, self.receipts, self.address)
+        self.queued_reactions = make_queued_reactions(self.api)
+        self.surface = DiscordSurface(self.api, self.queued_reactions, self.address)
         self.known: list[str] = []
 
     async def show(self, *texts: str, priority: Priority = Priority.FINAL) -> bool:
@@ -349,35 +349,35 @@ async def test_a_reply_is_found_by_its_chain_alone(reply: SurfaceReply, api: Dis
     other = SurfaceReply(reply.server, api, await reply.server.post_message("ada", "general", "another"))
     await other.show("another's")
     await reply.server.post_message("ada", "general", "thanks", reply_to=reply.messages[0])
-    assert await DiscordSurface(reply.api, reply.receipts, reply.address).find_message_ids() == reply.known
+    assert await DiscordSurface(reply.api, reply.queued_reactions, reply.address).find_message_ids() == reply.known
     assert await other.surface.find_message_ids() == other.known
 
 
 async def test_a_reply_found_after_a_restart_is_edited_in_place(reply: SurfaceReply) -> None:
     await reply.show("half an ans", "left over")
-    reply.surface = DiscordSurface(reply.api, reply.receipts, reply.address)
+    reply.surface = DiscordSurface(reply.api, reply.queued_reactions, reply.address)
     await reply.show("the answer")
     assert reply.texts == ["the answer"]
 
 
 async def test_a_deleted_message_is_posted_again_by_every_attempt(reply: SurfaceReply) -> None:
     for _ in range(4):
-        reply.surface = DiscordSurface(reply.api, reply.receipts, reply.address)
+        reply.surface = DiscordSurface(reply.api, reply.queued_reactions, reply.address)
         assert await reply.show("…", priority=Priority.PROGRESS)
         assert await reply.show("one", "two")
         assert reply.texts == ["one", "two"]
 
 
 async def test_a_failing_queued_reaction_delays_nothing(reply: SurfaceReply) -> None:
-    reply.receipts.add(reply.address)
+    reply.queued_reactions.add(reply.address)
     await reply.server.wait_for(lambda: reply.question.reactions.get("👀") == [reply.server.bot_id])
     reply.server.faults.delay(REACT.replace("PUT", "DELETE"), 1.0)
     await reply.surface.remove_queued_reaction()
     assert reply.question.reactions
     await reply.server.wait_for(lambda: not reply.question.reactions)
-    await reply.receipts.drain(1)
+    await reply.queued_reactions.drain(1)
     reply.server.faults.fail(REACT, status=403, code=90001)
-    reply.receipts.add(reply.address)
+    reply.queued_reactions.add(reply.address)
     await reply.surface.remove_queued_reaction()
-    await reply.receipts.drain(1)
+    await reply.queued_reactions.drain(1)
     assert not reply.question.reactions

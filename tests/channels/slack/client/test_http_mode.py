@@ -9,7 +9,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from channels.slack.client import auth as proof
+from channels.slack.client import auth
 from channels.slack.client import http_mode as http
 from core.errors import StoreError
 from core.inbox.store import InboxStore
@@ -164,7 +164,7 @@ async def test_a_request_that_cannot_be_stored_is_refused_and_redelivered(
 async def test_a_revoked_token_stops_the_heartbeat(
     slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(proof, "TOKEN_CHECK_SECONDS", 0.02)
+    monkeypatch.setattr(auth, "TOKEN_CHECK_SECONDS", 0.02)
     async with run_bot(slack, tmp_path, echo) as bot:
         slack.faults.fail("auth.test", 1000, error="token_revoked")
         await slack.wait_for(lambda: slack.calls[-1].error == "token_revoked")

@@ -9,7 +9,7 @@ from tenacity.wait import wait_fixed
 from channels.i18n import messages as words
 from channels.intake import backfill
 from channels.settings import BackfillLimits
-from channels.slack.client import auth as proof
+from channels.slack.client import auth
 from channels.slack.events import history
 from core.errors import StoreError
 from core.inbox.store import InboxStore
@@ -151,7 +151,7 @@ async def test_backfill_skips_messages_before_a_reset_or_stop(
 async def test_an_inactive_thread_is_backfilled_only_for_a_mention(
     slack: SlackSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(proof, "TOKEN_CHECK_SECONDS", 0.02)
+    monkeypatch.setattr(auth, "TOKEN_CHECK_SECONDS", 0.02)
     async with run_bot(slack, tmp_path, echo) as bot:
         quiet = await bot.mention_bot("ada", "general", "one")
         called = await bot.mention_bot("ada", "general", "one")
@@ -298,7 +298,7 @@ async def test_a_failed_backfill_is_repeated_and_moves_no_watermark(
     slack: SlackSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(backfill, "WATERMARK_SECONDS", 0.02)
-    monkeypatch.setattr(proof, "TOKEN_CHECK_SECONDS", 0.02)
+    monkeypatch.setattr(auth, "TOKEN_CHECK_SECONDS", 0.02)
     async with run_bot(slack, tmp_path, echo) as bot:
         await slack.post_message("ada", slack.open_dm("ada"), "hello")
         await bot.wait_for_messages(1)

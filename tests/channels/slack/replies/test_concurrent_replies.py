@@ -29,7 +29,7 @@ class Workspace(AsyncWebClient):
     def __init__(self) -> None:
         super().__init__()
         self.refused = 0
-        self.list_texts: dict[str, str] = {}
+        self.texts: dict[str, str] = {}
         self.threads: defaultdict[str, list[str]] = defaultdict(list)
         self.changed: dict[str, float] = {}
         self._ids = count(1)
@@ -55,10 +55,10 @@ class Workspace(AsyncWebClient):
         if "ts" not in arguments:
             self.threads[arguments["thread_ts"]].append(ts)
         if "blocks" in arguments:
-            self.list_texts[ts] = arguments["blocks"][0]["text"]
+            self.texts[ts] = arguments["blocks"][0]["text"]
         else:
             said = "".join(chunk.get("text", "") for chunk in arguments.get("chunks", ()))
-            self.list_texts[ts] = self.list_texts.get(ts, "") + said
+            self.texts[ts] = self.texts.get(ts, "") + said
         self.changed[arguments["thread_ts"] if "ts" not in arguments else self._thread(ts)] = now()
         return ts
 
@@ -66,7 +66,7 @@ class Workspace(AsyncWebClient):
         return next(thread for thread, messages in self.threads.items() if ts in messages)
 
     def text(self, thread: str) -> str:
-        return "".join(self.list_texts[ts] for ts in self.threads[thread])
+        return "".join(self.texts[ts] for ts in self.threads[thread])
 
 
 async def ignore_reaction(_address: Address) -> None:
@@ -75,15 +75,15 @@ async def ignore_reaction(_address: Address) -> None:
 
 @pytest.mark.parametrize("step", [0.0, 0.6], ids=["together", "in turn"])
 def test_fifty_concurrent_replies_end_within_a_second_and_get_no_429(step: float) -> None:
-    async def main() -> tuple[Workspace, list[float]]:
+    async def run_replies() -> tuple[Workspace, list[float]]:
         web = Workspace()
-        api, receipts, streams = SlackApi(web), QueuedReactions(ignore_reaction, ignore_reaction), StreamPolicy()
+        api, reactions, streams = SlackApi(web), QueuedReactions(ignore_reaction, ignore_reaction), StreamPolicy()
 
         async def reply(number: int) -> float:
             await asyncio.sleep(number * step + number * 0.618 % 1)
             thread = f"{number}.0"
             address = {"team": "T", "user": "U", "user_team": "T", "bot": "B", "thread_ts": thread, "ts": thread}
-            surface = StreamSurface(api, receipts, {**address, "channel": f"C{number % 10}"}, thread, streams)
+            surface = StreamSurface(api, reactions, {**address, "channel": f"C{number % 10}"}, thread, streams)
 
             async def ignore_ids(_ids: object) -> None:
                 """Drop the ids."""
@@ -99,6 +99,6 @@ def test_fifty_concurrent_replies_end_within_a_second_and_get_no_429(step: float
 
         return web, await asyncio.gather(*map(reply, range(50)))
 
-    web, waits = run(main)
+    web, waits = run(run_replies)
     assert web.refused == 0
     assert max(waits) < 1.0

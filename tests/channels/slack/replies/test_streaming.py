@@ -494,7 +494,7 @@ async def test_auto_streams_in_direct_messages_and_new_threads(
 
 
 async def test_auto_uses_edits_once_they_are_faster_than_streams(slack: SlackSandbox, web: AsyncWebClient) -> None:
-    api, streams, ways = SlackApi(web), StreamPolicy("auto"), []
+    api, streams, streamed = SlackApi(web), StreamPolicy("auto"), []
     channel = slack.open_dm("ada")
     address = StreamedReply(slack, web, await slack.post_message("ada", channel, "question"), streams).address
     surfaces = [
@@ -504,8 +504,8 @@ async def test_auto_uses_edits_once_they_are_faster_than_streams(slack: SlackSan
     for surface, live in zip(surfaces, lives, strict=True):
         live.__enter__()
         assert surface.try_open()
-        ways.append(surface._is_native)
-    assert sum(ways) == 7  # 100 calls a minute for them, and 50 for the others, of which some are kept
+        streamed.append(surface._is_native)
+    assert sum(streamed) == 7  # 100 calls a minute for them, and 50 for the others, of which some are kept
     for live in lives:
         live.__exit__(None, None, None)
 

@@ -33,8 +33,8 @@ class SurfaceReply:
             "thread_ts": question.ts,
             "ts": question.ts,
         }
-        self.receipts = make_queued_reactions(self.api)
-        self.surface = SlackSurface(self.api, self.receipts, self.address, "turn-1")
+        self.queued_reactions = make_queued_reactions(self.api)
+        self.surface = SlackSurface(self.api, self.queued_reactions, self.address, "turn-1")
         self.known: list[str] = []
 
     async def show(self, *texts: str, priority: Priority = Priority.FINAL) -> bool:
@@ -196,7 +196,7 @@ async def test_a_post_that_had_no_effect_is_repeated(reply: SurfaceReply) -> Non
 
 
 async def test_a_post_of_another_turn_is_not_mistaken_for_a_lost_one(reply: SurfaceReply) -> None:
-    await SlackSurface(reply.api, reply.receipts, reply.address, "turn-0").post_message("one")
+    await SlackSurface(reply.api, reply.queued_reactions, reply.address, "turn-0").post_message("one")
     reply.slack.faults.fail("chat.postMessage")
     await reply.show("one")
     assert reply.texts == ["one", "one"]
@@ -228,7 +228,7 @@ async def test_an_unreachable_slack_is_given_up_after_some_attempts(reply: Surfa
 
 async def test_a_reply_found_after_a_restart_is_edited_in_place(reply: SurfaceReply) -> None:
     await reply.show("half an ans", "left over")
-    reply.surface = SlackSurface(reply.api, reply.receipts, reply.address, "turn-1")
+    reply.surface = SlackSurface(reply.api, reply.queued_reactions, reply.address, "turn-1")
     await reply.show("the answer")
     assert reply.texts == ["the answer"]
 
@@ -236,7 +236,7 @@ async def test_a_reply_found_after_a_restart_is_edited_in_place(reply: SurfaceRe
 async def test_late_calls_of_another_worker_are_undone_when_the_final_text_is_shown(reply: SurfaceReply) -> None:
     await reply.show("half an ans")
     (first,) = reply.known
-    mine = SlackSurface(reply.api, reply.receipts, reply.address, "turn-1")
+    mine = SlackSurface(reply.api, reply.queued_reactions, reply.address, "turn-1")
     assert await mine.find_message_ids(reply.known, is_contested=True) == [first]
     answering = asyncio.create_task(
         mine.show(Plan([Chunk(0, 0, "the answer")], Priority.FINAL), [first], refuse_record)
@@ -254,7 +254,7 @@ async def test_of_two_messages_at_one_position_the_recorded_one_is_used(reply: S
     (recorded,) = reply.known
     reply.known.clear()
     await reply.show("posted by who had lost the turn")
-    taken = SlackSurface(reply.api, reply.receipts, reply.address, "turn-1")
+    taken = SlackSurface(reply.api, reply.queued_reactions, reply.address, "turn-1")
     assert await taken.find_message_ids([recorded]) == [recorded]
 
 
@@ -276,17 +276,17 @@ async def test_no_text_of_the_model_notifies_anyone_wherever_it_is_split(reply: 
 
 
 async def test_a_queued_reaction_is_removed_and_its_failures_delay_nothing(reply: SurfaceReply) -> None:
-    reply.receipts.add(reply.address)
+    reply.queued_reactions.add(reply.address)
     await reply.slack.wait_for(lambda: reply.question.reactions.get("eyes") == [reply.slack.bot_user_id])
     reply.slack.faults.delay("reactions.remove", 1.0)
     await reply.surface.remove_queued_reaction()
     assert reply.question.reactions
     await reply.slack.wait_for(lambda: not reply.question.reactions)
-    await reply.receipts.drain(1)
+    await reply.queued_reactions.drain(1)
     reply.slack.faults.fail("reactions.add", error="no_permission")
-    reply.receipts.add(reply.address)
+    reply.queued_reactions.add(reply.address)
     await reply.surface.remove_queued_reaction()
-    await reply.receipts.drain(1)
+    await reply.queued_reactions.drain(1)
     assert not reply.question.reactions
 
 
