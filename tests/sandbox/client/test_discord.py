@@ -214,15 +214,15 @@ async def test_a_button_is_clicked_by_its_label(
 ) -> None:
     pressed = asyncio.get_running_loop().create_future()
 
-    class Ask(discord.ui.View):
+    class AskView(discord.ui.View):
         @discord.ui.button(label="Again", custom_id="again:1")
-        async def press_again(self, interaction: discord.Interaction, _button: discord.ui.Button["Ask"]) -> None:
+        async def press_again(self, interaction: discord.Interaction, _button: discord.ui.Button["AskView"]) -> None:
             await interaction.response.defer()
             pressed.set_result(interaction.user.name)
 
     await run_lines(session, "/channel general")
     assert await run_lines(session, "/press again") == "There is no button 'again' here. There are no buttons."
-    await discord_bot.get_sandbox_channel(server, "general").send("It failed.", view=Ask(timeout=None))
+    await discord_bot.get_sandbox_channel(server, "general").send("It failed.", view=AskView(timeout=None))
     assert list_texts(session) == ["parley: It failed.\n[ Again ]"]
     assert await run_lines(session, "/as grace", "/press AG") == ""
     assert await asyncio.wait_for(pressed, 30) == "grace"
@@ -292,12 +292,12 @@ async def test_the_text_of_a_message_command_fills_its_modal(
 async def test_buttons_in_containers_are_clicked(
     session: ClientSession, server: DiscordSandbox, discord_bot: DiscordBot
 ) -> None:
-    class Layout(discord.ui.LayoutView):
+    class ContainerView(discord.ui.LayoutView):
         section = discord.ui.Container[Any](
             discord.ui.Section("hello", accessory=discord.ui.Button(label="Beside", custom_id="beside")),
             discord.ui.ActionRow(discord.ui.Button(label="Below", custom_id="below")),
         )
 
     await run_lines(session, "/channel general")
-    await discord_bot.get_sandbox_channel(server, "general").send(view=Layout(timeout=None))
+    await discord_bot.get_sandbox_channel(server, "general").send(view=ContainerView(timeout=None))
     assert get_last_message(session).buttons == {"Beside": "beside", "Below": "below"}

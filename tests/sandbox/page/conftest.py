@@ -71,7 +71,7 @@ async def wait_for_reconnect(page: Page, pane: str) -> AsyncIterator[None]:
 
 
 @dataclass
-class Stage:
+class SandboxPage:
     """The running page and its model.
 
     Attributes:
@@ -119,15 +119,15 @@ async def run_sandbox(agent: str = "") -> AsyncIterator[tuple[str, list[str]]]:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def stage(tmp_path_factory: pytest.TempPathFactory, fork_server: ForkServer) -> AsyncIterator[Stage]:
+async def sandbox_page(tmp_path_factory: pytest.TempPathFactory, fork_server: ForkServer) -> AsyncIterator[SandboxPage]:
     find_chromium()
     folder = tmp_path_factory.mktemp("sandbox")
     (folder / "shop.py").write_text(TOOLS)
     (folder / "prices.toml").write_text('"openai/scripted" = { input = 1000, output = 1000 }')
-    stages: list[Stage] = []
+    pages: list[SandboxPage] = []
 
     def answer(asked: ReceivedRequest) -> Turn:
-        return stages[0].answer(asked)
+        return pages[0].answer(asked)
 
     with pytest.MonkeyPatch.context() as patch:
         for name in os.environ.keys() - clean_environment().keys():
@@ -142,8 +142,8 @@ async def stage(tmp_path_factory: pytest.TempPathFactory, fork_server: ForkServe
             for name, value in settings.items():
                 patch.setenv(name, value)
             async with run_sandbox() as (address, _):
-                stages.append(Stage(address, folder, model, lambda asked: f"You said: {asked.text}"))
-                yield stages[0]
+                pages.append(SandboxPage(address, folder, model, lambda asked: f"You said: {asked.text}"))
+                yield pages[0]
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -157,7 +157,7 @@ async def browser() -> AsyncIterator[Browser]:
 
 
 @pytest_asyncio.fixture(loop_scope="module")
-async def page(browser: Browser, stage: Stage) -> AsyncIterator[Page]:
+async def page(browser: Browser, sandbox_page: SandboxPage) -> AsyncIterator[Page]:
     """Yield a browser page with a connected bot; fail on warnings and errors in its console."""
     context = await browser.new_context(viewport={"width": 1440, "height": 860}, reduced_motion="reduce")
     context.set_default_timeout(TIMEOUT_MILLISECONDS)
@@ -165,7 +165,7 @@ async def page(browser: Browser, stage: Stage) -> AsyncIterator[Page]:
     complaints: list[str] = []
     page.on("console", lambda said: complaints.append(said.text) if said.type in ("error", "warning") else None)
     page.on("pageerror", lambda error: complaints.append(str(error)))
-    await page.goto(stage.address)
+    await page.goto(sandbox_page.address)
     for pane in ("slack", "discord"):
         await page.wait_for_selector(
             f".{pane} .state.on", timeout=3 * TIMEOUT_MILLISECONDS

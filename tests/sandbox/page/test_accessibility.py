@@ -4,7 +4,7 @@ import pytest
 from axe_playwright_python.async_playwright import Axe  # type: ignore[import-untyped]
 from playwright.async_api import Page, expect
 
-from tests.sandbox.page.conftest import Stage
+from tests.sandbox.page.conftest import SandboxPage
 from tests.sandbox.page.test_page import post_message
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -17,7 +17,7 @@ async def check(page: Page) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-async def test_axe_finds_no_violation(page: Page, stage: Stage, scheme: str) -> None:
+async def test_axe_finds_no_violation(page: Page, sandbox_page: SandboxPage, scheme: str) -> None:
     await page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
     await post_message(page, "slack", "hello")
     await expect(page.locator("#slack .messages .message").first).to_be_visible()
@@ -27,9 +27,11 @@ async def test_axe_finds_no_violation(page: Page, stage: Stage, scheme: str) -> 
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-async def test_axe_finds_no_violation_in_dialogs_and_the_inspector(page: Page, stage: Stage, scheme: str) -> None:
+async def test_axe_finds_no_violation_in_dialogs_and_the_inspector(
+    page: Page, sandbox_page: SandboxPage, scheme: str
+) -> None:
     await page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
-    stage.answer = lambda asked: "There it is."
+    sandbox_page.answer = lambda asked: "There it is."
     question = f"show me the {scheme} inspector"  # no other turn has it, so the list's order does not matter
     await post_message(page, "discord", question)
     turn = page.locator(".inspector .turn", has_text=question).first

@@ -9,7 +9,7 @@ import pytest
 from playwright.async_api import Locator, Page, expect
 
 from sandbox.models import CallTool, Pause, ReceivedRequest, Say, Turn
-from tests.sandbox.page.conftest import TIMEOUT_MILLISECONDS, Stage, wait_for_reconnect
+from tests.sandbox.page.conftest import TIMEOUT_MILLISECONDS, SandboxPage, wait_for_reconnect
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -47,9 +47,9 @@ async def open_place(page: Page, on: str, place: str) -> None:
     await expect(page.locator(f"#{on} .place.here")).to_contain_text(place)
 
 
-async def test_questions_on_both_platforms_stream_and_are_inspected(page: Page, stage: Stage) -> None:
+async def test_questions_on_both_platforms_stream_and_are_inspected(page: Page, sandbox_page: SandboxPage) -> None:
     go_on = asyncio.Event()
-    stage.answer = lambda asked: [Say("The first half, "), Pause(go_on), Say("and the second.\n\n" + MARKDOWN)]
+    sandbox_page.answer = lambda asked: [Say("The first half, "), Pause(go_on), Say("and the second.\n\n" + MARKDOWN)]
     slack, discord = page.locator("#slack .messages"), page.locator("#discord .messages")
     await expect(page.locator("#slack .welcome")).to_contain_text("direct messages with parley")
 
@@ -85,14 +85,14 @@ async def test_questions_on_both_platforms_stream_and_are_inspected(page: Page, 
     await expect(page.locator(".inspector .budget", has_text="chat.startStream")).to_contain_text("/20")
 
 
-async def test_commands_buttons_files_and_reactions_work(page: Page, stage: Stage) -> None:
-    stage.answer = lambda asked: f"Heard: {asked.text}"
+async def test_commands_buttons_files_and_reactions_work(page: Page, sandbox_page: SandboxPage) -> None:
+    sandbox_page.answer = lambda asked: f"Heard: {asked.text}"
     await open_place(page, "discord", "general")
     await post_message(page, "discord", "@parley once")
     answer = page.locator("#discord .message", has_text="Heard:").last
     await expect(answer).to_contain_text("once")
     await expect(answer.locator(".quoted")).to_contain_text("once")
-    stage.answer = lambda asked: "Another answer."
+    sandbox_page.answer = lambda asked: "Another answer."
     await answer.locator("button", has_text="Regenerate").click()
     await expect(page.locator("#discord .messages")).to_contain_text("Another answer.")
     last = page.locator("#discord .message", has_text="Another answer.")
@@ -116,7 +116,7 @@ async def test_commands_buttons_files_and_reactions_work(page: Page, stage: Stag
     await expect(page.locator("#slack .ephemeral")).to_have_count(0)
     await page.get_by_role("button", name="ada").click()
     await expect(told).to_be_visible()
-    stage.answer = lambda asked: "A file, I see."
+    sandbox_page.answer = lambda asked: "A file, I see."
     await page.set_input_files(
         "#slack input[type=file]", {"name": "a.txt", "mimeType": "text/plain", "buffer": b"hello"}
     )
@@ -133,7 +133,7 @@ async def test_commands_buttons_files_and_reactions_work(page: Page, stage: Stag
     await own.locator("> .tools").get_by_role("button", name="Ask about this").click()
     dialog = page.get_by_role("dialog")
     await dialog.locator("textarea").fill("What is it about?")
-    stage.answer = lambda asked: "It is about a file."
+    sandbox_page.answer = lambda asked: "It is about a file."
     await dialog.get_by_role("button", name="Ask", exact=True).click()
     await expect(page.get_by_role("dialog")).to_have_count(0)
     await expect(page.locator("#slack .messages")).to_contain_text("It is about a file.")
@@ -149,7 +149,7 @@ async def test_a_selected_place_is_shown_before_the_server_answers(page: Page) -
     await expect(page.locator("#discord .welcome")).to_contain_text("#random")
 
 
-async def test_a_tool_call_is_approved_only_by_its_approver(page: Page, stage: Stage) -> None:
+async def test_a_tool_call_is_approved_only_by_its_approver(page: Page, sandbox_page: SandboxPage) -> None:
     def answer(asked: ReceivedRequest) -> Turn:
         return (
             "It is paid back."
@@ -157,7 +157,7 @@ async def test_a_tool_call_is_approved_only_by_its_approver(page: Page, stage: S
             else [Say("I would pay it back."), CallTool("refund", {"amount": 120}, id="c1")]
         )
 
-    stage.answer = answer
+    sandbox_page.answer = answer
     await open_place(page, "discord", "random")
     await post_message(page, "discord", "@parley pay order 7 back")
     asks = page.locator("#discord .message", has=page.locator(".text", has_text="Approve"))
@@ -187,14 +187,14 @@ async def test_a_tool_call_is_approved_only_by_its_approver(page: Page, stage: S
     await expect(thread.locator(".tasks .task.complete")).to_contain_text("refund")
 
 
-async def test_an_answer_survives_a_killed_bot_and_a_429(page: Page, stage: Stage) -> None:
+async def test_an_answer_survives_a_killed_bot_and_a_429(page: Page, sandbox_page: SandboxPage) -> None:
     stuck = asyncio.Event()
-    stage.answer = lambda asked: [Say("Half of"), Pause(stuck)]
+    sandbox_page.answer = lambda asked: [Say("Half of"), Pause(stuck)]
     await open_place(page, "slack", "general")
     await post_message(page, "slack", "@parley tell me all")
     await expect(page.locator("#slack .replies")).to_contain_text("Half of")
     await page.click("#tab-faults")
-    stage.answer = lambda asked: "All of it."
+    sandbox_page.answer = lambda asked: "All of it."
     async with wait_for_reconnect(page, "slack"):
         await page.get_by_role("button", name="Kill the bot").click()
     await expect(page.locator("#slack .replies")).to_contain_text("All of it.", timeout=2 * TIMEOUT_MILLISECONDS)
@@ -211,14 +211,14 @@ async def test_an_answer_survives_a_killed_bot_and_a_429(page: Page, stage: Stag
     await expect(page.locator(".inspector .call.bad", has_text="429").first).to_be_visible()
 
 
-async def test_faults_are_injected_and_removed(page: Page, stage: Stage) -> None:
+async def test_faults_are_injected_and_removed(page: Page, sandbox_page: SandboxPage) -> None:
     def find_button(on: str, name: str) -> Locator:
         return page.locator("fieldset", has=page.locator("legend", has_text=on)).get_by_role("button", name=name)
 
     async def expect_pressed(button: Locator, is_pressed: str) -> None:
         await expect(button).to_have_attribute("aria-pressed", is_pressed)
 
-    stage.answer = lambda asked: f"Through all of it: {asked.text}"
+    sandbox_page.answer = lambda asked: f"Through all of it: {asked.text}"
     await page.click("#tab-faults")
     for on in ("Slack", "Discord"):
         for name in ("429", "Lose a response", "Slow"):
@@ -252,8 +252,8 @@ async def test_faults_are_injected_and_removed(page: Page, stage: Stage) -> None
     await expect_pressed(find_button("Bot", "Slow model"), "false")
 
 
-async def test_the_model_is_switched_and_cut_messages_are_shown(page: Page, stage: Stage) -> None:
-    stage.answer = lambda asked: "Well said."
+async def test_the_model_is_switched_and_cut_messages_are_shown(page: Page, sandbox_page: SandboxPage) -> None:
+    sandbox_page.answer = lambda asked: "Well said."
     offered = await page.locator("#model option").all_text_contents()
     assert offered[:3] == ["openai/scripted", "openai/other", "gemini-3.5-flash"]
     assert {name.partition("-")[0] for name in offered[2:-2]} == {"gemini"}  # the only provider with a key
@@ -276,8 +276,8 @@ async def test_the_model_is_switched_and_cut_messages_are_shown(page: Page, stag
     await expect(cut.locator(".entry pre").first).to_contain_text("Well said.")
 
 
-async def test_an_exact_slash_command_is_sent_not_completed(page: Page, stage: Stage) -> None:
-    stage.answer = lambda asked: "Never."
+async def test_an_exact_slash_command_is_sent_not_completed(page: Page, sandbox_page: SandboxPage) -> None:
+    sandbox_page.answer = lambda asked: "Never."
     await open_place(page, "slack", "general")
     await page.fill("#slack-line", "")
     await page.locator("#slack-line").press_sequentially("/agent")
@@ -303,8 +303,8 @@ async def test_the_theme_follows_the_system_or_the_user(page: Page) -> None:
     assert await is_dark()
 
 
-async def test_the_page_works_by_keyboard_and_on_a_phone(page: Page, stage: Stage) -> None:
-    stage.answer = lambda asked: "By keys alone."
+async def test_the_page_works_by_keyboard_and_on_a_phone(page: Page, sandbox_page: SandboxPage) -> None:
+    sandbox_page.answer = lambda asked: "By keys alone."
     await page.keyboard.press("Alt+2")
     await expect(page.locator("#discord-line")).to_be_focused()
     await page.keyboard.press("Alt+p")
@@ -318,7 +318,7 @@ async def test_the_page_works_by_keyboard_and_on_a_phone(page: Page, stage: Stag
     await page.keyboard.press("ArrowUp")
     await expect(page.locator("#discord .message").last).to_be_focused()
     go_on = asyncio.Event()
-    stage.answer = lambda asked: [Say("What grows "), Pause(go_on), Say("keeps the focus.")]
+    sandbox_page.answer = lambda asked: [Say("What grows "), Pause(go_on), Say("keeps the focus.")]
     await page.focus("#discord-line")
     await page.keyboard.type("and now?")
     await page.keyboard.press("Enter")
@@ -334,7 +334,7 @@ async def test_the_page_works_by_keyboard_and_on_a_phone(page: Page, stage: Stag
         await page.keyboard.press("Tab")
         if "Regenerate" in (await page.evaluate("document.activeElement.textContent")):
             break
-    stage.answer = lambda asked: "And once more."
+    sandbox_page.answer = lambda asked: "And once more."
     await page.keyboard.press("Enter")
     await expect(page.locator("#discord .messages")).to_contain_text("And once more.")
     await page.keyboard.press("Alt+1")
@@ -354,8 +354,8 @@ async def test_the_page_works_by_keyboard_and_on_a_phone(page: Page, stage: Stag
         assert await page.evaluate("document.documentElement.scrollWidth") <= 375
 
 
-async def test_a_phone_shows_the_newest_message_of_a_long_conversation(page: Page, stage: Stage) -> None:
-    stage.answer = lambda asked: "\n\n".join(f"Line {number}." for number in range(60)) + "\n\nThe last line."
+async def test_a_phone_shows_the_newest_message_of_a_long_conversation(page: Page, sandbox_page: SandboxPage) -> None:
+    sandbox_page.answer = lambda asked: "\n\n".join(f"Line {number}." for number in range(60)) + "\n\nThe last line."
     await post_message(page, "discord", "Tell me a lot.")
     last = page.locator("#discord .message", has_text="The last line.").last
     await expect(last.locator("button", has_text="Regenerate")).to_be_visible()
@@ -365,23 +365,23 @@ async def test_a_phone_shows_the_newest_message_of_a_long_conversation(page: Pag
     await expect(last.get_by_text("The last line.")).to_be_in_viewport()
 
 
-async def test_the_page_is_served_only_at_its_own_address(stage: Stage) -> None:
+async def test_the_page_is_served_only_at_its_own_address(sandbox_page: SandboxPage) -> None:
     async with aiohttp.ClientSession() as session:
         for headers in ({"Host": "evil.example"}, {"Origin": "http://evil.example"}, {"Origin": "null"}):
-            async with session.get(stage.address, headers=headers) as answer:
+            async with session.get(sandbox_page.address, headers=headers) as answer:
                 assert answer.status == 403
         for headers in ({}, {"Origin": "http://evil.example"}, {"Origin": "https://127.0.0.1"}):
             with pytest.raises(aiohttp.WSServerHandshakeError):
-                await session.ws_connect(f"{stage.address}socket", headers=headers)
-        async with session.get(f"{stage.address}feed/guess") as answer:
+                await session.ws_connect(f"{sandbox_page.address}socket", headers=headers)
+        async with session.get(f"{sandbox_page.address}feed/guess") as answer:
             assert answer.status == 404
-        async with session.get(f"{stage.address}static/../server.py") as answer:
+        async with session.get(f"{sandbox_page.address}static/../server.py") as answer:
             assert answer.status in (403, 404)
-        async with session.get(stage.address) as answer:
+        async with session.get(sandbox_page.address) as answer:
             assert "script-src 'self'" in answer.headers["Content-Security-Policy"]
 
 
-async def test_a_message_right_after_a_change_of_place_is_shown(page: Page, stage: Stage) -> None:
+async def test_a_message_right_after_a_change_of_place_is_shown(page: Page, sandbox_page: SandboxPage) -> None:
     await post_message(page, "slack", "first question")
     await expect(page.locator("#slack .title")).to_contain_text("first question")
     await page.evaluate(
