@@ -67,8 +67,8 @@ def test_block_beats_allow_and_an_empty_allow_list_is_open(
         (Actor("discord", "1"), Location("", "90", is_direct=True), "PLACE_DENIED"),
     ],
 )
-def test_with_allowed_servers_dms_need_a_member_of_one(visitor: Actor, spot: Location, expected: str) -> None:
-    assert AccessPolicy({"discord": create_rules("guild:7")}).check(visitor, spot) is AccessDecision[expected]
+def test_with_allowed_servers_dms_need_a_member_of_one(actor: Actor, location: Location, expected: str) -> None:
+    assert AccessPolicy({"discord": create_rules("guild:7")}).check(actor, location) is AccessDecision[expected]
 
 
 def test_the_served_servers_do_not_restrict_dms() -> None:
