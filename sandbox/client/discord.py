@@ -6,10 +6,10 @@ thread of its channel.
 
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from sandbox.client import markdown, updates
-from sandbox.client.forms import ClientField, ClientForm, ClientMenu, ClientOption, FormValues
+from sandbox.client.discord_inputs import convert_modal, list_menus, to_modal_value
+from sandbox.client.forms import ClientField, ClientForm, FormValues
 from sandbox.client.options import parse_options
 from sandbox.client.platform import (
     NO_FILES,
@@ -24,23 +24,12 @@ from sandbox.client.platform import (
 )
 from sandbox.discord import DiscordMessage, DiscordModal, DiscordSandbox, GuildChange, GuildChannel
 from sandbox.discord.interactions.commands import MESSAGE
-from sandbox.discord.interactions.modals import (
-    CHECKBOX,
-    CHECKBOX_GROUP,
-    RADIO_GROUP,
-    STRING_SELECT,
-    TEXT_DISPLAY,
-    TEXT_INPUT,
-    ModalValue,
-)
+from sandbox.discord.interactions.modals import TEXT_DISPLAY, TEXT_INPUT
 from sandbox.discord.state.mentions import replace_ids
 from sandbox.discord.state.messages import THREAD_STARTER, DiscordContent, iterate_components
 
 #: Discord: limit of a thread's name.
 MAX_THREAD_NAME_LENGTH = 100
-
-#: Discord: style of a text input with several lines ("Text Input Styles").
-PARAGRAPH_STYLE = 2
 
 
 class DiscordPlatform:
@@ -164,19 +153,21 @@ class DiscordPlatform:
             inputs = [name for name, part in modal.inputs.items() if part["type"] == TEXT_INPUT]
             await self.submit_form(person, modal.interaction.id, {name: [text] for name in inputs})
 
-    async def select_option(self, person: PlatformUser, message: ClientMessage, menu: str, option: str) -> None:
+    async def select_values(
+        self, person: PlatformUser, message: ClientMessage, menu: str, values: Sequence[str]
+    ) -> None:
         with updates.report_refusals():
-            await self._discord.select_values(person.id, self._find_message(person, message), menu, [option])
+            await self._discord.select_values(person.id, self._find_message(person, message), menu, values)
 
     def find_form(self, person: PlatformUser) -> ClientForm | None:
         modals = self._discord.modals(person.id)
-        return _convert_modal(modals[-1]) if modals else None
+        return convert_modal(self._discord, modals[-1]) if modals else None
 
     async def submit_form(self, person: PlatformUser, form: str, values: FormValues) -> None:
         with updates.report_refusals():
             modal = self._find_modal(person, form)
             inputs = modal.inputs
-            entered = {name: _to_modal_value(inputs[name], each) for name, each in values.items() if name in inputs}
+            entered = {name: to_modal_value(inputs[name], each) for name, each in values.items() if name in inputs}
             await self._discord.submit_modal(modal, entered)
             if modal in self._discord.modals(person.id):
                 raise ActionRefusedError("Something went wrong. Try again.")
@@ -276,7 +267,7 @@ class DiscordPlatform:
         reply_to = None if alone else message.reply_to
         parent = message.channel.parent or message.channel
         names = self._names_by_id | {channel.id: channel.name for channel in self._discord.channels.values()}
-        menus = list_menus(message)
+        menus = list_menus(self._discord, message)
         return ClientMessage(
             id=message.id,
             channel=parent.id,
@@ -308,7 +299,7 @@ class DiscordPlatform:
         if message.loading:
             return f"*{self._thinking_text}*"
         content = _visible_content(message)
-        parts = [markdown.convert_discord(text, names) for text in (content.text, *_embed_texts(content))]
+        parts = [markdown.convert_discord(text, names) for text in (content.text, *_list_texts(content))]
         parts += [f"`[file {attachment.name}]`" for attachment in content.attachments]
         return "\n\n".join(filter(None, parts))
 
@@ -327,66 +318,14 @@ def _thread_id(message: DiscordMessage) -> str | None:
 
 
 def _plain_text(
-    content: DiscordContent, names: Mapping[str, str], buttons: Iterable[str] = (), menus: Iterable[ClientMenu] = ()
+    content: DiscordContent, names: Mapping[str, str], buttons: Iterable[str] = (), menus: Iterable[ClientField] = ()
 ) -> str:
-    text = "\n".join(filter(None, (replace_ids(text, names) for text in (content.text, *_embed_texts(content)))))
+    text = "\n".join(filter(None, (replace_ids(text, names) for text in (content.text, *_list_texts(content)))))
     return updates.append_extras(text, (attachment.name for attachment in content.attachments), buttons, menus)
 
 
-def _embed_texts(content: DiscordContent) -> list[str]:
+def _list_texts(content: DiscordContent) -> list[str]:
+    """Return the texts of the text displays and embeds of a message."""
+    displays = [part["content"] for part in iterate_components(content.components) if part["type"] == TEXT_DISPLAY]
     texts = (text for embed in content.embeds for text in (embed.get("title"), embed.get("description")))
-    return [str(text) for text in texts if text]
-
-
-def list_menus(message: DiscordMessage) -> tuple[ClientMenu, ...]:
-    """Return the menus of a message that can be used."""
-    parts = iterate_components(message.content.components)
-    return tuple(
-        ClientMenu(part["custom_id"], part.get("placeholder") or "Make a selection", _list_options(part))
-        for part in parts
-        if part["type"] == STRING_SELECT and not part.get("disabled")
-    )
-
-
-def _list_options(part: Mapping[str, Any]) -> tuple[ClientOption, ...]:
-    if part["type"] == CHECKBOX:
-        return (ClientOption("true", "Yes"),)
-    return tuple(ClientOption(option["value"], option["label"]) for option in part.get("options", ()))
-
-
-def _convert_modal(modal: DiscordModal) -> ClientForm:
-    texts = (part["content"] for part in modal.components if part["type"] == TEXT_DISPLAY)
-    return ClientForm(
-        modal.interaction.id,
-        modal.title,
-        "\n\n".join(texts),
-        tuple(_convert_input(name, part) for name, part in modal.inputs.items()),
-        "Submit",
-        "Cancel",
-    )
-
-
-def _convert_input(name: str, part: Mapping[str, Any]) -> ClientField:
-    kind = part["type"]
-    presets = [option["value"] for option in part.get("options", ()) if option.get("default")]
-    if kind == TEXT_INPUT and part.get("value"):
-        presets = [part["value"]]
-    if kind == CHECKBOX and part.get("default"):
-        presets = ["true"]
-    return ClientField(
-        id=name,
-        label=part.get("label") or name,
-        hint=part.get("placeholder") or "",
-        description=part.get("description") or "",
-        values=tuple(presets),
-        options=_list_options(part),
-        takes_several=kind in (CHECKBOX, CHECKBOX_GROUP) or (part.get("max_values") or 1) > 1,
-        is_multiline=part.get("style") == PARAGRAPH_STYLE,
-        is_required=kind != CHECKBOX and part.get("required") is not False,
-    )
-
-
-def _to_modal_value(part: Mapping[str, Any], values: Sequence[str]) -> ModalValue:
-    if part["type"] == CHECKBOX:
-        return bool(values)
-    return next(iter(values), "") if part["type"] in (TEXT_INPUT, RADIO_GROUP) else list(values)
+    return displays + [str(text) for text in texts if text]

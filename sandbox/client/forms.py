@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 
 #: A line lists this many options of a menu or field.
 MAX_LISTED_OPTIONS = 10
@@ -17,29 +18,27 @@ class ClientOption:
     label: str
 
 
-@dataclass(frozen=True, slots=True)
-class ClientMenu:
-    """Menu of a message: one of its options can be selected.
+class EntryKind(Enum):
+    """Kinds of entries without options; the values are those of HTML's inputs."""
 
-    Attributes:
-        label: the text before a selection.
-    """
-
-    id: str
-    label: str
-    options: tuple[ClientOption, ...]
+    TEXT = "text"
+    DATE = "date"
+    TIME = "time"
+    DATE_TIME = "datetime-local"
 
 
 @dataclass(frozen=True, slots=True)
 class ClientField:
-    """Field of a form.
+    """Field of a form, or menu of a message.
 
     Attributes:
+        label: the text beside the field; of a menu, the text before a selection.
         hint: the text in the empty field.
         description: the text beside the field.
         values: the entry so far: at most one text, or the values of options.
         options: the options of a menu; empty for a text.
         error: the reason that the last entry was refused.
+        kind: the kind of an entry without options.
     """
 
     id: str
@@ -52,6 +51,7 @@ class ClientField:
     is_multiline: bool = False
     is_required: bool = True
     error: str = ""
+    kind: EntryKind = EntryKind.TEXT
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,11 +92,16 @@ def parse_form_line(form: ClientForm, line: str) -> dict[str, list[str]]:
     parsed = {}
     for label, text in texts.items():
         field = fields[label.casefold()]
-        parsed[field.id] = _parse_entry(field, text.strip())
+        parsed[field.id] = parse_entry(field, text.strip())
     return parsed
 
 
-def _parse_entry(field: ClientField, text: str) -> list[str]:
+def parse_entry(field: ClientField, text: str) -> list[str]:
+    """Return the values of a typed entry: the text, or options by the beginning of their labels.
+
+    Raises:
+        ValueError: there is no such option.
+    """
     if not field.options or not text:
         return [text] if text else []
     names = text.split(",") if field.takes_several else [text]
@@ -125,8 +130,8 @@ def format_options(options: Sequence[ClientOption]) -> str:
     return f"{labels}, and {more} more" if more > 0 else labels
 
 
-def format_menu(menu: ClientMenu) -> str:
-    return f"[ {menu.label} ▾ {format_options(menu.options)} ]"
+def format_menu(menu: ClientField) -> str:
+    return f"[ {menu.label} ▾ {format_options(menu.options)}".rstrip() + " ]"
 
 
 def format_form(form: ClientForm) -> str:

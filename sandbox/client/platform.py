@@ -6,7 +6,7 @@ from enum import Enum
 from types import MappingProxyType
 from typing import Protocol
 
-from sandbox.client.forms import ClientForm, ClientMenu, FormValues
+from sandbox.client.forms import ClientField, ClientForm, FormValues
 
 NO_FILES: Mapping[str, bytes] = MappingProxyType({})
 
@@ -76,7 +76,7 @@ class ClientMessage:
         reply_to: the message that it replies to outside of threads, without that one's own `reply_to`.
         reply_count, newest_reply: the replies in the message's own thread.
         buttons: the platform's button ids by label.
-        menus: the menus with their options.
+        menus: the menus and pickers.
     """
 
     id: str
@@ -97,7 +97,7 @@ class ClientMessage:
     reply_count: int = 0
     newest_reply: "ClientMessage | None" = None
     buttons: Mapping[str, str] = field(default_factory=dict)
-    menus: tuple[ClientMenu, ...] = ()
+    menus: tuple[ClientField, ...] = ()
     has_files: bool = False
 
 
@@ -234,15 +234,16 @@ class ClientPlatform(Protocol):
         """
         ...
 
-    async def select_option(self, person: PlatformUser, message: ClientMessage, menu: str, option: str) -> None:
-        """Select an option in a menu of a message.
+    async def select_values(
+        self, person: PlatformUser, message: ClientMessage, menu: str, values: Sequence[str]
+    ) -> None:
+        """Select the values of options, or a date or time, in a menu of a message.
 
         Args:
             menu: the id of the menu.
-            option: the value of the option.
 
         Raises:
-            ActionRefusedError: the menu or option does not exist, or the bot did not respond.
+            ActionRefusedError: the menu does not exist or accept the values, or the bot did not respond.
         """
         ...
 

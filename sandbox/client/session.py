@@ -2,10 +2,18 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
-from sandbox.client.forms import ClientForm, ClientMenu, find_option, format_form, format_options, parse_form_line
+from sandbox.client.forms import (
+    ClientField,
+    ClientForm,
+    find_option,
+    format_form,
+    format_options,
+    parse_entry,
+    parse_form_line,
+)
 from sandbox.client.platform import (
     ActionRefusedError,
     ClientEvent,
@@ -145,13 +153,13 @@ class ClientSession:
         """
         return await _report_refusal(self.platform.click_button(self.user, message, message.buttons[label]))
 
-    async def select_option(self, message: ClientMessage, menu: ClientMenu, option: str) -> str:
-        """Select an option, given by its value, in a menu of a message.
+    async def select_values(self, message: ClientMessage, menu: ClientField, values: Sequence[str]) -> str:
+        """Select the values of options, or a date or time, in a menu of a message.
 
         Returns:
             A notice for the user, or an empty text.
         """
-        return await _report_refusal(self.platform.select_option(self.user, message, menu.id, option))
+        return await _report_refusal(self.platform.select_values(self.user, message, menu.id, values))
 
     def _visible_messages(self) -> list[ClientMessage]:
         """Return the messages of the open place and the newest reply to each, newest first."""
@@ -162,7 +170,8 @@ class ClientSession:
     async def _click_button_by_label(self, label: str) -> None:
         """Click the first button, or select the first menu option, with a label that starts with `label`.
 
-        Newer messages come first.
+        `MENU: ENTRY` selects in the menu with this label, several options with a comma between them. Newer messages
+        come first.
 
         Raises:
             ActionRefusedError: no message in the place has one.
@@ -175,11 +184,11 @@ class ClientSession:
                 labels[name] = None
             for menu in message.menus:
                 try:
-                    option = find_option(menu.label, menu.options, label)
+                    values = _parse_selection(menu, label)
                 except ValueError:
-                    labels[format_options(menu.options)] = None
+                    labels[format_options(menu.options) or menu.label] = None
                     continue
-                return await self.platform.select_option(self.user, message, menu.id, option.value)
+                return await self.platform.select_values(self.user, message, menu.id, values)
         labels_hint = f"Buttons: {', '.join(labels)}." if labels else "There are no buttons."
         raise ActionRefusedError(f"There is no button {label!r} here. {labels_hint}")
 
@@ -290,6 +299,18 @@ class ClientSession:
                 return f"There is no message {message_id!r} in {self.get_home_place().name}."
         self.open_place(self.get_thread(message))
         return ""
+
+
+def _parse_selection(menu: ClientField, text: str) -> list[str]:
+    """Return the values of a typed selection: `MENU: ENTRY`, or an option.
+
+    Raises:
+        ValueError: the menu has no such option.
+    """
+    name, separator, entry = text.partition(":")
+    if separator and name.strip() and menu.label.casefold().startswith(name.strip().casefold()):
+        return parse_entry(menu, entry.strip())
+    return [find_option(menu.label, menu.options, text).value]
 
 
 async def _report_refusal(action: Awaitable[None]) -> str:

@@ -2,12 +2,11 @@
 
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from html import escape
-from typing import Any
 
 from rich.emoji import Emoji
 
 from sandbox.client import mrkdwn, updates
-from sandbox.client.forms import ClientField, ClientForm, ClientMenu, ClientOption, FormValues
+from sandbox.client.forms import ClientForm, FormValues
 from sandbox.client.platform import (
     NO_FILES,
     ActionRefusedError,
@@ -18,9 +17,8 @@ from sandbox.client.platform import (
     PlatformUser,
     ThreadSupport,
 )
+from sandbox.client.slack_inputs import convert_view, list_buttons, list_menus, to_input_value
 from sandbox.slack import SlackContent, SlackFile, SlackMessage, SlackSandbox, SlackView, TaskCard
-from sandbox.slack.state.controls import BlockControl, find_controls
-from sandbox.slack.state.inputs import LIST_INPUTS, list_options
 from sandbox.slack.state.workspace import create_id
 
 #: Time for the bot to open a modal.
@@ -130,20 +128,27 @@ class SlackPlatform:
             if not await self._slack.submit_modal(modal, **dict.fromkeys(modal.inputs, text)):
                 raise ActionRefusedError(f"{self.bot_name} did not accept the form.")
 
-    async def select_option(self, person: PlatformUser, message: ClientMessage, menu: str, option: str) -> None:
+    async def select_values(
+        self, person: PlatformUser, message: ClientMessage, menu: str, values: Sequence[str]
+    ) -> None:
         with updates.report_refusals():
-            if not await self._slack.set_input(person.id, self._find_message(message), menu, option):
+            target = self._find_message(message)
+            elements = {element["action_id"]: element for element, _ in self._slack.list_inputs(person.id, target)}
+            if menu not in elements:
+                raise ActionRefusedError("This menu was removed.")
+            value = to_input_value(elements[menu], values)
+            if not await self._slack.set_input(person.id, target, menu, value):
                 raise ActionRefusedError(f"{self.bot_name} did not respond.")
 
     def find_form(self, person: PlatformUser) -> ClientForm | None:
         views = self._slack.modals(person.id)
-        return _convert_view(views[-1]) if views else None
+        return convert_view(self._slack, views[-1]) if views else None
 
     async def submit_form(self, person: PlatformUser, form: str, values: FormValues) -> None:
         with updates.report_refusals():
             view = self._find_view(person, form)
             entered = {
-                name: list(each) if _takes_several(view.inputs[name]["element"]) else next(iter(each), "")
+                name: to_input_value(view.inputs[name]["element"], each)
                 for name, each in values.items()
                 if name in view.inputs
             }
@@ -222,7 +227,7 @@ class SlackPlatform:
         converted_replies = [self._convert_message(reply, (), person) for reply in replies]
         version = message.versions[-1] if person is None else message.version_for(person.id)
         author = message.username or self._names_by_id.get(message.user or "", message.bot_id or "")
-        menus = list_menus(message)
+        menus = list_menus(self._slack, message, person.id if person else None)
         return ClientMessage(
             id=message.ts,
             channel=message.channel.id,
@@ -286,62 +291,6 @@ def _format_task(task: TaskCard) -> str:
     return f"{_STATUS_SIGNS.get(task.status, '')}{task.title}"
 
 
-def is_menu(control: BlockControl) -> bool:
-    """Return whether a control is an option of a menu."""
-    return bool(control.element["type"] == "static_select")
-
-
 def _list_buttons(message: SlackMessage) -> dict[str, str]:
     """Return the ids of the buttons by label, without the options of menus."""
-    return {control.label: control.id for control in find_controls(message.blocks or ()) if not is_menu(control)}
-
-
-def list_menus(message: SlackMessage) -> tuple[ClientMenu, ...]:
-    """Return the menus of a message with their options."""
-    menus: dict[str, list[BlockControl]] = {}
-    for control in filter(is_menu, find_controls(message.blocks or ())):
-        menus.setdefault(control.element["action_id"], []).append(control)
-    return tuple(
-        ClientMenu(
-            id_,
-            (controls[0].element.get("placeholder") or {}).get("text") or "Choose an option",
-            tuple(ClientOption(control.id, control.label) for control in controls),
-        )
-        for id_, controls in menus.items()
-    )
-
-
-def _convert_view(view: SlackView) -> ClientForm:
-    blocks = view.content["blocks"]
-    texts = (block["text"]["text"] for block in blocks if isinstance(block.get("text"), Mapping))
-    labels = {name: (view.content.get(name) or {}).get("text", "") for name in ("submit", "close")}
-    return ClientForm(
-        view.id,
-        view.title,
-        "\n\n".join(texts),
-        tuple(_convert_input(view, block) for block in view.inputs.values()),
-        labels["submit"],
-        labels["close"] or "Close",
-    )
-
-
-def _takes_several(element: Mapping[str, Any]) -> bool:
-    return element["type"] in LIST_INPUTS
-
-
-def _convert_input(view: SlackView, block: Mapping[str, Any]) -> ClientField:
-    element = block["element"]
-    value = view.state.get_value(block["block_id"], element)
-    entries = value if isinstance(value, list) else [] if value in (None, "") else [value]
-    return ClientField(
-        id=element["action_id"],
-        label=block["label"]["text"],
-        hint=(element.get("placeholder") or {}).get("text", ""),
-        description=(block.get("hint") or {}).get("text", ""),
-        values=tuple(str(entry["value"] if isinstance(entry, Mapping) else entry) for entry in entries),
-        options=tuple(ClientOption(option["value"], option["text"]["text"]) for option in list_options(element)),
-        takes_several=_takes_several(element),
-        is_multiline=bool(element.get("multiline")),
-        is_required=not block.get("optional"),
-        error=view.errors.get(block["block_id"], ""),
-    )
+    return {control.label: control.id for control in list_buttons(message)}

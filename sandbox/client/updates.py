@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mappin
 from contextlib import aclosing, contextmanager
 from typing import Protocol, TypeVar
 
-from sandbox.client.forms import ClientMenu, format_menu
+from sandbox.client.forms import ClientField, format_menu
 from sandbox.client.platform import (
     ActionRefusedError,
     ClientEvent,
@@ -107,7 +107,7 @@ class MarkdownCache:
         return text
 
 
-def append_extras(text: str, files: Iterable[str], buttons: Iterable[str], menus: Iterable[ClientMenu] = ()) -> str:
+def append_extras(text: str, files: Iterable[str], buttons: Iterable[str], menus: Iterable[ClientField] = ()) -> str:
     """Return a plain text with a line per file and menu, and a line with all button labels."""
     named = [f"[file {name}]" for name in files]
     return "\n".join(filter(None, [text, *named, *map(format_menu, menus), _format_buttons(buttons)]))

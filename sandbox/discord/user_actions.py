@@ -1,11 +1,12 @@
 """Actions of users in the server."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from sandbox.discord.api.files import create_attachment
 from sandbox.discord.interactions.delivery import DiscordInteractions
 from sandbox.discord.interactions.interaction import DiscordModal
-from sandbox.discord.interactions.modals import ModalValue
+from sandbox.discord.interactions.modals import ModalValue, list_menu_options
 from sandbox.discord.state.guild import Guild
 from sandbox.discord.state.messages import (
     DEFAULT,
@@ -317,6 +318,10 @@ class DiscordUserActions:
             ValueError: the menu does not exist, is disabled, or does not accept the values.
         """
         return await self._interactions.select_values(self._user(user), message, custom_id, values)
+
+    def list_menu_options(self, component: Mapping[str, Any]) -> dict[str, str]:
+        """Return the options of a menu, their names by value: its own ones, or users, roles or channels."""
+        return list_menu_options(component, self._guild)
 
     def modals(self, user: DiscordUser | str) -> list[DiscordModal]:
         """Return the open modal of a user in a list; an empty one without a modal."""

@@ -5,7 +5,8 @@ from html import escape
 from time import monotonic
 from typing import Any
 
-from sandbox.client.discord import DiscordPlatform, list_menus
+from sandbox.client.discord import DiscordPlatform
+from sandbox.client.discord_inputs import list_menus
 from sandbox.client.forms import ClientForm
 from sandbox.client.platform import shorten_text
 from sandbox.client.session import ClientSession
@@ -150,7 +151,7 @@ class DiscordPane:
                 for file in content.attachments
             ],
             "buttons": [
-                *map(create_menu_view, list_menus(message)),
+                *map(create_menu_view, list_menus(self._discord, message)),
                 *_create_button_views(content),
             ],
             "reactions": [
@@ -195,6 +196,7 @@ class DiscordPane:
                 parts.append(
                     f"<blockquote>{render_discord(message.forwarded_message.content.text, names)}</blockquote>"
                 )
+            parts += [_render_component(part, names) for part in content.components]
             html = "".join([*parts, *(_render_embed(embed, names) for embed in content.embeds)])
             self._html_cache[message.id] = content, html
         return html
@@ -216,6 +218,23 @@ def _create_button_views(content: DiscordContent) -> list[Json]:
             button = {"id": id_, "label": label, "emoji": emoji, "look": look}
             buttons.append(button | {"off": bool(part.get("disabled")), "url": part.get("url")})
     return buttons
+
+
+def _render_component(component: Mapping[str, Any], names: Mapping[str, str]) -> str:
+    """Return the texts and separators of a component; files, buttons and menus are elsewhere in the message.
+
+    Media of other hosts are links: the page loads nothing from them.
+    """
+    media = [component, *component.get("items", ()), component.get("accessory") or {}]
+    links = [(item["media"]["url"], item.get("description")) for item in media if "media" in item]
+    match component["type"]:
+        case 10:
+            return render_discord(component["content"], names)
+        case 14:
+            return "<hr>" if component.get("divider", True) else ""
+    inner = [_render_component(part, names) for part in component.get("components", ())]
+    inner += [f"<p>{render_link(url, text or url)}</p>" for url, text in links if url.startswith("http")]
+    return f'<div class="embed">{"".join(inner)}</div>' if component["type"] == 17 else "".join(inner)
 
 
 def _render_embed(embed: Mapping[str, Any], names: Mapping[str, str]) -> str:

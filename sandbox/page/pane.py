@@ -6,7 +6,7 @@ from pathlib import PurePath
 from time import localtime, strftime
 from typing import Any, Protocol
 
-from sandbox.client.forms import ClientField, ClientForm, ClientMenu
+from sandbox.client.forms import ClientField, ClientForm
 from sandbox.client.platform import ActionRefusedError, ClientMessage, ClientPlatform
 from sandbox.client.session import ClientSession
 
@@ -157,9 +157,8 @@ def get_shown_type(name: str) -> str:
     return kind if kind in IMAGE_TYPES else AUDIO_TYPES.get(PurePath(name).suffix.lower(), "")
 
 
-def create_menu_view(menu: ClientMenu) -> Json:
-    options = [[option.value, option.label] for option in menu.options]
-    return {"id": menu.id, "label": menu.label, "look": "select", "options": options}
+def create_menu_view(menu: ClientField) -> Json:
+    return {"id": menu.id, "look": "menu"} | _create_field_view(menu)
 
 
 def _create_form_view(form: ClientForm, html: str) -> Json:
@@ -179,6 +178,7 @@ def _create_field_view(field: ClientField) -> Json:
         "multiline": field.is_multiline,
         "required": field.is_required,
         "error": field.error,
+        "kind": field.kind.value,
     }
 
 

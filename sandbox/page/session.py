@@ -58,7 +58,7 @@ class PageSession:
             "edit_message": self._edit_message,
             "delete_message": self._delete_message,
             "click_button": self._click_button,
-            "select_option": self._select_option,
+            "select_values": self._select_values,
             "toggle_reaction": self._toggle_reaction,
             "use_menu_entry": self._use_menu_entry,
             "submit_modal": self._submit_modal,
@@ -218,10 +218,10 @@ class PageSession:
         pane, session = self._get_pane(order)
         await pane.platform.click_button(session.user, find_message(session, order["message"]), order["button"])
 
-    async def _select_option(self, order: Json) -> None:
+    async def _select_values(self, order: Json) -> None:
         pane, session = self._get_pane(order)
-        message = find_message(session, order["message"])
-        await pane.platform.select_option(session.user, message, order["menu"], order["option"])
+        message, values = find_message(session, order["message"]), [str(value) for value in order["values"]]
+        await pane.platform.select_values(session.user, message, order["menu"], values)
 
     async def _toggle_reaction(self, order: Json) -> None:
         pane, session = self._get_pane(order)

@@ -8,11 +8,11 @@ from rich.emoji import Emoji
 from sandbox.client.forms import ClientForm
 from sandbox.client.platform import ActionRefusedError
 from sandbox.client.session import ClientSession
-from sandbox.client.slack import STOP_BUTTON_ID, SlackPlatform, is_menu, list_menus
+from sandbox.client.slack import STOP_BUTTON_ID, SlackPlatform
+from sandbox.client.slack_inputs import list_buttons, list_menus
 from sandbox.page.mrkdwn import render_blocks, render_content, render_mrkdwn
 from sandbox.page.pane import Json, create_file_view, create_menu_view, format_time
 from sandbox.slack import SlackMessage, SlackSandbox
-from sandbox.slack.state.controls import find_controls
 
 #: Slack's emoji names that differ from the ones of Rich.
 _EMOJI_NAMES = {"+1": "thumbs_up", "-1": "thumbs_down"}
@@ -150,7 +150,11 @@ class SlackPane:
                 create_file_view(file.name, len(file.data), f"/files/slack/{file.id}", file.alt_text or file.title)
                 for file in message.files
             ],
-            "buttons": [*buttons, *map(create_menu_view, list_menus(message)), *_create_button_views(message)],
+            "buttons": [
+                *buttons,
+                *map(create_menu_view, list_menus(self._slack, message, me)),
+                *_create_button_views(message),
+            ],
             "reactions": [_create_reaction_view(name, users, me) for name, users in message.reactions.items()],
         }
 
@@ -171,9 +175,7 @@ def _create_reaction_view(name: str, users: Sequence[str], me: str) -> Json:
 def _create_button_views(message: SlackMessage) -> list[Json]:
     """Return the buttons of a message, without the options of menus."""
     buttons: list[Json] = []
-    for control in find_controls(message.blocks or ()):
-        if is_menu(control):
-            continue
+    for control in list_buttons(message):
         is_thumb = control.element["type"] == "feedback_buttons"
         look = str(control.element.get("style") or "plain")
         thumb = ("👍" if control.option is control.element.get("positive_button") else "👎") if is_thumb else ""

@@ -262,6 +262,10 @@ class SlackUserActions:
         """
         return await self._interactions.set_input(self._find_user(user), target, action_id, value, self._commands_url)
 
+    def list_inputs(self, user: WorkspaceUser | str | None, message: SlackMessage) -> list[tuple[dict[str, Any], Any]]:
+        """Return the input elements of a message, each with the user's value; with the initial one for None."""
+        return self._interactions.list_inputs(user if user is None else self._find_user(user), message)
+
     async def use_shortcut(self, user: WorkspaceUser | str, message: SlackMessage, callback_id: str) -> bool:
         """Use a message shortcut; return whether the app acknowledged it in time.
 

@@ -247,9 +247,9 @@ class TerminalApp(App[None]):
         for message in self._list_shown_messages():
             for menu in message.menus:
                 if message.id == message_id and menu.id == menu_id:
-                    option = await self.push_screen_wait(MenuScreen(menu))
-                    if option is not None:
-                        self._show_notice(await self.session.select_option(message, menu, option))
+                    values = await self.push_screen_wait(MenuScreen(menu))
+                    if values is not None:
+                        self._show_notice(await self.session.select_values(message, menu, values))
 
     def _list_shown_messages(self) -> list[ClientMessage]:
         messages = [row.message for row in self.query(MessageRow)]

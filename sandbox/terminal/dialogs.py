@@ -12,9 +12,12 @@ from textual.widget import Widget
 from textual.widgets import Button, Input, OptionList, Select, SelectionList, Static, TextArea
 from textual.widgets.option_list import Option
 
-from sandbox.client.forms import ClientField, ClientForm, ClientMenu
+from sandbox.client.forms import ClientField, ClientForm, EntryKind
 from sandbox.client.platform import ActionRefusedError
 from sandbox.client.session import ClientSession
+
+#: Examples in empty entries of a kind.
+_EXAMPLES = {EntryKind.DATE: "2026-01-31", EntryKind.TIME: "09:30", EntryKind.DATE_TIME: "2026-01-31 09:30"}
 
 
 class FormScreen(ModalScreen[None]):
@@ -68,7 +71,7 @@ class FormScreen(ModalScreen[None]):
     @work(exclusive=True)
     async def _submit(self) -> None:
         platform, user, form = self._session.platform, self._session.user, self._form
-        values = {field.id: self._read_entry(number) for number, field in enumerate(form.fields)}
+        values = {field.id: _read_entry(self.query_one(f"#entry-{number}")) for number, field in enumerate(form.fields)}
         try:
             await platform.submit_form(user, form.id, values)
         except ActionRefusedError as refusal:
@@ -87,19 +90,6 @@ class FormScreen(ModalScreen[None]):
             self._session.platform.close_form(self._session.user, self._form.id)
         self.dismiss()
 
-    def _read_entry(self, number: int) -> list[str]:
-        entry = self.query_one(f"#entry-{number}")
-        match entry:
-            case SelectionList():
-                return list(entry.selected)
-            case Select():
-                return [] if entry.is_blank() else [str(entry.value)]
-            case TextArea():
-                text = entry.text
-            case _:
-                text = self.query_one(f"#entry-{number}", Input).value
-        return [text] if text else []
-
 
 def _create_entry(field: ClientField, id_: str) -> Widget:
     options = [(option.label, option.value) for option in field.options]
@@ -111,27 +101,53 @@ def _create_entry(field: ClientField, id_: str) -> Widget:
         return Select[str](options, prompt=prompt, value=text or Select.NULL, id=id_, compact=True)
     if field.is_multiline:
         return TextArea(text, id=id_, compact=True, placeholder=field.hint)
-    return Input(text, placeholder=field.hint, id=id_, compact=True)
+    return Input(text, placeholder=_EXAMPLES.get(field.kind, field.hint), id=id_, compact=True)
 
 
-class MenuScreen(ModalScreen[str | None]):
-    """Options of a menu; the result is the value of the selected one, or None."""
+def _read_entry(entry: Widget) -> list[str]:
+    match entry:
+        case SelectionList():
+            return list(entry.selected)
+        case Select():
+            return [] if entry.is_blank() else [str(entry.value)]
+        case TextArea():
+            return [entry.text] if entry.text else []
+        case Input():
+            return [entry.value] if entry.value else []
+    return []
+
+
+class MenuScreen(ModalScreen[list[str] | None]):
+    """Options of a menu, or a picker; the result is the selected values, or None."""
 
     CSS = """
     MenuScreen { align: center middle; }
-    MenuScreen OptionList { width: 60; max-width: 95%; height: auto; max-height: 90%; border: round $primary; }
+    MenuScreen > * { width: 60; max-width: 95%; height: auto; max-height: 90%; border: round $primary; }
+    MenuScreen Button { margin: 1 0 0 1; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", "Cancel")]
 
-    def __init__(self, menu: ClientMenu) -> None:
+    def __init__(self, menu: ClientField) -> None:
         super().__init__()
         self._menu = menu
 
     def compose(self) -> ComposeResult:
-        choices = OptionList(*(Option(option.label) for option in self._menu.options), markup=False)
-        choices.border_title = self._menu.label
-        yield choices
+        menu = self._menu
+        if menu.options and not menu.takes_several:
+            choices = OptionList(*(Option(option.label) for option in menu.options), markup=False)
+            choices.border_title = menu.label
+            yield choices
+        else:
+            with Vertical() as box:
+                box.border_title = menu.label
+                yield _create_entry(menu, "entry")
+                yield Button("Select", variant="primary", compact=True)
 
     @on(OptionList.OptionSelected)
     def _select_option(self, event: OptionList.OptionSelected) -> None:
-        self.dismiss(self._menu.options[event.option_index].value)
+        self.dismiss([self._menu.options[event.option_index].value])
+
+    @on(Input.Submitted)
+    @on(Button.Pressed)
+    def _select_entry(self) -> None:
+        self.dismiss(_read_entry(self.query_one("#entry")))

@@ -170,18 +170,21 @@ def _parse_list(part: Mapping[str, Any], value: Any, guild: Guild) -> list[str]:
         least = 1
     if not least <= len(value) <= most or len(set(value)) < len(value):
         raise ValueError(f"{name} takes {least} to {most} different values")
-    known = _list_choices(part["type"], guild) if part["type"] in SELECTS[1:] else {o["value"] for o in options}
-    if unknown := set(value) - known:
+    if unknown := set(value) - list_menu_options(part, guild).keys():
         raise ValueError(f"{min(unknown)} is not an option of {name}")
     return list(value)
 
 
-def _list_choices(kind: int, guild: Guild) -> set[str]:
-    """Return the ids that a menu of users, roles or channels offers."""
-    users = set(guild.users)
-    roles = {guild.id, guild.bot_role_id, *(role.id for role in guild.roles.by_name.values())}
-    channels = {channel.id for channel in guild.channels.values() if channel.is_in_guild}
-    return {USER_SELECT: users, ROLE_SELECT: roles, MENTIONABLE_SELECT: users | roles}.get(kind, channels)
+def list_menu_options(part: Mapping[str, Any], guild: Guild) -> dict[str, str]:
+    """Return the options of a menu or group, their names by value: its own ones, or users, roles or channels."""
+    users = {user.id: user.name for user in guild.list_members()}
+    roles = {guild.id: "@everyone", guild.bot_role_id: f"@{guild.bot.name}"}
+    roles |= {role.id: f"@{role.name}" for role in guild.roles.by_name.values()}
+    types, places = part.get("channel_types"), (c for c in guild.channels.values() if c.is_in_guild)
+    own = {option["value"]: option["label"] for option in part.get("options") or ()}
+    channels = {c.id: f"#{c.name}" for c in places if not types or DiscordPayloads.channel_type(c) in types}
+    lists = {USER_SELECT: users, ROLE_SELECT: roles, MENTIONABLE_SELECT: users | roles, CHANNEL_SELECT: channels}
+    return lists.get(part["type"], own)
 
 
 def create_resolved(ids: Sequence[str], guild: Guild, payloads: DiscordPayloads) -> Json:

@@ -13,7 +13,7 @@ export function h(tag, attributes = {}, ...children) {
   return element;
 }
 
-// Replaces an element's children by keyed items. Unchanged children stay; focus and open <details> are kept.
+// Replaces an element's children by keyed items. Unchanged children stay; focus, open <details> and drafts are kept.
 export function keep(parent, items, make) {
   const known = new Map([...parent.children].map((child) => [child.dataset.key, child]));
   let before = null;
@@ -45,8 +45,28 @@ function exchange(old, made) {
   const path = old.contains(active) ? active.dataset.focus || active.id : null;
   const open = within(old, "details[open]").map((each) => each.dataset.fold);
   for (const fold of within(made, "details")) if (open.includes(fold.dataset.fold)) fold.open = true;
+  keepDrafts(old, made);
   old.replaceWith(made);
   if (path) within(made, "[data-focus], [id]").find((each) => (each.dataset.focus || each.id) === path)?.focus();
+}
+
+// Marks what the user enters in an element as not sent yet.
+export function markDrafts(element) {
+  element.addEventListener("input", ({ target }) => target.setAttribute("data-draft", ""));
+}
+
+export function clearDrafts(element) {
+  for (const each of within(element, "[data-draft]")) each.removeAttribute("data-draft");
+}
+
+function keepDrafts(old, made) {
+  for (const draft of within(old, "[data-draft]")) {
+    const same = within(made, "[data-entry]").find((each) => each.dataset.entry === draft.dataset.entry);
+    if (!same) continue;
+    if (draft.type === "checkbox") same.checked = draft.checked;
+    else same.value = draft.value;
+    same.setAttribute("data-draft", "");
+  }
 }
 
 // The elements that match a selector, the root included.

@@ -94,6 +94,12 @@ class SlackInteractions:
         action = create_action(element, block["block_id"]) | {INPUT_FIELDS[element["type"]][0]: entered}
         return await self._send_action(user, target, action, response_base_url)
 
+    def list_inputs(self, user: WorkspaceUser | None, message: SlackMessage) -> list[tuple[Json, Any]]:
+        """Return the input elements of a message, each with the user's value; with the initial one for None."""
+        state = InputState() if user is None else _get_state(message, user)
+        elements = find_elements(self._payloads.blocks(message))
+        return [(e, state.get_value(b["block_id"], e)) for b, e in elements if e["type"] in INPUT_FIELDS]
+
     def _visible_blocks(self, user: WorkspaceUser, target: SlackMessage | SlackView) -> Sequence[Mapping[str, Any]]:
         """Return the blocks of a message or view; none if the user does not see it."""
         if isinstance(target, SlackView):

@@ -151,6 +151,26 @@ async def test_an_option_of_slacks_menu_is_selected(slack: SlackSandbox, bot: Bo
     assert "Buttons: Order, Small, Large" in await session.run_line("/press huge")
 
 
+async def test_a_date_and_several_users_are_typed_for_menus_of_slack(slack: SlackSandbox, bot: Bot) -> None:
+    session = await start_slack(slack, bot)
+    bot.modal = {}
+    people = {"type": "multi_users_select", "action_id": "people", "placeholder": plain("People")}
+    pickers = [{"type": kind, "action_id": kind} for kind in ("datepicker", "timepicker", "datetimepicker")]
+    section = {"type": "section", "text": plain("?"), "accessory": people}
+    blocks: list[dict[str, Any]] = [section, {"type": "actions", "elements": pickers}]
+    await bot.web.chat_postMessage(channel=slack.open_dm("ada").id, text="When?", blocks=blocks)
+    message = session.platform.list_messages(session.place, session.user)[-1]
+    assert "[ People ▾ ada, grace, linus ]\n[ Select a date ▾ ]" in message.plain_text
+    assert await session.run_line("/press select a date: 2026-01-31") == ""
+    assert slack.envelopes[-1].payload["actions"][0]["selected_date"] == "2026-01-31"
+    assert await session.run_line("/press people: grace, linus") == ""
+    chosen = [slack.people[name].id for name in ("grace", "linus")]
+    assert slack.envelopes[-1].payload["actions"][0]["selected_users"] == chosen
+    assert "such as 2026-01-31 09:30" in await session.run_line("/press select a date and time: soon")
+    message = session.platform.list_messages(session.place, session.user)[-1]
+    assert [menu.values for menu in message.menus] == [tuple(chosen), ("2026-01-31",), (), ()]
+
+
 async def start_discord(server: DiscordSandbox, discord_bot: DiscordBot) -> ClientSession:
     session = ClientSession(DiscordPlatform(server))
     await session.run_line("hello")

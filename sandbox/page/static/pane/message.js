@@ -2,6 +2,7 @@
 
 import { h } from "../dom.js";
 import { icon } from "../icons.js";
+import { messageMenu } from "./menu.js";
 
 const QUICK = { slack: [["+1", "👍"], ["eyes", "👀"], ["tada", "🎉"], ["heart", "❤️"]], discord: ["👍", "👀", "🎉", "❤️"].map((e) => [e, e]) };
 
@@ -90,17 +91,7 @@ function file(one) {
 }
 
 function button(one, id, act) {
-  if (one.look === "select") {
-    const pick = h("select", { "aria-label": one.label, disabled: one.off, "data-focus": `${id} ${one.id}` }, h("option", { value: "" }, one.label), one.options.map(([value, label]) => h("option", { value }, label)));
-    pick.addEventListener("change", async () => {
-      if (!pick.value) return;
-      pick.disabled = true;
-      await act("select_option", { message: id, menu: one.id, option: pick.value });
-      pick.disabled = false;
-      pick.value = ""; // the same option can be selected again after a refusal
-    });
-    return pick;
-  }
+  if (one.look === "menu") return messageMenu(one, id, (values) => act("select_values", { message: id, menu: one.id, values }));
   if (one.url) return h("a", { class: "button link", href: /^https?:/.test(one.url) ? one.url : null, target: "_blank", rel: "noopener noreferrer" }, one.label);
   const press = async (event) => {
     const pressed = event.currentTarget;

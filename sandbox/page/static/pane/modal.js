@@ -1,6 +1,7 @@
 // A form of the bot: a modal of Slack or Discord.
 
 import { h } from "../dom.js";
+import { boxes, entry } from "./field.js";
 
 // `act` sends an action, and returns the notice of a refusal.
 export function modal(platform, open, act) {
@@ -36,21 +37,9 @@ function field(platform, one) {
   const about = { name: one.name, "aria-describedby": described, "aria-invalid": one.error ? "true" : null };
   const label = [one.label, one.required ? h("span", { class: "required", "aria-hidden": "true" }, " *") : h("span", { class: "note" }, " (optional)")];
   if (one.several) {
-    const boxes = one.options.map(([value, name]) => h("label", {}, h("input", { type: "checkbox", name: one.name, value, checked: one.values.includes(value) }), name));
-    return h("fieldset", { class: "field", "aria-describedby": described }, h("legend", {}, label), boxes, notes);
+    return h("fieldset", { class: "field", "aria-describedby": described }, h("legend", {}, label), boxes(one), notes);
   }
   return h("div", { class: "field" }, h("label", { for: id }, label), entry(one, { ...about, id, required: one.required }), notes);
-}
-
-function entry(one, about) {
-  const [value = ""] = one.values;
-  if (one.options.length) {
-    const chosen = h("select", about, h("option", { value: "" }, one.hint || "Choose an option"), one.options.map(([each, label]) => h("option", { value: each }, label)));
-    chosen.value = value;
-    return chosen;
-  }
-  if (one.multiline) return h("textarea", { rows: "4", ...about, placeholder: one.hint || null, value });
-  return h("input", { type: "text", ...about, placeholder: one.hint || null, value, autocomplete: "off" });
 }
 
 // Keep the focus of Tab inside the modal.

@@ -1,0 +1,135 @@
+"""Menus, pickers and forms of the local Slack as fields of the client.
+
+Slack: docs.slack.dev/reference/block-kit/block-elements. A menu with external options is not shown: the sandbox does
+not ask the app for them.
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from sandbox.client.forms import ClientField, ClientForm, ClientOption, EntryKind
+from sandbox.slack import SlackMessage, SlackSandbox, SlackView
+from sandbox.slack.interactions.entry import InputValue
+from sandbox.slack.state.controls import BlockControl, find_controls
+from sandbox.slack.state.inputs import INPUT_FIELDS, LIST_INPUTS, find_elements, list_options
+
+#: Pickers: the kind of their entry, and Slack's text before a selection.
+_PICKERS = {
+    "datepicker": (EntryKind.DATE, "Select a date"),
+    "timepicker": (EntryKind.TIME, "Select a time"),
+    "datetimepicker": (EntryKind.DATE_TIME, "Select a date and time"),
+}
+_OPTION_INPUTS = {"static_select", "radio_buttons", "checkboxes"}
+_LISTS = {"users_select", "conversations_select", "channels_select"}
+#: Types of conversations in the `filter` of a menu.
+_CONVERSATION_TYPES = {"channel": "public", "group": "private", "im": "im"}
+
+
+def list_buttons(message: SlackMessage) -> list[BlockControl]:
+    """Return the buttons of a message, without the options of menus."""
+    controls = find_controls(message.blocks or ())
+    return [control for control in controls if control.element["type"] not in INPUT_FIELDS]
+
+
+def list_menus(slack: SlackSandbox, message: SlackMessage, user: str | None) -> tuple[ClientField, ...]:
+    """Return the menus and pickers of a message.
+
+    Args:
+        user: the id of the user whose entries they have; None for the initial ones.
+    """
+    if not any(_is_menu(element) for _, element in find_elements(message.blocks or ())):
+        return ()
+    inputs = slack.list_inputs(user, message)
+    return tuple(_create_menu(slack, element, value, user) for element, value in inputs if _is_menu(element))
+
+
+def convert_view(slack: SlackSandbox, view: SlackView) -> ClientForm:
+    """Return a modal as a form."""
+    blocks = view.content["blocks"]
+    texts = (block["text"]["text"] for block in blocks if isinstance(block.get("text"), Mapping))
+    labels = {name: (view.content.get(name) or {}).get("text", "") for name in ("submit", "close")}
+    return ClientForm(
+        view.id,
+        view.title,
+        "\n\n".join(texts),
+        tuple(_create_field(slack, view, block) for block in view.inputs.values()),
+        labels["submit"],
+        labels["close"] or "Close",
+    )
+
+
+def to_input_value(element: Mapping[str, Any], values: Sequence[str]) -> InputValue:
+    """Return the entry of a field in the form that the sandbox takes.
+
+    Raises:
+        ValueError: the entry is not a date and time.
+    """
+    if element["type"] in LIST_INPUTS:
+        return list(values)
+    value = next(iter(values), "")
+    if element["type"] != "datetimepicker" or not value:
+        return value
+    try:
+        return str(int(datetime.fromisoformat(value).timestamp()))
+    except ValueError:
+        raise ValueError(f"{value} is not a date and time such as 2026-01-31 09:30") from None
+
+
+def _is_menu(element: Mapping[str, Any]) -> bool:
+    return element["type"].removeprefix("multi_") in _OPTION_INPUTS | _LISTS | _PICKERS.keys()
+
+
+def _create_menu(slack: SlackSandbox, element: Mapping[str, Any], value: Any, user: str | None) -> ClientField:
+    kind, text = _PICKERS.get(element["type"], (EntryKind.TEXT, "Choose an option"))
+    label = (element.get("placeholder") or {}).get("text") or text
+    return ClientField(
+        id=element["action_id"],
+        label=label,
+        hint=label,
+        values=_list_values(element, value),
+        options=_list_choices(slack, element, user),
+        takes_several=element["type"] in LIST_INPUTS,
+        kind=kind,
+    )
+
+
+def _create_field(slack: SlackSandbox, view: SlackView, block: Mapping[str, Any]) -> ClientField:
+    element = block["element"]
+    return ClientField(
+        id=element["action_id"],
+        label=block["label"]["text"],
+        hint=(element.get("placeholder") or {}).get("text", ""),
+        description=(block.get("hint") or {}).get("text", ""),
+        values=_list_values(element, view.state.get_value(block["block_id"], element)),
+        options=_list_choices(slack, element, view.user.id),
+        takes_several=element["type"] in LIST_INPUTS,
+        is_multiline=bool(element.get("multiline")),
+        is_required=not block.get("optional"),
+        error=view.errors.get(block["block_id"], ""),
+        kind=_PICKERS.get(element["type"], (EntryKind.TEXT, ""))[0],
+    )
+
+
+def _list_values(element: Mapping[str, Any], value: Any) -> tuple[str, ...]:
+    """Return the values of an element as texts: those of options, ids, or the entry."""
+    entries = value if isinstance(value, list) else [] if value in (None, "") else [value]
+    if element["type"] == "datetimepicker":
+        return tuple(datetime.fromtimestamp(entry).isoformat(timespec="minutes") for entry in entries)
+    return tuple(str(entry.get("value", "") if isinstance(entry, Mapping) else entry) for entry in entries)
+
+
+def _list_choices(slack: SlackSandbox, element: Mapping[str, Any], user: str | None) -> tuple[ClientOption, ...]:
+    """Return the options of an element: its own ones, or users or conversations."""
+    kind = element["type"].removeprefix("multi_")
+    if kind not in _LISTS:
+        return tuple(ClientOption(option["value"], option["text"]["text"]) for option in list_options(element))
+    if kind == "users_select":
+        return tuple(ClientOption(person.id, person.name) for person in slack.people.values())
+    types = {"public"} if kind == "channels_select" else set((element.get("filter") or {}).get("include") or ())
+    places = [*slack.channels.values(), *([slack.open_dm(user)] if user else [])]
+    return tuple(
+        ClientOption(place.id, "@parley" if place.is_dm else f"#{place.name}")
+        for place in dict.fromkeys(places)
+        if not types or _CONVERSATION_TYPES[place.type] in types
+    )
