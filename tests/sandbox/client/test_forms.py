@@ -154,9 +154,9 @@ async def test_an_option_of_slacks_menu_is_selected(slack: SlackSandbox, bot: Bo
 async def test_a_date_and_several_users_are_typed_for_menus_of_slack(slack: SlackSandbox, bot: Bot) -> None:
     session = await start_slack(slack, bot)
     bot.modal = {}
-    people = {"type": "multi_users_select", "action_id": "people", "placeholder": plain("People")}
+    people = {"type": "multi_users_select", "action_id": "people", "placeholder": create_plain_text("People")}
     pickers = [{"type": kind, "action_id": kind} for kind in ("datepicker", "timepicker", "datetimepicker")]
-    section = {"type": "section", "text": plain("?"), "accessory": people}
+    section = {"type": "section", "text": create_plain_text("?"), "accessory": people}
     blocks: list[dict[str, Any]] = [section, {"type": "actions", "elements": pickers}]
     await bot.web.chat_postMessage(channel=slack.open_dm("ada").id, text="When?", blocks=blocks)
     message = session.platform.list_messages(session.place, session.user)[-1]
