@@ -38,7 +38,7 @@ def create_transient_errors(number: int) -> list[Exception]:
 async def test_a_transient_failure_is_retried_until_the_pauses_are_used() -> None:
     assert await Platform(*create_transient_errors(2)).call() == "sent"
     platform = Platform(*create_transient_errors(3))
-    with pytest.raises(SurfaceError, match=r"^post: out of reach \(HTTP 500\)$"):
+    with pytest.raises(SurfaceError, match=r"^post: the platform cannot be reached \(HTTP 500\)$"):
         await platform.call()
     assert platform.calls == 3
 

@@ -21,7 +21,7 @@ async def test_a_valid_token_names_its_bot(server: DiscordSandbox) -> None:
 
 
 async def test_a_wrong_token_says_where_to_get_the_right_one(server: DiscordSandbox) -> None:
-    with pytest.raises(SettingsError, match="DISCORD_BOT_TOKEN: Discord does not take it") as raised:
+    with pytest.raises(SettingsError, match="DISCORD_BOT_TOKEN: Discord rejects it") as raised:
         await verify_token(create_settings(server, bot_token=TOKEN))
     assert "Copy it at https://discord.com/developers/applications" in str(raised.value)
     assert TOKEN not in str(raised.value)
@@ -30,7 +30,7 @@ async def test_a_wrong_token_says_where_to_get_the_right_one(server: DiscordSand
 async def test_a_start_with_a_wrong_token_ends_with_that_line(server: DiscordSandbox, tmp_path: Path) -> None:
     bot_token, server.bot_token = server.bot_token, TOKEN
     async with run_bot(server, tmp_path, echo, connect=False) as bot:
-        with pytest.raises(SettingsError, match="DISCORD_BOT_TOKEN: Discord does not take it"):
+        with pytest.raises(SettingsError, match="DISCORD_BOT_TOKEN: Discord rejects it"):
             await bot.channel.start()
     server.bot_token = bot_token
     assert server.sessions == []

@@ -269,7 +269,7 @@ async def test_a_permanent_refusal_is_reported_and_not_retried(
 
 async def test_an_unreachable_discord_is_given_up_after_some_attempts(reply: SurfaceReply) -> None:
     reply.server.faults.fail(POST, 50, status=503)
-    with pytest.raises(SurfaceError, match=r"^post: out of reach \(HTTP 503\)$"):
+    with pytest.raises(SurfaceError, match=r"^post: the platform cannot be reached \(HTTP 503\)$"):
         await reply.show("done")
     assert reply.count_calls(POST) == 3
 

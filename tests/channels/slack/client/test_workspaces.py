@@ -165,7 +165,7 @@ async def test_an_oauth_state_is_valid_once_and_for_its_browser(
 async def test_a_wrong_secret_key_ends_the_start_and_loses_nothing(slack: SlackSandbox, tmp_path: Path) -> None:
     async with run_installable_bot(slack, tmp_path) as bot:
         await install(bot, slack)
-    with pytest.raises(SettingsError, match="SECRET_KEY: it is not the one"):
+    with pytest.raises(SettingsError, match="SECRET_KEY: the tokens in the database were encrypted with another key"):
         async with run_installable_bot(slack, tmp_path, secret_key="another key of thirty-two characters"):
             pass
     async with run_installable_bot(slack, tmp_path) as bot:

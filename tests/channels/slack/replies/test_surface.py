@@ -221,7 +221,7 @@ async def test_an_archived_channel_is_reported(reply: SurfaceReply) -> None:
 
 async def test_an_unreachable_slack_is_given_up_after_some_attempts(reply: SurfaceReply) -> None:
     reply.slack.faults.fail("chat.postMessage", 50)
-    with pytest.raises(SurfaceError, match=r"chat.postMessage: out of reach \(HTTP 500\)"):
+    with pytest.raises(SurfaceError, match=r"chat.postMessage: the platform cannot be reached \(HTTP 500\)"):
         await reply.show("done")
     assert reply.count_calls("chat.postMessage") == 3
 
