@@ -48,25 +48,9 @@ async def _enable_intent(environment: Environment, where: str, client: ClientSes
     return []
 
 
-async def _renew_sockets(environment: Environment, where: str, client: ClientSession) -> list[str]:
-    slack = environment.slack
-    stood = slack.connection_count
-    await slack.refresh_sockets()
-    await slack.wait_for(lambda: slack.connection_count == stood, timeout=WITHIN)
-    return [f"Slack holds {stood} sockets to the bot, and has them made anew"]
-
-
 async def _verify_address(environment: Environment, where: str, client: ClientSession) -> list[str]:
     await environment.slack.request_url.verify(environment.bot.address + EVENTS_PATH)
-    return [f"Slack asks {ADDRESS}{EVENTS_PATH} for the value of challenge, gets it, and takes the address"]
-
-
-async def _post_unsigned_event(environment: Environment, where: str, client: ClientSession) -> list[str]:
-    async with (
-        aiohttp.ClientSession() as session,
-        session.post(environment.bot.address + EVENTS_PATH, json={"type": "event_callback"}) as answer,
-    ):
-        return ["", f"somebody else posts there, without Slack's signature, and gets {answer.status} {answer.reason}"]
+    return []
 
 
 def _make_installation(name: str) -> Callable[[Environment, str, ClientSession], Awaitable[list[str]]]:
@@ -84,8 +68,8 @@ def _make_installation(name: str) -> Callable[[Environment, str, ClientSession],
                 status = f"{answer.status} {answer.reason}"
         return [
             f"ada opens {ADDRESS}{INSTALL_PATH}",
-            f"  Slack asks her: may Parley have {scopes[0]}, {scopes[1]} and {len(scopes) - 2} more in {name}?",
-            f"  she allows it, comes back to {ADDRESS}{BACK_PATH}, and is told that it is done ({status})",
+            f"  Slack asks for {scopes[0]}, {scopes[1]} and {len(scopes) - 2} more scopes in {name}",
+            f"  ada allows them, and Slack redirects to {ADDRESS}{BACK_PATH}: {status}",
         ]
 
     return install
@@ -133,9 +117,7 @@ async def _add_external_user(environment: Environment, where: str, client: Clien
 EVENTS: dict[str, Callable[[Environment, str, ClientSession], Awaitable[list[str]]]] = {
     "the intent is switched off": _disable_intent,
     "the intent is switched on": _enable_intent,
-    "Slack renews the sockets": _renew_sockets,
     "Slack verifies the address": _verify_address,
-    "a stranger calls": _post_unsigned_event,
     "ada installs it in Sandbox": _make_installation("Sandbox"),
     "ada installs it in Partner": _make_installation("Partner"),
     "ada asks in Partner": _ask_in_partner,

@@ -19,17 +19,6 @@ _DEFAULT = Setup(
 _WIDE = Setup(
     (
         Scene(
-            "two-sockets",
-            "slack",
-            "harbour",
-            """
-            + Slack renews the sockets
-            ada: @parley who is on call?
-            ~ Linus is.
-            =
-            """,
-        ),
-        Scene(
             "shards",
             "discord",
             "harbour",
@@ -59,7 +48,6 @@ _WIDE = Setup(
     {
         "DISCORD_AUTO_THREAD": "1",
         "DISCORD_SHARD_COUNT": "2",
-        "SLACK_SOCKETS": "2",
     },
 )
 
@@ -74,22 +62,11 @@ _HTTP = Setup(
             """,
         ),
         Scene(
-            "slack-http",
-            "slack",
-            "harbour",
-            """
-            + Slack verifies the address
-            ada: @parley who is on call?
-            ~ Linus is.
-            =
-            + a stranger calls
-            """,
-        ),
-        Scene(
             "external",
             "slack",
             "fair",
             """
+            + Slack verifies the address
             + mira comes from outside
             mira: @parley who is on call?
             ~ nobody else
