@@ -269,7 +269,7 @@ def _stairs(steps: list[tuple[float, int]]) -> list[tuple[float, int]]:
 
 #: Functions that draw the diagrams, by file name.
 DIAGRAMS: Mapping[str, Callable[[], str]] = {
-    "way-of-a-message.svg": message_path,
+    "path-of-a-message.svg": message_path,
     "packages.svg": packages,
     "turn-states.svg": turn,
     "approval-states.svg": approval,

@@ -205,7 +205,7 @@ def test_the_prometheus_rules_name_real_metrics() -> None:
     assert counted
     told = {name.replace(".", "_") for name in counted}
     asked = set(re.findall(r"parley_[a-z_]+", (ROOT / "deploy" / "rules.yaml").read_text()))
-    page = set(re.findall(r"`(parley_[a-z_]+)", (ROOT / "docs" / "howto" / "watch-it.md").read_text()))
+    page = set(re.findall(r"`(parley_[a-z_]+)", (ROOT / "docs" / "howto" / "monitor.md").read_text()))
     plain = {re.sub(r"_(total|seconds|bucket|seconds_bucket)$", "", name) for name in asked | page}
     assert plain == told
 
