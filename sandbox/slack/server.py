@@ -17,8 +17,10 @@ from sandbox.slack.api.files import FileMethods
 from sandbox.slack.api.limits import MAX_PAGE_SIZE, UNLISTED_MAX_PAGE_SIZE, SlackRateLimits
 from sandbox.slack.api.messages import MessageMethods
 from sandbox.slack.api.oauth import OAuthMethods
+from sandbox.slack.api.pins import PinMethods
 from sandbox.slack.api.reactions import ReactionMethods
 from sandbox.slack.api.requests import Arguments
+from sandbox.slack.api.scheduled_messages import ScheduledMessageMethods
 from sandbox.slack.api.streams import StreamMethods
 from sandbox.slack.api.views import ViewMethods
 from sandbox.slack.events.dispatcher import DEFAULT_EVENTS, EVENTS, SlackEventDispatcher
@@ -104,7 +106,7 @@ class SlackSandbox(SlackUserActions):
         self.api_url = ""
         self.calls = self._activity_log.calls
         self.envelopes = (primary or self)._activity_log.envelopes
-        self.people, self.channels, self._other_bots = {}, {}, {}
+        self.people, self.channels = {}, {}
 
         verification = token_hex(12)
         payloads = self._payloads = SlackPayloads(self._workspace)
@@ -136,8 +138,9 @@ class SlackSandbox(SlackUserActions):
         self._interactions = SlackInteractions(
             self._workspace, payloads, self._sender, self._commands, self._views, token=verification, speed=speed
         )
-        MessageMethods(api)
-        ReactionMethods(api)
+        for methods in (MessageMethods, ReactionMethods, PinMethods):
+            methods(api)
+        self._scheduled = ScheduledMessageMethods(api, speed=speed)
         StreamMethods(api, self._assistant, speed=speed)
         DirectoryMethods(api, max_page_size=UNLISTED_MAX_PAGE_SIZE if is_unlisted else MAX_PAGE_SIZE)
         self._files = FileMethods(api, self._activity_log, self.faults)
@@ -169,6 +172,7 @@ class SlackSandbox(SlackUserActions):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._activity_log.close()
+        self._scheduled.stop()
         if self._primary is None:
             await self.request_url.stop()
             await self._sockets.stop()

@@ -38,7 +38,6 @@ class SlackUserActions:
     _views: ViewMethods
     _commands_url: str
     _installed_actions: Set[str] | None
-    _other_bots: dict[str, str]
 
     async def post_message(
         self,
@@ -124,7 +123,7 @@ class SlackUserActions:
         return self._workspace.post_message(
             place,
             SlackContent(text, blocks),
-            bot_id=self._other_bots.setdefault(name, create_id("B")),
+            bot_id=self._workspace.other_bots.setdefault(name, create_id("B")),
             username=name,
             subtype="bot_message",
             thread_ts=self._check_thread(place, thread_ts),

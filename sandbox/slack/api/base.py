@@ -1,5 +1,6 @@
 """Dispatch of Web API calls: tokens, scopes and errors."""
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -15,10 +16,12 @@ SCOPES = frozenset(
         "app_mentions:read",
         "assistant:write",
         "channels:history",
+        "channels:join",
         "channels:read",
         "chat:write",
         "chat:write.customize",
         "commands",
+        "emoji:read",
         "files:read",
         "files:write",
         "groups:history",
@@ -35,11 +38,14 @@ SCOPES = frozenset(
         "reactions:write",
         "team:read",
         "usergroups:read",
+        "users.profile:read",
         "users:read",
+        "users:read.email",
     }
 )
 APP_SCOPES = frozenset({"connections:write"})
-_SCOPE_PREFIXES = {"channel": "channels", "group": "groups", "im": "im"}
+_SCOPE_PREFIXES = {"channel": "channels", "group": "groups", "im": "im", "mpim": "mpim"}
+_TS = re.compile(r"\d+\.\d+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +73,7 @@ class ApiMethod:
     Attributes:
         handler: returns the response's fields; an error is a `SlackError`.
         scope: the required scope; None without one.
-        token_kinds: the accepted kinds of tokens (`bot`, `app`).
+        token_kinds: the accepted kinds of tokens (`bot`, `app`); empty if it needs none.
     """
 
     handler: Handler
@@ -110,18 +116,22 @@ class WebApi:
         kind = self._token_kinds.get(token)
         granted = APP_SCOPES if kind == "app" else frozenset(self._scopes)
         try:
-            if not token:
-                raise SlackError("not_authed")
-            if kind is None:
-                raise SlackError("token_revoked" if token in self._revoked_tokens else "invalid_auth")
-            if kind not in method.token_kinds:
-                raise SlackError("not_allowed_token_type")
+            if method.token_kinds:
+                self._check_token(method, token, kind)
             if method.scope is not None:
                 self.require_scope(method.scope)
             body = {"ok": True} | method.handler(Arguments({**values, "token": token}))
         except SlackError as error:
             body = error.body()
         return WebApiResponse(body, granted if kind else frozenset(), method.scope)
+
+    def _check_token(self, method: ApiMethod, token: str, kind: str | None) -> None:
+        if not token:
+            raise SlackError("not_authed")
+        if kind is None:
+            raise SlackError("token_revoked" if token in self._revoked_tokens else "invalid_auth")
+        if kind not in method.token_kinds:
+            raise SlackError("not_allowed_token_type")
 
     def replace_bot_token(self, old: str, new: str) -> None:
         """Revoke the bot token `old`, and accept `new` instead."""
@@ -153,7 +163,24 @@ class WebApi:
         Args:
             right: the part after the colon, such as `history` in `channels:history`.
         """
-        self.require_scope(f"{_SCOPE_PREFIXES[channel.type]}:{right}")
+        self.require_type_scope(channel.type, right)
+
+    def require_type_scope(self, type_: str, right: str) -> None:
+        """Raise `missing_scope` unless the bot has `right` for conversations of the type, such as `im`."""
+        self.require_scope(f"{_SCOPE_PREFIXES[type_]}:{right}")
+
+    def find_destination(self, arguments: Arguments) -> SlackConversation:
+        """Return the conversation for a channel's id or name, or for a user id (the DM).
+
+        Raises:
+            SlackError: the bot cannot post there.
+        """
+        target = arguments.get_required("channel")
+        if user := self.workspace.users.get(target):
+            return self.workspace.open_dm(user)
+        if named := self.workspace.find_channel_by_name(target.removeprefix("#")):
+            arguments = Arguments({"channel": named.id})
+        return self.require_writable(self.find_channel(arguments))
 
     def find_channel(self, arguments: Arguments) -> SlackConversation:
         """Return the conversation in the argument `channel`.
@@ -184,6 +211,19 @@ class WebApi:
         if message is None:
             raise SlackError("message_not_found")
         return message
+
+    def find_item(self, arguments: Arguments) -> SlackMessage:
+        """Return the message in the arguments `channel` and `timestamp`.
+
+        Raises:
+            SlackError: `no_item_specified`, `bad_timestamp`, `channel_not_found` or `message_not_found`.
+        """
+        timestamp = arguments.text("timestamp")
+        if not (timestamp and arguments.text("channel")):
+            raise SlackError("no_item_specified")
+        if not _TS.fullmatch(timestamp):
+            raise SlackError("bad_timestamp")
+        return self.find_message(self.find_channel(arguments), timestamp)
 
     def find_user(self, id_: str) -> WorkspaceUser:
         """Return the user; raise `user_not_found` for an unknown one."""

@@ -1,24 +1,24 @@
-"""Read methods: `auth.test`, `team.*`, `users.*`, `usergroups.*` and `conversations.*`."""
+"""Methods for users, bots, emoji, and conversations and their messages."""
 
-from base64 import b64encode
-from collections.abc import Callable, Sequence
-from decimal import Decimal, InvalidOperation
+from collections.abc import Iterable, Sequence
+from decimal import Decimal
 from operator import attrgetter
-from typing import Any, TypeVar
+from typing import Any
 
 from sandbox.slack.api.base import WebApi
 from sandbox.slack.api.limits import MAX_PAGE_SIZE
-from sandbox.slack.api.requests import Arguments, SlackError
-from sandbox.slack.state.messages import SlackMessage
+from sandbox.slack.api.requests import Arguments, SlackError, paginate, parse_ts
+from sandbox.slack.state.messages import SlackConversation, SlackMessage
 from sandbox.slack.state.payloads import TEAM_DOMAIN
+from sandbox.slack.state.workspace import WorkspaceUser
 
-T = TypeVar("T")
+EMAIL_SCOPE = "users:read.email"
 
 _CHANNEL_TYPES = {"public_channel": "channel", "private_channel": "group", "im": "im", "mpim": "mpim"}
 
 
 class DirectoryMethods:
-    """Methods that read users, conversations and messages.
+    """Methods that read users, conversations and messages, and `conversations.join`.
 
     Args:
         max_page_size: the largest number of messages per page.
@@ -29,16 +29,32 @@ class DirectoryMethods:
         self._max_page_size = max_page_size
         self._workspace = api.workspace
         self._payloads = api.payloads
+        api.register("api.test", self.api_test, token_kinds=())
         api.register("auth.test", self.auth_test, token_kinds=("bot", "app"))
         api.register("team.info", self.team_info, scope="team:read")
+        api.register("bots.info", self.bots_info, scope="users:read")
+        api.register("emoji.list", self.emoji_list, scope="emoji:read")
+        api.register("users.conversations", self.users_conversations)
         api.register("users.info", self.users_info, scope="users:read")
         api.register("users.list", self.users_list, scope="users:read")
+        api.register("users.lookupByEmail", self.users_lookup_by_email, scope=EMAIL_SCOPE)
+        api.register("users.profile.get", self.users_profile_get, scope="users.profile:read")
         api.register("usergroups.list", self.usergroups_list, scope="usergroups:read")
         api.register("conversations.info", self.conversations_info)
+        api.register("conversations.join", self.conversations_join, scope="channels:join")
         api.register("conversations.list", self.conversations_list)
+        api.register("conversations.members", self.conversations_members)
         api.register("conversations.open", self.conversations_open)
         api.register("conversations.history", self.conversations_history)
         api.register("conversations.replies", self.conversations_replies)
+
+    def api_test(self, arguments: Arguments) -> dict[str, Any]:
+        """Return the arguments; `error` is the error to return."""
+        echo = arguments.without("token")
+        fields: dict[str, Any] = {"args": echo} if echo else {}
+        if error := arguments.text("error"):
+            raise SlackError(error, **fields)
+        return fields
 
     def auth_test(self, arguments: Arguments) -> dict[str, Any]:
         if self._api.token_kind(arguments.text("token")) == "app":
@@ -59,18 +75,45 @@ class DirectoryMethods:
             raise SlackError("team_not_found")
         return {"team": self._payloads.team()}
 
+    def bots_info(self, arguments: Arguments) -> dict[str, Any]:
+        """Return a bot. Slack: "The bot parameter is required if you want to actually return information"."""
+        if not (id_ := arguments.text("bot")):
+            return {}
+        if (bot := self._payloads.bot(id_)) is None:
+            raise SlackError("bot_not_found")
+        return {"bot": bot}
+
+    def emoji_list(self, _: Arguments) -> dict[str, Any]:
+        return {"emoji": dict(self._workspace.custom_emoji), "cache_ts": self._workspace.create_ts()}
+
     def users_info(self, arguments: Arguments) -> dict[str, Any]:
         user = self._api.find_user(arguments.text("user"))
         locale = {"locale": user.locale} if arguments.flag("include_locale") else {}
-        return {"user": self._payloads.user(user) | locale}
+        return {"user": self._describe_user(user) | locale}
 
     def users_list(self, arguments: Arguments) -> dict[str, Any]:
-        page, cursor = _paginate(list(self._workspace.users.values()), attrgetter("id"), arguments, default=1000)
+        page, cursor = paginate(list(self._workspace.users.values()), attrgetter("id"), arguments, default=1000)
         return {
-            "members": [self._payloads.user(user) for user in page],
+            "members": [self._describe_user(user) for user in page],
             "cache_ts": self._payloads.unix_time(),
             "response_metadata": {"next_cursor": cursor},
         }
+
+    def users_lookup_by_email(self, arguments: Arguments) -> dict[str, Any]:
+        email = arguments.get_required("email").lower()
+        user = next((user for user in self._workspace.users.values() if user.email == email), None)
+        if user is None:
+            raise SlackError("users_not_found")
+        return {"user": self._describe_user(user)}
+
+    def users_profile_get(self, arguments: Arguments) -> dict[str, Any]:
+        user = self._api.find_user(arguments.text("user") or self._workspace.bot.id)
+        profile = self._describe_user(user)["profile"]
+        shown = {name: value for name, value in profile.items() if name not in ("team", "api_app_id", "bot_id")}
+        return {"profile": shown | {"fields": {}}}
+
+    def _describe_user(self, user: WorkspaceUser) -> dict[str, Any]:
+        return self._payloads.user(user, has_email=self._api.has_scope(EMAIL_SCOPE))
 
     def usergroups_list(self, arguments: Arguments) -> dict[str, Any]:
         groups = [self._payloads.user_group(group) for group in self._workspace.groups.values()]
@@ -85,25 +128,67 @@ class DirectoryMethods:
         fields = self._payloads.channel(channel)
         if not arguments.flag("include_num_members"):
             fields.pop("num_members", None)
-        return {"channel": fields}
+        # The bot reads nothing: `conversations.mark` is not modelled.
+        last_read = {"last_read": "0000000000.000000"} if self._workspace.bot.id in channel.members else {}
+        return {"channel": fields | last_read}
+
+    def conversations_join(self, arguments: Arguments) -> dict[str, Any]:
+        channel = self._api.find_channel(arguments)
+        if channel.type != "channel":
+            raise SlackError("method_not_supported_for_channel_type")
+        if channel.archived:
+            raise SlackError("is_archived")
+        known = {"warning": "already_in_channel", "response_metadata": {"warnings": ["already_in_channel"]}}
+        is_member = self._workspace.bot.id in channel.members
+        if not is_member:
+            self._workspace.join_channel(channel, self._workspace.bot.id)
+        fields = self._payloads.channel(channel)
+        del fields["num_members"]
+        return {"channel": fields} | (known if is_member else {})
 
     def conversations_list(self, arguments: Arguments) -> dict[str, Any]:
+        channels = self._select_channels(self._workspace.channels.values(), arguments)
+        page, cursor = paginate(channels, attrgetter("id"), arguments, default=100)
+        payloads = [self._payloads.channel(channel) for channel in page]
+        return {"channels": payloads, "response_metadata": {"next_cursor": cursor}}
+
+    def conversations_members(self, arguments: Arguments) -> dict[str, Any]:
+        channel = self._api.find_channel(arguments)
+        self._api.require_conversation_scope(channel, "read")
+        page, cursor = paginate(sorted(channel.members), str, arguments, default=100)
+        return {"members": list(page), "response_metadata": {"next_cursor": cursor}}
+
+    def users_conversations(self, arguments: Arguments) -> dict[str, Any]:
+        """Return a page of the conversations that a user, by default the bot, is in."""
+        user = self._api.find_user(arguments.text("user") or self._workspace.bot.id)
+        joined = (channel for channel in self._workspace.channels.values() if user.id in channel.members)
+        channels = self._select_channels(joined, arguments)
+        page, cursor = paginate(channels, attrgetter("id"), arguments, default=100, max_size=999)
+        dropped = ("is_member", "num_members")
+        payloads = [{k: v for k, v in self._payloads.channel(channel).items() if k not in dropped} for channel in page]
+        return {"channels": payloads, "response_metadata": {"next_cursor": cursor}}
+
+    def _select_channels(
+        self, channels: Iterable[SlackConversation], arguments: Arguments
+    ) -> Sequence[SlackConversation]:
+        """Return the channels that the arguments `types` and `exclude_archived` select and the bot sees.
+
+        Raises:
+            SlackError: `invalid_types`, or `missing_scope` for one of the types.
+        """
         requested = (arguments.text("types") or "public_channel").split(",")
         if not set(requested) <= set(_CHANNEL_TYPES):
             raise SlackError("invalid_types")
         types = {_CHANNEL_TYPES[name] for name in requested}
-        channels = [
+        for type_ in sorted(types):
+            self._api.require_type_scope(type_, "read")
+        return [
             channel
-            for channel in self._workspace.channels.values()
+            for channel in channels
             if channel.type in types
             and (channel.type == "channel" or self._workspace.bot.id in channel.members)
             and not (channel.archived and arguments.flag("exclude_archived"))
         ]
-        for channel in channels:
-            self._api.require_conversation_scope(channel, "read")
-        page, cursor = _paginate(channels, attrgetter("id"), arguments, default=100)
-        payloads = [self._payloads.channel(channel) for channel in page]
-        return {"channels": payloads, "response_metadata": {"next_cursor": cursor}}
 
     def conversations_open(self, arguments: Arguments) -> dict[str, Any]:
         self._api.require_scope("im:write")
@@ -136,7 +221,11 @@ class DirectoryMethods:
         return self._page_response(page, cursor, arguments) | {"pin_count": 0}
 
     def conversations_replies(self, arguments: Arguments) -> dict[str, Any]:
-        """Return a page of the thread that message `ts` is in: the root, then replies, oldest first."""
+        """Return a page of the thread that message `ts` is in: the root, then replies, oldest first.
+
+        The root is on every page, as measured by `thread.go` of rusq/slackdump and `getRepliesFromThread` of
+        dust-tt/dust. The latter shows that `limit` does not count it.
+        """
         channel = self._api.find_channel(arguments)
         self._api.require_conversation_scope(channel, "history")
         message = self._workspace.find_message(channel, arguments.get_required("ts"))
@@ -149,9 +238,9 @@ class DirectoryMethods:
     def _message_page(
         self, messages: list[SlackMessage], arguments: Arguments, *, default: int
     ) -> tuple[Sequence[SlackMessage], str]:
-        """Return the page of the messages that the arguments select, and the cursor of the next; see `_paginate`."""
+        """Return the page of the messages that the arguments select, and the cursor of the next; see `paginate`."""
         within = _filter_by_time(messages, arguments)
-        return _paginate(within, attrgetter("ts"), arguments, default=default, max_size=self._max_page_size)
+        return paginate(within, attrgetter("ts"), arguments, default=default, max_size=self._max_page_size)
 
     def _page_response(self, page: Sequence[SlackMessage], cursor: str, arguments: Arguments) -> dict[str, Any]:
         metadata = arguments.flag("include_all_metadata")
@@ -164,7 +253,7 @@ class DirectoryMethods:
 
 def _filter_by_time(messages: list[SlackMessage], arguments: Arguments) -> list[SlackMessage]:
     """Return the messages between the arguments `oldest` and `latest`; with these if `inclusive`."""
-    oldest, latest = (_parse_ts(arguments, name) for name in ("oldest", "latest"))
+    oldest, latest = (parse_ts(arguments, name) for name in ("oldest", "latest"))
     inclusive = arguments.flag("inclusive")
 
     def is_in_range(message: SlackMessage) -> bool:
@@ -174,39 +263,3 @@ def _filter_by_time(messages: list[SlackMessage], arguments: Arguments) -> list[
         return (oldest is None or at > oldest) and (latest is None or at < latest)
 
     return [message for message in messages if is_in_range(message)]
-
-
-def _parse_ts(arguments: Arguments, name: str) -> Decimal | None:
-    """Return a timestamp argument; None without it.
-
-    Raises:
-        SlackError: `invalid_ts_NAME`.
-    """
-    value = arguments.text(name)
-    try:
-        return Decimal(value) if value else None
-    except InvalidOperation:
-        raise SlackError(f"invalid_ts_{name}") from None
-
-
-def _paginate(
-    items: Sequence[T], key: Callable[[T], str], arguments: Arguments, *, default: int, max_size: int = MAX_PAGE_SIZE
-) -> tuple[Sequence[T], str]:
-    """Return the items of the page that the arguments `limit` and `cursor` select.
-
-    Args:
-        key: returns the part of an item that its cursor encodes.
-        default: the page size without `limit`.
-
-    Returns:
-        The items, and the cursor of the next page; "" for none.
-    """
-    limit = arguments.number("limit", default=min(default, max_size), max_value=max_size)
-    names = [b64encode(f"next:{key(item)}".encode()).decode() for item in items]
-    start = 0
-    if cursor := arguments.text("cursor"):
-        if cursor not in names:
-            raise SlackError("invalid_cursor")
-        start = names.index(cursor)
-    end = start + limit
-    return items[start:end], names[end] if end < len(items) else ""

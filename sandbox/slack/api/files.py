@@ -4,6 +4,7 @@ Slack: docs.slack.dev/messaging/working-with-files. An app gets an upload URL, u
 upload, which posts a message. Slack does not document a second completion of a file; here it posts the file again.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from secrets import token_urlsafe
 from typing import Any
@@ -12,7 +13,7 @@ from aiohttp import web
 
 from sandbox.slack.api.base import WebApi
 from sandbox.slack.api.faults import SlackFaults
-from sandbox.slack.api.requests import Arguments, SlackError
+from sandbox.slack.api.requests import Arguments, SlackError, parse_ts, select_page
 from sandbox.slack.state.activity_log import SlackActivityLog
 from sandbox.slack.state.markup import SlackContent
 from sandbox.slack.state.messages import SlackFile, SlackMessage
@@ -20,6 +21,9 @@ from sandbox.slack.state.workspace import create_id
 
 #: Method names of uploads and downloads in call records and faults.
 UPLOAD, DOWNLOAD = "upload", "download"
+
+#: The types of the argument `types` of `files.list`.
+FILE_TYPES = frozenset({"all", "spaces", "snippets", "images", "gdocs", "zips", "pdfs"})
 
 _LOGIN_PAGE = "<!DOCTYPE html><html><head><title>Sign in to Sandbox | Slack</title></head><body></body></html>"
 
@@ -54,12 +58,12 @@ class FileMethods:
         self._faults = faults
         self._uploads: dict[str, PendingUpload] = {}
         self._keys: dict[str, str] = {}
-        self._shared_in: dict[str, list[SlackMessage]] = {}
         self.base_url = ""
         api.register("files.getUploadURLExternal", self.get_upload_url, scope="files:write")
         api.register("files.completeUploadExternal", self.complete_upload, scope="files:write")
         api.register("files.delete", self.delete_file, scope="files:write")
         api.register("files.info", self.get_info, scope="files:read")
+        api.register("files.list", self.list_files, scope="files:read")
 
     def get_upload_url(self, arguments: Arguments) -> dict[str, Any]:
         name, length = arguments.get_required("filename"), arguments.get_required("length")
@@ -88,10 +92,36 @@ class FileMethods:
         return web.Response(status=call.status, text=f"OK - {len(data)}" if call.status == 200 else "")
 
     def get_info(self, arguments: Arguments) -> dict[str, Any]:
-        entry = self._find_file(arguments.get_required("file"))
-        if entry is None:
+        file_id = arguments.get_required("file")
+        messages = self._workspace.find_file_messages(file_id)
+        if not messages:
             raise SlackError("file_not_found")
-        return {"file": self._payloads.file(*entry)}
+        return {"file": self._payloads.shared_file(file_id, messages)}
+
+    def list_files(self, arguments: Arguments) -> dict[str, Any]:
+        """Return a page of the files in the bot's conversations, the newest first."""
+        types = set((arguments.text("types") or "all").split(","))
+        if not types <= FILE_TYPES:
+            raise SlackError("unknown_type")
+        user = self._api.find_user(arguments.text("user")).id if "user" in arguments else None
+        channel = self._api.find_channel(arguments) if "channel" in arguments else None
+        oldest, latest = (parse_ts(arguments, name) for name in ("ts_from", "ts_to"))
+        shared: dict[str, list[SlackMessage]] = {}
+        for message in self._workspace.all_messages():
+            if not message.deleted and self._workspace.bot.id in message.channel.members:
+                for file in message.files:
+                    shared.setdefault(file.id, []).append(message)
+        files = [
+            described
+            for file_id, messages in shared.items()
+            if channel is None or any(message.channel is channel for message in messages)
+            if user in (None, (described := self._payloads.shared_file(file_id, messages))["user"])
+            and (oldest is None or described["created"] >= oldest)
+            and (latest is None or described["created"] <= latest)
+            and {"all", _get_type(described)} & types
+        ]
+        page, paging = select_page(sorted(files, key=lambda file: -file["created"]), arguments)
+        return {"files": list(page), "paging": paging}
 
     async def handle_download(self, request: web.Request) -> web.StreamResponse:
         """Handle a download; without a token that may read files, Slack sends its login page, no error."""
@@ -99,21 +129,17 @@ class FileMethods:
         fault = self._faults.take(DOWNLOAD)
         if fault is not None and fault.kind in ("fail", "rate_limit"):
             return web.Response(status=429 if fault.kind == "rate_limit" else fault.status)
-        entry = self._find_file(request.match_info["file"])
-        if entry is None:
+        file_id = request.match_info["file"]
+        message = next(iter(self._workspace.find_file_messages(file_id)), None)
+        if message is None:
             return web.Response(status=404)
+        file = message.find_file(file_id)
         token = request.headers.get("Authorization", "").removeprefix("Bearer ")
         if self._api.token_kind(token) != "bot" or not self._api.has_scope("files:read"):
             return web.Response(text=_LOGIN_PAGE, content_type="text/html")
-        if entry[1].redirect_url:
-            return web.Response(status=302, headers={"Location": entry[1].redirect_url})
-        described = self._payloads.file(*entry)
-        return web.Response(body=entry[1].data, content_type=described["mimetype"])
-
-    def _find_file(self, file_id: str) -> tuple[SlackMessage, SlackFile] | None:
-        """Return a file and its message, unless that is deleted; None if there is none."""
-        visible = (message for message in self._workspace.all_messages() if not message.deleted)
-        return next(((m, file) for m in visible for file in m.files if file.id == file_id), None)
+        if file.redirect_url:
+            return web.Response(status=302, headers={"Location": file.redirect_url})
+        return web.Response(body=file.data, content_type=self._payloads.file(message, file)["mimetype"])
 
     def complete_upload(self, arguments: Arguments) -> dict[str, Any]:
         """Complete uploads, and post their files as one message if `channel_id` is given."""
@@ -138,18 +164,15 @@ class FileMethods:
             subtype="file_share",
             files=tuple(files),
         )
-        for file in files:
-            self._shared_in.setdefault(file.id, []).append(message)
-        return {"files": [self._payloads.file(message, file) for file in files]}
+        return {"files": [self._payloads.shared_file(file.id, [message]) for file in files]}
 
     def delete_file(self, arguments: Arguments) -> dict[str, Any]:
         """Delete a file of the app, and the messages that contain it."""
         file_id = arguments.get_required("file")
         if self._uploads.pop(file_id, None) is None:
             raise SlackError("file_not_found")
-        for message in self._shared_in.pop(file_id, ()):
-            if not message.deleted:
-                self._workspace.delete_message(message)
+        for message in self._workspace.find_file_messages(file_id):
+            self._workspace.delete_message(message)
         return {}
 
     def _complete_file(self, file_id: str, title: str | None) -> SlackFile:
@@ -157,6 +180,13 @@ class FileMethods:
         if upload is None or upload.data is None:
             raise SlackError("file_not_found")
         return SlackFile(file_id, upload.name, upload.data, title or upload.name, upload.alt_text)
+
+
+def _get_type(described: Mapping[str, Any]) -> str:
+    """Return the type of a file for the argument `types`; "" for one without."""
+    if described["mimetype"].startswith("image/"):
+        return "images"
+    return {"zip": "zips", "pdf": "pdfs"}.get(described["filetype"], "")
 
 
 async def _read_bytes(request: web.Request) -> bytes:

@@ -5,10 +5,10 @@ from typing import Any
 
 from sandbox.slack.api.base import WebApi
 from sandbox.slack.api.content import parse_author, parse_content, parse_metadata, parse_thread_ts, truncate
-from sandbox.slack.api.limits import MAX_UPDATE_CHARS
+from sandbox.slack.api.limits import MAX_POST_CHARS, MAX_UPDATE_CHARS
 from sandbox.slack.api.requests import Arguments, SlackError
 from sandbox.slack.state.markup import SlackContent
-from sandbox.slack.state.messages import BROADCAST_SUBTYPE, SlackConversation, SlackMessage
+from sandbox.slack.state.messages import BROADCAST_SUBTYPE, ME_SUBTYPE, SlackMessage
 
 
 class MessageMethods:
@@ -23,12 +23,13 @@ class MessageMethods:
             "chat.update": self.update_message,
             "chat.delete": self.delete_message,
             "chat.postEphemeral": self.post_ephemeral,
+            "chat.meMessage": self.post_me_message,
         }.items():
             api.register(name, handler, scope="chat:write")
         api.register("chat.getPermalink", self.get_permalink)
 
     def post_message(self, arguments: Arguments) -> dict[str, Any]:
-        channel = self._find_destination(arguments)
+        channel = self._api.find_destination(arguments)
         content, warning = truncate(parse_content(arguments))
         thread_ts = parse_thread_ts(self._workspace, channel, arguments)
         is_broadcast = thread_ts is not None and arguments.flag("reply_broadcast")
@@ -93,23 +94,23 @@ class MessageMethods:
         )
         return {"message_ts": message.ts} | warning
 
+    def post_me_message(self, arguments: Arguments) -> dict[str, Any]:
+        """Post a message as the command `/me` does; it has no blocks and no thread."""
+        channel = self._api.find_destination(arguments)
+        text = arguments.text("text")
+        if not text.strip():
+            raise SlackError("no_text")
+        if len(text) > MAX_POST_CHARS:
+            raise SlackError("msg_too_long")
+        bot, bot_id = self._workspace.bot.id, self._workspace.bot_id
+        content = SlackContent(text)
+        message = self._workspace.post_message(channel, content, user=bot, bot_id=bot_id, subtype=ME_SUBTYPE)
+        return {"channel": channel.id, "ts": message.ts}
+
     def get_permalink(self, arguments: Arguments) -> dict[str, Any]:
         channel = self._api.find_channel(arguments)
         message = self._api.find_message(channel, arguments.get_required("message_ts"))
         return {"channel": channel.id, "permalink": self._payloads.permalink(message)}
-
-    def _find_destination(self, arguments: Arguments) -> SlackConversation:
-        """Return the conversation for a channel's id or name, or for a user id (the DM).
-
-        Raises:
-            SlackError: the bot cannot post there.
-        """
-        target = arguments.get_required("channel")
-        if user := self._workspace.users.get(target):
-            return self._workspace.open_dm(user)
-        if named := self._workspace.find_channel_by_name(target.removeprefix("#")):
-            arguments = Arguments({"channel": named.id})
-        return self._api.require_writable(self._api.find_channel(arguments))
 
     @staticmethod
     def _parse_update(message: SlackMessage, arguments: Arguments) -> SlackContent:

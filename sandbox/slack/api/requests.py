@@ -1,10 +1,16 @@
 """Arguments of a call from a query, form or JSON body, and Slack's errors."""
 
 import json
-from collections.abc import Mapping
-from typing import Any
+from base64 import b64encode
+from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal, InvalidOperation
+from typing import Any, TypeVar
 
 from aiohttp import web
+
+from sandbox.slack.api.limits import MAX_PAGE_SIZE
+
+T = TypeVar("T")
 
 
 class SlackError(Exception):
@@ -18,7 +24,7 @@ class SlackError(Exception):
     """
 
     def __init__(
-        self, code: str, *, messages: list[str] | None = None, errors: list[str] | None = None, **fields: str
+        self, code: str, *, messages: list[str] | None = None, errors: list[str] | None = None, **fields: Any
     ) -> None:
         super().__init__(code)
         self.code = code
@@ -91,7 +97,8 @@ def with_charset_warning(body: dict[str, Any], request: web.Request) -> dict[str
         warning = "superfluous_charset"
     else:
         return body
-    metadata = {**body.get("response_metadata", {}), "warnings": [warning]}
+    metadata = body.get("response_metadata", {})
+    metadata = {**metadata, "warnings": [*metadata.get("warnings", ()), warning]}
     warnings = ",".join(filter(None, [body.get("warning"), warning]))
     return body | {"warning": warnings, "response_metadata": metadata}
 
@@ -107,6 +114,10 @@ class Arguments:
 
     def __contains__(self, name: str) -> bool:
         return self._values.get(name) is not None
+
+    def without(self, name: str) -> dict[str, Any]:
+        """Return all arguments but one."""
+        return {key: value for key, value in self._values.items() if key != name}
 
     def get_required(self, name: str) -> str:
         """Return a text; raise `invalid_arguments` if it is missing or empty."""
@@ -170,3 +181,47 @@ class Arguments:
     @staticmethod
     def _invalid(name: str, reason: str) -> SlackError:
         return SlackError("invalid_arguments", messages=[f"[ERROR] {reason} [json-pointer:/{name}]"])
+
+
+def parse_ts(arguments: Arguments, name: str) -> Decimal | None:
+    """Return a timestamp argument; None without it.
+
+    Raises:
+        SlackError: `invalid_ts_NAME`.
+    """
+    value = arguments.text(name)
+    try:
+        return Decimal(value) if value else None
+    except InvalidOperation:
+        raise SlackError(f"invalid_ts_{name}") from None
+
+
+def paginate(
+    items: Sequence[T], key: Callable[[T], str], arguments: Arguments, *, default: int, max_size: int = MAX_PAGE_SIZE
+) -> tuple[Sequence[T], str]:
+    """Return the items of the page that the arguments `limit` and `cursor` select.
+
+    Args:
+        key: returns the part of an item that its cursor encodes.
+        default: the page size without `limit`.
+
+    Returns:
+        The items, and the cursor of the next page; "" for none.
+    """
+    limit = arguments.number("limit", default=min(default, max_size), max_value=max_size)
+    names = [b64encode(f"next:{key(item)}".encode()).decode() for item in items]
+    start = 0
+    if cursor := arguments.text("cursor"):
+        if cursor not in names:
+            raise SlackError("invalid_cursor")
+        start = names.index(cursor)
+    end = start + limit
+    return items[start:end], names[end] if end < len(items) else ""
+
+
+def select_page(items: Sequence[T], arguments: Arguments) -> tuple[Sequence[T], dict[str, int]]:
+    """Return the items of the page that the arguments `count` and `page` select, and the response's `paging`."""
+    count = arguments.number("count", default=100, max_value=MAX_PAGE_SIZE)
+    page = arguments.number("page", default=1, max_value=MAX_PAGE_SIZE)
+    paging = {"count": count, "total": len(items), "page": page, "pages": -(-len(items) // count)}
+    return items[(page - 1) * count : page * count], paging

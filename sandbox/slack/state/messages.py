@@ -11,6 +11,8 @@ from sandbox.slack.state.markup import SlackContent, TaskCard
 
 #: The subtype of a reply that is also shown in the channel.
 BROADCAST_SUBTYPE = "thread_broadcast"
+#: The subtype of a message by `/me` or `chat.meMessage`.
+ME_SUBTYPE = "me_message"
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +191,10 @@ class SlackMessage:
     def pings(self) -> frozenset[str]:
         """The `find_pings` of all versions."""
         return frozenset[str]().union(*(version.pings for version in self.versions))
+
+    def find_file(self, id_: str) -> SlackFile:
+        """Return its file with this id."""
+        return next(file for file in self.files if file.id == id_)
 
     @property
     def is_thread_reply(self) -> bool:

@@ -1,14 +1,14 @@
 """JSON payloads of users, channels, messages and files."""
 
 import mimetypes
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from time import time
 from typing import Any
 from urllib.parse import quote
 
 from sandbox.slack.state.inputs import with_ids
 from sandbox.slack.state.markup import create_block_id, to_rich_text
-from sandbox.slack.state.messages import BROADCAST_SUBTYPE, SlackConversation, SlackFile, SlackMessage
+from sandbox.slack.state.messages import BROADCAST_SUBTYPE, ME_SUBTYPE, SlackConversation, SlackFile, SlackMessage
 from sandbox.slack.state.workspace import UserGroup, Workspace, WorkspaceUser
 
 TEAM_DOMAIN = "sandbox"
@@ -62,6 +62,8 @@ class SlackPayloads:
                 "upload": False,
                 "files": [self._file_in_event(message, file) for file in message.files],
             }
+        if message.subtype == ME_SUBTYPE:
+            fields |= dict.fromkeys(("team", "bot_profile", "blocks"))
         return {name: value for name, value in fields.items() if value is not None}
 
     def _is_from_other_team(self, user: str | None) -> bool:
@@ -197,9 +199,33 @@ class SlackPayloads:
             "is_public": not message.channel.private,
             "public_url_shared": False,
             **({"alt_txt": file.alt_text} if file.alt_text else {}),
+            "permalink": f"https://{TEAM_DOMAIN}.slack.com/files/{message.user}/{file.id}/{quote(file.name.lower())}",
             "url_private": f"{self.files_base_url}{file.id}/{quote(file.name)}",
             "url_private_download": f"{self.files_base_url}{file.id}/download/{quote(file.name)}",
         }
+
+    def shared_file(self, file_id: str, messages: Sequence[SlackMessage]) -> dict[str, Any]:
+        """Return a file as in `files.info` and `files.list`.
+
+        Args:
+            file_id: the id of the file.
+            messages: the messages that contain it, at least one.
+        """
+        counts = ("thread_ts", "reply_count", "reply_users_count", "reply_users", "latest_reply")
+        places: dict[str, list[str]] = {"channels": [], "groups": [], "ims": []}
+        shares: dict[str, dict[str, list[dict[str, Any]]]] = {}
+        for message in messages:
+            place = message.channel
+            listed = places[f"{place.type}s"]
+            listed += [place.id] if place.id not in listed else []
+            known = self.history_message(message)
+            replies = {"reply_count": 0, "reply_users_count": 0, "reply_users": []}
+            replies |= {name: known[name] for name in counts if name in known}
+            share = {"ts": message.ts, "channel_name": place.name, "team_id": self._workspace.team_id, **replies}
+            access = shares.setdefault("public" if place.type == "channel" else "private", {})
+            access.setdefault(place.id, []).append(share)
+        described = self.file(messages[0], messages[0].find_file(file_id))
+        return described | places | {"shares": shares, "has_more_shares": False}
 
     def _broadcast_root(self, message: SlackMessage) -> dict[str, Any] | None:
         """Return the root of the thread of a broadcast reply; None for other messages."""
@@ -208,7 +234,7 @@ class SlackPayloads:
         root = self._workspace.find_message(message.channel, message.thread_ts)
         if root is None:
             return None
-        dropped = ("app_id", "blocks", "client_msg_id", "is_locked")
+        dropped = ("app_id", "blocks", "client_msg_id", "is_locked", "reactions")
         return {name: value for name, value in self.history_message(root).items() if name not in dropped}
 
     def _parent_user(self, message: SlackMessage) -> str | None:
@@ -221,15 +247,19 @@ class SlackPayloads:
     # The app, people and places
 
     def bot_profile(self) -> dict[str, Any]:
-        return {
-            "id": self._workspace.bot_id,
-            "deleted": False,
-            "name": self._workspace.bot.name,
-            "updated": 1_700_000_000,
+        """Return the bot as in messages."""
+        return _describe_bot(self._workspace.bot_id, self._workspace.bot.name) | {
             "app_id": self._workspace.app_id,
-            "icons": {f"image_{size}": f"https://{TEAM_DOMAIN}.invalid/bot_{size}.png" for size in (36, 48, 72)},
             "team_id": self._workspace.team_id,
         }
+
+    def bot(self, id_: str) -> dict[str, Any] | None:
+        """Return a bot as in `bots.info`; None for an unknown one."""
+        if id_ == self._workspace.bot_id:
+            own = {"app_id": self._workspace.app_id, "user_id": self._workspace.bot.id}
+            return _describe_bot(id_, self._workspace.bot.name) | own
+        names = (name for name, known in self._workspace.other_bots.items() if known == id_)
+        return next((_describe_bot(id_, name) for name in names), None)
 
     def _team_of(self, user: str | None) -> str | None:
         """Return the id of a user's workspace; None for no user."""
@@ -250,7 +280,13 @@ class SlackPayloads:
             "users": sorted(group.members),
         }
 
-    def user(self, user: WorkspaceUser) -> dict[str, Any]:
+    def user(self, user: WorkspaceUser, *, has_email: bool) -> dict[str, Any]:
+        """Return a user.
+
+        Args:
+            user: the user.
+            has_email: whether the app has the scope for the address.
+        """
         first, _, last = user.real_name.partition(" ")
         profile: dict[str, Any] = {
             "title": "",
@@ -267,7 +303,10 @@ class SlackPayloads:
             "first_name": first,
             "last_name": last,
             "team": self._workspace.team_id,
+            **_create_images(f"avatar_{user.name}", 24, 32, 48, 72, 192, 512),
         }
+        if has_email and user.email:
+            profile["email"] = user.email
         if user.is_bot:
             profile |= {"api_app_id": self._workspace.app_id, "bot_id": self._workspace.bot_id}
             profile |= {"always_active": True}
@@ -333,10 +372,20 @@ class SlackPayloads:
             "domain": TEAM_DOMAIN,
             "url": f"https://{TEAM_DOMAIN}.slack.com/",
             "email_domain": "",
-            "icon": {"image_default": True},
+            "icon": {"image_default": True, **_create_images("team", 34, 44, 68, 88, 102, 132)},
             "is_verified": False,
         }
 
     @staticmethod
     def unix_time() -> int:
         return int(time())
+
+
+def _describe_bot(id_: str, name: str) -> dict[str, Any]:
+    icons = _create_images("bot", 36, 48, 72)
+    return {"id": id_, "deleted": False, "name": name, "updated": 1_700_000_000, "icons": icons}
+
+
+def _create_images(name: str, *sizes: int) -> dict[str, str]:
+    """Return the addresses of a picture in several sizes; no server is behind them."""
+    return {f"image_{size}": f"https://{TEAM_DOMAIN}.invalid/{name}_{size}.png" for size in sizes}

@@ -59,6 +59,11 @@ class WorkspaceUser:
     locale: str = "en-US"
     team_id: str = ""
 
+    @property
+    def email(self) -> str:
+        """The address, which bots do not have."""
+        return "" if self.is_bot else f"{self.name.lower()}@example.com"
+
 
 @dataclass(frozen=True, slots=True)
 class UserGroup:
@@ -94,6 +99,7 @@ class Workspace:
 
     Attributes:
         custom_emoji: addresses of the workspace's own emoji by name.
+        other_bots: ids of other apps' bots by name.
 
     Args:
         on_change: called after every change.
@@ -114,6 +120,7 @@ class Workspace:
         self.channels: dict[str, SlackConversation] = {}
         self.groups: dict[str, UserGroup] = {}
         self.custom_emoji: dict[str, str] = {}
+        self.other_bots: dict[str, str] = {}
         self._messages: dict[str, dict[str, SlackMessage]] = {}
 
     def has_emoji(self, name: str) -> bool:
@@ -184,6 +191,14 @@ class Workspace:
     def all_messages(self) -> Iterator[SlackMessage]:
         """Yield all messages, deleted ones included."""
         return (message for messages in self._messages.values() for message in messages.values())
+
+    def find_file_messages(self, file_id: str) -> list[SlackMessage]:
+        """Return the messages that contain a file, without deleted ones."""
+        return [
+            message
+            for message in self.all_messages()
+            if not message.deleted and any(file.id == file_id for file in message.files)
+        ]
 
     def thread_messages(self, channel: SlackConversation, thread_ts: str) -> list[SlackMessage]:
         """Return the root and the replies of a thread, oldest first, without deleted and ephemeral ones."""

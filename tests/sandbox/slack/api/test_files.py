@@ -1,6 +1,7 @@
 """File methods, through slack_sdk."""
 
 import json
+from typing import Any
 
 import aiohttp
 from slack_sdk.web.async_client import AsyncWebClient
@@ -72,3 +73,48 @@ async def test_a_download_without_a_valid_token_returns_the_login_page(
     assert (await fetch_file("xoxb-wrong"))[0] == "text/html"
     slack.scopes.discard("files:read")
     assert (await fetch_file(slack.bot_token))[1].startswith(b"<!DOCTYPE html>")
+
+
+async def test_a_file_lists_the_messages_that_share_it(slack: SlackSandbox, client: AsyncWebClient) -> None:
+    file, secret = SlackFile("F0PICTURE00", "A b.png", b"png"), slack.add_channel("secret", private=True)
+    root = await slack.post_message("ada", "general", "look", files=[file])
+    await slack.post_message("grace", "general", "nice", thread_ts=root.ts)
+    again = await slack.post_message("ada", secret, "look", files=[file])
+    described = (await client.files_info(file=file.id))["file"]
+    general = slack.channels["general"].id
+    assert (described["channels"], described["groups"], described["ims"]) == ([general], [secret.id], [])
+    (share,) = described["shares"]["public"][general]
+    assert (share["ts"], share["channel_name"], share["reply_count"]) == (root.ts, "general", 1)
+    assert described["shares"]["private"][secret.id][0]["ts"] == again.ts
+    assert described["permalink"].endswith(f"/files/{slack.people['ada'].id}/{file.id}/a%20b.png")
+
+
+async def test_files_are_listed_by_channel_user_time_and_type(slack: SlackSandbox, client: AsyncWebClient) -> None:
+    ada, random = slack.people["ada"], slack.channels["random"]
+    for user, channel, name in (
+        ("ada", "general", "a.png"),
+        ("grace", "general", "b.pdf"),
+        ("ada", "random", "c.zip"),
+        ("ada", "random", "d.txt"),
+    ):
+        await slack.post_message(user, channel, "look", files=[name])
+    left = slack.add_channel("left")
+    hidden = await slack.post_message("ada", left, "look", files=["e.png"])
+    left.members.discard(slack.bot_user_id)
+    deleted = await slack.post_message("ada", "general", "oops", files=["f.png"])
+    await slack.delete_message("ada", deleted)
+
+    async def list_names(**arguments: Any) -> set[str]:
+        return {file["name"] for file in (await client.files_list(**arguments))["files"]}
+
+    assert await list_names() == {"a.png", "b.pdf", "c.zip", "d.txt"}
+    assert await list_names(channel=random.id) == {"c.zip", "d.txt"}
+    assert await list_names(user=ada.id, types="images,pdfs") == {"a.png"}
+    assert await list_names(types="zips,all") == {"a.png", "b.pdf", "c.zip", "d.txt"}
+    assert await list_names(ts_from=str(int(float(hidden.ts)) + 60)) == set()
+    assert await list_names(ts_to=str(int(float(hidden.ts)) - 60)) == set()
+    page = await client.files_list(count=3, page=2)
+    assert (len(page["files"]), page["paging"]) == (1, {"count": 3, "total": 4, "page": 2, "pages": 2})
+    assert (await catch_error(client.files_list(types="movies")))["error"] == "unknown_type"
+    assert (await catch_error(client.files_list(user="U0NOBODY")))["error"] == "user_not_found"
+    assert (await catch_error(client.files_list(channel="C0NOTHING")))["error"] == "channel_not_found"

@@ -145,3 +145,23 @@ async def test_a_permalink_points_into_the_thread(slack: SlackSandbox, client: A
 
     assert (await get_permalink(root)).endswith(f"/archives/{general}/p{root.ts.replace('.', '')}")
     assert f"thread_ts={root.ts}" in await get_permalink(reply)
+
+
+async def test_a_me_message_has_text_only(slack: SlackSandbox, client: AsyncWebClient, general: str) -> None:
+    posted = await client.chat_meMessage(channel=general, text="is thinking")
+    (message,) = slack.messages("general")
+    assert (posted["channel"], posted["ts"]) == (general, message.ts)
+    (shown,) = (await client.conversations_history(channel=general))["messages"]
+    assert (shown["subtype"], shown["text"]) == ("me_message", "is thinking")
+    assert "blocks" not in shown
+    left, old = slack.add_channel("left"), slack.add_channel("old")
+    left.members.discard(slack.bot_user_id)
+    old.archived = True
+    for arguments, error in (
+        ({"channel": general, "text": " "}, "no_text"),
+        ({"channel": general, "text": "a" * 40_001}, "msg_too_long"),
+        ({"channel": "C0NOTHING", "text": "a"}, "channel_not_found"),
+        ({"channel": left.id, "text": "a"}, "not_in_channel"),
+        ({"channel": old.id, "text": "a"}, "is_archived"),
+    ):
+        assert (await catch_error(client.api_call("chat.meMessage", json=arguments)))["error"] == error

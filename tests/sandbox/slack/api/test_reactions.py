@@ -44,3 +44,70 @@ async def test_a_custom_emoji_can_be_used(slack: SlackSandbox, client: AsyncWebC
     slack.add_emoji("party_parrot")
     await client.reactions_add(channel=general, timestamp=message.ts, name="party_parrot")
     assert message.reactions == {"party_parrot": [slack.bot_user_id]}
+
+
+async def test_the_reactions_to_a_message_or_file_can_be_read(
+    slack: SlackSandbox, client: AsyncWebClient, general: str
+) -> None:
+    message = await slack.post_message("ada", "general", "hello", files=["a.png"])
+    await slack.add_reaction("grace", message, "wave")
+    found = await client.reactions_get(channel=general, timestamp=message.ts, full=True)
+    assert (found["type"], found["channel"], found["message"]["ts"]) == ("message", general, message.ts)
+    assert found["message"]["reactions"] == [{"name": "wave", "users": [slack.people["grace"].id], "count": 1}]
+    assert found["message"]["permalink"].startswith("https://")
+    file = await client.reactions_get(file=message.files[0].id)
+    assert (file["type"], file["file"]["name"]) == ("file", "a.png")
+
+
+@pytest.mark.parametrize("method", ["reactions.get", "reactions.add", "reactions.remove"])
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        ({}, "no_item_specified"),
+        ({"channel": "C0NOTHING"}, "no_item_specified"),
+        ({"timestamp": "1.000001"}, "no_item_specified"),
+        ({"channel": "C0NOTHING", "timestamp": "1.000001"}, "channel_not_found"),
+        ({"channel": "general", "timestamp": "yesterday"}, "bad_timestamp"),
+        ({"channel": "general", "timestamp": "1.000001"}, "message_not_found"),
+    ],
+)
+async def test_reactions_to_nothing_are_rejected(
+    client: AsyncWebClient, general: str, method: str, arguments: dict[str, str], error: str
+) -> None:
+    named = arguments | ({"channel": general} if arguments.get("channel") == "general" else {})
+    assert (await catch_error(client.api_call(method, params={"name": "wave", **named})))["error"] == error
+
+
+async def test_files_have_no_reactions(client: AsyncWebClient) -> None:
+    assert (await catch_error(client.reactions_get(file="F0NOTHING")))["error"] == "file_not_found"
+    body = await catch_error(client.api_call("reactions.add", params={"name": "wave", "file": "F0NOTHING"}))
+    assert body["error"] == "not_reactable"
+
+
+async def test_the_reactions_of_a_user_are_listed_by_cursor_or_page(
+    slack: SlackSandbox, client: AsyncWebClient, general: str
+) -> None:
+    said = [await slack.post_message("ada", "general", str(n)) for n in range(3)]
+    for message in said:
+        await client.reactions_add(channel=general, timestamp=message.ts, name="eyes")
+    await slack.add_reaction("grace", said[0], "wave")
+    await slack.delete_message("ada", said[1])
+
+    pages = [page["items"] async for page in await client.reactions_list(limit=1)]
+    assert [[item["message"]["text"] for item in page] for page in pages] == [["2"], ["0"]]
+    second = await client.reactions_list(count=1, page=2)
+    assert [item["message"]["text"] for item in second["items"]] == ["0"]
+    assert second["paging"] == {"count": 1, "total": 2, "page": 2, "pages": 2}
+    (item,) = (await client.reactions_list(user=slack.people["grace"].id))["items"]
+    assert (item["type"], item["channel"], item["message"]["ts"]) == ("message", general, said[0].ts)
+    assert (await catch_error(client.reactions_list(user="U0NOBODY")))["error"] == "user_not_found"
+    assert (await catch_error(client.reactions_list(cursor="x")))["error"] == "invalid_cursor"
+
+
+async def test_reactions_in_channels_without_the_bot_are_not_listed(
+    slack: SlackSandbox, client: AsyncWebClient
+) -> None:
+    left = slack.add_channel("left")
+    await slack.add_reaction("ada", await slack.post_message("ada", left, "hello"), "wave")
+    left.members.discard(slack.bot_user_id)
+    assert (await client.reactions_list(user=slack.people["ada"].id))["items"] == []
