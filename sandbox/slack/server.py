@@ -16,7 +16,6 @@ from sandbox.slack.api.faults import SlackFaults
 from sandbox.slack.api.files import FileMethods
 from sandbox.slack.api.limits import MAX_PAGE_SIZE, UNLISTED_MAX_PAGE_SIZE, SlackRateLimits
 from sandbox.slack.api.messages import MessageMethods
-from sandbox.slack.api.oauth import OAuthMethods
 from sandbox.slack.api.pins import PinMethods
 from sandbox.slack.api.reactions import ReactionMethods
 from sandbox.slack.api.requests import Arguments
@@ -29,6 +28,7 @@ from sandbox.slack.events.socket_mode import SocketModeServer
 from sandbox.slack.interactions.commands import SlashCommands
 from sandbox.slack.interactions.delivery import SlackInteractions
 from sandbox.slack.manifest_check import check_manifest
+from sandbox.slack.oauth import OAuthMethods
 from sandbox.slack.router import SlackRouter
 from sandbox.slack.state.activity_log import EnvelopeRecord, SlackActivityLog, Subscription
 from sandbox.slack.state.messages import SlackConversation, SlackMessage

@@ -9,9 +9,9 @@ from dataclasses import replace
 from typing import Any
 
 from sandbox.slack.api.base import WebApi
+from sandbox.slack.api.block_kit.blocks import check_blocks
 from sandbox.slack.api.limits import MAX_ATTACHMENTS, MAX_MARKDOWN_CHARS, MAX_POST_CHARS
 from sandbox.slack.api.requests import Arguments, SlackError
-from sandbox.slack.block_kit.blocks import check_blocks
 from sandbox.slack.state.inputs import with_ids
 from sandbox.slack.state.markup import SlackContent
 from sandbox.slack.state.messages import SlackConversation

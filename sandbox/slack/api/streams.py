@@ -12,6 +12,7 @@ from typing import Any
 
 from sandbox.slack.api.assistant import STATUSES, AssistantMethods
 from sandbox.slack.api.base import WebApi
+from sandbox.slack.api.block_kit.blocks import check_blocks
 from sandbox.slack.api.content import parse_author, parse_metadata, parse_thread_ts
 from sandbox.slack.api.limits import (
     MAX_MARKDOWN_CHARS,
@@ -20,7 +21,6 @@ from sandbox.slack.api.limits import (
     STREAM_LIFETIME_SECONDS,
 )
 from sandbox.slack.api.requests import Arguments, SlackError
-from sandbox.slack.block_kit.blocks import check_blocks
 from sandbox.slack.state.markup import SlackContent, TaskCard
 from sandbox.slack.state.messages import NativeStream, SlackConversation, SlackMessage
 

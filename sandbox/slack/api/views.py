@@ -10,8 +10,8 @@ from time import monotonic
 from typing import Any
 
 from sandbox.slack.api.base import WebApi
+from sandbox.slack.api.block_kit.blocks import check_view
 from sandbox.slack.api.requests import Arguments, SlackError
-from sandbox.slack.block_kit.blocks import check_view
 from sandbox.slack.state.inputs import Json
 from sandbox.slack.state.views import MAX_STACK_VIEWS, OpenViews, SlackView
 from sandbox.slack.state.workspace import WorkspaceUser

@@ -10,8 +10,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from sandbox.slack.api.requests import SlackError
-from sandbox.slack.block_kit.elements import (
+from sandbox.slack.api.block_kit.elements import (
     BUTTONS,
     CONTEXT_BUTTONS,
     ID,
@@ -26,7 +25,7 @@ from sandbox.slack.block_kit.elements import (
     any_text,
     text,
 )
-from sandbox.slack.block_kit.shapes import (
+from sandbox.slack.api.block_kit.shapes import (
     Check,
     anything,
     boolean,
@@ -38,6 +37,7 @@ from sandbox.slack.block_kit.shapes import (
     string,
     variants,
 )
+from sandbox.slack.api.requests import SlackError
 
 MAX_BLOCKS, MAX_VIEW_BLOCKS = 50, 100
 #: The sum of all `markdown` blocks of a message.

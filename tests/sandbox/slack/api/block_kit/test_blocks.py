@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from sandbox.slack.api.block_kit.blocks import check_blocks, check_view
 from sandbox.slack.api.requests import SlackError
-from sandbox.slack.block_kit.blocks import check_blocks, check_view
 
 PLAIN = {"type": "plain_text", "text": "Go"}
 

@@ -5,7 +5,7 @@ Slack: docs.slack.dev/reference/block-kit/block-elements and docs.slack.dev/refe
 
 from collections.abc import Collection, Mapping
 
-from sandbox.slack.block_kit.shapes import Check, anything, boolean, integer, items, shape, string, variants
+from sandbox.slack.api.block_kit.shapes import Check, anything, boolean, integer, items, shape, string, variants
 
 TYPE: dict[str, Check] = {"type": string()}
 ID = string(255)
