@@ -164,7 +164,7 @@ def _make_built_in_app(
 def select_summary_model(settings: Settings, agent_set: AgentSet, registry: ModelRegistry) -> SummaryModelFactory:
     """Return the function that selects the model of a session's summary.
 
-    That is `SUMMARY_MODEL`, or the session's own model, or the default for an agent without a model.
+    It selects `SUMMARY_MODEL`, or the session's own model, or the default for an agent without a model.
 
     Raises:
         SettingsError: `SUMMARY_MODEL` cannot be used.

@@ -112,7 +112,7 @@ def _wrap(text: str, width: int, indent: str) -> list[str]:
 def write_text(text: str) -> None:
     """Write a piece of a longer text to standard output.
 
-    The spinner goes on if the output is a file.
+    The spinner continues if the output is a file.
     """
     if sys.stdout.isatty():
         _console()

@@ -491,7 +491,7 @@ class Answerer:
         await self._turns.end(turn, "done")
 
     def _run_record(self, turn: Turn) -> dict[str, Any] | None:
-        """Return the run record so far as JSON; None if the run did not begin here."""
+        """Return the run record so far as JSON; None if the run did not begin in this process."""
         recorder = self._turn_states[turn.id].recorder
         return recorder.run_record if recorder is not None else None
 

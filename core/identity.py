@@ -43,7 +43,7 @@ class Actor:
     Attributes:
         platform: the name of the adapter that received it.
         author: the platform's id; of a bot, after `BOT_PREFIX`.
-        roles: the ids of their roles there.
+        roles: the ids of their roles on the platform.
         workspaces: the ids of the known workspaces or servers that they belong to.
         is_external: whether they are a guest from another workspace in a shared channel.
     """

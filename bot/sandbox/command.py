@@ -183,7 +183,7 @@ async def _cancel_tasks(tasks: list[asyncio.Task[Any]]) -> None:
 
 
 async def _report_exits(bot: BotProcess, log: Path, say: PrintLine) -> None:
-    """Print the reason whenever the bot exits; the sandbox goes on."""
+    """Print the reason whenever the bot exits; the sandbox continues."""
     while True:
         await bot.ended.wait()
         bot.ended.clear()

@@ -63,7 +63,7 @@ class _AnswerResult(Enum):
 
     Attributes:
         GOOD: the setting has a value that passes its check, or that the user keeps despite a failure.
-        LEFT_OUT: the user goes on without a valid value.
+        LEFT_OUT: the user continues without a valid value.
         ELSEWHERE: the answer to an earlier question is wrong.
     """
 

@@ -57,7 +57,7 @@ def session_id(guild: int | None, channel: discord.abc.Snowflake, author: int, s
 def ephemeral_ids(user: int, channel: int) -> tuple[str, str]:
     """Return the place id and session id of a user in a channel of ephemeral replies.
 
-    There the bot can only respond by ephemeral messages.
+    In such a channel the bot can only respond by ephemeral messages.
 
     Args:
         user: the user's id.

@@ -135,7 +135,8 @@ class MessageHandler:
     async def get_rate_limit(self, message: InboxMessage | CommandContext) -> RateLimitDenial | None:
         """Return the user or place limit that refuses a message; None if there is none.
 
-        The message is not stored yet: the check is made again when it is. If the limits cannot be read, there is none.
+        The message is not stored yet: the check is made again when it is. If the limits cannot be read, the result is
+        None.
         """
         try:
             return await self._services.inbox.find_rate_limit(

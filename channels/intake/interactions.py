@@ -164,8 +164,8 @@ class InteractionHandler(ABC):
         Args:
             identify: returns the interaction with its author and place, or a refusal.
             acknowledge: sends the acknowledgement; returns whether the platform accepts it. If not, the platform has
-                told the author of the failure. For a refusal that is known by then, it gets an interaction whose
-                context `is_private`.
+                told the author of the failure. If the interaction is refused before that, it gets one whose context
+                `is_private`.
         """
         storing = asyncio.create_task(self._store(interaction, identify), name="interaction")
         try:

@@ -149,7 +149,7 @@ class EventMapper:
     def _set_step_text(self, step: int, text: str, *, append: bool = False) -> Iterator[StreamEvent]:
         """Set or extend the text of a step, and yield the change of the reply.
 
-        That is `text_delta` if the reply only became longer, else `step_reset` with the whole reply.
+        The change is `text_delta` if the reply only became longer, else `step_reset` with the whole reply.
         """
         before = self.text
         self._texts[step] = self._texts[step] + text if append else text
@@ -162,7 +162,7 @@ class EventMapper:
 
 
 def find_open_calls(events: Sequence[Event]) -> set[str | None]:
-    """Return the ids of the calls in events that have no response there.
+    """Return the ids of the calls in events to which none of the events responds.
 
     Long-running calls are left out.
     """

@@ -20,15 +20,20 @@ class StreamEvent:
     """One event of a run. `calls` and `seconds` are not compared.
 
     Attributes:
-        type: `history`: `history` is the part of the session that the model gets. `text_delta`: `text` is appended to
-            the reply. `step_reset`: `text` replaces the whole reply, since a step's final text differs from its
-            partial texts, or the step starts over. `tool_past`: an earlier attempt at the run called a tool; `data`
-            are the arguments. With an `error`, the call failed. `tool_start`, `tool_end`: a tool began or ended;
-            `data` are its arguments or its result. `text` is shown while the tool runs, with argument names in braces;
-            empty shows the tool's name. `file`: the run saved a file for the user; `data` are its `name` and its
-            `version`. `error`: with a `call_id`, the call failed and the run goes on; without, the run failed with
-            `error`. Then this is the last event. `done`: the run succeeded; `text` is the whole reply. The last event.
-            With `confirmations` or `questions`, the run goes on when people have decided and answered them.
+        type: the kind of the event, which decides what the other fields mean:
+            - `history`: `history` is the part of the session that the model gets.
+            - `text_delta`: `text` is appended to the reply.
+            - `step_reset`: `text` replaces the whole reply, since a step's final text differs from its partial texts,
+              or the step starts over.
+            - `tool_past`: an earlier attempt at the run called a tool; `data` are the arguments. With an `error`, the
+              call failed.
+            - `tool_start`, `tool_end`: a tool began or ended; `data` are its arguments or its result. `text` is shown
+              while the tool runs, with argument names in braces; empty shows the tool's name.
+            - `file`: the run saved a file for the user; `data` are its `name` and its `version`.
+            - `error`: with a `call_id`, the call failed and the run continues. Without one, the run failed with
+              `error`, and this is the last event.
+            - `done`: the last event: the run succeeded; `text` is the whole reply. With `confirmations` or `questions`,
+              the run continues when people have decided and answered them.
         tool: the name of the tool; empty for events of no tool.
         call_id: the id of the tool call; empty for events of no call.
         usage: of the last event: the sum of `calls`.

@@ -89,7 +89,7 @@ class MediaPlugin(BasePlugin):
                 fetches.create_task(self._fetch(part))
 
     async def _fetch(self, part: types.Part | types.FunctionResponsePart) -> None:
-        """Replace the address in a part by the bytes of the file there.
+        """Replace the address in a part by the bytes of the file at this address.
 
         If the file cannot be fetched, the address stays, and a warning is logged.
         """

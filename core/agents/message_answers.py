@@ -38,8 +38,8 @@ def merge_runs(
         events: the events of the session.
         run: the id of the run, which all events of the merged run get.
         answers: the messages by which it continues others, oldest first; empty for a run that continues none.
-        stored: stored events and their texts, by event id: those of `filter_answer_events`. A workflow knows its calls
-            by its own ids, which a session's history has only once.
+        stored: stored events and their texts, by event id: those of `filter_answer_events`. They have the ids by which
+            a workflow knows its calls; the history may have replaced them.
     """
     runs = {run, *(answer.asking_run for answer in answers)}
     call_ids = {answer.run: answer.call_id for answer in answers}
@@ -68,8 +68,8 @@ def merge_runs(
 def hide_schemas(event: Event) -> Event:
     """Return an event whose requests for input have no schema.
 
-    The answers were checked by it. ADK 2.13 would check them again, and fails at schemas that it cannot read, such as
-    those with a list of types.
+    The answers were checked by their schemas already. ADK 2.13 would check them again, and fails at schemas that it
+    cannot read, such as those with a list of types.
     """
     if event.content is None or not _requests_input(event):
         return event

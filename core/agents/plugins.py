@@ -164,7 +164,7 @@ class GuardPlugin(BasePlugin):
         Without this, ADK ends the run.
 
         Returns:
-            `error` with a sentence without secrets; None for a cancellation, which goes on.
+            `error` with a sentence without secrets; None for a cancellation, which ADK raises anyway.
         """
         if not isinstance(error, Exception):  # ADK passes cancellations too, and raises them anyway
             return None

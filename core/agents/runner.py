@@ -36,7 +36,7 @@ _COMPOSITE_AGENTS = (SequentialAgent, ParallelAgent, LoopAgent)
 class RunCorrectedError(Exception):
     """An earlier attempt at the run named an unknown agent, and was corrected.
 
-    The caller goes on with the run of the correction: see `correction_run_id`.
+    The caller continues with the run of the correction: see `correction_run_id`.
     """
 
 

@@ -108,7 +108,7 @@ class RunRequest:
         fence: fencing token of the turn, with a `run_id`. If another worker owns the turn, the run stores nothing and
             starts no tool; `TurnLostError` is its error.
         attributed_prompt: authors of the text, stored with it.
-        decisions: people's decisions and answers on everything that the run has asked for. The run goes on with them
+        decisions: people's decisions and answers on everything that the run has asked for. The run continues with them
             instead of `text`, and its reply begins with what follows.
         answers: the messages by which the run continues others, oldest first. If the last one is of this run, `text`
             is the answer to a question.

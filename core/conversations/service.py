@@ -118,7 +118,7 @@ class ConversationService:
 
         Args:
             author: the platform's id of the person whose work is stopped; None for everybody's.
-            until: seconds since the epoch; messages that were sent later go on.
+            until: seconds since the epoch; messages that were sent later stay.
             command: the message with the command, which is stored; None for a button or an operator.
 
         Returns:
@@ -219,7 +219,7 @@ class ConversationService:
     async def list_models(self, session_id: str, location_names: Sequence[str]) -> tuple[str, ...]:
         """Return the full names of the models that may be chosen in a session.
 
-        They are those of its agent, the default first.
+        These are the models of the session's agent, the default first.
 
         Raises:
             StoreError: the database cannot be read.

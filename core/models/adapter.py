@@ -210,7 +210,7 @@ def _shorten(
 ) -> list[ModelMessage] | None:
     """Return the messages of a refused request in a smaller form, if there is one.
 
-    That is without the older half for a fallback whose context is too short, else without files.
+    For a fallback whose context is too short, the older half is left out; otherwise the files are.
     """
     if is_fallback and isinstance(refusal, ContextLengthError):
         return shorten_history(messages)

@@ -188,7 +188,7 @@ def truncate_text(text: str, max_tokens: int) -> str:
 def count_tokens(text: str) -> int:
     """Return an estimate of a text's tokens: a third of its UTF-8 bytes.
 
-    That is at least the true count for most texts; `truncate_text` uses the same.
+    It is at least the true count for most texts; `truncate_text` uses the same estimate.
     """
     return -(-len(text.encode("utf-8", "replace")) // _BYTES_PER_TOKEN)
 

@@ -100,7 +100,7 @@ def _prefix(provider: str) -> bytes:
 
 
 def unique_id(call_id: str | None, tool_name: str, used_ids: set[str]) -> str:
-    """Return an id that is not in `used_ids`, and add it there.
+    """Return an id that is not in `used_ids`, and add it to them.
 
     It is `call_id`, or without one `call_` and the tool's name; if that is taken, a number follows.
     """

@@ -54,7 +54,7 @@ def can_call_tools(model: str) -> bool:
 
 
 def split_model(model: str) -> tuple[str, str]:
-    """Return the vendor of a full name, and the model's name there.
+    """Return the vendor of a full name, and the model's name at the vendor.
 
     The vendor is empty for `gemini/NAME`, which is no valid name.
     """

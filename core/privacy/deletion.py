@@ -318,7 +318,7 @@ class DeletionService:
 async def wipe(database: Database) -> None:
     """Overwrite deleted data in the files of SQLite.
 
-    PostgreSQL does so by itself, in time.
+    PostgreSQL overwrites deleted data by itself, some time later.
 
     Raises:
         StoreError: SQLite cannot do it now because of a reader; a later call may succeed.

@@ -86,7 +86,7 @@ async def delete_session(
         row: the result of `lock_session`; None if the session did not exist.
         reset_at: a backfill ignores messages sent until then, in seconds since the epoch.
         before_generation: a generation that stays if it has inbox messages. The messages of the earlier ones are
-            deleted by now; their turns and inbox messages are not. None to delete all generations.
+            deleted already; their turns and inbox messages are not. None to delete all generations.
     """
     its_turns, its_messages = turns.c.session == session_id, inbox.c.session == session_id
     query = sa.select(inbox.c.id).where(its_messages).limit(1)
@@ -151,7 +151,7 @@ async def _insert_tombstone(connection: AsyncConnection, session: sa.Row[Any], r
 
 
 async def delete_old_runs(connection: AsyncConnection, prices: Prices, session_id: str, before: float) -> None:
-    """Delete the runs of a session that ended before a time, with all that is theirs.
+    """Delete the runs of a session that ended before a time, with all rows that belong to them.
 
     Summaries that cover deleted messages are deleted as well.
 

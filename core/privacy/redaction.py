@@ -98,7 +98,7 @@ class Redaction:
 async def find_sessions_of(connection: AsyncConnection, user_id: str) -> tuple[list[str], list[str]]:
     """Return the sessions in which only a user wrote, and those that others share.
 
-    Those that only name the user are among the latter. Both are sorted lists of ids.
+    Sessions that only name the user count as shared. Both are sorted lists of ids.
     """
     written = sa.select(inbox.c.session).where(inbox.c.author == user_id).distinct()
     ids = await sessions_that_name(connection, user_id) | set((await connection.execute(written)).scalars())

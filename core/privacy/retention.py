@@ -33,7 +33,7 @@ INTERVAL_SECONDS = HOUR
 class RetentionService:
     """Service that deletes messages older than `RETENTION_DAYS`.
 
-    Every worker does so; a running turn keeps its messages.
+    Every worker runs it; a running turn keeps its messages.
 
     Args:
         prices: prices of the model calls that are not counted yet.
@@ -49,14 +49,14 @@ class RetentionService:
     async def run(self) -> None:
         """Delete expired messages now and every hour, until cancelled.
 
-        Without a number of days, it returns at once.
+        With 0 days, it returns immediately.
         """
         if self._days:
             what = "messages older than RETENTION_DAYS cannot be deleted"
             await run_every(INTERVAL_SECONDS, self.delete_expired, what=what, retry_seconds=RETRY_SECONDS)
 
     async def delete_expired(self) -> None:
-        """Delete the messages that have expired by now, and log how many."""
+        """Delete the messages that have expired, and log how many."""
         async with self._database.read() as connection:
             now = await connection.scalar(sa.select(self._database.now)) or 0.0
         before = now // DAY * DAY - self._days * DAY
@@ -118,7 +118,7 @@ def _is_expired_turn(before: sa.ColumnElement[float]) -> sa.ColumnElement[bool]:
 def _is_expired_message(before: sa.ColumnElement[float]) -> sa.ColumnElement[bool]:
     """Return the SQL condition that a message is old, ended, and not the newest.
 
-    The newest one of an author at a place stays. That to the bot and that to other people both count.
+    Of each author's messages at a place, the newest one stays, and so does the newest one to the bot.
     """
     newer = inbox.alias("newer")
     same_kind = newer.c.outcome.is_distinct_from(InboxOutcome.UNADDRESSED) | (

@@ -69,8 +69,8 @@ class ArtifactService(BaseArtifactService):
     async def list_generated_files(self, session_id: str, origin: str) -> list[GeneratedFile]:
         """Return the newest version of each file that a turn and its reruns saved.
 
-        They are in the order of saving, and files with the same bytes occur once. The files of a turn that asked
-        people for something belong to that turn's reply, not to the turn that continues it.
+        The files are in the order of saving; of files with the same bytes, one is returned. The files of a turn that
+        asked people for something belong to that turn's reply, not to the turn that continues it.
 
         Args:
             origin: the `Turn.origin` of these turns.

@@ -166,8 +166,8 @@ def to_row(event: Event, *, has_references: bool = False) -> EventRow:
 def fold_text(text: str) -> str:
     """Return a text for comparison without regard to case and compatible forms.
 
-    That is Unicode's NFKC, casefold, and NFKC again. Databases do not agree on this: SQLite's `lower()` knows ASCII
-    alone.
+    The text is converted by Unicode's NFKC, casefold, and NFKC again. Databases do not agree on this: SQLite's
+    `lower()` knows ASCII alone.
     """
     return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
 

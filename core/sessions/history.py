@@ -102,7 +102,7 @@ def _find_budget_start(entries: Sequence[HistoryEntry], remaining: int, turns: i
     """Return the index of the oldest entry within the remaining tokens and turns.
 
     Args:
-        free: indexes of entries that are kept anyway and cost nothing here.
+        free: indexes of entries that are kept anyway, and whose tokens are not subtracted.
     """
     turn_count, oldest = 0, len(entries)
     for i in range(len(entries) - 1, -1, -1):

@@ -98,7 +98,7 @@ class MemoryService(BaseMemoryService):
     async def search_memory(self, *, app_name: str, user_id: str, query: str) -> SearchMemoryResponse:
         """Return the memories of a place with the most words of a query, ignoring case.
 
-        Among equals, the newest comes first. They are at most 10, with 12,000 characters.
+        Among equals, the newest comes first. At most 10 are returned, with 12,000 characters in all.
         """
         words = _get_search_words(query)
         if not words:
@@ -173,7 +173,7 @@ def _get_text(content: types.Content | None) -> str:
 def _get_search_words(query: str) -> list[str]:
     """Return the words of a query that are long enough to search for, longest first.
 
-    They are folded (`fold_text`), and at most `_MAX_SEARCH_WORDS`.
+    At most `_MAX_SEARCH_WORDS` are returned, folded by `fold_text`.
     """
     words = {fold_text(word.strip(".,;:!?\"'()[]{}<>*_`")) for word in query[:_MAX_MEMORY_CHARACTERS].split()}
     telling = (word for word in words if len(word) > (2 if word.isascii() else 1))

@@ -230,9 +230,7 @@ class SessionService(BaseSessionService):
         return event
 
     async def read_stored_events(self, session: StoredSession, events: Sequence[Event]) -> dict[str, tuple[Event, str]]:
-        """Return events as they are stored, with their texts without author names.
-
-        They are by event id.
+        """Return events by id as they are stored, with their texts without author names.
 
         Their calls have the stored ids, which a loaded history may have replaced. Unreadable events are left out.
 

@@ -64,7 +64,7 @@ def _asyncpg_errors(*names: str, other: tuple[type[Exception], ...] = ()) -> tup
 def collect_unreadable(id_: str, damaged: set[str]) -> Iterator[None]:
     """Log an error of reading a row in the block, and add `id_` to `damaged`.
 
-    The error is not raised: the transaction goes on, since what the driver or the parser cannot read is no error of
+    The error is not raised: the transaction continues, since what the driver or the parser cannot read is no error of
     the database.
 
     Args:

@@ -134,7 +134,7 @@ def set_rule(
 ) -> None:
     """Write who may approve a call into its confirmation request.
 
-    The paths of secret arguments are written there too.
+    The paths of secret arguments are written into it too.
 
     The rule goes into the payload of the request that the tool has just made in `context`. Without a request nothing
     changes; neither does a payload of the tool's own, unless there are secret arguments.

@@ -78,7 +78,7 @@ class ToolCallLog:
     async def begin(
         self, call: ToolInvocation, may_repeat: Callable[[ToolCallEntry], bool] = lambda _entry: False
     ) -> ToolCallEntry | None:
-        """Log the start of a call, and return whether it was made before.
+        """Log the start of a call, or return the entry of an earlier one.
 
         Args:
             may_repeat: returns whether a call with this earlier entry may be made again.

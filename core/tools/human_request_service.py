@@ -323,11 +323,11 @@ class HumanRequestService:
         return decided
 
     async def answer_with_message(self, turn: Turn, authors: Sequence[User], text: str) -> MessageAnswerResult:
-        """Answer the oldest open question with the message of a turn, if it may.
+        """Answer an open question of the session with the message of a turn, if there is one.
 
-        That is the oldest open question of the session that all authors of the message may answer. If it is the only
-        request of its turn, the run of the message continues the run that asks. Otherwise the answer is stored like
-        one that was entered in the form.
+        It is the oldest question that all authors of the message may answer. If it is the only request of its turn, the
+        run of the message continues the run that asks. Otherwise the answer is stored like one that was entered in the
+        form.
 
         Args:
             authors: the authors of the turn's messages; the last one counts as the person who answers.

@@ -117,7 +117,7 @@ class McpServer(BaseToolset):
     async def get_tools(self, readonly_context: ReadonlyContext | None = None) -> list[BaseTool]:
         """Return the server's tools for a model call.
 
-        They are empty while the server is unreachable: it is tried again after the pause.
+        There are none while the server is unreachable: it is tried again after the pause.
         """
         if time.monotonic() < self._next_try_at:
             return []

@@ -136,7 +136,7 @@ def limit_tool(tool: BaseTool, seconds: float) -> None:
 
     Errors that would end the process become `ToolError`.
 
-    The tool is changed in place. Its attribute `seconds` replaces the limit. A plain function's thread goes on after
+    The tool is changed in place. Its attribute `seconds` replaces the limit. A plain function's thread continues after
     the limit: threads cannot be ended. An agent that is a tool has no limit but its turn's. It gets Parley's plugins,
     even if it does not include those of its app.
     """

@@ -64,7 +64,8 @@ async def stop_session(
 
     Args:
         author: the platform's id of the person whose work is stopped; None for everybody's.
-        until: seconds since the epoch; messages that were sent later, and a turn that answers one of them, go on.
+        until: seconds since the epoch; messages that were sent later, and a turn that answers one of them, are left
+            alone.
     """
     await lock_session_row(connection, session_id)
     in_session = inbox.c.session == session_id

@@ -218,9 +218,9 @@ _SET_TURN = sa.update(inbox).where(inbox.c.id == sa.bindparam("message_id")).val
 async def _lock_sessions(connection: AsyncConnection, limit: int, served: Mapping[str, int]) -> dict[str, sa.Row[Any]]:
     """Lock at most `limit` idle sessions with waiting messages, and return their rows.
 
-    The rows are by session id, in the order of claiming. That is a round robin over people: the first session of each
-    person goes before the second one of any. Among those the person who was served longest ago goes first. A session
-    is that of the author of its oldest message.
+    The rows are by session id, in the order of claiming: a round robin over people. The first session of each person
+    goes before the second one of any; among the first ones, that of the person who was served longest ago goes first.
+    A session is that of the author of its oldest message.
     """
     if limit <= 0:
         return {}

@@ -168,7 +168,7 @@ class HistoryCompactor:
     async def _is_full(self, turn: Turn) -> bool:
         """Return whether the history without a summary is long enough for one.
 
-        That is `START_FRACTION` of the turns or of the tokens that are sent.
+        It has to reach `START_FRACTION` of the most turns, or of the most tokens, that are sent.
         """
         rows = await self._database.run(UNSUMMARIZED, session=turn.session_id, generation=turn.generation)
         turn_count = sum(role == "user" for role, _ in rows)
@@ -292,7 +292,7 @@ _READ = [messages.c[name] for name in ("id", "role", "author", "content", "tool_
 def _select_unsummarized(_dialect: str) -> sa.Select[Any]:
     """Select role and tokens of the messages that no summary covers, newest first.
 
-    They are at most `MAX_MESSAGES_READ`.
+    At most `MAX_MESSAGES_READ` are selected.
     """
     c, summaries = messages.c, messages.alias("told")
     session, generation = sa.bindparam("session", type_=sa.Text), sa.bindparam("generation", type_=sa.Integer)

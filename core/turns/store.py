@@ -108,7 +108,7 @@ class TurnStore:
     async def list_owned(self) -> dict[str, CancelReason | None]:
         """Return the ids of this worker's active turns, each with its cancel reason.
 
-        The reason is None for a turn that goes on.
+        The reason is None for a turn that is not cancelled.
         """
         own = sa.select(turns.c.id, turns.c.cancel_reason).where(
             is_active(turns), turns.c.owner == self._lease.worker_id
@@ -137,7 +137,7 @@ class TurnStore:
     async def get_message_chain(self, turn: Turn) -> list[InboxMessage]:
         """Return the messages that led to the run that a turn continues.
 
-        They are empty if it continues none. The newest turn's come first.
+        There are none if it continues no run. The messages of the newest turn come first.
         """
         return (
             []

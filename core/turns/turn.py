@@ -18,7 +18,7 @@ class CancelReason(StrEnum):
         RESET: a person reset the session.
         STOP: a person or an operator stopped the turn.
         MESSAGE_DELETED: the authors deleted all messages that the turn answers.
-        SHUTDOWN: this process ends; another worker goes on with the turn.
+        SHUTDOWN: this process ends; another worker continues the turn.
         LEASE_LOST: another worker claimed the turn.
     """
 
@@ -50,7 +50,7 @@ class Turn:
         chunks: the platform's ids of the messages that show the reply.
         text: the final text, once it is stored; None before.
         partial_text: the text that the reply shows so far, from the worker that handed the turn back.
-        cancel: the reason to cancel the turn; None if it goes on.
+        cancel: the reason to cancel the turn; None if it is not cancelled.
         is_damaged: whether its stored history cannot be read: the reply then says so.
         meter: counts what the run uses of models.
     """

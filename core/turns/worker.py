@@ -194,7 +194,7 @@ class Worker:
     async def _watch(self) -> None:
         """Cancel running turns that are marked as cancelled or that another worker owns.
 
-        This goes on until it is cancelled.
+        It runs until it is cancelled.
         """
         missed = set[str]()
 

@@ -49,7 +49,7 @@ class ShardAssignment:
         self.has_free_shard = False
 
     def row_name(self, shard: int, count: int) -> str:
-        """Return the name of a shard's row: `NAME:SHARD/COUNT`, or `NAME` if it is alone."""
+        """Return the name of a shard's row: `NAME:SHARD/COUNT`, or `NAME` for an only shard."""
         return self._name if count == 1 else f"{self._name}:{shard}/{count}"
 
     async def get_shard_count(self) -> int | None:

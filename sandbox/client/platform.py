@@ -248,7 +248,7 @@ class ClientPlatform(Protocol):
         ...
 
     def find_form(self, person: PlatformUser) -> ClientForm | None:
-        """Return the form that is open for a user; the top one of several."""
+        """Return the form that is open for a user, the top one of several; None without one."""
         ...
 
     async def submit_form(self, person: PlatformUser, form: str, values: FormValues) -> None:

@@ -122,7 +122,7 @@ def create_pane_view(pane: PlatformPane, session: ClientSession) -> dict[str, An
 
 
 def find_message(session: ClientSession, message: str) -> ClientMessage:
-    """Return a message of the open place, or the newest reply in a thread there.
+    """Return a message of the open place, or the newest reply in one of its threads.
 
     Raises:
         ActionRefusedError: the message is deleted.

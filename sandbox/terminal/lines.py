@@ -123,7 +123,7 @@ class _LineSession:
             await platform.wait_for_change()
 
     async def _wait_until_connected(self) -> None:
-        """Before the first line to a platform, wait for the bot there; print a notice if it is missing."""
+        """Before the first line to a platform, wait until the bot is connected to it; print a notice if it is not."""
         platform = self._platform
         if platform.name not in self._checked_platforms:
             self._checked_platforms.add(platform.name)

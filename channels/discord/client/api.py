@@ -283,7 +283,7 @@ class DiscordApi:
         await self.call("type", send, limiter, priority=Priority.STREAM_UPDATE)
 
     async def unarchive_thread(self, thread: int) -> None:
-        """Unarchive a thread. Discord: a new message does so too, an edit does not."""
+        """Unarchive a thread. Discord: a new message unarchives it too, an edit does not."""
         send = partial(self._client.http.edit_channel, thread, archived=False)
         await self.call("unarchive", send, self.get_limiter(("channel", thread), MESSAGE_WINDOW))
 

@@ -354,7 +354,7 @@ class DiscordInteractionHandler(InteractionHandler):
     async def _post_question(self, interaction: Interaction) -> str:
         """Post a question, and return the id of the message.
 
-        If Discord refuses it as the response to the interaction, it is a separate message.
+        It is the response to the interaction or, if Discord refuses that, a separate message.
         """
         quote = interaction.values["quote"]
         with suppress(RefusedError):

@@ -67,7 +67,7 @@ class DiscordMessageSurface(MessageSurface):
         """Replace the attachments of a message."""
 
     async def _file_limit(self, size: int) -> int:
-        """Return the most bytes that a file may have here.
+        """Return the most bytes that a file may have in the channel.
 
         Args:
             size: the bytes of the largest file to attach.

@@ -82,7 +82,7 @@ class SlackApi:
         """Return the bot's token in this workspace.
 
         Raises:
-            SurfaceError: the app is not installed there, or the database cannot be read.
+            SurfaceError: the app is not installed in the workspace, or the database cannot be read.
         """
         if self._tokens is None:
             return self._client.token or ""

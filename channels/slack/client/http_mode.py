@@ -71,7 +71,7 @@ class HttpMode:
     async def _receive(self, request: web.Request) -> web.Response:
         """Answer a request within `ANSWER_SECONDS`.
 
-        If processing takes longer, the response is HTTP 503 and the processing goes on. Slack then sends the request
+        If processing takes longer, the response is HTTP 503 and the processing continues. Slack then sends the request
         again (`x-slack-retry-num`); its message is stored once, by its event key.
         """
         now = asyncio.get_running_loop().time

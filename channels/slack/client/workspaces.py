@@ -87,7 +87,7 @@ class WorkspaceTokenStore:
             method: the method to call, for the error.
 
         Raises:
-            RefusedError: the app is not installed there.
+            RefusedError: the app is not installed in the workspace.
             TransientError: the database cannot be read.
         """
         try:

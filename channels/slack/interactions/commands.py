@@ -42,7 +42,7 @@ def choice_question(name: CommandName, argument: str, found: Sequence[RecentSess
     Only `reset` and a valid `export` let the user choose, if there are several conversations.
 
     Args:
-        found: the user's recent conversations there.
+        found: the user's recent conversations in the channel.
     """
     is_known = name != "export" or argument.lower() in ("", *EXPORT_FORMATS)
     return _QUESTIONS.get(name, "") if len(found) > 1 and is_known else ""

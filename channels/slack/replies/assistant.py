@@ -45,8 +45,8 @@ class AssistantThreads:
     def get_stop_arguments(self, address: Mapping[str, Any]) -> dict[str, str]:
         """Return the arguments of `chat.stopStream` that keep the status of a thread.
 
-        Slack: docs.slack.dev/reference/methods/chat.stopStream. By default the method sets the status to `active`,
-        and the stop button disappears while the reply goes on.
+        Slack: docs.slack.dev/reference/methods/chat.stopStream. By default the method sets the status to `active`, and
+        the stop button disappears while the reply continues.
         """
         is_set = _get_key(address) in self._processing and str(address["team"]) not in self._refused
         return {"session_status": "processing"} if is_set else {}

@@ -54,7 +54,7 @@ class StreamPolicy:
         self._refused: TTLCache[str, bool, float] = TTLCache(MAX_REFUSED, REFUSED_SECONDS)
 
     def disable(self, channel: str) -> None:
-        """Use no streams in a channel for `REFUSED_SECONDS`, as Slack refused one there."""
+        """Use no streams for `REFUSED_SECONDS` in a channel in which Slack refused one."""
         self._refused[channel] = True
 
     def is_enabled(self, channel: str) -> bool:

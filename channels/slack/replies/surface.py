@@ -244,9 +244,9 @@ class SlackSurface(MessageSurface):
         return metadata.get("event_type") == _METADATA_EVENT and payload.get("turn") == self._turn_id
 
     async def _read_thread(self) -> Sequence[Answer]:
-        """Return up to 200 messages since the user's, oldest first.
+        """Return up to 200 messages after the user's message, oldest first.
 
-        They are those of the thread, or of the conversation if there is no thread.
+        The messages are of the thread or, without one, of the conversation.
         """
         method = "conversations.replies" if self._thread_ts else "conversations.history"
         answer = await self._api.call(
@@ -295,7 +295,7 @@ class SlackSurface(MessageSurface):
         await self._share(file, await self._api.upload(file, self._team))
 
     async def _share(self, file: File, file_id: str) -> None:
-        """Post an uploaded file in the thread, unless it is there."""
+        """Post an uploaded file in the thread, unless the thread has it."""
 
         async def find_shared() -> Answer | None:
             return next((message for message in await self._read_thread() if _has_file(message, file_id)), None)

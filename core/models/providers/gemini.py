@@ -180,7 +180,7 @@ def _build_config(request: ModelRequest) -> types.GenerateContentConfig:
 def _format_tool(spec: ToolSpec) -> types.FunctionDeclaration:
     """Return the declaration of a tool for Gemini.
 
-    A function without parameters has no schema there.
+    For Gemini, a function without parameters has no schema.
     """
     takes_nothing = spec.parameters.get("type") == "object" and not spec.parameters.get("properties")
     return types.FunctionDeclaration(

@@ -89,7 +89,7 @@ class DiscordRestApi:
         return channel
 
     def get_writable_channel(self, request: ApiRequest) -> GuildChannel:
-        """Return the channel in the path, if the bot may post there.
+        """Return the channel in the path, if the bot may post in it.
 
         Raises:
             DiscordError: 10003 (unknown), 50001 (not visible), 50008 (not a text channel), 50013 (lacks a permission)

@@ -192,7 +192,7 @@ class DiscordInteractions:
             self.modals.remove(modal)
 
     async def _deliver(self, interaction: DiscordInteraction, data: Json) -> list[DiscordMessage]:
-        """Send an interaction, and return its responses: Discord's error without an acknowledgement in time."""
+        """Send an interaction, and return its responses, or Discord's error without an acknowledgement in time."""
         if not await self._wait_for_acknowledgement(interaction, data):
             content, user = DiscordContent("The application did not respond"), interaction.user
             failed = self._guild.post_message(
@@ -327,7 +327,7 @@ class DiscordInteractions:
         return interaction
 
     def create_follow_up(self, request: ApiRequest) -> ApiResponse:
-        """Create a follow-up message; the first one after a deferral replaces that.
+        """Create a follow-up message; the first one after a deferral replaces the deferred response.
 
         Discord: five are allowed where only the user has installed the app.
         """

@@ -105,16 +105,16 @@ class GuildChannel:
 
     @property
     def has_bot_access(self) -> bool:
-        """True where the bot can be; elsewhere users use it as their installed app."""
+        """True if the bot can be in the channel; in others, users run it as their installed app."""
         return self.kind != "group" and self.foreign_guild_id is None
 
     @property
     def interaction_context(self) -> int:
-        """Discord's context of an interaction there: 0 server, 1 DM with the bot, 2 other DMs."""
+        """Discord's context of an interaction in the channel: 0 server, 1 DM with the bot, 2 other DMs."""
         return {"dm": 1, "group": 2}.get(self.kind, 0)
 
     def is_visible_to(self, user_id: str) -> bool:
-        """Return whether the user with this id can see it: is a member of the channel and of a private thread."""
+        """Return whether a user (by id) can see it, as a member of the channel and of a private thread."""
         place = self.parent or self
         is_participant = not self.is_private or user_id in self.participants
         return is_participant and (place.members is None or user_id in place.members)

@@ -194,7 +194,7 @@ class WebApi:
         return channel
 
     def require_writable(self, channel: SlackConversation) -> SlackConversation:
-        """Return the conversation if the bot can post there.
+        """Return the conversation if the bot can post in it.
 
         Raises:
             SlackError: `is_archived` or `not_in_channel`.

@@ -252,7 +252,7 @@ class DirectoryMethods:
 
 
 def _filter_by_time(messages: list[SlackMessage], arguments: Arguments) -> list[SlackMessage]:
-    """Return the messages between the arguments `oldest` and `latest`; with these if `inclusive`."""
+    """Return the messages between the times `oldest` and `latest`; if `inclusive`, those at these times too."""
     oldest, latest = (parse_ts(arguments, name) for name in ("oldest", "latest"))
     inclusive = arguments.flag("inclusive")
 

@@ -225,7 +225,7 @@ class SlackInteractions:
         """Close a modal's top view, and send `view_closed` for each closed view with `notify_on_close`.
 
         Args:
-            whole_stack: close all views; `clear_on_close` of the view does so, too.
+            whole_stack: close all views; `clear_on_close` of the view closes them, too.
 
         Raises:
             ValueError: the view is not on top.

@@ -90,7 +90,7 @@ def find_pings(content: SlackContent, names: Names) -> frozenset[str]:
     """Return the pinged user ids and user group ids, and `channel`, `here` and `everyone`.
 
     The text counts in addition to the blocks, since notifications use it. Slack does not document whether mentions in
-    attachments notify; here they do.
+    attachments notify; in the sandbox they do.
     """
     pinged = set(_find_pings_in_text(content.text, markdown=content.markdown))
     if content.link_names:

@@ -202,5 +202,5 @@ class SlackMessage:
 
     @property
     def is_in_channel(self) -> bool:
-        """True if the channel shows it outside threads."""
+        """True if the message is shown in the channel outside threads."""
         return not self.is_thread_reply or self.subtype == BROADCAST_SUBTYPE
