@@ -171,16 +171,16 @@ def select_summary_model(settings: Settings, agent_set: AgentSet, registry: Mode
     """
     if settings.summary_model:
         try:
-            own = registry.make_adapter(settings.summary_model)
+            adapter = registry.make_adapter(settings.summary_model)
         except SettingsError as error:
             raise SettingsError(*(f"SUMMARY_MODEL: {fault}" for fault in error.faults)) from None
-        return lambda _agent, _chosen: (own, settings.summary_model)
+        return lambda _agent, _chosen: (adapter, settings.summary_model)
 
     def model(agent: str, chosen: str | None) -> tuple[BaseLlm, str]:
         app = agent_set.apps.get(agent) or agent_set.apps[agent_set.agents.default]
-        asked = next((each.canonical_model for each in agents_in(app)), None) or registry.make_adapter(registry.default)
-        is_offered = isinstance(asked, ModelAdapter) and not asked.is_fixed and chosen in asked.selectable
-        return asked, chosen if chosen is not None and is_offered else asked.model
+        model = next((each.canonical_model for each in agents_in(app)), None) or registry.make_adapter(registry.default)
+        is_offered = isinstance(model, ModelAdapter) and not model.is_fixed and chosen in model.selectable
+        return model, chosen if chosen is not None and is_offered else model.model
 
     return model
 
@@ -202,7 +202,7 @@ def list_selectable_models(app: App, registry: ModelRegistry) -> tuple[str, ...]
 
     If every agent of the app has a model of its own, that is the only one.
     """
-    used = [agent.canonical_model for agent in agents_in(app)]
-    if any(isinstance(model, ModelAdapter) and not model.is_fixed for model in used):
+    models = [agent.canonical_model for agent in agents_in(app)]
+    if any(isinstance(model, ModelAdapter) and not model.is_fixed for model in models):
         return tuple(registry.selectable)
-    return (used[0].model if used else registry.default,)
+    return (models[0].model if models else registry.default,)

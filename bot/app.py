@@ -77,8 +77,8 @@ async def run_bot(settings: Settings, stop: asyncio.Event) -> None:
         if not ending.is_set():
             running.cancel()
         seconds = settings.shutdown_timeout_seconds + SHUTDOWN_GRACE_SECONDS
-        _, late = await asyncio.wait([running], timeout=seconds)
-        if late:
+        _, unfinished = await asyncio.wait([running], timeout=seconds)
+        if unfinished:
             raise ShutdownTimeoutError(
                 f"the shutdown took longer than {seconds:g} s; accepted messages are stored, and the next worker takes "
                 "over the unfinished turns"
@@ -163,12 +163,12 @@ async def _build(settings: Settings) -> AsyncIterator[_BotParts]:
         database = Database(settings.database_address, connections=settings.database_pool_size)
         stack.enter_context(hold_database_lock(database))
         stack.push_async_callback(database.aclose)
-        await retry_store(lambda: prepare_database(database), what="the database", patience=START_TIMEOUT_SECONDS)
+        await retry_store(lambda: prepare_database(database), operation="the database", patience=START_TIMEOUT_SECONDS)
         prices = Prices(settings.prices_file)
         loaded = await load_agents(settings, database, prices, stack)
         spending = SpendingStore(database, prices)
         lease = Lease(database, seconds=settings.lease_seconds)
-        await retry_store(lease.acquire, what="the lease", patience=START_TIMEOUT_SECONDS)
+        await retry_store(lease.acquire, operation="the lease", patience=START_TIMEOUT_SECONDS)
         stack.push_async_callback(lease.release)
         await stack.enter_async_context(run_in_background(lease.keep_renewed(), name="lease"))
         pruning = CleanupService(database, days=settings.turn_retention_days)

@@ -75,7 +75,7 @@ async def load_agents(settings: Settings, database: Database, prices: Prices, st
         for name in sorted(registry.replaced_models):
             feed.send_notice(f"{name} has no API key: {registry.default} answers in its place.")
     await retry_store(
-        lambda: reassign_sessions(database, agent_set.agents), what="reassigning the sessions of removed agents"
+        lambda: reassign_sessions(database, agent_set.agents), operation="reassigning the sessions of removed agents"
     )
     if LOCAL_MODEL in registry.handles:
         log.warning("%s is a tiny model for trying the bot: it is often wrong", LOCAL_MODEL)

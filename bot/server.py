@@ -112,8 +112,10 @@ async def run_server(
             log.warning("%s, so /healthz, /readyz and /metrics are not served: set another PORT; 0 takes any", problem)
         else:
             server.port = int(listener.sockets[0].getsockname()[1])
-            where = "all interfaces" if host is None else host
-            log.info("/healthz, /readyz and /metrics are at port %s of %s", server.port, where if port else LOOPBACK)
+            interface = "all interfaces" if host is None else host
+            log.info(
+                "/healthz, /readyz and /metrics are at port %s of %s", server.port, interface if port else LOOPBACK
+            )
         yield server
     finally:
         loop.set_exception_handler(handler_before)

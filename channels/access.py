@@ -72,12 +72,12 @@ class AccessRules:
         Args:
             workspace: the platform's id of the workspace or server.
         """
-        where = {f"{kind}:{workspace}" for kind in ("workspace", "guild")}
+        names = {f"{kind}:{workspace}" for kind in ("workspace", "guild")}
         is_served = not self.guilds or workspace in self.guilds
         return (
             is_served
-            and not where & self.block
-            and all(_matches_kind(where, kind, self) for kind in ("workspace", "guild"))
+            and not names & self.block
+            and all(_matches_kind(names, kind, self) for kind in ("workspace", "guild"))
         )
 
 
@@ -126,21 +126,21 @@ class AccessPolicy:
         rules = self.get_rules(actor.platform)
         if actor.is_bot and not rules.allows_bots:
             return AccessDecision.BOT_DENIED
-        who, home, where = (
+        user_names, workspace_names, place_names = (
             set(_list_user_rules(actor)),
             set(_list_workspace_rules(actor)),
             set(_list_place_rules(location)),
         )
         people = {rule for rule in rules.allow if rule.startswith(_USER_KINDS)}
-        is_stranger = actor.is_external and not rules.allows_external and not home & rules.allow
-        is_unnamed = bool(people) and not who & people and not self.is_admin(actor)
-        if (who | home) & rules.block or is_stranger or is_unnamed:
+        is_stranger = actor.is_external and not rules.allows_external and not workspace_names & rules.allow
+        is_unnamed = bool(people) and not user_names & people and not self.is_admin(actor)
+        if (user_names | workspace_names) & rules.block or is_stranger or is_unnamed:
             return AccessDecision.USER_DENIED
         is_served = not rules.guilds or not location.workspace or location.workspace in rules.guilds
         if (
-            where & rules.block
+            place_names & rules.block
             or not is_served
-            or not all(_matches_kind(where | home, kind, rules) for kind in _PLACE_KINDS)
+            or not all(_matches_kind(place_names | workspace_names, kind, rules) for kind in _PLACE_KINDS)
         ):
             return AccessDecision.PLACE_DENIED
         return AccessDecision.ALLOWED

@@ -408,8 +408,8 @@ class Answerer:
         if answered.question is None:
             return
         if answered.error is not None:
-            why = entry_error_text(answered.error, say)
-            raise _MessageIsAnswerError(say(words.ANSWER_REFUSED, why=why), "it does not fit the question")
+            reason = entry_error_text(answered.error, say)
+            raise _MessageIsAnswerError(say(words.ANSWER_REFUSED, why=reason), "it does not fit the question")
         self._background.add(asyncio.create_task(self._show_decided(answered.question), name=f"request of {turn.id}"))
         if not answered.answers:
             raise _MessageIsAnswerError(say(words.ANSWER_NOTED), "other questions are open")

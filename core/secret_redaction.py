@@ -102,10 +102,10 @@ def add_secret(secret: str) -> None:
 def redact_secrets(text: str) -> str:
     """Return a text with `[redacted]` for known secrets and what looks like one."""
     hidden = [found.span() for found in _SECRET_PATTERNS.finditer(text)] + _find_known(text)
-    shown = _replace(text, hidden, lambda _: MASK)
+    redacted = _replace(text, hidden, lambda _: MASK)
     for pattern in (_COOKIES, _QUOTED_SECRET, _UNQUOTED_SECRET):
-        shown = pattern.sub(rf"\g<shown>{MASK}", shown)
-    return shown
+        redacted = pattern.sub(rf"\g<shown>{MASK}", redacted)
+    return redacted
 
 
 def replace_known(text: str, mask: Callable[[int], str]) -> str:

@@ -78,57 +78,61 @@ def status(*, as_json: bool) -> None:
 
     async def work(database: Database, settings: configuration.Settings) -> int:
         prices = Prices(settings.prices_file)
-        seen, by = await get_overview(database, prices), get_lock_holder(database)
+        overview, holder = await get_overview(database, prices), get_lock_holder(database)
         names = [name for name in ("slack", "discord") if getattr(settings, name) is not None]
-        caps = await SpendingLimiter(
+        limits = await SpendingLimiter(
             database, prices, SpendingStore(database, prices), settings.spending_limits
         ).list_nearly_spent(NEAR_LIMIT_FRACTION)
-        told = find_problems(seen, holder=by, time_limit=settings.turn_timeout_seconds, platforms=names, limits=caps)
-        wrong = list(told)
+        problems = find_problems(
+            overview, holder=holder, time_limit=settings.turn_timeout_seconds, platforms=names, limits=limits
+        )
+        findings = list(problems)
         if as_json:
-            workers = [{**asdict(worker), "is_alive": is_alive(worker, by)} for worker in seen.workers]
-            running = [turn_view.to_json(turn) for turn in seen.running]
-            told_of = {"running": running, "workers": workers, "findings": wrong, "is_well": not wrong}
-            tables.print_json({**asdict(seen), **told_of})
-            return bool(wrong)
+            workers = [{**asdict(worker), "is_alive": is_alive(worker, holder)} for worker in overview.workers]
+            running = [turn_view.to_json(turn) for turn in overview.running]
+            extra = {"running": running, "workers": workers, "findings": findings, "is_well": not findings}
+            tables.print_json({**asdict(overview), **extra})
+            return bool(findings)
         tables.print_table(
             "Workers",
             ["id", "state", "lease", "turns"],
             [
                 [
                     worker.id,
-                    "alive" if is_alive(worker, by) else "gone",
-                    f"process {by}"
-                    if worker.lease_seconds is None and by
+                    "alive" if is_alive(worker, holder) else "gone",
+                    f"process {holder}"
+                    if worker.lease_seconds is None and holder
                     else tables.format_duration(worker.lease_seconds),
                     worker.turns,
                 ]
-                for worker in seen.workers
+                for worker in overview.workers
             ],
         )
         tables.print_table(
             "Running",
             ["turn", "state", "since", "attempt", "worker", "session"],
             [
-                [t.id, t.state, tables.format_duration(seen.at - t.created_at), t.attempt, t.owner or "", t.session]
-                for t in seen.running
+                [t.id, t.state, tables.format_duration(overview.at - t.created_at), t.attempt, t.owner or "", t.session]
+                for t in overview.running
             ],
         )
         tables.print_table(
             "Channels",
             ["name", "received until"],
-            [[channel.name, _format_age(channel.watermark_age_seconds)] for channel in seen.channels],
+            [[channel.name, _format_age(channel.watermark_age_seconds)] for channel in overview.channels],
         )
-        waiting = f"for up to {tables.format_duration(seen.queue.oldest_seconds)}" if seen.queue.messages else ""
+        waiting = (
+            f"for up to {tables.format_duration(overview.queue.oldest_seconds)}" if overview.queue.messages else ""
+        )
         tables.print_lines(
-            f"Queued: {seen.queue.messages} messages {waiting}".rstrip(),
-            f"Open approvals: {seen.undecided}",
+            f"Queued: {overview.queue.messages} messages {waiting}".rstrip(),
+            f"Open approvals: {overview.undecided}",
         )
-        for finding in wrong:
+        for finding in findings:
             tables.print_lines(f"{finding.kind.upper():8} {finding.line}", f"         {finding.remedy}")
-        if not wrong:
+        if not findings:
             tables.print_lines("No problems.")
-        return bool(wrong)
+        return bool(findings)
 
     _run_command(work, "reading")
 
@@ -233,8 +237,8 @@ def retry(turn: str, wait: float, *, as_json: bool) -> None:
         reports = _make_reports(database, settings)
         report = await _find_report(reports, turn)
         inbox, _ = _make_services(database, report)
-        asked = await inbox.request_rerun(report.id, author=None, kind="retry")
-        if isinstance(asked, RerunDenied):
+        result = await inbox.request_rerun(report.id, author=None, kind="retry")
+        if isinstance(result, RerunDenied):
             if report.state != "failed":
                 raise ParleyError(f"turn {report.id} is {report.state}: only failed turns can be retried")
             newer = f": `parley why {report.reruns[-1]}`" if report.reruns else ""
@@ -265,13 +269,13 @@ def cancel(turn: str, wait: float, *, as_json: bool) -> None:
     _run_command(work, "cancelling")
 
 
-def _run_command(work: Callable[[Database, configuration.Settings], Awaitable[int]], what: str) -> None:
+def _run_command(work: Callable[[Database, configuration.Settings], Awaitable[int]], progress: str) -> None:
     """Run `work` with the database, and exit with its result as the code.
 
     Args:
-        what: text of the spinner, such as `reading`.
+        progress: text of the spinner, such as `reading`.
     """
-    with tables.show_progress(what):
+    with tables.show_progress(progress):
         code = stored.run_with_database(work)
     raise typer.Exit(code=code)
 
@@ -328,16 +332,16 @@ async def _wait_for_result(
         is_done: returns whether a report of the turn shows that the request is carried out.
     """
     until = time.monotonic() + seconds
-    seen = await get_overview(database, reports.prices)
-    works = any(is_alive(worker, get_lock_holder(database)) for worker in seen.workers)
-    while works:
+    overview = await get_overview(database, reports.prices)
+    has_worker = any(is_alive(worker, get_lock_holder(database)) for worker in overview.workers)
+    while has_worker:
         now = await reports.get(report.id)
         if now is not None and is_done(now):
             return RequestResult(now.id, now.reruns[-1] if now.reruns else now.id, is_done=True, has_worker=True)
         if time.monotonic() >= until:
             break
         await asyncio.sleep(_POLL_SECONDS)
-    return RequestResult(report.id, report.id, is_done=False, has_worker=works)
+    return RequestResult(report.id, report.id, is_done=False, has_worker=has_worker)
 
 
 def _print_result(result: RequestResult, outcome: str, *, as_json: bool) -> int:
@@ -347,12 +351,12 @@ def _print_result(result: RequestResult, outcome: str, *, as_json: bool) -> int:
     elif result.is_done:
         tables.print_lines(f"turn {result.turn} {outcome}: `parley why {result.newest}`")
     else:
-        when = (
+        outlook = (
             "a worker will carry it out soon"
             if result.has_worker
             else "no worker is alive: the next one will carry it out"
         )
-        tables.print_lines(f"turn {result.turn}: requested; {when}")
+        tables.print_lines(f"turn {result.turn}: requested; {outlook}")
     return 0
 
 

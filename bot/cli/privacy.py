@@ -35,8 +35,8 @@ def export(session: str, files: Path | None, *, as_json: bool) -> None:
         form: ExportFormat = "json" if as_json else "md"
         is_empty = True
         with tables.show_progress("reading"):
-            async with aclosing(stream_export(database, session, form, Prices(settings.prices_file))) as told:
-                async for piece in told:
+            async with aclosing(stream_export(database, session, form, Prices(settings.prices_file))) as pieces:
+                async for piece in pieces:
                     is_empty = False
                     await asyncio.to_thread(tables.write_text, piece)
         if is_empty:
@@ -69,29 +69,29 @@ def forget(*, user: str, session: str, before: datetime | None, dry_run: bool, y
     if as_json and not (yes or dry_run):
         raise SettingsError("forget: --json needs --yes or --dry-run")
     at = before.replace(tzinfo=UTC).timestamp() if before is not None else 0.0
-    wish = DeletionRequest(session_id=session, user_id=user, before=at)
+    request = DeletionRequest(session_id=session, user_id=user, before=at)
 
     async def work(database: Database, settings: configuration.Settings) -> None:
         forgetting = DeletionService(database, Prices(settings.prices_file))
         with tables.show_progress("searching"):
-            survey = await forgetting.preview(wish)
-            if not survey and not wish.before:
-                raise StoreError(await _describe_missing(forgetting, wish))
+            survey = await forgetting.preview(request)
+            if not survey and not request.before:
+                raise StoreError(await _describe_missing(forgetting, request))
         if not as_json:
             _print_preview(survey)
         deleted: DeletionResult | None = None
         if not dry_run and (yes or await asyncio.to_thread(typer.confirm, "Delete it for good?")):
             with tables.show_progress("deleting"):
-                deleted = await forgetting.delete(wish)
+                deleted = await forgetting.delete(request)
                 await wipe(database)
-            if user and (left := await forgetting.preview(wish)):
-                where = ", ".join([*left.sessions, *left.partial_sessions])
-                raise StoreError(f"not all was deleted: {user} has written again ({where}); run the command again")
+            if user and (rest := await forgetting.preview(request)):
+                ids = ", ".join([*rest.sessions, *rest.partial_sessions])
+                raise StoreError(f"not all was deleted: {user} has written again ({ids}); run the command again")
         if as_json:
             counts = asdict(deleted) if deleted is not None else None
             tables.print_json({**asdict(survey), "is_deleted": deleted is not None, "deleted": counts})
         elif deleted is not None:
-            _print_deleted(deleted, wish)
+            _print_deleted(deleted, request)
 
     stored.run_with_database(work)
 
@@ -135,8 +135,8 @@ async def _write_files(database: Database, session: str, folder: Path) -> int:
     try:
         await asyncio.to_thread(folder.mkdir, parents=True, exist_ok=True)
         count = 0
-        async with aclosing(stream_runs(database, session)) as told:
-            async for run in told:
+        async with aclosing(stream_runs(database, session)) as runs:
+            async for run in runs:
                 found = [*(file for message in run.messages for file in message.files), *run.files]
                 count += await exported.write_files(database, session, found, folder)
     except OSError as error:

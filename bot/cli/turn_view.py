@@ -12,7 +12,7 @@ from core.usage.prices import format_dollars, format_exact_dollars
 
 def print_report(report: TurnReport) -> None:
     """Print all that is known of a turn, as tables."""
-    facts = {
+    values = {
         "turn": report.id,
         "state": f"{report.state}{f' ({report.cancel})' if report.cancel else ''}",
         "error": report.error,
@@ -31,7 +31,7 @@ def print_report(report: TurnReport) -> None:
         "reruns": ", ".join(report.reruns),
         **_describe_run(report),
     }
-    tables.print_table(f"Turn {report.id}", ["", ""], [[name, fact] for name, fact in facts.items() if fact])
+    tables.print_table(f"Turn {report.id}", ["", ""], [[name, fact] for name, fact in values.items() if fact])
     if report.calls:
         columns = [
             "model",
@@ -114,8 +114,8 @@ def _format_history(report: TurnReport, record: RunRecord) -> str:
 
 
 def _format_cost(report: TurnReport) -> str:
-    told = [format_dollars(report.known_cost)] if report.known_cost is not None else []
-    return "; ".join([*told, *([f"no price is known for {report.unpriced:,} tokens"] if report.unpriced else [])])
+    parts = [format_dollars(report.known_cost)] if report.known_cost is not None else []
+    return "; ".join([*parts, *([f"no price is known for {report.unpriced:,} tokens"] if report.unpriced else [])])
 
 
 def _format_context(record: RunRecord) -> str:
@@ -126,11 +126,11 @@ def _format_context(record: RunRecord) -> str:
 
 
 def _call_row(call: ModelCall) -> list[object]:
-    took = tables.format_duration(call.seconds) if call.seconds else ""
+    duration = tables.format_duration(call.seconds) if call.seconds else ""
     return [
         call.model,
         call.instead_of,
-        took,
+        duration,
         call.input,
         call.cached,
         call.cache_write,

@@ -97,8 +97,8 @@ def find_problems(
         yield Diagnosis("dead", "workers", "no worker is alive", start)
     for worker in overview.workers:
         if worker.id not in alive and worker.turns:
-            gone = f"worker {worker.id} is gone and still owns {worker.turns} turns"
-            yield Diagnosis("dead", worker.id, gone, "another worker takes them over within seconds; if not, start one")
+            line = f"worker {worker.id} is gone and still owns {worker.turns} turns"
+            yield Diagnosis("dead", worker.id, line, "another worker takes them over within seconds; if not, start one")
     for turn in overview.running:
         yield from _check_turn(turn, overview.at - turn.created_at, alive, time_limit)
     if overview.queue.claimable_seconds > UNCLAIMED_SECONDS:
@@ -119,13 +119,13 @@ def find_problems(
     for failure in overview.failures:
         line = f"{failure.count} turns failed in the last hour with {failure.cause}; the newest is {failure.newest}"
         yield Diagnosis("failing", failure.newest, line, ADVICE.get(failure.cause, _DEFAULT_ADVICE))
-    for near in limits:
-        setting, by = _SPENDING_SETTINGS[near.kind]
-        reached = "is reached" if near.spent >= near.limit else "is nearly reached"
-        whose = f", {near.key}" if near.key else ""
-        line = f"{setting} {reached}: {format_dollars(near.spent)} of {format_dollars(near.limit)} today{whose}"
-        todo = f"raise {setting}, or wait for the next day (UTC); `parley usage --by {by}` shows the spending"
-        yield Diagnosis("spending", near.key or setting, line, todo)
+    for limit in limits:
+        setting, by = _SPENDING_SETTINGS[limit.kind]
+        reached = "is reached" if limit.spent >= limit.limit else "is nearly reached"
+        subject = f", {limit.key}" if limit.key else ""
+        line = f"{setting} {reached}: {format_dollars(limit.spent)} of {format_dollars(limit.limit)} today{subject}"
+        remedy = f"raise {setting}, or wait for the next day (UTC); `parley usage --by {by}` shows the spending"
+        yield Diagnosis("spending", limit.key or setting, line, remedy)
 
 
 def _check_turn(turn: TurnReport, age: float, alive: Collection[str], time_limit: float) -> Iterator[Diagnosis]:

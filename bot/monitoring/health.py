@@ -66,7 +66,9 @@ class HealthMonitor:
             ConnectionLostError: a channel stays without a heartbeat.
         """
         self._reasons.pop("start", None)
-        check = run_every(DATABASE_CHECK_SECONDS, partial(self._check_database, database), what="checking the database")
+        check = run_every(
+            DATABASE_CHECK_SECONDS, partial(self._check_database, database), failure="checking the database"
+        )
         self._start_task(check, name="health of the database")
         try:
             await self._watch_channels(channels)

@@ -74,8 +74,8 @@ class MetricsEndpoint:
 
     async def _respond(self, request: web.Request) -> web.Response:
         if self._token:
-            shown = request.headers.get("Authorization", "").removeprefix("Bearer ")
-            if not hmac.compare_digest(shown.encode(), self._token.encode()):
+            token = request.headers.get("Authorization", "").removeprefix("Bearer ")
+            if not hmac.compare_digest(token.encode(), self._token.encode()):
                 return web.Response(status=401, headers={"WWW-Authenticate": "Bearer"})
         elif not _is_local(request):
             return web.Response(status=403, text="set METRICS_TOKEN and send it to read metrics from another machine\n")

@@ -144,14 +144,14 @@ def _create_tour_launch(settings: Settings, environment: Mapping[str, str], mode
     folder = settings.data_dir.resolve() / "tour"  # without the operator's .env, agents.toml and mcp.toml
     folder.mkdir(exist_ok=True)
     inherited = {name: value for name, value in os.environ.items() if name.lower() not in Settings.model_fields}
-    own = {
+    defaults = {
         "AGENT": "bot.sandbox.tour_agent",
         "MODEL": TOUR_MODEL,
         "OPENAI_BASE_URL": model_url,
         "SLACK_SUGGESTED_PROMPTS": "|".join(step.prompt for step in STEPS[:4]),
         "DATA_DIR": str(settings.data_dir.resolve()),
     }
-    return LaunchSettings({**inherited, **environment, **own}, folder)
+    return LaunchSettings({**inherited, **environment, **defaults}, folder)
 
 
 def _remove_database(database: Path) -> None:
@@ -195,8 +195,8 @@ async def _restart_on_change(bot: BotProcess, agent: Path, say: PrintLine) -> No
     from watchfiles import PythonFilter, awatch  # noqa: PLC0415 - an extra
 
     folder = agent if await asyncio.to_thread(agent.is_dir) else agent.parent
-    seen = PythonFilter(extra_extensions=(".env", ".toml", ".yaml", ".md", ".txt"))
-    async for changes in awatch(folder, watch_filter=seen):
+    file_filter = PythonFilter(extra_extensions=(".env", ".toml", ".yaml", ".md", ".txt"))
+    async for changes in awatch(folder, watch_filter=file_filter):
         names = sorted({Path(path).name for _, path in changes})
         say(f"{', '.join(names)} changed: restarting the bot")
         await bot.restart()

@@ -97,9 +97,9 @@ class InspectorFeed(BasePlugin):
         A session has at most one.
         """
         session = invocation_context.session.id
-        mine = sa.select(turns.c.id).where(turns.c.session == session, turns.c.state.in_(ACTIVE_STATES))
+        active_turn = sa.select(turns.c.id).where(turns.c.session == session, turns.c.state.in_(ACTIVE_STATES))
         async with self._database.read() as connection:
-            self._active_turns[session] = (await connection.execute(mine)).scalar_one_or_none() or ""
+            self._active_turns[session] = (await connection.execute(active_turn)).scalar_one_or_none() or ""
         await self._queue_turns()
         self._turn_started.set()
 
@@ -241,10 +241,10 @@ class InspectorFeed(BasePlugin):
         )
         async with self._database.read() as connection:
             rows = [row for row in await connection.execute(query) if row.event_id not in known]
-        shown = [
+        newest = [
             {"role": row.role, "text": redact_secrets(row.content[:MAX_PART_CHARS])} for row in rows[-MAX_CUT_MESSAGES:]
         ]
-        return {"messages": len(rows), "tokens": sum(row.tokens for row in rows), "newest": shown}
+        return {"messages": len(rows), "tokens": sum(row.tokens for row in rows), "newest": newest}
 
 
 def _turn_json(report: TurnReport) -> Json:
@@ -270,18 +270,22 @@ async def _load_titles(connection: AsyncConnection, where: sa.ColumnElement[bool
     Args:
         where: the condition that selects the turns.
     """
-    said = sa.select(turns.c.id, inbox.c.message).join(inbox, inbox.c.turn == turns.c.origin).where(where)
+    messages_of_turns = sa.select(turns.c.id, inbox.c.message).join(inbox, inbox.c.turn == turns.c.origin).where(where)
     texts: dict[str, list[str]] = {}
-    for turn, inbound in await connection.execute(said.order_by(inbox.c.sent_at)):
+    for turn, inbound in await connection.execute(messages_of_turns.order_by(inbox.c.sent_at)):
         if text := (inbound or {}).get("text"):
             texts.setdefault(turn, []).append(str(text))
     first, c = turns.alias(), human_requests.c
-    decided = sa.select(turns.c.id, c.decision, c.tool, c.arguments).join(first, first.c.id == turns.c.origin)
-    decided = decided.join(human_requests, (c.turn == first.c.parent) & c.decision.is_not(None)).where(where)
+    decisions_of_turns = sa.select(turns.c.id, c.decision, c.tool, c.arguments).join(
+        first, first.c.id == turns.c.origin
+    )
+    decisions_of_turns = decisions_of_turns.join(
+        human_requests, (c.turn == first.c.parent) & c.decision.is_not(None)
+    ).where(where)
     subjects: dict[str, dict[str, list[str]]] = {}
-    for turn, decision, tool, arguments in await connection.execute(decided.order_by(c.requested_at, c.id)):
-        asked = arguments.get("message") if tool == INPUT_CALL else None
-        subjects.setdefault(turn, {}).setdefault(_DECISIONS[decision], []).append(str(asked or tool))
+    for turn, decision, tool, arguments in await connection.execute(decisions_of_turns.order_by(c.requested_at, c.id)):
+        question = arguments.get("message") if tool == INPUT_CALL else None
+        subjects.setdefault(turn, {}).setdefault(_DECISIONS[decision], []).append(str(question or tool))
     decisions = {
         turn: "; ".join(f"{label}: {', '.join(names)}" for label, names in groups.items())
         for turn, groups in subjects.items()

@@ -91,12 +91,12 @@ class AgentSection(SettingsSection):
         """Yield a line for each model without its key or address; no SDK is imported."""
         is_needed = not self.agent and self.agents_path is None
         models_by_setting = {"MODEL": (self.model,) if is_needed else (), "MODELS": self.models}
-        seen = set[str]()
+        names = set[str]()
         for setting, models in models_by_setting.items():
             for model in models:
-                if model not in seen and (fault := find_model_fault(model, self.endpoints)) is not None:
+                if model not in names and (fault := find_model_fault(model, self.endpoints)) is not None:
                     yield fault if setting == "MODEL" else f"{setting}={model}: {fault}"
-                seen.add(model)
+                names.add(model)
 
     @property
     def sandbox_model(self) -> str:

@@ -35,8 +35,8 @@ async def run_checks() -> AsyncGenerator[CheckResult, None]:
         for fault in to_failures(error):
             yield fault
         return
-    for what, trial in _CHECKS.items():
-        with tables.show_progress(f"checking {what}"):
+    for name, trial in _CHECKS.items():
+        with tables.show_progress(f"checking {name}"):
             findings = await trials.run_check(trial(settings))
         for finding in findings:
             yield finding
@@ -79,11 +79,13 @@ async def _check_access(settings: Settings) -> list[CheckResult]:
     if settings.rate_limit_per_user is None and (settings.slack or settings.discord):
         line = "RATE_LIMIT_PER_USER is not set, so one user may send any number of messages; 20/h is a good start"
         notes.append(CheckResult(Verdict.NOTE, line))
-    for name, find in (("slack", slack_access.find_unknown_ids), ("discord", discord_access.find_unknown_ids)):
+    for name, find_unknown in (("slack", slack_access.find_unknown_ids), ("discord", discord_access.find_unknown_ids)):
         named = {f"{name.upper()}_{kind}": getattr(settings, f"{name}_{kind.lower()}") for kind in ("ALLOW", "BLOCK")}
         login: Any = getattr(settings, name)
         if login is not None and any(named.values()):
-            wrong += [f"{setting}: {line}" for setting, rules in named.items() for line in await find(login, rules)]
+            wrong += [
+                f"{setting}: {line}" for setting, rules in named.items() for line in await find_unknown(login, rules)
+            ]
     return [*notes, *(CheckResult(Verdict.FAIL, fault) for fault in wrong)]
 
 

@@ -70,8 +70,8 @@ async def check_slack(login: SlackSettings) -> list[CheckResult]:
     Raises:
         SettingsError: has a line for each token that Slack refuses, and for missing scopes.
     """
-    who = await slack_login.verify_tokens(slack_login.make_web_client(login), login.app_token)
-    return make_success(f"Slack: {who}")
+    login_name = await slack_login.verify_tokens(slack_login.make_web_client(login), login.app_token)
+    return make_success(f"Slack: {login_name}")
 
 
 async def check_discord(login: DiscordSettings) -> list[CheckResult]:
@@ -97,7 +97,7 @@ async def check_database(url: str, encryption_key: str = "") -> list[CheckResult
     Raises:
         SettingsError: the database cannot be used, or the key is wrong.
     """
-    where = make_url(url).render_as_string(hide_password=True)
+    address = make_url(url).render_as_string(hide_password=True)
     try:
         opened = Database(url)
         try:
@@ -107,11 +107,11 @@ async def check_database(url: str, encryption_key: str = "") -> list[CheckResult
         finally:
             await opened.aclose()
     except StoreError as error:
-        raise SettingsError(f"DATABASE_URL: {where}: {error}") from error
+        raise SettingsError(f"DATABASE_URL: {address}: {error}") from error
     on_start = "its tables are created or updated at the next start"
     noun = "migration" if len(missing) == 1 else "migrations"
     remedy = on_start if opened.file is not None else f"{len(missing)} {noun} to apply: run `parley migrate`"
-    return make_success(f"database: {where}" + (f"; {remedy}" if missing else ""))
+    return make_success(f"database: {address}" + (f"; {remedy}" if missing else ""))
 
 
 async def check_model(name: str, provider: Provider, provider_model: str) -> list[CheckResult]:

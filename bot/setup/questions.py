@@ -143,7 +143,7 @@ def model_access_questions(model: str) -> Iterator[SetupQuestion]:
     if not vendor:
         return
     name, page = _KEY_SETTINGS[vendor]
-    own = False
+    has_own_server = False
     if vendor == "openai/":
         yield SetupQuestion(
             "OPENAI_BASE_URL",
@@ -153,7 +153,7 @@ def model_access_questions(model: str) -> Iterator[SetupQuestion]:
             is_secret=False,
             is_required=False,
         )
-        own = _agent_settings().openai_base_url is not None
+        has_own_server = _agent_settings().openai_base_url is not None
 
     async def tries(key: str) -> list[CheckResult]:
         provider, provider_model = make_provider(model, _agent_settings(model=model, **{name.lower(): key}).endpoints)
@@ -166,8 +166,8 @@ def model_access_questions(model: str) -> Iterator[SetupQuestion]:
         finally:
             await provider.aclose()
 
-    where = "The key of your server; Enter for none." if own else f"Create a key at {page}."
-    yield SetupQuestion(name, where, tries, f"asking {model}", is_required=not own, earlier_setting="MODEL")
+    hint = "The key of your server; Enter for none." if has_own_server else f"Create a key at {page}."
+    yield SetupQuestion(name, hint, tries, f"asking {model}", is_required=not has_own_server, earlier_setting="MODEL")
 
 
 def database_question(default_path: str) -> SetupQuestion:

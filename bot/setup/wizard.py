@@ -118,13 +118,13 @@ class _Wizard:
         )
 
     def _ask_platforms(self) -> Sequence[SetupPlatform]:
-        every = {**{each.value: (each,) for each in SetupPlatform}, "both": tuple(SetupPlatform)}
+        choices = {**{each.value: (each,) for each in SetupPlatform}, "both": tuple(SetupPlatform)}
         while True:
-            said = _prompt("Platform (slack, discord or both) [both]: ").lower() or "both"
-            if said in every:
+            answer = _prompt("Platform (slack, discord or both) [both]: ").lower() or "both"
+            if answer in choices:
                 tables.print_lines("")
-                return every[said]
-            tables.print_verdict(Verdict.FAIL.value, f"Write {', '.join(every)}, or Enter.")
+                return choices[answer]
+            tables.print_verdict(Verdict.FAIL.value, f"Write {', '.join(choices)}, or Enter.")
 
     def _set_up_slack(self) -> None:
         if self._current_value("SLACK_CLIENT_ID"):
@@ -185,8 +185,8 @@ class _Wizard:
             tables.print_wrapped(f"{name} is set in the environment, which overrides {self._file.path}.")
             return self._judge(question, self._check_answer(question, answer))
         tables.print_wrapped(question.instructions)
-        shown = _mask(answer) if question.is_secret else answer or question.default
-        prompt, may_keep, is_kept = f"{name}{f' [{shown}]' if shown else ''}: ", False, False
+        default = _mask(answer) if question.is_secret else answer or question.default
+        prompt, may_keep, is_kept = f"{name}{f' [{default}]' if default else ''}: ", False, False
         has_failed = False
         answer = answer or question.default
         while True:
@@ -208,12 +208,12 @@ class _Wizard:
                 prompt = f"Enter checks again, `{_SKIP_WORD}` goes on: "
                 continue
             may_keep = not any(finding.line.startswith(name) for finding in findings)
-            keep = f", `{_KEEP_WORD}` saves it unchecked" * may_keep
+            keep_hint = f", `{_KEEP_WORD}` saves it unchecked" * may_keep
             has_failed = True
             if question.is_required:
-                prompt = f"Enter tries again, or paste another; `{_SKIP_WORD}` goes on without{keep}: "
+                prompt = f"Enter tries again, or paste another; `{_SKIP_WORD}` goes on without{keep_hint}: "
             else:
-                prompt = f"Paste another; Enter goes on without{keep}: "
+                prompt = f"Paste another; Enter goes on without{keep_hint}: "
 
     def _check_answer(self, question: SetupQuestion, answer: str) -> list[CheckResult]:
         """Check an answer, print the results and return them."""

@@ -440,7 +440,9 @@ class CommandHandler:
             if syntax.ask_command
             else []
         )
-        commands = (f"- {', '.join(self._list_inputs(name, say))}: {say(does)}" for name, does in COMMANDS.items())
+        commands = (
+            f"- {', '.join(self._list_inputs(name, say))}: {say(description)}" for name, description in COMMANDS.items()
+        )
         menu = say(words.HELP_MENU, entries=", ".join(f"*{entry}*" for entry in syntax.list_menu_entries(say)))
         return "\n".join([say(words.HELP_COMMANDS), "", *ask_lines, *commands, "", menu])
 

@@ -104,12 +104,12 @@ def _outcome(report: TurnReport, say: MessageCatalog) -> Iterator[str]:
 
 def _models(report: TurnReport, say: MessageCatalog) -> Iterator[str]:
     """Yield a line per model with the sums of its calls, then cache, cost and tokens."""
-    asked = dict[tuple[str, str, bool, bool], list[ModelCall]]()
+    calls_by_model = dict[tuple[str, str, bool, bool], list[ModelCall]]()
     for call in report.calls:
-        asked.setdefault((call.model, call.instead_of, bool(call.error), call.is_summary), []).append(call)
-    for (model, other, has_failed, is_summary), calls in [*asked.items()][:MAX_MODELS]:
+        calls_by_model.setdefault((call.model, call.instead_of, bool(call.error), call.is_summary), []).append(call)
+    for (model, other, has_failed, is_summary), calls in [*calls_by_model.items()][:MAX_MODELS]:
         seconds = sum(call.seconds for call in calls)
-        facts = {
+        values = {
             "model": _code(model, MAX_NAME),
             "other": _code(other, MAX_NAME),
             "took": say.format_elapsed(f"{seconds:.1f}") if seconds else "",
@@ -118,11 +118,11 @@ def _models(report: TurnReport, say: MessageCatalog) -> Iterator[str]:
             "written": f"{sum(call.output + call.thinking for call in calls):,}",
         }
         if has_failed:
-            yield say(words.WHY_MODEL_FAILED, **facts)
+            yield say(words.WHY_MODEL_FAILED, **values)
         elif is_summary:
-            yield say(words.WHY_MODEL_SUMMARY, **facts)
+            yield say(words.WHY_MODEL_SUMMARY, **values)
         else:
-            yield say(words.WHY_FALLBACK_MODEL if other else words.WHY_MODEL, **facts)
+            yield say(words.WHY_FALLBACK_MODEL if other else words.WHY_MODEL, **values)
     cached, cache_write = report.usage.get("cached", 0), report.usage.get("cache_write", 0)
     if cached or cache_write:
         yield say(words.WHY_CACHE, read=f"{cached:,}", written=f"{cache_write:,}")
@@ -130,12 +130,12 @@ def _models(report: TurnReport, say: MessageCatalog) -> Iterator[str]:
         yield say(words.WHY_COST, cost=format_dollars(report.known_cost))
     if report.unpriced:
         yield say(words.WHY_UNPRICED, tokens=f"{report.unpriced:,}")
-    if not asked:
+    if not calls_by_model:
         if report.model:
             yield say(words.STATUS_MODEL, model=_code(report.model, MAX_NAME))
         if report.usage:
-            written = report.usage.get("output", 0) + report.usage.get("thinking", 0)
-            yield say(words.WHY_TOKENS, read=f"{report.usage.get('input', 0):,}", written=f"{written:,}")
+            output = report.usage.get("output", 0) + report.usage.get("thinking", 0)
+            yield say(words.WHY_TOKENS, read=f"{report.usage.get('input', 0):,}", written=f"{output:,}")
 
 
 def _tools(record: RunRecord, say: MessageCatalog) -> Iterator[str]:
@@ -148,15 +148,15 @@ def _tools(record: RunRecord, say: MessageCatalog) -> Iterator[str]:
 
 def _tool(use: ToolCallRecord, say: MessageCatalog) -> str:
     sentences = {"failed": words.WHY_TOOL_FAILED, "waiting": words.WHY_TOOL_WAITS, "open": words.WHY_TOOL_RUNNING}
-    took = "" if use.seconds is None else say.format_elapsed(f"{use.seconds:.1f}")
+    duration = "" if use.seconds is None else say.format_elapsed(f"{use.seconds:.1f}")
     cut = "…" if use.cut_characters and len(use.arguments) <= MAX_ARGUMENTS else ""
-    facts = {
+    values = {
         "tool": _code(use.tool, MAX_NAME),
-        "took": took,
+        "took": duration,
         "arguments": f"`{_code(use.arguments, MAX_ARGUMENTS)}{cut}`",
         "error": f"`{_code(use.error, MAX_ERROR)}`",
     }
-    return say(sentences.get(use.outcome, words.WHY_TOOL), **facts)
+    return say(sentences.get(use.outcome, words.WHY_TOOL), **values)
 
 
 def _approval(approval: ApprovalRecord, say: MessageCatalog) -> str:
@@ -193,10 +193,10 @@ def _inputs(report: TurnReport, record: RunRecord, say: MessageCatalog) -> Itera
 
 
 def _time(report: TurnReport, record: RunRecord, say: MessageCatalog) -> str:
-    took = f"{report.duration_seconds if report.duration_seconds is not None else record.seconds:.1f}"
+    duration = f"{report.duration_seconds if report.duration_seconds is not None else record.seconds:.1f}"
     if record.first_text_seconds is None:
-        return say(words.WHY_TOTAL_TIME, all=took)
-    return say(words.WHY_TIME, first=f"{record.first_text_seconds:.1f}", all=took)
+        return say(words.WHY_TOTAL_TIME, all=duration)
+    return say(words.WHY_TIME, first=f"{record.first_text_seconds:.1f}", all=duration)
 
 
 def _code(text: str, max_characters: int = MAX_ARGUMENTS) -> str:

@@ -225,10 +225,10 @@ class DiscordChannel:
 
         Before the first event, this is when this worker began to be disconnected; 0 if other workers hold all shards.
         """
-        heard_at = self._shards.last_event_at
-        if heard_at or not (self._assigned_shards or self._assignment.has_free_shard):
+        received_at = self._shards.last_event_at
+        if received_at or not (self._assigned_shards or self._assignment.has_free_shard):
             self._disconnected_since = 0.0
-        return heard_at or self._disconnected_since
+        return received_at or self._disconnected_since
 
     async def reconnect(self) -> None:
         await self._shards.reconnect()
@@ -297,8 +297,8 @@ class DiscordChannel:
             return gateway["shards"], gateway["session_start_limit"]["max_concurrency"]
 
         recommended, max_concurrency = await self._api.fetch("gateway", ask, "gateway")
-        agreed = await retry_store(self._assignment.get_shard_count, what="the number of shards")
-        return self._settings.shards or agreed or recommended, max_concurrency
+        count = await retry_store(self._assignment.get_shard_count, operation="the number of shards")
+        return self._settings.shards or count or recommended, max_concurrency
 
     async def _make_client(
         self, shard: Shard, on_connected: Callable[[], None], on_event: Callable[[], None]

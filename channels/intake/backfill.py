@@ -153,18 +153,18 @@ class Backfill:
         """
         watermark = await retry_store(
             lambda: self._watermarks.get_watermark(self._watermark_name),
-            what=f"the watermark of {self._watermark_name}",
+            operation=f"the watermark of {self._watermark_name}",
         )
         if watermark is not None:
             self.open_gap(watermark)
         self._watermark = watermark or 0.0
         await connect()
-        what = f"{self._channel}: messages are not stored yet"
-        self._start_task(retry_forever(self._store_pending, self._store_failed, STORE_WAIT, what=what))
-        what = f"{self._channel}: a gap is not fetched yet"
-        self._start_task(retry_forever(self._fetch_all, self._gap_opened, FETCH_WAIT, what=what))
-        what = f"{self._channel}: the watermark cannot be stored"
-        self._start_task(run_every(WATERMARK_SECONDS, self._save_watermark, what=what))
+        failure = f"{self._channel}: messages are not stored yet"
+        self._start_task(retry_forever(self._store_pending, self._store_failed, STORE_WAIT, failure=failure))
+        failure = f"{self._channel}: a gap is not fetched yet"
+        self._start_task(retry_forever(self._fetch_all, self._gap_opened, FETCH_WAIT, failure=failure))
+        failure = f"{self._channel}: the watermark cannot be stored"
+        self._start_task(run_every(WATERMARK_SECONDS, self._save_watermark, failure=failure))
 
     async def stop(self) -> None:
         """Stop fetching, and store the watermark.
@@ -250,8 +250,8 @@ class Backfill:
         """
         failure: Exception | None = None
         async with self._lock(session_id):
-            here = (message for message in self._pending.values() if message.inbound.session_id == session_id)
-            for message in sorted((message for message in here if _sent_at(message) <= until), key=_sent_at):
+            pending = (message for message in self._pending.values() if message.inbound.session_id == session_id)
+            for message in sorted((message for message in pending if _sent_at(message) <= until), key=_sent_at):
                 try:
                     await self._store(message)
                 except Exception as error:
@@ -342,7 +342,7 @@ class Backfill:
         async with gap.locks[place_id]:
             if place_id in gap.fetched or gap is not self._gap:
                 return
-            missing = await retry_store(partial(self._list_missing, gap, place_id), what=f"fetching {place_id}")
+            missing = await retry_store(partial(self._list_missing, gap, place_id), operation=f"fetching {place_id}")
             gap.fetched.add(place_id)
             surplus = max(0, gap.found_count + len(missing) - self._limits.messages)
             if surplus:
@@ -365,8 +365,10 @@ class Backfill:
         if place_id not in places:
             return []
         since = self._limit_age(gap.since - OVERLAP_SECONDS)
-        begun = {place.id: place.begun_at for place in places.values()}
-        return await filter_missing(self._watermarks, await gap.fetch(places[place_id]), gap.active, begun, since=since)
+        begun_at = {place.id: place.begun_at for place in places.values()}
+        return await filter_missing(
+            self._watermarks, await gap.fetch(places[place_id]), gap.active, begun_at, since=since
+        )
 
     async def _list_places(self, gap: _Gap) -> Mapping[str, ActivePlace]:
         """Return the places of this watermark with recent messages, by id, newest first."""

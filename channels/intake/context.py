@@ -112,13 +112,15 @@ class ContextBuilder:
             turn.messages, context, names, count=self._count, max_tokens=self._max_tokens
         )
         parts = list[tuple[str, str]]()
-        for message, said in zip(turn.messages, texts, strict=True):
-            text = escape_brackets(said.text)
-            parts += [("", around_it) for around_it in frames[message.event_key]]
-            parts.append((message.author, text if said.is_one_to_one else attribute_text(names[message.author], text)))
+        for message, message_text in zip(turn.messages, texts, strict=True):
+            text = escape_brackets(message_text.text)
+            parts += [("", quote) for quote in frames[message.event_key]]
+            parts.append(
+                (message.author, text if message_text.is_one_to_one else attribute_text(names[message.author], text))
+            )
         mentioned = {one.author for one in context} | set(authors)
         people = {id_: name for id_, name in names.items() if id_ in mentioned}
-        return AttributedPrompt(tuple((who, words) for who, words in parts if words), people), others
+        return AttributedPrompt(tuple((author, text_) for author, text_ in parts if text_), people), others
 
     async def _fetch_context(self, turn: Turn, channel: Channel, *, is_one_to_one: bool) -> SurroundingMessages:
         """Return the context messages; none if the run has stored its prompt before.
@@ -129,7 +131,7 @@ class ContextBuilder:
         if not self._max_tokens:
             return SurroundingMessages()
         if not is_one_to_one or turn.is_resumed or turn.kind != "message":
-            history = await retry_store(lambda: get_history_state(self._database, turn), what=f"turn {turn.id}")
+            history = await retry_store(lambda: get_history_state(self._database, turn), operation=f"turn {turn.id}")
             if history is None:
                 return SurroundingMessages()
         try:
@@ -255,12 +257,12 @@ def _group_frames(
     for message in messages:
         end = message.sent_at if message is not messages[-1] else float("inf")
         before = [one for one in rendered if not one.message.event_key and begin <= one.message.sent_at < end]
-        own = [one for one in rendered if one.message.event_key == message.event_key]
+        quotes = [one for one in rendered if one.message.event_key == message.event_key]
         groups: Mapping[ContextKind, list[_RenderedMessage]] = {
             "before": before,
-            "quoted": [one for one in own if one.message.kind == "quoted"],
-            "forwarded": [one for one in own if one.message.kind == "forwarded"],
-            "about": [one for one in own if one.message.kind == "about"],
+            "quoted": [one for one in quotes if one.message.kind == "quoted"],
+            "forwarded": [one for one in quotes if one.message.kind == "forwarded"],
+            "about": [one for one in quotes if one.message.kind == "about"],
         }
         yield (
             message,

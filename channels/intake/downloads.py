@@ -96,8 +96,8 @@ class FileClient:
                             url = urljoin(url, answer.headers.get("Location", ""))
                             continue
                         if answer.status != 200:
-                            why = f"it cannot be fetched (HTTP {answer.status})"
-                            raise UnreadableFileError(why, status=answer.status)
+                            reason = f"it cannot be fetched (HTTP {answer.status})"
+                            raise UnreadableFileError(reason, status=answer.status)
                         check(replace(file, size=answer.content_length or file.size))
                         return await _read_body(answer, check.max_bytes), answer.content_type
         except (aiohttp.ClientError, OSError) as error:

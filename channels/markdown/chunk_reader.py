@@ -206,9 +206,9 @@ class ChunkReader:
                 self._size, self._gap_size = self._size_before_line
                 self._open_table(self._lines[-1].text, line.text)
             case LineKind.ROW if self._text_table:
-                without = self._text_table.size
+                old_size = self._text_table.size
                 self._text_table.add_row(line.text)
-                self._size += self._text_table.size - without
+                self._size += self._text_table.size - old_size
             case _:
                 self._size += self._gap_size + self._max_size(line.text.rstrip(), line.kind)
         if line.kind is LineKind.FENCE and line.context.fence:
@@ -251,9 +251,9 @@ class ChunkReader:
                 kind, place = LineKind.TEXT, replace(place, table=None)
             lines.append(SourceLine(kind, line.start, text, "", place))
             rest = split_quote(text)[0] if kind is LineKind.TEXT else ""
-        goes_on = bool(line) or _continues_paragraph(lines, known[at:])
+        continues = bool(line) or _continues_paragraph(lines, known[at:])
         writer = self._new_writer()
-        writer.write(lines, TextEnding.CUT if goes_on else TextEnding.WHOLE)
+        writer.write(lines, TextEnding.CUT if continues else TextEnding.WHOLE)
         return ChunkBreak(at, writer.text, replace(place, quote=rest, marks=writer.marks))
 
     def _new_writer(self) -> ChunkWriter:

@@ -200,10 +200,10 @@ class InlineParser:
         if size > _MAX_EMPHASIS_MARKS or (sign == "~" and size != 2):
             return
         while closes and size and (inner := self._innermost_open(sign)) is not None:
-            used = min(len(self._open_marks[inner]), size)
-            remainder = self._open_marks[inner][used:]
+            count = min(len(self._open_marks[inner]), size)
+            remainder = self._open_marks[inner][count:]
             self._open_marks[inner:] = [remainder] if remainder else []
-            size -= used
+            size -= count
         if opens and size and sum(map(len, self._open_marks)) + size <= _MAX_CARRIED_MARKS:
             self._open_marks.append(sign * size)
 

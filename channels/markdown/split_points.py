@@ -45,8 +45,8 @@ def find_split(lines: Sequence[SourceLine], text: str, marks: Sequence[str]) -> 
             return at
     clusters = [at for at in cluster_starts(text, first, len(text)) if at > first and not text[at].isspace()]
     allowed = [at for at in clusters if not _is_within(at, unsplittable)]
-    if good := [at for at in allowed if at >= middle and not _LOOKS_LIKE_BLOCK.match(text, at)]:
-        return good[-1]
+    if candidates := [at for at in allowed if at >= middle and not _LOOKS_LIKE_BLOCK.match(text, at)]:
+        return candidates[-1]
     early = {*(at for _, at in _line_starts(lines)), *_word_starts(lines, text, first)}.intersection(allowed)
     return max(early or allowed or clusters or [max(1, len(text) - 1)])
 

@@ -221,8 +221,8 @@ class RateLimiter:
         Args:
             within: seconds from now.
         """
-        ahead = sum(waiter.priority <= priority for waiter in self._queue)
-        return self._closed_until <= event_loop.now() + within and self._free_within(within) > ahead
+        earlier = sum(waiter.priority <= priority for waiter in self._queue)
+        return self._closed_until <= event_loop.now() + within and self._free_within(within) > earlier
 
     @property
     def calls_per_reply(self) -> float:
@@ -326,7 +326,7 @@ class RateLimiter:
         """
         now, last, window = event_loop.now(), self._last_update, self._window.seconds
         expected, least = EXPECTED_REPLY_SECONDS / self._speed, MIN_REMAINING_SECONDS / self._speed
-        ages = [now - began for began in self._replies]
+        ages = [now - started_at for started_at in self._replies]
         remaining = [max(least, expected - age) if age < expected else window for age in ages]
         seconds = min(window, sum(remaining) / len(remaining)) if remaining else window
         times = [at for at in refills if at < now + seconds]
@@ -364,7 +364,7 @@ class RateLimiter:
             is_window: whether these are the calls of a whole window; then the calls that other workers made beyond
                 their shares are subtracted.
         """
-        parts = [_divide_calls(calls, mine, others, is_window=is_window) for mine, others in self._rounds]
+        parts = [_divide_calls(calls, own, others, is_window=is_window) for own, others in self._rounds]
         return min(calls, max(1, min(parts, default=calls)))
 
     @property

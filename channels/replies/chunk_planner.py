@@ -86,13 +86,13 @@ class Planner:
         if page.source.strip():
             start = chunks[-1].end if chunks else 0
             end = start + page.hidden_size + len(page.source)
-            written = page.render(is_final=is_final)
-            if is_final and chunks and not written.text:
+            writer = page.render(is_final=is_final)
+            if is_final and chunks and not writer.text:
                 chunks[-1] = replace(chunks[-1], end=end)
             elif is_final:
-                chunks.append(Chunk(start, end, written.text or empty_text))
+                chunks.append(Chunk(start, end, writer.text or empty_text))
             else:
-                chunks.append(Chunk(start, end, written.text or PLACEHOLDER, written.settled_size))
+                chunks.append(Chunk(start, end, writer.text or PLACEHOLDER, writer.settled_size))
         return Plan(chunks, priority, is_growing=not is_final)
 
     async def catch_up(self) -> None:

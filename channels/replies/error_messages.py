@@ -42,8 +42,8 @@ class ErrorMessages:
         if not isinstance(error, SpendingLimitError):
             return say(error.public if isinstance(error, ParleyError) else ParleyError.public)
         until = date.fromisoformat(turn.meter.day) + timedelta(days=1)
-        who = await self._admin_names(turn.newest_message.channel, say)
-        return f"{say(error.public, **error.facts)} {say(words.LIMIT_RESETS, day=until.isoformat(), who=who)}"
+        admins = await self._admin_names(turn.newest_message.channel, say)
+        return f"{say(error.public, **error.facts)} {say(words.LIMIT_RESETS, day=until.isoformat(), who=admins)}"
 
     async def _admin_names(self, platform: str, say: MessageCatalog) -> str:
         """Return the names of those who can raise a spending limit, or a general term."""

@@ -142,7 +142,7 @@ def _state_text(question: Question, say: MessageCatalog) -> str:
         case verdict:
             lines = []
             for label, value in describe_answer(question.form, mask_json(question.answer)):
-                shown = plain_line(redact_secrets(value))
-                shown = shown if len(shown) <= MAX_ANSWER else f"{shown[:MAX_ANSWER].rstrip()}…"
-                lines.append(f"- {plain_line(label)}: **{shown}**" if label else f"**{shown}**")
+                text = plain_line(redact_secrets(value))
+                text = text if len(text) <= MAX_ANSWER else f"{text[:MAX_ANSWER].rstrip()}…"
+                lines.append(f"- {plain_line(label)}: **{text}**" if label else f"**{text}**")
             return "\n".join([decision_text(verdict, question.decider, question.decided_at, say), *lines])

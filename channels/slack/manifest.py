@@ -73,13 +73,13 @@ def manifest(*, prompts: Sequence[str], address: str = "", oauth_address: str = 
             ],
             "slash_commands": [
                 {
-                    "command": written,
+                    "command": typed,
                     "description": f"{COMMAND_DESCRIPTIONS[name][0].upper()}{COMMAND_DESCRIPTIONS[name][1:]}",
                     **({"usage_hint": f"[{ARGUMENTS[name]}]"} if name in ARGUMENTS else {}),
                     "should_escape": False,
                     **({"url": url} if url else {}),
                 }
-                for written, name in COMMANDS.items()
+                for typed, name in COMMANDS.items()
             ],
         },
         "oauth_config": {"scopes": {"bot": sorted(SCOPES | OPTIONAL_SCOPES)}, **redirect},

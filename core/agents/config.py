@@ -48,8 +48,8 @@ def find_env_file(agent_path: str) -> Path | None:
         agent_path: the setting `AGENT`: a folder, a file of an agent, or a module.
     """
     folder = find_agent_folder(agent_path)
-    above = [folder, *folder.parents] if folder is not None else []
-    return next((each / ".env" for each in above if (each / ".env").is_file()), None)
+    folders = [folder, *folder.parents] if folder is not None else []
+    return next((folder_ / ".env" for folder_ in folders if (folder_ / ".env").is_file()), None)
 
 
 def find_agent_folder(agent_path: str) -> Path | None:

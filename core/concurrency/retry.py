@@ -29,13 +29,13 @@ PATIENCE = 90.0
 RETRY_WAIT = backoff(max_seconds=5.0)
 
 
-async def retry_store(work: Callable[[], Awaitable[T]], *, what: str, patience: float | None = None) -> T:
+async def retry_store(work: Callable[[], Awaitable[T]], *, operation: str, patience: float | None = None) -> T:
     """Return the result of `work`, which is retried while the database is unavailable.
 
     `work` must be safe to repeat after a success: the answer to its commit may be lost with the connection.
 
     Args:
-        what: the operation, for the log.
+        operation: the operation as a noun phrase, for the log.
         patience: seconds until it fails; None for `PATIENCE`.
 
     Raises:
@@ -46,7 +46,7 @@ async def retry_store(work: Callable[[], Awaitable[T]], *, what: str, patience: 
         return await work()
 
     def log_failure(state: RetryCallState) -> None:
-        log.warning("%s: %s; retry in %.1f s", what, _failure_of(state), state.upcoming_sleep)
+        log.warning("%s: %s; retry in %.1f s", operation, _failure_of(state), state.upcoming_sleep)
 
     retrying = AsyncRetrying(
         retry=retry_if_exception(lambda error: isinstance(error, StoreError) and error.retryable),
@@ -60,7 +60,7 @@ async def retry_store(work: Callable[[], Awaitable[T]], *, what: str, patience: 
 
 
 async def retry_forever(
-    work: Callable[[], Awaitable[None]], wake: asyncio.Event, wait: wait_base, *, what: str
+    work: Callable[[], Awaitable[None]], wake: asyncio.Event, wait: wait_base, *, failure: str
 ) -> None:
     """Call `work` each time `wake` is set, and retry it until it succeeds.
 
@@ -70,7 +70,7 @@ async def retry_forever(
         work: its exceptions are logged and lead to a retry.
         wake: is cleared before each try.
         wait: the pauses between the tries; `wake` ends one early.
-        what: the log message of a failure, without its reason. The same reason is logged once.
+        failure: the log message of a failure, without its reason. The same reason is logged once.
     """
     last_reason = ""
 
@@ -83,7 +83,7 @@ async def retry_forever(
         error = _failure_of(state)
         reason = str(error) if isinstance(error, ParleyError) else format_error(error)
         if reason != last_reason:
-            log.warning("%s: %s", what, reason)
+            log.warning("%s: %s", failure, reason)
             last_reason = reason
 
     async def sleep(seconds: float) -> None:

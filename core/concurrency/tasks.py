@@ -52,11 +52,11 @@ async def drain_tasks(tasks: Collection[asyncio.Task[Any]], seconds: float) -> N
     """
     if not tasks:
         return
-    _, late = await asyncio.wait(tasks, timeout=seconds)
-    for task in late:
+    _, unfinished = await asyncio.wait(tasks, timeout=seconds)
+    for task in unfinished:
         task.cancel()
-    if late:
-        await asyncio.wait(late, timeout=seconds)
+    if unfinished:
+        await asyncio.wait(unfinished, timeout=seconds)
 
 
 @asynccontextmanager
@@ -77,13 +77,13 @@ async def run_in_background(work: Coroutine[Any, Any, None], *, name: str) -> As
 
 
 async def run_every(
-    seconds: float, work: Callable[[], Awaitable[object]], *, what: str, retry_seconds: float | None = None
+    seconds: float, work: Callable[[], Awaitable[object]], *, failure: str, retry_seconds: float | None = None
 ) -> None:
     """Call `work` now and after each pause, until cancelled; a failure is logged.
 
     Args:
         seconds: the pause after a success.
-        what: the log message of a failure, without its reason.
+        failure: the log message of a failure, without its reason.
         retry_seconds: the pause after a failure; None for `seconds`.
     """
     while True:
@@ -91,7 +91,7 @@ async def run_every(
         try:
             await work()
         except Exception as error:
-            log.warning("%s: %s", what, format_error(error))
+            log.warning("%s: %s", failure, format_error(error))
             pause = seconds if retry_seconds is None else retry_seconds
         await asyncio.sleep(pause)
 

@@ -149,7 +149,7 @@ class ConversationService:
             async with self._database.write() as connection:
                 return await stop_turn(connection, self._turns, turn_id, author=author)
 
-        stopped = await retry_store(work, what=f"stop of turn {turn_id}")
+        stopped = await retry_store(work, operation=f"stop of turn {turn_id}")
         self._worker.cancel_and_wake(turn_id if stopped is StopTurnResult.STOPPED else None, CancelReason.STOP)
         return stopped
 
@@ -328,8 +328,8 @@ class ConversationService:
         """
         async with aclosing(
             stream_export(self._database, session_id, form, prices, max_bytes=max_bytes, viewer=viewer)
-        ) as told:
-            return "".join([piece async for piece in told])
+        ) as pieces:
+            return "".join([piece async for piece in pieces])
 
     async def is_for_bot(
         self, inbound: InboxMessage, *, follow: ReplyWithoutMention, is_on_answer: bool = False

@@ -220,10 +220,10 @@ class TurnReports:
         Raises:
             StoreError: the database cannot be read.
         """
-        asked = sa.select(inbox.c.turn).where(inbox.c.event_key == event_key).scalar_subquery()
+        answering_turn = sa.select(inbox.c.turn).where(inbox.c.event_key == event_key).scalar_subquery()
         newest_first = turns.c.created_at.desc()
-        answers = sa.select(turns.c.id).where(turns.c.origin == asked).order_by(newest_first).limit(1)
-        shown = (
+        answers = sa.select(turns.c.id).where(turns.c.origin == answering_turn).order_by(newest_first).limit(1)
+        newest_turns = (
             _select_current_turns()
             .where(turns.c.session == session_id)
             .add_columns(turns.c.chunks)
@@ -232,7 +232,7 @@ class TurnReports:
         )
         async with self._database.read() as connection:
             found: str | None = (await connection.execute(answers)).scalar_one_or_none()
-            rows = () if found else (await connection.execute(shown)).all()
+            rows = () if found else (await connection.execute(newest_turns)).all()
         prefixes = tuple(file_prefixes)
         shown_ids = ((row.id, id_) for row in rows for id_ in row.chunks or ())
         return found or next((turn for turn, id_ in shown_ids if id_ == message_id or id_.startswith(prefixes)), None)

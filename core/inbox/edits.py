@@ -91,12 +91,12 @@ async def edit_message(
     if current.text == text:
         return EditResult.UNCHANGED
     edited = replace(message, text=text).to_json()
-    this = sa.update(inbox).where(inbox.c.id == row.id)
+    update = sa.update(inbox).where(inbox.c.id == row.id)
     if turn is None:
-        await connection.execute(this.values(message=edited))
+        await connection.execute(update.values(message=edited))
         return EditResult.WAITING
     is_revised = message.text != text
-    await connection.execute(this.values(edited_message=edited if is_revised else None))
+    await connection.execute(update.values(edited_message=edited if is_revised else None))
     others = await _list_other_messages(connection, row)
     return ClaimedMessage(turn.id, turn.state, has_unseen_edit=is_revised, is_only_message=not others)
 
@@ -142,9 +142,9 @@ async def delete_message(
 
 async def _delete_unaddressed(connection: AsyncConnection, event_key: str) -> bool:
     """Delete the row of a message to other people; return whether no row is left."""
-    this = inbox.c.event_key == event_key
-    await connection.execute(sa.delete(inbox).where(this, inbox.c.outcome == InboxOutcome.UNADDRESSED))
-    return (await connection.execute(sa.select(inbox.c.id).where(this))).first() is None
+    is_this = inbox.c.event_key == event_key
+    await connection.execute(sa.delete(inbox).where(is_this, inbox.c.outcome == InboxOutcome.UNADDRESSED))
+    return (await connection.execute(sa.select(inbox.c.id).where(is_this))).first() is None
 
 
 async def _lock_message(connection: AsyncConnection, event_key: str) -> sa.Row[Any] | None:
@@ -152,11 +152,11 @@ async def _lock_message(connection: AsyncConnection, event_key: str) -> sa.Row[A
 
     None if it is not stored, or was stored before the last reset.
     """
-    this = inbox.c.event_key == event_key
-    session = (await connection.execute(sa.select(inbox.c.session).where(this))).scalar_one_or_none()
+    is_this = inbox.c.event_key == event_key
+    session = (await connection.execute(sa.select(inbox.c.session).where(is_this))).scalar_one_or_none()
     generation = await lock_session_row(connection, session)
     in_generation = inbox.c.generation == generation
-    return (await connection.execute(sa.select(inbox).where(this, in_generation))).one_or_none()
+    return (await connection.execute(sa.select(inbox).where(is_this, in_generation))).one_or_none()
 
 
 async def _get_newest_turn(connection: AsyncConnection, row: sa.Row[Any]) -> sa.Row[str, State] | None:

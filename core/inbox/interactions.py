@@ -104,7 +104,7 @@ class InteractionQueue:
             async for key, payload in self._claim_orphaned(channel):
                 await run(key, payload)
 
-        await run_every(POLL_SECONDS, run_all, what="an interaction of a dead worker cannot be processed")
+        await run_every(POLL_SECONDS, run_all, failure="an interaction of a dead worker cannot be processed")
 
     async def _claim_orphaned(self, channel: str) -> AsyncGenerator[tuple[str, str], None]:
         orphaned = (interactions.c.channel == channel) & self._lease.has_no_live_worker(interactions.c.owner)
@@ -113,13 +113,13 @@ class InteractionQueue:
                 await connection.execute(sa.select(interactions).where(orphaned).order_by(interactions.c.started_at))
             ).all()
         for row in found:
-            this, is_late = (
+            is_this, is_late = (
                 interactions.c.key == row.key,
                 interactions.c.started_at < self._database.now - MAX_AGE_SECONDS,
             )
             async with self._database.write() as connection:
-                late = await connection.execute(sa.delete(interactions).where(this, orphaned, is_late))
-                claim = sa.update(interactions).where(this, orphaned).values(owner=self._lease.worker_id)
-                if late.rowcount or not (await connection.execute(claim)).rowcount:
+                expired = await connection.execute(sa.delete(interactions).where(is_this, orphaned, is_late))
+                claim = sa.update(interactions).where(is_this, orphaned).values(owner=self._lease.worker_id)
+                if expired.rowcount or not (await connection.execute(claim)).rowcount:
                     continue
             yield row.key, row.payload

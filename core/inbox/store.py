@@ -160,16 +160,16 @@ class InboxStore:
             await self._turns.notify_workers(connection)
             return (accepted, message), stopped
 
-        what = f"{kind} of turn {turn_id}"
-        accepted, stopped = await retry_store(lambda: self._write(work), what=what)
+        operation = f"{kind} of turn {turn_id}"
+        accepted, stopped = await retry_store(lambda: self._write(work), operation=operation)
         self._worker.cancel_and_wake(stopped, CancelReason.STOP)
         return accepted
 
     async def _limited_until(self, connection: AsyncConnection, turn_id: str, author: str) -> float | None:
         """Return when a person may write again at a turn's place; None if they may now."""
-        place = sa.select(sessions.c.user_id).join(turns, turns.c.session == sessions.c.id).where(turns.c.id == turn_id)
-        where = (await connection.execute(place)).scalar_one_or_none() or ""
-        return await self._rates.limited_until(connection, author=author, place=where)
+        query = sa.select(sessions.c.user_id).join(turns, turns.c.session == sessions.c.id).where(turns.c.id == turn_id)
+        place = (await connection.execute(query)).scalar_one_or_none() or ""
+        return await self._rates.limited_until(connection, author=author, place=place)
 
     async def edit_message(self, event_key: str, text: str, *, is_mention: bool = False) -> EditResult | ClaimedMessage:
         """Store the new text of an edited message, and wake the worker.
@@ -259,8 +259,8 @@ class InboxStore:
             if await self._insert(connection, inbound, outcome=InboxOutcome.RESET) is AcceptResult.DUPLICATE:
                 return None
             if await _has_later_turn(connection, inbound, until):
-                kept = sa.update(inbox).where(inbox.c.event_key == inbound.event_key)
-                await connection.execute(kept.values(outcome=InboxOutcome.SUPERSEDED))
+                update = sa.update(inbox).where(inbox.c.event_key == inbound.event_key)
+                await connection.execute(update.values(outcome=InboxOutcome.SUPERSEDED))
                 return RerunDenied.SUPERSEDED
             # lock turns before messages, as a claim does: the same order everywhere prevents deadlocks
             under_way = await self._turns.request_cancel(connection, inbound.session_id, CancelReason.RESET)

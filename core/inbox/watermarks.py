@@ -50,9 +50,9 @@ class Watermarks:
         Raises:
             StoreError: the database cannot be read.
         """
-        whole = channel.partition(":")[0]
+        adapter = channel.partition(":")[0]
         known = sa.select(channels.c.name, channels.c.watermark).where(
-            (channels.c.name == whole) | channels.c.name.startswith(f"{whole}:", autoescape=True),
+            (channels.c.name == adapter) | channels.c.name.startswith(f"{adapter}:", autoescape=True),
             channels.c.watermark.is_not(None),
         )
         async with self._database.read() as connection:
@@ -60,8 +60,8 @@ class Watermarks:
         if channel in found or not found:
             return found.get(channel)
         divided = defaultdict[str, list[float]](list)
-        for name, heard_at in found.items():
-            divided[name.rpartition("/")[2]].append(heard_at)
+        for name, received_at in found.items():
+            divided[name.rpartition("/")[2]].append(received_at)
         return min(max(divided.values(), key=max))
 
     async def save_watermark(self, channel: str, at: float) -> None:
@@ -119,8 +119,8 @@ class Watermarks:
         keys, known = list(event_keys), set[str]()
         async with self._database.read() as connection:
             for start in range(0, len(keys), _KEYS):
-                some = keys[start : start + _KEYS]
-                query = sa.select(inbox.c.event_key).where(inbox.c.event_key.in_(some))
+                batch = keys[start : start + _KEYS]
+                query = sa.select(inbox.c.event_key).where(inbox.c.event_key.in_(batch))
                 known.update((await connection.execute(query)).scalars())
         return known
 

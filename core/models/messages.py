@@ -59,8 +59,8 @@ def clean_text(text: str) -> str:
     """
     if text.isascii() and "\0" not in text:
         return text
-    whole = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return whole.replace("\0", "\N{REPLACEMENT CHARACTER}")
+    cleaned = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return cleaned.replace("\0", "\N{REPLACEMENT CHARACTER}")
 
 
 def clean_json(value: Mapping[str, Any]) -> dict[str, Any]:

@@ -170,14 +170,14 @@ async def delete_old_runs(connection: AsyncConnection, prices: Prices, session_i
         summaries &= messages.c.created_at < before
     answered = sa.exists().where(turns.c.session == session_id, turns.c.origin == inbox.c.turn)
     run = sa.func.coalesce(artifacts.c.run, "")
-    for table, where in (
+    for table, condition in (
         (messages, summaries),
         (memories, memories.c.created_at < before),
         (tool_calls, (tool_calls.c.started_at < before) & tool_calls.c.run.not_in(kept)),
         (artifacts, (artifacts.c.created_at < before) & run.not_in(kept)),
         (turns, (turns.c.finished_at < before) & turns.c.origin.not_in(kept) & turns.c.id.not_in(kept)),
     ):
-        await connection.execute(sa.delete(table).where(table.c.session == session_id, where))
+        await connection.execute(sa.delete(table).where(table.c.session == session_id, condition))
     ended = (inbox.c.session == session_id) & (inbox.c.sent_at < before) & ~is_waiting(inbox) & ~answered
     await tombstone_messages(connection, ended)
     await delete_unreferenced_blobs(connection, session_id)
@@ -198,10 +198,10 @@ async def _list_runs_to_keep(connection: AsyncConnection, session_id: str, befor
     for condition in conditions:
         query = sa.select(c.invocation_id).where(c.session == session_id, condition).distinct()
         found.append({run.removesuffix(correction_run_id("")) for run in (await connection.execute(query)).scalars()})
-    old, young, waiting = found
+    old, new, waiting = found
     unfinished = sa.select(turns.c.origin, turns.c.run).where(turns.c.session == session_id, is_active(turns))
     running = {run for row in await connection.execute(unfinished) for run in row if run}
-    runs = (old & young) | waiting | running
+    runs = (old & new) | waiting | running
     return [*runs, *map(correction_run_id, runs)]
 
 

@@ -100,17 +100,17 @@ async def find_sessions_of(connection: AsyncConnection, user_id: str) -> tuple[l
 
     Sessions that only name the user count as shared. Both are sorted lists of ids.
     """
-    written = sa.select(inbox.c.session).where(inbox.c.author == user_id).distinct()
-    ids = await sessions_that_name(connection, user_id) | set((await connection.execute(written)).scalars())
+    inbox_sessions = sa.select(inbox.c.session).where(inbox.c.author == user_id).distinct()
+    ids = await sessions_that_name(connection, user_id) | set((await connection.execute(inbox_sessions)).scalars())
     # SQLite's LIKE ignores case: the rows are compared once more
-    asked = sa.cast(human_requests.c.authors, sa.Text).contains(json.dumps(user_id), autoescape=True)
-    query = sa.select(human_requests).where((human_requests.c.decided_by == user_id) | asked)
+    may_be_author = sa.cast(human_requests.c.authors, sa.Text).contains(json.dumps(user_id), autoescape=True)
+    query = sa.select(human_requests).where((human_requests.c.decided_by == user_id) | may_be_author)
     ids |= {row.session for row in await connection.execute(query) if user_id in (row.decided_by, *row.authors)}
     ids.discard("")
-    alone, shared = list[str](), list[str]()
+    own_sessions, shared_sessions = list[str](), list[str]()
     for session_id in sorted(ids):
-        (alone if await is_only_author(connection, session_id, user_id) else shared).append(session_id)
-    return alone, shared
+        (own_sessions if await is_only_author(connection, session_id, user_id) else shared_sessions).append(session_id)
+    return own_sessions, shared_sessions
 
 
 async def is_only_author(connection: AsyncConnection, session_id: str, user_id: str) -> bool:
@@ -119,8 +119,8 @@ async def is_only_author(connection: AsyncConnection, session_id: str, user_id: 
     A stored message whose author is unknown counts as somebody else's.
     """
     to_bot = inbox.c.outcome.is_distinct_from(InboxOutcome.UNADDRESSED)
-    written = sa.select(inbox.c.author).where(inbox.c.session == session_id, to_bot).distinct()
-    authors: set[str | None] = set((await connection.execute(written)).scalars()) - {""}
+    inbox_authors = sa.select(inbox.c.author).where(inbox.c.session == session_id, to_bot).distinct()
+    authors: set[str | None] = set((await connection.execute(inbox_authors)).scalars()) - {""}
     is_correction = messages.c.invocation_id.endswith(correction_run_id(""))  # written by Parley, not by a user
     prompts = sa.select(messages.c.attribution).where(
         messages.c.session == session_id, messages.c.role == "user", ~is_correction
@@ -148,8 +148,10 @@ async def load_redaction(connection: AsyncConnection, session_id: str, user_id: 
                     texts.append(
                         next((strip_author(text, name) for name in names if text.startswith(f"{name}: ")), text)
                     )
-    written = sa.select(inbox.c.turn, inbox.c.message).where(inbox.c.session == session_id, inbox.c.author == user_id)
-    for turn_id, inbound in await connection.execute(written):
+    inbox_messages = sa.select(inbox.c.turn, inbox.c.message).where(
+        inbox.c.session == session_id, inbox.c.author == user_id
+    )
+    for turn_id, inbound in await connection.execute(inbox_messages):
         runs |= {turn_id} if turn_id else set()
         if message := parse_inbox_message(inbound):
             texts.append(message.text)
@@ -180,10 +182,10 @@ async def redact_session(connection: AsyncConnection, session_id: str, redaction
         if (changed := _redact_message(row, redaction, is_theirs=row.invocation_id in runs)) is not None:
             await connection.execute(sa.update(messages).where(messages.c.id == row.id).values(changed))
             count += 1
-    theirs = sa.select(turns.c.id).where(
+    redacted_turns = sa.select(turns.c.id).where(
         turns.c.session == session_id, turns.c.origin.in_(runs) | turns.c.run.in_(runs)
     )
-    turn_ids = {*(await connection.execute(theirs)).scalars()}
+    turn_ids = {*(await connection.execute(redacted_turns)).scalars()}
     empty_turn = {"text": None, "error": None, "run_record": None}
     await connection.execute(sa.update(turns).where(turns.c.id.in_(turn_ids)).values(empty_turn))
     await connection.execute(sa.delete(human_requests).where(human_requests.c.turn.in_(turn_ids)))
@@ -195,7 +197,7 @@ async def redact_session(connection: AsyncConnection, session_id: str, redaction
     empty_call = {"arguments": {}, "arguments_hash": "", "result": {"deleted": True}, "actions": None}
     await connection.execute(sa.update(tool_calls).where(calls).values(empty_call))
     place = await connection.scalar(sa.select(sessions.c.user_id).where(sessions.c.id == session_id)) or ""
-    for table, where in (
+    for table, condition in (
         (state, (state.c.scope == "user") & scopes.is_owned_by_user(state.c.owner, place)),
         (turns, turns.c.session == session_id),
         (tool_calls, tool_calls.c.session == session_id),
@@ -204,7 +206,7 @@ async def redact_session(connection: AsyncConnection, session_id: str, redaction
         (state, (state.c.scope == "session") & (state.c.owner == session_id)),
         (inbox, (inbox.c.session == session_id) & (inbox.c.author != redaction.user_id)),
     ):
-        await _redact_rows(connection, table, where, redaction)
+        await _redact_rows(connection, table, condition, redaction)
     return count
 
 

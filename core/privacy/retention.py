@@ -52,8 +52,8 @@ class RetentionService:
         With 0 days, it returns immediately.
         """
         if self._days:
-            what = "messages older than RETENTION_DAYS cannot be deleted"
-            await run_every(INTERVAL_SECONDS, self.delete_expired, what=what, retry_seconds=RETRY_SECONDS)
+            failure = "messages older than RETENTION_DAYS cannot be deleted"
+            await run_every(INTERVAL_SECONDS, self.delete_expired, failure=failure, retry_seconds=RETRY_SECONDS)
 
     async def delete_expired(self) -> None:
         """Delete the messages that have expired, and log how many."""
@@ -87,7 +87,7 @@ class CleanupService:
             while await self.delete_batch():  # noqa: ASYNC110 - a pause between transactions
                 await asyncio.sleep(PAUSE_SECONDS)
 
-        await run_every(INTERVAL_SECONDS, clean_up, what="old turns cannot be deleted", retry_seconds=RETRY_SECONDS)
+        await run_every(INTERVAL_SECONDS, clean_up, failure="old turns cannot be deleted", retry_seconds=RETRY_SECONDS)
 
     async def delete_batch(self) -> int:
         """Delete at most `BATCH_SIZE` old rows of each table, and return their number."""

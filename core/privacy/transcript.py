@@ -127,9 +127,9 @@ async def _read_pages(database: Database, session_id: str) -> AsyncGenerator[Seq
     query = sa.select(messages).join(sessions, in_generation).where(messages.c.session == session_id)
     last = 0
     while True:
-        some = query.where(messages.c.id > last).order_by(messages.c.id).limit(PAGE_SIZE)
+        next_rows = query.where(messages.c.id > last).order_by(messages.c.id).limit(PAGE_SIZE)
         async with database.read() as connection:
-            page: Sequence[sa.Row[Any]] = list(await connection.execute(some))
+            page: Sequence[sa.Row[Any]] = list(await connection.execute(next_rows))
         yield page
         if len(page) < PAGE_SIZE:
             return
@@ -155,18 +155,18 @@ async def _load_runs(
         requests = (
             sa.select(human_requests).where(human_requests.c.turn.in_(of_turns)).order_by(human_requests.c.requested_at)
         )
-        kept = [column for column in artifacts.c if column is not artifacts.c.data]
+        columns = [column for column in artifacts.c if column is not artifacts.c.data]
         saved = [*ids, *map(correction_run_id, ids)]
-        made = sa.select(*kept, sa.func.length(artifacts.c.data).label("size")).where(
+        made = sa.select(*columns, sa.func.length(artifacts.c.data).label("size")).where(
             artifacts.c.session == session_id, artifacts.c.run.in_(saved)
         )
-        facts = _RelatedRows(
+        related = _RelatedRows(
             found,
             list(await connection.execute(verdicts)) if found else [],
             list(await connection.execute(requests)) if found else [],
             list(await connection.execute(made.order_by(artifacts.c.id))) if ids else [],
         )
-    return [run for id_, rows in groups for run in facts.build_runs(id_, rows, seen)]
+    return [run for id_, rows in groups for run in related.build_runs(id_, rows, seen)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,7 +83,7 @@ class ArtifactService(BaseArtifactService):
             async with self.database.read() as connection:
                 return (await connection.execute(query)).all()
 
-        rows = await retry_store(read, what=f"the files of turn {origin}")
+        rows = await retry_store(read, operation=f"the files of turn {origin}")
         newest = {row.name: row for row in rows}
         current = [row for row in rows if row is newest[row.name] and row.data is not None]
         contents = {hashlib.sha256(row.data).digest(): row for row in reversed(current)}  # a tool saves and returns it
@@ -136,7 +136,7 @@ class ArtifactService(BaseArtifactService):
                 await connection.execute(sa.insert(artifacts).values(**values, version=number))
                 return number
 
-        return await retry_store(save, what=f"artifact of session {session_id}")
+        return await retry_store(save, operation=f"artifact of session {session_id}")
 
     async def _lock_session(self, connection: AsyncConnection, session_id: str | None) -> None:
         """Lock the session until the transaction ends.
@@ -170,20 +170,20 @@ class ArtifactService(BaseArtifactService):
 
     async def list_artifact_keys(self, *, app_name: str, user_id: str, session_id: str | None = None) -> list[str]:
         owners = scopes.get_scope_owners(app_name, user_id, session_id or "")
-        where = [artifacts.c.owner == owners["user"]]
+        conditions = [artifacts.c.owner == owners["user"]]
         if session_id is not None:
-            where.append((artifacts.c.scope == "session") & (artifacts.c.owner == session_id))
-        query = sa.select(artifacts.c.name).where(sa.or_(*where)).distinct().order_by(artifacts.c.name)
+            conditions.append((artifacts.c.scope == "session") & (artifacts.c.owner == session_id))
+        query = sa.select(artifacts.c.name).where(sa.or_(*conditions)).distinct().order_by(artifacts.c.name)
         async with self.database.read() as connection:
             return list((await connection.execute(query)).scalars())
 
     async def delete_artifact(
         self, *, app_name: str, user_id: str, filename: str, session_id: str | None = None
     ) -> None:
-        where = _matches(_get_scope(app_name, user_id, filename, session_id), filename)
+        condition = _matches(_get_scope(app_name, user_id, filename, session_id), filename)
         async with self.database.write() as connection:
             await self._lock_session(connection, session_id)
-            await connection.execute(sa.delete(artifacts).where(where))
+            await connection.execute(sa.delete(artifacts).where(condition))
 
     async def list_versions(
         self, *, app_name: str, user_id: str, filename: str, session_id: str | None = None

@@ -377,10 +377,10 @@ def describe_window(
         turns: the most turns.
         newest_id: the id of the newest stored message.
     """
-    sent = sum(is_user_message(entry.event) for entry in kept)
-    bound: HistoryLimit = "" if len(kept) == len(entries) else "turns" if sent >= turns else "tokens"
+    sent_turns = sum(is_user_message(entry.event) for entry in kept)
+    bound: HistoryLimit = "" if len(kept) == len(entries) else "turns" if sent_turns >= turns else "tokens"
     messages, tokens = sum(map(_has_text, kept)), sum(entry.tokens for entry in kept)
-    return HistoryWindow(messages, tokens, budget or DEFAULT_BUDGET_TOKENS, bound, newest_id, turns=sent)
+    return HistoryWindow(messages, tokens, budget or DEFAULT_BUDGET_TOKENS, bound, newest_id, turns=sent_turns)
 
 
 def _has_text(entry: HistoryEntry) -> bool:

@@ -116,7 +116,7 @@ class MemoryService(BaseMemoryService):
             async with self.database.read() as connection:
                 return (await connection.execute(query_matches)).all()
 
-        rows = await retry_store(read, what="what is remembered")
+        rows = await retry_store(read, operation="the memories")
         best = sorted(rows, key=lambda row: -sum(word in (row.search_text or row.content.lower()) for word in words))
         results, remaining = list[MemoryEntry](), _MAX_RESULT_CHARACTERS
         for row in best[:_MAX_RESULTS]:
@@ -153,7 +153,7 @@ class MemoryService(BaseMemoryService):
                 await self._lock_session(connection)
                 await insert_new(connection, memories, *rows)
 
-        await retry_store(write, what=f"the memories of session {session}")
+        await retry_store(write, operation=f"the memories of session {session}")
 
     async def _lock_session(self, connection: AsyncConnection) -> None:
         if self.session is not None and self.generation is not None:

@@ -49,11 +49,13 @@ class AttributedPrompt:
     @property
     def unattributed_text(self) -> str:
         """The text of the authors alone, without their names and without quotes."""
-        return PART_SEPARATOR.join(strip_author(words, self.names.get(who, who)) for who, words in self.parts if who)
+        return PART_SEPARATOR.join(
+            strip_author(words, self.names.get(author, author)) for author, words in self.parts if author
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Return the names, and author id and length of each part; the event has the text."""
-        return {"people": dict(self.names), "parts": [[who, len(words)] for who, words in self.parts]}
+        return {"people": dict(self.names), "parts": [[author, len(words)] for author, words in self.parts]}
 
     @classmethod
     def from_json(cls, text: str, data: Any) -> "AttributedPrompt | None":
@@ -64,11 +66,11 @@ class AttributedPrompt:
         if not isinstance(data, dict):
             return None
         parts, at = list[tuple[str, str]](), 0
-        for who, length in data["parts"]:
-            parts.append((who, text[at : at + length]))
+        for author, length in data["parts"]:
+            parts.append((author, text[at : at + length]))
             at += length + len(PART_SEPARATOR)
-        spoken = cls(tuple(parts), data["people"])
-        return spoken if spoken.text == text else None
+        prompt = cls(tuple(parts), data["people"])
+        return prompt if prompt.text == text else None
 
 
 def attribute_text(name: str, text: str) -> str:

@@ -303,7 +303,7 @@ async def _drop_partial_steps(rows: Sequence[_RunMessage], call_log: _RunCallLog
     These are responses to only some calls of a step, and only one half of a request to a person. ADK stores the calls
     that ask a person beside the responses of the calls that they ask for.
     """
-    asked_for = {id_ for row in rows for id_ in row.requested_ids}
+    requested = {id_ for row in rows for id_ in row.requested_ids}
     answered = {id_ for row in rows for id_ in row.answered_ids}
     open_ = {id_ for row in rows for id_ in row.call_ids - answered - row.long_running_ids}
     halves = [row for row in rows if row.call_ids & open_]
@@ -314,7 +314,7 @@ async def _drop_partial_steps(rows: Sequence[_RunMessage], call_log: _RunCallLog
         if row.requested_ids & open_
         or (
             row.event.author != "user"
-            and (row.answered_ids & torn or row.event.actions.requested_tool_confirmations.keys() - asked_for)
+            and (row.answered_ids & torn or row.event.actions.requested_tool_confirmations.keys() - requested)
         )
     ]
     await call_log.drop_state_deltas({id_ for row in dropped for id_ in row.answered_ids})

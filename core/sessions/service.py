@@ -278,7 +278,7 @@ class SessionService(BaseSessionService):
             DamagedSessionError: a stored value cannot be read.
         """
         try:
-            return await retry_store(work, what=f"session {session_id}")
+            return await retry_store(work, operation=f"session {session_id}")
         except SessionNotFoundError:  # which is a ValueError too
             raise
         except (ValueError, TypeError, AttributeError) as error:  # a column holds a value of a wrong type

@@ -126,10 +126,10 @@ class Summarizer:
 
 async def _generate_metered(llm: BaseLlm, request: LlmRequest) -> LlmResponse:
     """Return the final answer of an external model, and add it to the current meter."""
-    meter, began = current_meter(), time.monotonic()
+    meter, started_at = current_meter(), time.monotonic()
     await meter.check_limits(request.model or "", lambda: estimate_tokens(str(request.contents)))
     answer = await _generate(llm, request)
-    meter.add_answer(answer, request.model or "", time.monotonic() - began)
+    meter.add_answer(answer, request.model or "", time.monotonic() - started_at)
     return answer
 
 
@@ -153,13 +153,15 @@ def _quote_rows(rows: Sequence[sa.Row[Any]]) -> Iterator[str]:
     for row in rows:
         day = f"{datetime.fromtimestamp(row.created_at, UTC):%Y-%m-%d}"
         if row.role in ("user", "assistant") and row.content.strip():
-            who = "People" if row.role == "user" else f"The assistant ({row.author})"
-            yield quote_message(f"{who}, {day}", _truncate_text(row.content.strip(), MAX_TEXT_CHARACTERS))
+            author = "People" if row.role == "user" else f"The assistant ({row.author})"
+            yield quote_message(f"{author}, {day}", _truncate_text(row.content.strip(), MAX_TEXT_CHARACTERS))
         for call in row.tool_calls or ():
-            did, what = ("returned", call["output"]) if "output" in call else ("was called with", call.get("input", ""))
+            action, value = (
+                ("returned", call["output"]) if "output" in call else ("was called with", call.get("input", ""))
+            )
             yield quote_message(
-                f"The tool {escape_brackets(call['name'])} {did}",
-                _truncate_text(what or "nothing", MAX_CALL_CHARACTERS),
+                f"The tool {escape_brackets(call['name'])} {action}",
+                _truncate_text(value or "nothing", MAX_CALL_CHARACTERS),
             )
 
 

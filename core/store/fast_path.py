@@ -53,8 +53,8 @@ class PreparedStatement:
             values: the bind parameters by name.
         """
         driver: Any = (await connection.get_raw_connection()).driver_connection
-        asked = [(step.sql, step.arguments(values)) for step in self.steps]
-        (sql, arguments), *others = asked
+        statements = [(step.sql, step.arguments(values)) for step in self.steps]
+        (sql, arguments), *others = statements
         try:
             if connection.dialect.name == "postgresql":
                 return list(await driver.fetch(sql, *arguments))

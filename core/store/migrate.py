@@ -50,13 +50,13 @@ async def verify_schema(database: Database) -> None:
 def _missing(connection: sa.Connection) -> list[str]:
     """Return the names of the missing tables and columns."""
     found = sa.inspect(connection)
-    there = set(found.get_table_names())
-    columns = {name: {column["name"] for column in found.get_columns(name)} for name in there & metadata.tables.keys()}
-    lost = [f"the table {name}" for name in sorted(metadata.tables.keys() - there)]
+    tables = set(found.get_table_names())
+    columns = {name: {column["name"] for column in found.get_columns(name)} for name in tables & metadata.tables.keys()}
+    missing = [f"the table {name}" for name in sorted(metadata.tables.keys() - tables)]
     for name in sorted(columns):
-        wanted = [column.name for column in metadata.tables[name].c]
-        lost += [f"the column {name}.{column}" for column in wanted if column not in columns[name]]
-    return lost
+        expected = [column.name for column in metadata.tables[name].c]
+        missing += [f"the column {name}.{column}" for column in expected if column not in columns[name]]
+    return missing
 
 
 async def list_pending(database: Database) -> list[str]:

@@ -62,19 +62,19 @@ class NotificationBus:
             await run_every(
                 RECONNECT_SECONDS,
                 partial(self._listen_once, on_notification),
-                what="notifications of the other processes cannot be received",
+                failure="notifications of the other processes cannot be received",
             )
 
     async def _listen_once(self, on_notification: Callable[[str], None]) -> None:
         """Listen until the connection is lost."""
-        gone = asyncio.Event()
+        disconnected = asyncio.Event()
         async with self._database.engine.connect() as connection:
             driver: Any = (await connection.get_raw_connection()).driver_connection
             try:
-                driver.add_termination_listener(lambda _connection: gone.set())
+                driver.add_termination_listener(lambda _connection: disconnected.set())
                 await driver.add_listener(CHANNEL, lambda _connection, _pid, _channel, text: on_notification(text))
                 on_notification("")
-                await gone.wait()
+                await disconnected.wait()
             finally:
                 async with asyncio.timeout(CLOSE_TIMEOUT_SECONDS):
                     await connection.invalidate()  # a listening connection must not return to the pool

@@ -133,8 +133,8 @@ class ToolCallLog:
         async def write(connection: AsyncConnection) -> None:
             update = sa.update(tool_calls).where(_is_row_of(call), tool_calls.c.state == "begun").values(**ended)
             if call.fence is not None:
-                own = sa.select(turns.c.id).where(call.fence.owns_turn).with_for_update(read=True)
-                if (await connection.execute(own)).first() is None:
+                owned_turn = sa.select(turns.c.id).where(call.fence.owns_turn).with_for_update(read=True)
+                if (await connection.execute(owned_turn)).first() is None:
                     raise call.fence.lost_error
             await connection.execute(update)
 
@@ -145,7 +145,7 @@ class ToolCallLog:
             async with self._database.write() as connection:
                 return await write(connection)
 
-        return await retry_store(write_once, what=f"call {call.id} of {call.tool}")
+        return await retry_store(write_once, operation=f"call {call.id} of {call.tool}")
 
 
 def _is_row_of(call: ToolInvocation) -> sa.ColumnElement[bool]:

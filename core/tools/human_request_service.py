@@ -139,7 +139,7 @@ class HumanRequestService:
                     await self._insert_requests(connection, turn, requests)
                 return await select_requests(connection, human_requests.c.turn == turn.id)
 
-        return await retry_store(work, what=f"turn {turn.id}")
+        return await retry_store(work, operation=f"turn {turn.id}")
 
     async def _insert_requests(
         self, connection: AsyncConnection, turn: Turn, requests: Sequence[ConfirmationRequest | QuestionRequest]
@@ -284,7 +284,7 @@ class HumanRequestService:
                 order = human_requests.c.requested_at, human_requests.c.id
                 return (await connection.execute(query.order_by(*order))).all()
 
-        rows = await retry_store(work, what=f"the decisions for turn {origin}")
+        rows = await retry_store(work, operation=f"the decisions for turn {origin}")
         return [_to_decision(row) for row in rows]
 
     async def decide(self, id_: str, person: User, verdict: Verdict) -> DecisionResult:
@@ -318,7 +318,7 @@ class HumanRequestService:
             async with self._database.write() as connection:
                 return await self._decide(connection, id_, verdict, person, value)
 
-        decided = await retry_store(work, what=f"request {id_}")
+        decided = await retry_store(work, operation=f"request {id_}")
         self._worker.wake()
         return decided
 
@@ -345,7 +345,7 @@ class HumanRequestService:
             async with self._database.read() as connection:
                 return (await connection.execute(query.where(of_session, relevant))).all()
 
-        rows = await retry_store(read, what=f"the questions of session {session_id}")
+        rows = await retry_store(read, operation=f"the questions of session {session_id}")
         answers = {row.answer_run: MessageAnswer(row.answer_run, row.run, row.call_id) for row in rows}
         is_new = turn.kind == "message" and run not in answers
         if not is_new or None not in answers:
@@ -355,7 +355,7 @@ class HumanRequestService:
             async with self._database.write() as connection:
                 return await self._take_message(connection, turn, authors, text, answers)
 
-        result = await retry_store(work, what=f"the answer of turn {turn.id}")
+        result = await retry_store(work, operation=f"the answer of turn {turn.id}")
         self._worker.wake()
         return result
 
@@ -385,14 +385,14 @@ class HumanRequestService:
             decided = await self._decide(connection, question.id, "answered", authors[-1], value)
             answered = decided.request if isinstance(decided.request, Question) else question
             return MessageAnswerResult(question=answered)
-        this = human_requests.c.id == question.id
-        by = _decider_columns(authors[-1], time.time())
-        update = sa.update(human_requests).where(this).values(decision="answered", answer_run=turn.origin, **by)
+        is_this = human_requests.c.id == question.id
+        decider = _decider_columns(authors[-1], time.time())
+        update = sa.update(human_requests).where(is_this).values(decision="answered", answer_run=turn.origin, **decider)
         await connection.execute(update.values(drafts={}))
-        row = sa.select(human_requests.c.run, human_requests.c.call_id).where(this)
+        row = sa.select(human_requests.c.run, human_requests.c.call_id).where(is_this)
         run, call_id = (await connection.execute(row)).one()
         chain = _find_chain({**answers, turn.origin: MessageAnswer(turn.origin, run, call_id)}, turn.origin)
-        return MessageAnswerResult(chain, next(iter(await self._select_questions(connection, this)), question))
+        return MessageAnswerResult(chain, next(iter(await self._select_questions(connection, is_this)), question))
 
     async def _select_questions(self, connection: AsyncConnection, where: sa.ColumnElement[bool]) -> list[Question]:
         return [one for one in await select_requests(connection, where) if isinstance(one, Question)]
@@ -403,9 +403,9 @@ class HumanRequestService:
         Raises:
             StoreError: the database cannot be used.
         """
-        late = human_requests.c.decision.is_(None) & (human_requests.c.expires_at < time.time())
+        is_expired = human_requests.c.decision.is_(None) & (human_requests.c.expires_at < time.time())
         async with self._database.read() as connection:
-            ids = (await connection.execute(sa.select(human_requests.c.id).where(late))).scalars().all()
+            ids = (await connection.execute(sa.select(human_requests.c.id).where(is_expired))).scalars().all()
         expired = []
         for id_ in ids:
             async with self._database.write() as connection:
@@ -430,7 +430,7 @@ class HumanRequestService:
                 except Exception as error:
                     log.warning("an expired request cannot be shown as expired: %s", format_error(error))
 
-        await run_every(EXPIRY_INTERVAL_SECONDS, expire, what="undecided requests cannot be expired")
+        await run_every(EXPIRY_INTERVAL_SECONDS, expire, failure="undecided requests cannot be expired")
 
     async def _decide(
         self, connection: AsyncConnection, id_: str, verdict: Verdict, person: User | None, value: Any = None
@@ -453,8 +453,8 @@ class HumanRequestService:
         if request.verdict is not None or not _is_permitted(request, verdict, person):
             return DecisionResult(request)
         by, is_answer = _decider_columns(person, now), verdict == "answered"
-        this = sa.update(human_requests).where(human_requests.c.id == id_)
-        await connection.execute(this.values(decision=verdict, answer=value if is_answer else None, drafts={}, **by))
+        update = sa.update(human_requests).where(human_requests.c.id == id_)
+        await connection.execute(update.values(decision=verdict, answer=value if is_answer else None, drafts={}, **by))
         if verdict == "always" and isinstance(request, Approval):
             of = scopes.get_scope_owners("", "", request.session_id)
             approval = {
@@ -476,8 +476,8 @@ class HumanRequestService:
         Args:
             now: seconds since the epoch.
         """
-        this = human_requests.c
-        of_turn = sa.select(this.kind, this.decision, this.run, this.call_id).where(this.turn == request.turn_id)
+        c = human_requests.c
+        of_turn = sa.select(c.kind, c.decision, c.run, c.call_id).where(c.turn == request.turn_id)
         rows = (await connection.execute(of_turn)).all()
         if any(row.decision is None for row in rows):
             return
@@ -485,7 +485,7 @@ class HumanRequestService:
             await close_calls(connection, request.session_id, {(row.run, row.call_id) for row in rows})
             return
         key = f"decision:{request.id}"
-        address_query = sa.select(this.address).where(this.id == request.id)
+        address_query = sa.select(c.address).where(c.id == request.id)
         address = (await connection.execute(address_query)).scalar_one() or request.inbox_message.address
         message = replace(request.inbox_message, event_key=key, address=address, text="", attachments=(), sent_at=now)
         generation = sa.select(sessions.c.generation).where(sessions.c.id == request.session_id).scalar_subquery()

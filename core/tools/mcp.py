@@ -203,19 +203,19 @@ def _create_toolset(config: McpConfig) -> "McpToolset":
     )
     from google.adk.tools.mcp_tool.mcp_session_manager import StdioServerParameters  # noqa: PLC0415
 
-    where: StdioConnectionParams | StreamableHTTPConnectionParams
+    parameters: StdioConnectionParams | StreamableHTTPConnectionParams
     if config.command:
         server = StdioServerParameters(command=config.command, args=list(config.args), env=dict(config.env) or None)
-        where = StdioConnectionParams(server_params=server, timeout=config.seconds)
+        parameters = StdioConnectionParams(server_params=server, timeout=config.seconds)
     else:
-        where = StreamableHTTPConnectionParams(
+        parameters = StreamableHTTPConnectionParams(
             url=config.url,
             headers=dict(config.headers) or None,
             timeout=config.seconds,
             sse_read_timeout=config.seconds,
         )
     return McpToolset(
-        connection_params=where,
+        connection_params=parameters,
         tool_filter=None if config.tools is None else list(config.tools),
         tool_list_cache_ttl_seconds=_TOOL_LIST_TTL_SECONDS,
         errlog=_DISCARD,

@@ -158,10 +158,10 @@ def plan_form(schema: Any) -> QuestionForm:
         properties = resolved.schema.get("properties")
         if _get_type(resolved.schema) in ("object", "several", "") and properties:
             return _plan_object(resolved.schema, root)
-        only = _plan_field("", resolved, root, is_required=not resolved.is_nullable)
-        if resolved.is_nullable and only.kind in ("choice", "boolean"):  # a button is the only way to leave it empty
-            only = replace(only, options=(*only.options, FormOption("None", None)))
-        return QuestionForm((only,))
+        field_ = _plan_field("", resolved, root, is_required=not resolved.is_nullable)
+        if resolved.is_nullable and field_.kind in ("choice", "boolean"):  # a button is the only way to leave it empty
+            field_ = replace(field_, options=(*field_.options, FormOption("None", None)))
+        return QuestionForm((field_,))
     except _SchemaError as error:
         is_object = isinstance(schema, Mapping) and _get_type(schema) == "object"
         return QuestionForm((FormField("", "object" if is_object else "json"),), problem=str(error))
@@ -281,9 +281,9 @@ def _resolve(schema: Any, root: Mapping[str, Any], depth: int = 0) -> _Resolved:
             is_nullable = is_nullable or len(alternatives) < len(found[key])
             found[key] = alternatives
             if len(alternatives) == 1:
-                only = _resolve(alternatives[0], root, depth + 1)
+                alternative = _resolve(alternatives[0], root, depth + 1)
                 del found[key]
-                found = {**only.schema, **found}
+                found = {**alternative.schema, **found}
     if isinstance(types := found.get("type"), list):
         named = [one for one in types if str(one).lower() != "null"]
         is_nullable = is_nullable or len(named) < len(types)
@@ -496,11 +496,11 @@ def _find_option(field_: FormField, text: str) -> Any:
         if int(position) < len(field_.options):
             return field_.options[int(position)].value
         raise EntryError("option", field_)
-    wanted = _to_line(text).casefold()
-    if field_.kind == "boolean" and wanted in _TRUE_WORDS | _FALSE_WORDS:
-        return wanted in _TRUE_WORDS
+    folded = _to_line(text).casefold()
+    if field_.kind == "boolean" and folded in _TRUE_WORDS | _FALSE_WORDS:
+        return folded in _TRUE_WORDS
     for option in field_.options:
-        if wanted in (option.label.casefold(), _to_label(option.value).casefold()):
+        if folded in (option.label.casefold(), _to_label(option.value).casefold()):
             return option.value
     raise EntryError("option", field_)
 

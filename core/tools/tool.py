@@ -223,8 +223,10 @@ def _load_tool(name: str) -> BaseTool:
     except ModuleNotFoundError as error:
         missing = error.name or module
         is_named = module == missing or module.startswith(f"{missing}.")
-        what = f"there is no module {missing}" if is_named else f"it needs the module {missing}, which is not installed"
-        raise ToolError(f"{name}: {what}") from error
+        cause = (
+            f"there is no module {missing}" if is_named else f"it needs the module {missing}, which is not installed"
+        )
+        raise ToolError(f"{name}: {cause}") from error
     except Exception as error:  # a module may raise anything while it is imported
         raise ToolError(f"{name}: {module} raises {type(error).__name__} when it is imported") from error
     if not hasattr(namespace, attribute):

@@ -252,8 +252,8 @@ async def _lock_sessions(connection: AsyncConnection, limit: int, served: Mappin
 
 def _json_items(dialect: str, parameter: str) -> sa.TableValuedAlias:
     """Return a table of the `key` and `value` of each item of a JSON parameter."""
-    each = sa.func.json_each_text if dialect == "postgresql" else sa.func.json_each
-    items = each(sa.bindparam(parameter, type_=sa.JSON))
+    expand = sa.func.json_each_text if dialect == "postgresql" else sa.func.json_each
+    items = expand(sa.bindparam(parameter, type_=sa.JSON))
     return items.table_valued("key", sa.column("value", sa.Text), name=parameter)
 
 

@@ -274,8 +274,10 @@ class HistoryCompactor:
                     break
                 rows, last = [*rows, *more], more[-1].id
         begin = get_summary_start(before.event) if before else None
-        whole = _cut_to_whole_turns(rows, self._budget)
-        return _HistoryPart(before.content if before else "", begin or (whole[0].created_at if whole else 0.0), whole)
+        turn_rows = _cut_to_whole_turns(rows, self._budget)
+        return _HistoryPart(
+            before.content if before else "", begin or (turn_rows[0].created_at if turn_rows else 0.0), turn_rows
+        )
 
     @asynccontextmanager
     async def _writing(self) -> AsyncIterator[AsyncConnection]:

@@ -85,8 +85,8 @@ async def record_message(
 
 async def has_message(connection: AsyncConnection, event_key: str) -> bool:
     """Return whether the inbox has a row with this event key."""
-    seen = sa.select(inbox.c.id).where(inbox.c.event_key == event_key)
-    return (await connection.execute(seen)).first() is not None
+    row = sa.select(inbox.c.id).where(inbox.c.event_key == event_key)
+    return (await connection.execute(row)).first() is not None
 
 
 def session_generation(inbound: InboxMessage) -> sa.ColumnElement[int]:

@@ -75,8 +75,8 @@ async def _has_approvals(connection: AsyncConnection, turn_id: str) -> bool:
 
     Such a turn continues by their decision.
     """
-    asked = sa.exists().where(human_requests.c.turn == turn_id)
-    return bool((await connection.execute(sa.select(asked))).scalar_one())
+    has_requests = sa.exists().where(human_requests.c.turn == turn_id)
+    return bool((await connection.execute(sa.select(has_requests))).scalar_one())
 
 
 def _is_permitted(turn: sa.Row[Any], kind: RerunKind, *, is_revised: bool) -> bool:

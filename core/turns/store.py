@@ -110,12 +110,12 @@ class TurnStore:
 
         The reason is None for a turn that is not cancelled.
         """
-        own = sa.select(turns.c.id, turns.c.cancel_reason).where(
+        owned = sa.select(turns.c.id, turns.c.cancel_reason).where(
             is_active(turns), turns.c.owner == self._lease.worker_id
         )
         async with self._database.read() as connection:
             return {
-                row.id: row.cancel_reason and CancelReason(row.cancel_reason) for row in await connection.execute(own)
+                row.id: row.cancel_reason and CancelReason(row.cancel_reason) for row in await connection.execute(owned)
             }
 
     async def check_owned(self, turn: Turn) -> None:
@@ -278,7 +278,7 @@ class TurnStore:
                 elif row.cancel_reason == CancelReason.MESSAGE_DELETED and state == "cancelled":
                     await discard_run(connection, turn.session_id, turn.origin, keep_prompt=False)
 
-        await retry_store(work, what=f"turn {turn.id}")
+        await retry_store(work, operation=f"turn {turn.id}")
         tracing.record_turn_end(state, error)
 
     async def _read(self, turn: Turn, query: Callable[[AsyncConnection], Awaitable[T]]) -> T:
@@ -288,7 +288,7 @@ class TurnStore:
             async with self._database.read() as connection:
                 return await query(connection)
 
-        return await retry_store(work, what=f"turn {turn.id}")
+        return await retry_store(work, operation=f"turn {turn.id}")
 
     async def _update(self, turn: Turn, states: Collection[State], **values: Any) -> None:
         """Write columns of a turn, retried while the database is unavailable.
@@ -303,4 +303,4 @@ class TurnStore:
             if not await self._database.update(update):
                 raise fence.lost_error
 
-        await retry_store(work, what=f"turn {turn.id}")
+        await retry_store(work, operation=f"turn {turn.id}")

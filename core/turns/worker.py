@@ -157,10 +157,10 @@ class Worker:
             await asyncio.wait([run.task for run in running], timeout=max(0.0, until - event_loop.now()))
         self._is_closing = True
         closed = event_loop.now() + CLOSING_SECONDS
-        if late := list(self._running.values()):
-            for run in late:
+        if unfinished := list(self._running.values()):
+            for run in unfinished:
                 run.cancel(CancelReason.SHUTDOWN)
-            await asyncio.wait([run.task for run in late], timeout=CLOSING_SECONDS)
+            await asyncio.wait([run.task for run in unfinished], timeout=CLOSING_SECONDS)
         await self._wait_for_claim(closed)
         if self._running:
             log.error(
@@ -209,7 +209,7 @@ class Worker:
                 self.cancel(turn_id, CancelReason.LEASE_LOST)
             missed = watched - known.keys()
 
-        await run_every(CANCEL_CHECK_SECONDS, check, what="the state of the running turns cannot be read")
+        await run_every(CANCEL_CHECK_SECONDS, check, failure="the state of the running turns cannot be read")
 
     async def _run(self, turn: Turn) -> None:
         with trace_turn(turn.id, turn.session_id, turn.newest_message.channel, turn.kind):

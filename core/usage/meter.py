@@ -179,8 +179,8 @@ class UsageMeter:
         Args:
             usage: usage of the answer. ADK's usage metadata has no field for writes to the cache.
         """
-        written = {"cache_write": usage.cache_write} if usage is not None and usage.cache_write else {}
-        return {_METADATA_KEY: {"turn": self.turn, "part": self._attempt_id, **written}}
+        metadata = {"cache_write": usage.cache_write} if usage is not None and usage.cache_write else {}
+        return {_METADATA_KEY: {"turn": self.turn, "part": self._attempt_id, **metadata}}
 
     def followup_meter(self) -> UsageMeter:
         """Return an empty meter, with the same turn and author, for calls after the turn."""
@@ -210,8 +210,10 @@ class UsageMeter:
             ):
                 continue
             if event.usage_metadata is not None:
-                written = int(mark.get("cache_write", 0))
-                self._calls.append(_to_model_call(event.model_version or "", event.usage_metadata, cache_write=written))
+                cache_write = int(mark.get("cache_write", 0))
+                self._calls.append(
+                    _to_model_call(event.model_version or "", event.usage_metadata, cache_write=cache_write)
+                )
 
     def to_json(self) -> dict[str, Any]:
         """Return the sums, author and calls to store with the turn; empty without a call."""

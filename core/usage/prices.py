@@ -35,8 +35,8 @@ class Price:
     def cost_of(self, call: ModelCall) -> int:
         """Return the cost of a call, in trillionths of a dollar."""
         cached = min(call.cached, call.input)
-        written = min(call.cache_write, call.input - cached)
-        read = (call.input - cached - written) * self.input + cached * self.cached + written * self.cache_write
+        cache_write = min(call.cache_write, call.input - cached)
+        read = (call.input - cached - cache_write) * self.input + cached * self.cached + cache_write * self.cache_write
         return read + (call.output + call.thinking) * self.output
 
 
@@ -60,8 +60,8 @@ class _PriceRow(BaseModel, extra="forbid"):
     @property
     def price(self) -> Price:
         cached = self.input if self.cached is None else self.cached
-        written = self.input if self.cache_write is None else self.cache_write
-        return Price(*(int(amount * 10**6) for amount in (self.input, self.output, cached, written)))
+        cache_write = self.input if self.cache_write is None else self.cache_write
+        return Price(*(int(amount * 10**6) for amount in (self.input, self.output, cached, cache_write)))
 
 
 class Prices:

@@ -78,7 +78,7 @@ class SpendingStore:
 
     async def run_counting(self) -> None:
         """Enter the calls of ended turns periodically, until cancelled."""
-        await run_every(self._interval_seconds, self.count_ended_turns, what="the spending cannot be counted")
+        await run_every(self._interval_seconds, self.count_ended_turns, failure="the spending cannot be counted")
 
     async def count_ended_turns(self) -> None:
         """Enter the calls of all ended turns that are not counted yet.
@@ -116,10 +116,10 @@ class SpendingStore:
         """
         if not (calls := [replace(call, is_summary=True) for call in meter.calls]):
             return
-        this = turns.c.id == meter.turn
+        is_turn = turns.c.id == meter.turn
         async with self._database.write() as connection:
-            await count_batch(connection, self.prices, this)
-            turn = (await connection.execute(sa.select(turns).where(this).with_for_update())).one_or_none()
+            await count_batch(connection, self.prices, is_turn)
+            turn = (await connection.execute(sa.select(turns).where(is_turn).with_for_update())).one_or_none()
             usage = (turn.usage if turn is not None else None) or {}  # a deleted turn has no author
             rows = make_rows(calls, {"day": meter.day, "place": meter.place, **usage}, self.prices)
             if turn is not None and turn.cost is not None:
@@ -127,7 +127,7 @@ class SpendingStore:
                 all_calls = [*usage.get("calls", ()), *(call.to_json() for call in calls)]
                 cost = turn.cost + sum(row["cost"] for row in rows)
                 values = {"cost": cost, "usage": {**usage, **sums, "calls": all_calls}}
-                await connection.execute(sa.update(turns).where(this).values(values))
+                await connection.execute(sa.update(turns).where(is_turn).values(values))
             await _replace_rows(connection, [meter.turn], rows)
 
     async def sum_spending(

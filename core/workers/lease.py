@@ -61,22 +61,22 @@ class Lease:
         async with self._database.write() as connection:
             if self._database.is_sqlite:
                 await connection.execute(sa.delete(workers))
-            began = await self._write(connection)
-        self._extend(began)
+            started_at = await self._write(connection)
+        self._extend(started_at)
 
     async def keep_renewed(self) -> None:
         """Renew the lease several times in its duration, until cancelled."""
         if not self._database.is_sqlite:  # at once: the start may have taken long
-            await run_every(self._seconds / RENEWALS_PER_LEASE, self._renew, what="the lease cannot be renewed")
+            await run_every(self._seconds / RENEWALS_PER_LEASE, self._renew, failure="the lease cannot be renewed")
 
     async def _renew(self) -> None:
         try:
             async with asyncio.timeout(self._seconds), self._database.write() as connection:
-                began = await self._write(connection)
+                started_at = await self._write(connection)
         except Exception:
             self._distrust_leases()
             raise
-        self._extend(began)
+        self._extend(started_at)
 
     async def release(self) -> None:
         """Delete the row, so that other workers may claim this one's turns at once.
@@ -122,17 +122,17 @@ class Lease:
             The time of the event loop's clock at which that began: the lease counts from then, once the caller has
             committed.
         """
-        began = event_loop.now()
+        started_at = event_loop.now()
         until = sa.literal(float("inf")) if self._database.is_sqlite else self._database.now + self._seconds
         renewed = sa.update(workers).where(workers.c.id == self.worker_id).values(lease_expires_at=until)
         if not (await connection.execute(renewed)).rowcount:
             await connection.execute(
                 sa.insert(workers).values(id=self.worker_id, lease_expires_at=until, rate_limit_usage={})
             )
-        return began
+        return started_at
 
-    def _extend(self, began: float) -> None:
+    def _extend(self, started_at: float) -> None:
         if self._until and not self.is_valid:
             log.warning("this worker was blocked for longer than its lease lasts")
             self._distrust_leases()
-        self._until = float("inf") if self._database.is_sqlite else began + self._seconds
+        self._until = float("inf") if self._database.is_sqlite else started_at + self._seconds

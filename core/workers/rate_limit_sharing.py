@@ -45,18 +45,18 @@ async def exchange_usage(
         share: called with the usage of each other live worker.
     """
     announced: LimitUsages = {}
-    own = workers.c.id == lease.worker_id
+    is_own = workers.c.id == lease.worker_id
 
     async def exchange() -> None:
         nonlocal announced
-        others = sa.select(workers.c.rate_limit_usage).where(~own, workers.c.lease_expires_at > database.now)
+        others = sa.select(workers.c.rate_limit_usage).where(~is_own, workers.c.lease_expires_at > database.now)
         async with database.read() as connection:
             rows = (await connection.execute(others)).scalars().all()
         share([{name: LimitUsage(*use) for name, use in uses.items()} for uses in rows])
         if (uses := dict(announce())) != announced:
             async with database.write() as connection:
-                await connection.execute(sa.update(workers).where(own).values(rate_limit_usage=uses))
+                await connection.execute(sa.update(workers).where(is_own).values(rate_limit_usage=uses))
             announced = uses
 
     if not database.is_sqlite:
-        await run_every(EXCHANGE_SECONDS, exchange, what="the workers cannot exchange their rate limit usage")
+        await run_every(EXCHANGE_SECONDS, exchange, failure="the workers cannot exchange their rate limit usage")

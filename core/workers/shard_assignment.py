@@ -115,13 +115,13 @@ class ShardAssignment:
             count: the number of shards of the channel.
             seconds: how long the slot is taken.
         """
-        this = channels.c.name == self.row_name(part, count)
+        is_row = channels.c.name == self.row_name(part, count)
         try:
             while True:
                 now = self._database.now
                 is_free = channels.c.next_identify_at.is_(None) | (channels.c.next_identify_at <= now)
                 async with self._database.write() as connection:
-                    take = sa.update(channels).where(this, is_free).values(next_identify_at=now + seconds)
+                    take = sa.update(channels).where(is_row, is_free).values(next_identify_at=now + seconds)
                     if (await connection.execute(take)).rowcount:
                         return
                 await asyncio.sleep(SLOT_SECONDS)
@@ -130,33 +130,33 @@ class ShardAssignment:
 
     async def _assign(self, count: int) -> frozenset[int]:
         """Take free shards up to this worker's quota, and return those that it may keep."""
-        me = self._lease.worker_id
+        worker_id = self._lease.worker_id
         leaders, candidates = await self._read(count)
-        held = Counter(leaders)
+        shard_counts = Counter(leaders)
         candidates.sort(
-            key=lambda worker: (-held[worker], worker)
+            key=lambda worker: (-shard_counts[worker], worker)
         )  # workers with more shards get the remainder, so that no shard moves
         least, rest = divmod(count, max(1, len(candidates)))
-        quota = least + (candidates.index(me) < rest) if me in candidates else 0
-        mine = [shard for shard, leader in enumerate(leaders) if leader == me]
+        quota = least + (candidates.index(worker_id) < rest) if worker_id in candidates else 0
+        own_shards = [shard for shard, leader in enumerate(leaders) if leader == worker_id]
         free = [shard for shard, leader in enumerate(leaders) if leader is None]
         self.has_free_shard = bool(free)
-        return frozenset(mine[:quota]) | await self._take(free[: max(0, quota - len(mine))], count)
+        return frozenset(own_shards[:quota]) | await self._take(free[: max(0, quota - len(own_shards))], count)
 
     async def _read(self, count: int) -> tuple[list[str | None], list[str]]:
         """Return the owner of each shard, and the live workers that may hold shards.
 
         The owner is None for a shard without a live one.
         """
-        me, names = self._lease.worker_id, [self.row_name(shard, count) for shard in range(count)]
+        worker_id, names = self._lease.worker_id, [self.row_name(shard, count) for shard in range(count)]
         row, now = channels.c, self._database.now
         # this worker's shards that nobody took over, even after a late renewal
-        is_free = self._lease.has_no_live_worker(row.owner) & row.owner.is_distinct_from(me)
+        is_free = self._lease.has_no_live_worker(row.owner) & row.owner.is_distinct_from(worker_id)
         holders = sa.select(row.name, sa.case((is_free, None), else_=row.owner).label("owner")).where(
             row.name.in_(names)
         )
         is_fit = workers.c.no_shards_until.is_(None) | (workers.c.no_shards_until <= now)
-        live = sa.select(workers.c.id, is_fit).where((workers.c.lease_expires_at > now) | (workers.c.id == me))
+        live = sa.select(workers.c.id, is_fit).where((workers.c.lease_expires_at > now) | (workers.c.id == worker_id))
         async with self._database.read() as connection:
             leaders = {row.name: row.owner for row in await connection.execute(holders)}
             fitness = (await connection.execute(live)).all()
@@ -164,8 +164,8 @@ class ShardAssignment:
             async with self._database.write() as connection:
                 for name in missing:
                     await insert_new(connection, channels, {"name": name})
-        fit = [worker for worker, is_fit in fitness if is_fit]
-        return [leaders.get(name) for name in names], fit or [worker for worker, _ in fitness]
+        fit_workers = [worker for worker, is_fit in fitness if is_fit]
+        return [leaders.get(name) for name in names], fit_workers or [worker for worker, _ in fitness]
 
     async def _take(self, shards: Collection[int], count: int) -> frozenset[int]:
         """Take shards without a live owner, and return those that this worker has got."""
@@ -186,12 +186,14 @@ class ShardAssignment:
         Args:
             values: columns of this worker's own row in `workers` to write.
         """
-        me = self._lease.worker_id
+        worker_id = self._lease.worker_id
         try:
             async with asyncio.timeout(RELEASE_SECONDS), self._database.write() as connection:
-                await connection.execute(sa.update(channels).where(rows, channels.c.owner == me).values(owner=None))
+                await connection.execute(
+                    sa.update(channels).where(rows, channels.c.owner == worker_id).values(owner=None)
+                )
                 if values:
-                    await connection.execute(sa.update(workers).where(workers.c.id == me).values(**values))
+                    await connection.execute(sa.update(workers).where(workers.c.id == worker_id).values(**values))
         except (StoreError, TimeoutError) as error:
             log.warning(
                 "%s is connected by no worker until this worker's lease ends: %s", self._name, format_error(error)

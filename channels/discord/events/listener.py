@@ -202,7 +202,7 @@ class MessageListener:
                 for key, text in edits.items():
                     await backfill.apply_edit(key, text)
             try:
-                await retry_store(store, what="an edit or a deletion")
+                await retry_store(store, operation="an edit or a deletion")
             except StoreError as error:
                 log.error("an edit or a deletion is not stored: %s", format_error(error))
                 return False

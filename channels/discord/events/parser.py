@@ -76,8 +76,10 @@ def is_mention(message: discord.Message, bot: discord.abc.User) -> bool:
 def parse_text(message: discord.Message, bot: discord.abc.User) -> str:
     """Return the text of a message, with names for ids, without mentions of the bot."""
     role = _get_bot_role(message)
-    own = [bot.id] if role is None else [bot.id, role.id]
-    return storable_text(get_message_text(message, get_mention_names(message), remove_mentions(message.content, *own)))
+    own_ids = [bot.id] if role is None else [bot.id, role.id]
+    return storable_text(
+        get_message_text(message, get_mention_names(message), remove_mentions(message.content, *own_ids))
+    )
 
 
 def _parse_references(message: discord.Message) -> Iterator[dict[str, Any]]:

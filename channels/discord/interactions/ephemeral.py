@@ -67,9 +67,9 @@ class EphemeralSurface(DiscordMessageSurface):
         if plan.priority not in FINAL_PRIORITIES:
             return replace(plan, chunks=chunks, is_growing=False)
         chunks[-1] = replace(chunks[-1], text=f"{chunks[-1].text}\n\n{self._messages(words.FULL_ANSWER_IN_FILE)}")
-        whole = "\n\n".join(chunk.text for chunk in plan.chunks)
+        text = "\n\n".join(chunk.text for chunk in plan.chunks)
         names = {file.name for file in plan.files}
-        whole_file = [] if FILE_NAME in names else [File(FILE_NAME, whole.encode())]
+        whole_file = [] if FILE_NAME in names else [File(FILE_NAME, text.encode())]
         return replace(plan, chunks=chunks, files=[*whole_file, *plan.files])
 
     async def _post(

@@ -392,5 +392,5 @@ def _must_answer_ephemerally(interaction: discord.Interaction) -> bool:
 
 def _can_send_messages(permissions: discord.Permissions, channel: Any) -> bool:
     is_thread = isinstance(channel, discord.Thread)
-    speak = permissions.send_messages_in_threads if is_thread else permissions.send_messages
-    return permissions.view_channel and speak
+    may_post = permissions.send_messages_in_threads if is_thread else permissions.send_messages
+    return permissions.view_channel and may_post

@@ -196,7 +196,7 @@ class DiscordSurface(DiscordMessageSurface):
         if plan.is_growing and not plan.chunks[-1].end and not self._side_name:
             if self._typing is None:
                 show = partial(self._api.show_typing, self._channel)
-                typing = run_every(TYPING_SECONDS, show, what="the bot cannot show that it types")
+                typing = run_every(TYPING_SECONDS, show, failure="the bot cannot show that it types")
                 self._typing = asyncio.create_task(typing, name="typing")
         elif self._typing is not None:
             self._typing.cancel()

@@ -69,9 +69,9 @@ class SlackApi:
         """
         if self._tokens is None or team == self._team:
             return self
-        there = copy(self)
-        there._team = team
-        return there
+        api = copy(self)
+        api._team = team
+        return api
 
     @property
     def has_many_workspaces(self) -> bool:

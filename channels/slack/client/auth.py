@@ -142,7 +142,7 @@ class TokenMonitor:
     def start(self) -> None:
         """Start to check the token every `TOKEN_CHECK_SECONDS`; it counts as valid now."""
         self.valid_at = time.time()
-        checks = run_every(TOKEN_CHECK_SECONDS, self._check, what="auth.test: Slack cannot be reached")
+        checks = run_every(TOKEN_CHECK_SECONDS, self._check, failure="auth.test: Slack cannot be reached")
         self._checks = asyncio.create_task(checks, name="slack token")
 
     async def stop(self) -> None:

@@ -49,12 +49,12 @@ def button_blocks(controls: Sequence[Button]) -> list[dict[str, Any]]:
     if others:
         blocks.append({"type": "actions", "elements": [button_element(control) for control in others]})
     if rated:
-        good, bad = verdicts[_GOOD], verdicts[_BAD]
+        up, down = verdicts[_GOOD], verdicts[_BAD]
         feedback = {
             "type": "feedback_buttons",
-            "action_id": f"{_FEEDBACK}{good.id.removeprefix(_GOOD)}",
-            "positive_button": {**_button_texts(good.label), "value": good.id},
-            "negative_button": {**_button_texts(bad.label), "value": bad.id},
+            "action_id": f"{_FEEDBACK}{up.id.removeprefix(_GOOD)}",
+            "positive_button": {**_button_texts(up.label), "value": up.id},
+            "negative_button": {**_button_texts(down.label), "value": down.id},
         }
         blocks.append({"type": "context_actions", "elements": [feedback]})
     return blocks

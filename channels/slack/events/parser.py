@@ -60,7 +60,10 @@ def parse_message(
         return None
     team = workspace_of(body)
     root = event.get("thread_ts") or ("" if is_direct(channel) and direct == "single" else ts)
-    author, home = f"{BOT_PREFIX}{bot_id}" if bot_id else user, str(event.get("user_team") or event.get("team") or team)
+    author, home_team = (
+        f"{BOT_PREFIX}{bot_id}" if bot_id else user,
+        str(event.get("user_team") or event.get("team") or team),
+    )
     title = make_title(remove_mention(text, bot_user_id))
     inbound = InboxMessage(
         event_key=event_key(team, channel, ts),
@@ -73,7 +76,7 @@ def parse_message(
             "thread_ts": root,
             "ts": ts,
             "user": user,
-            "user_team": home,
+            "user_team": home_team,
             "bot": bot_user_id,
             **({"title": title} if title else {}),
             **({"name": bot_name(event, bot_id)} if bot_id else {}),
@@ -83,7 +86,7 @@ def parse_message(
         sent_at=float(ts),
         attachments=tuple(map(parse_attachment, event.get("files") or ())),
         references=tuple(forwarded_messages(event)),
-        actor=Actor(NAME, author, workspaces=(home,), is_external=is_external(body)),
+        actor=Actor(NAME, author, workspaces=(home_team,), is_external=is_external(body)),
         location=Location(team, channel, is_direct=is_alone),
     )
     return IncomingMessage(inbound, is_mention)
@@ -195,9 +198,9 @@ def is_external(body: Mapping[str, Any]) -> bool:
         return False
     message = event.get("message") or event.get("previous_message") or event
     authorization = (body.get("authorizations") or [{}])[0]
-    home = {workspace_of(body), authorization.get("enterprise_id"), body.get("enterprise_id")}
+    own_organisation = {workspace_of(body), authorization.get("enterprise_id"), body.get("enterprise_id")}
     author_team = message.get("user_team") or message.get("team")
-    return author_team not in home if author_team else bool(body.get("is_ext_shared_channel"))
+    return author_team not in own_organisation if author_team else bool(body.get("is_ext_shared_channel"))
 
 
 def workspace_of(body: Mapping[str, Any]) -> str:

@@ -188,9 +188,9 @@ class PrivateResponder:
             The text to answer with: `text`, the text with the file's content, or a sentence on the place of the file.
         """
         is_direct = target.channel.startswith("D")
-        whole = f"{text}\n\n{make_inert(file.data.decode())}"
-        if not is_direct and file.name.endswith(".md") and LIMITS.measure(whole) <= LIMITS.chunk_size:
-            return whole
+        answer = f"{text}\n\n{make_inert(file.data.decode())}"
+        if not is_direct and file.name.endswith(".md") and LIMITS.measure(answer) <= LIMITS.chunk_size:
+            return answer
         channel, api = target.channel, self._api.at(target.team)
         if not is_direct:
             # Slack: a post to a user goes into the direct messages with them, and returns their channel

@@ -47,7 +47,7 @@ def question_modal(say: MessageCatalog, metadata: str) -> dict[str, Any]:
     Args:
         metadata: the message, from `modal_metadata`.
     """
-    asked = {"type": "plain_text_input", "action_id": QUESTION_INPUT, "multiline": True}
+    element = {"type": "plain_text_input", "action_id": QUESTION_INPUT, "multiline": True}
     label = _plain_text(say(words.YOUR_QUESTION))
     return {
         "type": "modal",
@@ -56,7 +56,7 @@ def question_modal(say: MessageCatalog, metadata: str) -> dict[str, Any]:
         "title": _plain_text(say(words.ASK_ABOUT)),
         "submit": _plain_text(say(words.ASK)),
         "close": _plain_text(say(words.CANCEL)),
-        "blocks": [{"type": "input", "block_id": QUESTION_INPUT, "label": label, "element": asked}],
+        "blocks": [{"type": "input", "block_id": QUESTION_INPUT, "label": label, "element": element}],
     }
 
 

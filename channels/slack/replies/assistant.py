@@ -64,18 +64,18 @@ class AssistantThreads:
         if not address["thread_ts"] or team in self._refused:
             yield
             return
-        begun: asyncio.Task[None] | None = None
+        task: asyncio.Task[None] | None = None
         with ExitStack() as reserve:
             if limiter.can_reserve(2) and limiter.try_acquire(Priority.BACKFILL):
                 reserve.enter_context(limiter.reserve())
-                begun = self._set(address, "processing", limiter, has_slot=True)
+                task = self._set(address, "processing", limiter, has_slot=True)
                 self._processing.add(_get_key(address))
             try:
                 yield
             finally:
                 self._processing.discard(_get_key(address))
-                if begun is not None or is_resumed():
-                    self._set(address, "active", limiter, after=begun)
+                if task is not None or is_resumed():
+                    self._set(address, "active", limiter, after=task)
 
     async def drain(self, seconds: float) -> None:
         """Wait for the running calls for at most `seconds`, then cancel them."""

@@ -216,16 +216,16 @@ class _AnthropicAnswer:
         """
         details = [usage.output_tokens_details for usage in self._usages if usage.output_tokens_details]
         thinking = details[-1].thinking_tokens if details else 0
-        cached, written = (
+        cached, cache_write = (
             self._latest_count("cache_read_input_tokens"),
             self._latest_count("cache_creation_input_tokens"),
         )
         return Usage(
-            input=self._latest_count("input_tokens") + written + cached,
+            input=self._latest_count("input_tokens") + cache_write + cached,
             output=max(0, self._latest_count("output_tokens") - thinking),
             thinking=thinking,
             cached=cached,
-            cache_write=written,
+            cache_write=cache_write,
         )
 
     def _latest_count(self, count: str) -> int:

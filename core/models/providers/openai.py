@@ -342,11 +342,11 @@ def build_body(request: ModelRequest, *, is_openai: bool) -> dict[str, Any]:
 
 def _modalities(config: types.GenerateContentConfig) -> dict[str, Any]:
     """Return the options for answers with sound or images; empty for text alone."""
-    wanted = {str(kind).rpartition(".")[2].lower() for kind in config.response_modalities or ()} - {"text"}
-    if not wanted:
+    modalities = {str(kind).rpartition(".")[2].lower() for kind in config.response_modalities or ()} - {"text"}
+    if not modalities:
         return {}
-    options: dict[str, Any] = {"modalities": ["text", *sorted(wanted)]}
-    if "audio" in wanted:
+    options: dict[str, Any] = {"modalities": ["text", *sorted(modalities)]}
+    if "audio" in modalities:
         speech = config.speech_config if isinstance(config.speech_config, types.SpeechConfig) else None
         prebuilt = speech and speech.voice_config and speech.voice_config.prebuilt_voice_config
         options["audio"] = {"voice": (prebuilt and prebuilt.voice_name) or _DEFAULT_VOICE, "format": "pcm16"}

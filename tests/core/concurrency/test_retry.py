@@ -29,7 +29,7 @@ class Operation:
 async def test_a_transient_failure_is_retried_and_logged(caplog: pytest.LogCaptureFixture) -> None:
     operation = Operation(StoreError("away"), StoreError("away"))
     with caplog.at_level(logging.WARNING):
-        assert await retry_store(operation, what="a turn") == "done"
+        assert await retry_store(operation, operation="a turn") == "done"
     assert operation.tries == 3
     assert [record.getMessage() for record in caplog.records] == ["a turn: away; retry in 0.0 s"] * 2
 
@@ -37,7 +37,7 @@ async def test_a_transient_failure_is_retried_and_logged(caplog: pytest.LogCaptu
 async def test_after_the_last_pause_the_error_goes_to_the_caller() -> None:
     operation = Operation(*[StoreError("away")] * 9)
     with pytest.raises(StoreError, match="away"):
-        await retry_store(operation, what="a turn")
+        await retry_store(operation, operation="a turn")
     assert operation.tries == 3
 
 
@@ -45,7 +45,7 @@ async def test_after_the_last_pause_the_error_goes_to_the_caller() -> None:
 async def test_a_permanent_failure_is_not_retried(error: Exception) -> None:
     operation = Operation(error)
     with pytest.raises(type(error)):
-        await retry_store(operation, what="a turn")
+        await retry_store(operation, operation="a turn")
     assert operation.tries == 1
 
 
@@ -56,7 +56,7 @@ async def test_a_cancelled_operation_ends_with_the_reason_of_its_cancellation() 
         started.set()
         await asyncio.Event().wait()
 
-    running = asyncio.create_task(retry_store(hang, what="a turn"))
+    running = asyncio.create_task(retry_store(hang, operation="a turn"))
     await started.wait()
     running.cancel("a reason")
     with pytest.raises(asyncio.CancelledError, match="a reason"):
@@ -72,7 +72,7 @@ async def test_tries_that_take_long_count_against_the_patience(monkeypatch: pyte
         return await operation()
 
     with pytest.raises(StoreError):
-        await retry_store(succeed_slowly, what="a turn", patience=0.05)
+        await retry_store(succeed_slowly, operation="a turn", patience=0.05)
     assert operation.tries <= 3
 
 
@@ -99,7 +99,7 @@ async def test_a_job_is_retried_until_it_succeeds_and_each_reason_logged_once(
     wake.set()
     with caplog.at_level(logging.WARNING):
         async with run_in_background(
-            retry_forever(work, wake, wait_none(), what="messages are not stored yet"), name="job"
+            retry_forever(work, wake, wait_none(), failure="messages are not stored yet"), name="job"
         ):
             await asyncio.wait_for(done.wait(), 10)
     assert job.tries == 4
@@ -117,7 +117,7 @@ async def test_waking_a_job_ends_its_pause() -> None:
 
     wake.set()
     async with run_in_background(
-        retry_forever(work, wake, limited_wait(), what="messages are not stored yet"), name="job"
+        retry_forever(work, wake, limited_wait(), failure="messages are not stored yet"), name="job"
     ):
         await begun.wait()
         wake.set()

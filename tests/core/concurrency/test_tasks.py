@@ -51,7 +51,7 @@ async def test_periodic_work_continues_after_a_logged_failure(caplog: pytest.Log
             repeated.set()
 
     with caplog.at_level(logging.WARNING):
-        async with run_in_background(run_every(0, work, what="the work cannot be done"), name="work"):
+        async with run_in_background(run_every(0, work, failure="the work cannot be done"), name="work"):
             await repeated.wait()
     (record,) = caplog.records
     assert record.getMessage().startswith("the work cannot be done: ValueError")
@@ -67,5 +67,7 @@ async def test_periodic_work_has_its_own_pause_before_a_retry() -> None:
             raise ValueError("no")
         repeated.set()
 
-    async with run_in_background(run_every(3600, work, what="the work cannot be done", retry_seconds=0), name="work"):
+    async with run_in_background(
+        run_every(3600, work, failure="the work cannot be done", retry_seconds=0), name="work"
+    ):
         await asyncio.wait_for(repeated.wait(), 10)
