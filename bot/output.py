@@ -100,8 +100,8 @@ def print_verdict(word: str, line: str) -> None:
 def _print_indented(text: Text, indent: int = 0) -> None:
     console = _console()
     if console.is_terminal:
-        first, *more = _wrap(text.plain, console.width, " " * indent) or [""]
-        text = Text("\n").join([text[: len(first)], *map(Text, more)])
+        first, *rest = _wrap(text.plain, console.width, " " * indent) or [""]
+        text = Text("\n").join([text[: len(first)], *map(Text, rest)])
     console.print(text, soft_wrap=True)
 
 

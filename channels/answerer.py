@@ -308,12 +308,12 @@ class Answerer:
             if requests:
                 empty = words.NEEDS_APPROVAL if done.confirmations else words.HAS_QUESTION
                 text = text if text.strip() else reply.say(empty)
-                asked = await self._human_requests.save_answer(
+                human_requests = await self._human_requests.save_answer(
                     turn, text, turn.meter.to_json(), requests, recorder.run_record
                 )
             else:
                 text = text if text.strip() else reply.say(words.ONLY_FILES if files else words.NO_ANSWER)
-                asked = []
+                human_requests = []
                 await self._turns.save_answer(turn, text, turn.meter.to_json(), recorder.run_record)
         except SessionResetError:
             return await self._handle_cancel(turn, reply, CancelReason.RESET)
@@ -325,7 +325,7 @@ class Answerer:
             raise
         except Exception as error:
             return await self._fail(turn, reply, error)
-        return await self._show_answer(turn, reply, (text, files, asked))
+        return await self._show_answer(turn, reply, (text, files, human_requests))
 
     async def _run_agent(self, turn: Turn, reply: Reply, recorder: RunRecorder) -> StreamEvent:
         """Run the agent and show its events in the reply; return the `done` event.

@@ -68,7 +68,9 @@ def _create_table(title: str, modelled: Iterable[str], known: Iterable[str], gro
         if modelled.isdisjoint(names):
             missing.append(f"{label} ({len(names)})")
             continue
-        columns = [[f"`{name}`" for name in names if (name in modelled) is wanted] for wanted in (True, False)]
+        columns = [
+            [f"`{name}`" for name in names if (name in modelled) is is_modelled] for is_modelled in (True, False)
+        ]
         lines.append(f"| {label} | {' | '.join(', '.join(column) for column in columns)} |")
     if missing:
         lines += ["", f"{title} that are not modelled, by group with their number: {', '.join(missing)}."]

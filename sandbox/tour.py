@@ -106,9 +106,9 @@ def respond_to_tour(request: ReceivedRequest) -> Turn:
     if _WRITER_NAME in request.system:
         return _say(LETTER, STEPS[0])
     text = _QUOTE.sub("", request.text)
-    asked = (step for step in STEPS if step.tool and _get_result(request, step.tool) is not None)
+    past_steps = (step for step in STEPS if step.tool and _get_result(request, step.tool) is not None)
     meant = (step for step in reversed(STEPS) if re.search(step.pattern, text, re.IGNORECASE))
-    step = next(asked, None) or next(meant, STEPS[0])
+    step = next(past_steps, None) or next(meant, STEPS[0])
     return step.respond(request)
 
 
@@ -119,8 +119,8 @@ def create_tour_server() -> ScriptedOpenAI:
 
 def _say(text: str, next_step: TourStep) -> Say:
     """Return a streamed text that ends with the message of the next step."""
-    whole = f"{text.strip()}\n\n**Next step:** write “{next_step.prompt}”"
-    return Say(whole, pieces=max(1, len(whole) // PIECE_CHARACTERS), pace=PIECE_SECONDS)
+    full_text = f"{text.strip()}\n\n**Next step:** write “{next_step.prompt}”"
+    return Say(full_text, pieces=max(1, len(full_text) // PIECE_CHARACTERS), pace=PIECE_SECONDS)
 
 
 def _call(tool: str, **arguments: object) -> CallTool:

@@ -143,8 +143,8 @@ def _call_row(call: ModelCall) -> list[object]:
 
 def _tool_row(use: ToolCallRecord) -> list[object]:
     ended = f"{use.outcome}{' (earlier attempt)' if use.is_from_earlier_attempt else ''}"
-    more = f" … {use.cut_characters} more characters" if use.cut_characters else ""
-    return [use.tool, ended, tables.format_duration(use.seconds), f"{use.arguments}{more}", use.error]
+    cut = f" … {use.cut_characters} more characters" if use.cut_characters else ""
+    return [use.tool, ended, tables.format_duration(use.seconds), f"{use.arguments}{cut}", use.error]
 
 
 def _approval_row(approval: ApprovalRecord) -> list[object]:

@@ -67,7 +67,7 @@ class HealthMonitor:
         """
         self._reasons.pop("start", None)
         check = run_every(
-            DATABASE_CHECK_SECONDS, partial(self._check_database, database), failure="checking the database"
+            DATABASE_CHECK_SECONDS, partial(self._check_database, database), failure="the database cannot be checked"
         )
         self._start_task(check, name="health of the database")
         try:

@@ -128,10 +128,10 @@ class InspectorFeed(BasePlugin):
 
     async def _poll_turns(self) -> None:
         while True:
-            under_way = await self._queue_turns()
+            is_any_active = await self._queue_turns()
             self._turn_started.clear()
             try:
-                async with asyncio.timeout(ACTIVE_POLL_SECONDS if under_way else IDLE_POLL_SECONDS):
+                async with asyncio.timeout(ACTIVE_POLL_SECONDS if is_any_active else IDLE_POLL_SECONDS):
                     await self._turn_started.wait()
             except TimeoutError:
                 pass
@@ -155,12 +155,12 @@ class InspectorFeed(BasePlugin):
     async def _queue_turns(self) -> bool:
         """Queue changed turns and tool calls, and return whether a turn is active."""
         reports = list(reversed(await self._reports.list(limit=MAX_TURNS)))
-        these = turns.c.id.in_([report.id for report in reports])
+        is_reported = turns.c.id.in_([report.id for report in reports])
         run = sa.func.coalesce(turns.c.run, turns.c.origin)
         called = sa.select(tool_calls, turns.c.id.label("turn_id")).join(turns, tool_calls.c.run == run)
         async with self._database.read() as connection:
-            titles = await _load_titles(connection, these)
-            oldest_first = called.where(these).order_by(turns.c.created_at, tool_calls.c.started_at)
+            titles = await _load_titles(connection, is_reported)
+            oldest_first = called.where(is_reported).order_by(turns.c.created_at, tool_calls.c.started_at)
             calls = {(call.run, call.id): call for call in await connection.execute(oldest_first)}
         for report in reports:
             self._queue_update("turn", _turn_json(report) | {"question": redact_secrets(titles.get(report.id, ""))})

@@ -69,8 +69,8 @@ class AccessSection(SlackSection, DiscordSection):
             (self.slack_allow, self.slack_block, "SLACK"),
             (self.discord_allow, self.discord_block, "DISCORD"),
         ):
-            if both := sorted({*allowed} & {*blocked}):
-                yield f"{name}_ALLOW: {both[0]} is also in {name}_BLOCK, which wins: remove one of them"
+            if conflicts := sorted({*allowed} & {*blocked}):
+                yield f"{name}_ALLOW: {conflicts[0]} is also in {name}_BLOCK, which wins: remove one of them"
 
     @property
     def access_policy(self) -> AccessPolicy:

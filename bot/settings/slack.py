@@ -54,21 +54,21 @@ class SlackSection(SettingsSection):
         yield from super().find_conflicts()
         if len(self.prompts) > MAX_PROMPTS:
             yield f"SLACK_SUGGESTED_PROMPTS: Slack shows at most {MAX_PROMPTS}; separate them with |"
-        several = bool(self.slack_client_id)
-        if several != bool(self.slack_client_secret):
+        has_several_workspaces = bool(self.slack_client_id)
+        if has_several_workspaces != bool(self.slack_client_secret):
             yield (
                 "SLACK_CLIENT_ID and SLACK_CLIENT_SECRET belong together: copy both at "
                 f"{SLACK_APPS}, your app, under Basic Information"
             )
-        if several and self.slack_bot_token:
+        if has_several_workspaces and self.slack_bot_token:
             yield "SLACK_BOT_TOKEN is for one workspace and SLACK_CLIENT_ID for several: unset one of them"
-        if several and is_weak(secret_value(self.secret_key) or ""):
+        if has_several_workspaces and is_weak(secret_value(self.secret_key) or ""):
             yield (
                 "SECRET_KEY: it encrypts the tokens of workspaces, so it must be hard to guess: set "
                 f"{MIN_KEY_LENGTH} random characters or more (`openssl rand -hex 32`), and keep them"
             )
         token = "SLACK_BOT_TOKEN" if self.slack_bot_token else "SLACK_CLIENT_ID"
-        if not several and not self.slack_bot_token:
+        if not has_several_workspaces and not self.slack_bot_token:
             if self.slack_app_token:
                 yield (
                     f"SLACK_BOT_TOKEN is missing (SLACK_APP_TOKEN is set): copy it at {SLACK_APPS}, your app, under "

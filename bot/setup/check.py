@@ -75,7 +75,7 @@ async def _check_access(settings: Settings) -> list[CheckResult]:
     Returns:
         A failure for each unknown id, and a note if people have no rate limit.
     """
-    wrong, notes = list[str](), list[CheckResult]()
+    faults, notes = list[str](), list[CheckResult]()
     if settings.rate_limit_per_user is None and (settings.slack or settings.discord):
         line = "RATE_LIMIT_PER_USER is not set, so one user may send any number of messages; 20/h is a good start"
         notes.append(CheckResult(Verdict.NOTE, line))
@@ -83,10 +83,10 @@ async def _check_access(settings: Settings) -> list[CheckResult]:
         named = {f"{name.upper()}_{kind}": getattr(settings, f"{name}_{kind.lower()}") for kind in ("ALLOW", "BLOCK")}
         login: Any = getattr(settings, name)
         if login is not None and any(named.values()):
-            wrong += [
+            faults += [
                 f"{setting}: {line}" for setting, rules in named.items() for line in await find_unknown(login, rules)
             ]
-    return [*notes, *(CheckResult(Verdict.FAIL, fault) for fault in wrong)]
+    return [*notes, *(CheckResult(Verdict.FAIL, fault) for fault in faults)]
 
 
 async def _check_database(settings: Settings) -> list[CheckResult]:
@@ -98,18 +98,18 @@ async def _check_agents_and_models(settings: Settings) -> list[CheckResult]:
         registry = make_model_registry(settings)
     except SettingsError as error:
         return to_failures(error)
-    findings, wrong = list[CheckResult](), list[str]()
+    findings, faults = list[CheckResult](), list[str]()
     try:
         apps: Mapping[str, App] = {}
         try:
             apps = make_agents(settings, registry).apps
         except SettingsError as error:
-            wrong += error.faults
+            faults += error.faults
         for name, (provider, model) in registry.handles.items():
             try:
                 findings += await trials.check_model(name, provider, model)
             except ParleyError as error:
-                wrong.append(f"{_find_model_setting(name, registry)}={name}: {error}")
+                faults.append(f"{_find_model_setting(name, registry)}={name}: {error}")
         for app in apps.values():
             findings += make_success(_describe_agent(app))
             findings += [CheckResult(Verdict.NOTE, line) for line in find_unusable_tools(app)]
@@ -119,7 +119,7 @@ async def _check_agents_and_models(settings: Settings) -> list[CheckResult]:
             await AgentRuntime(app, InMemorySessionService()).aclose()
     finally:
         await registry.aclose()
-    return [*findings, *(CheckResult(Verdict.FAIL, fault) for fault in wrong)]
+    return [*findings, *(CheckResult(Verdict.FAIL, fault) for fault in faults)]
 
 
 def _find_model_setting(name: str, registry: ModelRegistry) -> str:

@@ -220,8 +220,8 @@ async def _check_model_name(name: str) -> list[CheckResult]:
     try:
         provider, _ = make_provider(name, _agent_settings(model=name).endpoints)
     except SettingsError as error:
-        if wrong := [fault for fault in error.faults if fault.startswith("MODEL")]:
-            raise SettingsError(*wrong) from None
+        if faults := [fault for fault in error.faults if fault.startswith("MODEL")]:
+            raise SettingsError(*faults) from None
         return []
     await provider.aclose()
     return []

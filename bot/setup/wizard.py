@@ -232,10 +232,14 @@ class _Wizard:
 
     def _judge(self, question: SetupQuestion, findings: Sequence[CheckResult]) -> _AnswerResult:
         """Return what the results of a check mean for its question."""
-        wrong = [finding.line for finding in findings if finding.verdict is Verdict.FAIL]
-        if question.earlier_setting and wrong and all(line.startswith(question.earlier_setting) for line in wrong):
+        failures = [finding.line for finding in findings if finding.verdict is Verdict.FAIL]
+        if (
+            question.earlier_setting
+            and failures
+            and all(line.startswith(question.earlier_setting) for line in failures)
+        ):
             return _AnswerResult.ELSEWHERE
-        return _AnswerResult.LEFT_OUT if wrong else _AnswerResult.GOOD
+        return _AnswerResult.LEFT_OUT if failures else _AnswerResult.GOOD
 
     def _save(self, question: SetupQuestion, answer: str, *, is_announced: bool) -> None:
         """Write an answer to `.env`, unless it is the value or the default already."""

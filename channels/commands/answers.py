@@ -153,14 +153,17 @@ class AnswerHandler:
         size = page_size or len(question.form.fields)
         fields = question.form.fields[page * size : (page + 1) * size]
         value, errors = check_form(question.form, known)
-        wrong = {field.name: errors[field.name] for field in fields if field.name in errors}
+        wrong_entries = {field.name: errors[field.name] for field in fields if field.name in errors}
         has_more = (page + 1) * size < len(question.form.fields)
-        if not wrong and not has_more and errors:  # an earlier page is missing
+        if not wrong_entries and not has_more and errors:  # an earlier page is missing
             first = next(i for i, field in enumerate(question.form.fields) if field.name in errors)
-            page, wrong = first // size, {question.form.fields[first].name: errors[question.form.fields[first].name]}
-        if wrong:
+            page, wrong_entries = (
+                first // size,
+                {question.form.fields[first].name: errors[question.form.fields[first].name]},
+            )
+        if wrong_entries:
             await self._services.human_requests.save_draft(question, user.id, known)
-            return FormResult(self._describe_errors(question, wrong, say), id_, page, is_correction=True)
+            return FormResult(self._describe_errors(question, wrong_entries, say), id_, page, is_correction=True)
         if has_more:
             await self._services.human_requests.save_draft(question, user.id, known)
             done, count = page + 1, -(-len(question.form.fields) // size)

@@ -141,9 +141,9 @@ def _models(report: TurnReport, say: MessageCatalog) -> Iterator[str]:
 def _tools(record: RunRecord, say: MessageCatalog) -> Iterator[str]:
     for use in record.tool_calls[:MAX_TOOLS]:
         yield _tool(use, say)
-    more = len(record.tool_calls) + record.omitted_tool_calls - MAX_TOOLS
-    if more > 0:
-        yield say(words.WHY_MORE_TOOLS, count=more)
+    hidden_count = len(record.tool_calls) + record.omitted_tool_calls - MAX_TOOLS
+    if hidden_count > 0:
+        yield say(words.WHY_MORE_TOOLS, count=hidden_count)
 
 
 def _tool(use: ToolCallRecord, say: MessageCatalog) -> str:
@@ -187,9 +187,9 @@ def _inputs(report: TurnReport, record: RunRecord, say: MessageCatalog) -> Itera
             else say(words.WHY_FILE, name=name)
         )
     if record.sources:
-        more = [f"+{len(record.sources) - MAX_SOURCES}"] if len(record.sources) > MAX_SOURCES else []
+        hidden = [f"+{len(record.sources) - MAX_SOURCES}"] if len(record.sources) > MAX_SOURCES else []
         links = [f"`{_code(url, MAX_ARGUMENTS)}`" for url in record.sources[:MAX_SOURCES]]
-        yield say(words.SOURCES, links=" · ".join([*links, *more]))
+        yield say(words.SOURCES, links=" · ".join([*links, *hidden]))
 
 
 def _time(report: TurnReport, record: RunRecord, say: MessageCatalog) -> str:

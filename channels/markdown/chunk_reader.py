@@ -165,8 +165,8 @@ class ChunkReader:
     def _overflow_position(self, line: str) -> int | None:
         """Return the index in a line at which the chunk overflows; None if it does not."""
         room = self._capacity - self._size - self._gap_size
-        least = max(room, 0) + (len(line) - len(line.lstrip()) if self._is_blank else 0)
-        ink = _VISIBLE.search(line, least)  # every platform counts at least one unit per character
+        min_size = max(room, 0) + (len(line) - len(line.lstrip()) if self._is_blank else 0)
+        ink = _VISIBLE.search(line, min_size)  # every platform counts at least one unit per character
         head = line[: ink.end()] if ink else line.rstrip()
         if not head or self._max_size(head) <= room:
             return None

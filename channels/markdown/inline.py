@@ -241,14 +241,14 @@ def render_inline(text: str, dialect: Dialect, marks: Sequence[str] = (), *, is_
     if text.startswith("~") and not "".join(marks).strip("~"):  # three or more would open a code block
         marks = ()
     parser = InlineParser(text, marks, is_growing=is_cut)
-    still_open = parser.marks if is_cut else parser.marks[: _count_common_marks(parser.marks, marks)]
+    open_marks = parser.marks if is_cut else parser.marks[: _count_common_marks(parser.marks, marks)]
     body = text.rstrip()
-    is_in_code = body.endswith("`") and bool(still_open) and still_open[-1].startswith("`")
+    is_in_code = body.endswith("`") and bool(open_marks) and open_marks[-1].startswith("`")
     parts = [
         *_mark_parts(marks),
         *_render_parts(body, parser.spans, dialect),
         *([(True, " ")] if is_in_code else []),
-        *_mark_parts(still_open[::-1]),
+        *_mark_parts(open_marks[::-1]),
         (False, text[len(body) :]),
     ]
     rendered = _join_parts(parts, dialect)

@@ -277,10 +277,10 @@ class ChunkWriter:
     def _indent_in_item(self, line: str) -> str:
         """Indent a line of code to its list item, which it would otherwise end."""
         assert self._fence is not None
-        if not self._dialect.nests_code or not (lack := missing_indent(self._fence, line) - self._dedent) > 0:
+        if not self._dialect.nests_code or not (missing := missing_indent(self._fence, line) - self._dedent) > 0:
             return line
         quote, rest = split_quote(line) if self._fence.quote else ("", line)
-        return quote + " " * lack + rest
+        return quote + " " * missing + rest
 
     def _removed_indent(self, fence: CodeFence | None) -> int:
         """Return the columns of indent to remove from the lines of a code block."""

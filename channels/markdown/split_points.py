@@ -47,8 +47,8 @@ def find_split(lines: Sequence[SourceLine], text: str, marks: Sequence[str]) -> 
     allowed = [at for at in clusters if not _is_within(at, unsplittable)]
     if candidates := [at for at in allowed if at >= middle and not _LOOKS_LIKE_BLOCK.match(text, at)]:
         return candidates[-1]
-    early = {*(at for _, at in _line_starts(lines)), *_word_starts(lines, text, first)}.intersection(allowed)
-    return max(early or allowed or clusters or [max(1, len(text) - 1)])
+    early_candidates = {*(at for _, at in _line_starts(lines)), *_word_starts(lines, text, first)}.intersection(allowed)
+    return max(early_candidates or allowed or clusters or [max(1, len(text) - 1)])
 
 
 def _line_starts(lines: Sequence[SourceLine]) -> Iterator[tuple[int, int]]:

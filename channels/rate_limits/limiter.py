@@ -211,9 +211,9 @@ class RateLimiter:
         """
         seconds = RESERVE_SECONDS / self._speed if self._reserved > self._limit // 2 else 0.0
         windows = int(seconds / self._window.seconds)
-        most = int((1 + windows) * self._limit * MAX_RESERVED_FRACTION)
+        max_calls = int((1 + windows) * self._limit * MAX_RESERVED_FRACTION)
         free = self._free_within(seconds if windows else 0.0)
-        return event_loop.now() >= self._closed_until and min(free, most) - self._reserved >= calls
+        return event_loop.now() >= self._closed_until and min(free, max_calls) - self._reserved >= calls
 
     def has_room(self, priority: Priority, within: float) -> bool:
         """Return whether a new call is likely to get a slot within so many seconds.
@@ -304,8 +304,8 @@ class RateLimiter:
         ):
             if self._reported is None:
                 free -= reserve
-            elif now < (early := self._reported.resets_at - self._release_seconds):
-                free, refills = (free - reserve, [early] * len(refills)) if free > 0 else (free, refills)
+            elif now < (release_at := self._reported.resets_at - self._release_seconds):
+                free, refills = (free - reserve, [release_at] * len(refills)) if free > 0 else (free, refills)
             elif free > 0:
                 return self._closed_until - now
         ready_at = self._closed_until
@@ -325,9 +325,9 @@ class RateLimiter:
             refills: the times at which one more slot is free each.
         """
         now, last, window = event_loop.now(), self._last_update, self._window.seconds
-        expected, least = EXPECTED_REPLY_SECONDS / self._speed, MIN_REMAINING_SECONDS / self._speed
+        expected, minimum = EXPECTED_REPLY_SECONDS / self._speed, MIN_REMAINING_SECONDS / self._speed
         ages = [now - started_at for started_at in self._replies]
-        remaining = [max(least, expected - age) if age < expected else window for age in ages]
+        remaining = [max(minimum, expected - age) if age < expected else window for age in ages]
         seconds = min(window, sum(remaining) / len(remaining)) if remaining else window
         times = [at for at in refills if at < now + seconds]
         pauses = [(at - last) / (free + more + 1) for more, at in enumerate(times) if free + more > 0]
@@ -390,6 +390,6 @@ class RateLimiter:
 
 
 def _divide_calls(calls: int, own: LimitUsage, others: Sequence[LimitUsage], *, is_window: bool) -> int:
-    each = calls / sum(1 + REPLY_WEIGHT * use.live for use in (own, *others))
-    excess = sum(max(0.0, use.used - each * (1 + REPLY_WEIGHT * use.live)) for use in others) if is_window else 0.0
-    return int(each * (1 + REPLY_WEIGHT * own.live) - excess)
+    share = calls / sum(1 + REPLY_WEIGHT * use.live for use in (own, *others))
+    excess = sum(max(0.0, use.used - share * (1 + REPLY_WEIGHT * use.live)) for use in others) if is_window else 0.0
+    return int(share * (1 + REPLY_WEIGHT * own.live) - excess)

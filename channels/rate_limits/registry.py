@@ -34,7 +34,7 @@ class RateLimiters:
         limiter = self._limiters.get(key)
         if limiter is None:
             if len(self._limiters) >= MAX_LIMITERS:
-                self._limiters = {key: used for key, used in self._limiters.items() if not used.is_idle}
+                self._limiters = {key: limiter_ for key, limiter_ in self._limiters.items() if not limiter_.is_idle}
             limiter = self._limiters[key] = RateLimiter(window, speed=self._speed)
             self._share(key, limiter)
         return limiter

@@ -135,7 +135,7 @@ def _fit_arguments(arguments: Any) -> tuple[str, int]:
         The JSON, and the number of characters that are left out.
     """
     whole = _to_json(arguments)
-    for value in (arguments, *(_truncate_texts(arguments, most) for most in _TEXT_LIMITS)):
+    for value in (arguments, *(_truncate_texts(arguments, limit) for limit in _TEXT_LIMITS)):
         compact = _to_json(value)
         missing = 0 if value is arguments else max(len(whole) - len(compact), 1)
         for text in (_to_json(value, indent=2), compact):

@@ -27,8 +27,8 @@ def add_sources(text: str, sources: Sequence[Source], say: MessageCatalog) -> st
     if not text.strip() or not sources:
         return text
     links = [_format_link(number, source) for number, source in enumerate(sources[:MAX_LINKS], 1)]
-    if (more := len(sources) - MAX_LINKS) > 0:
-        links.append(f"+{more}")
+    if (hidden_count := len(sources) - MAX_LINKS) > 0:
+        links.append(f"+{hidden_count}")
     return f"{text.rstrip()}\n\n{say(words.SOURCES, links=' · '.join(links))}"
 
 

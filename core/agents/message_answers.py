@@ -54,12 +54,12 @@ def merge_runs(
         update: dict[str, object] = {"invocation_id": run}
         call_id = call_ids.get(event.invocation_id)
         if call_id in calls and is_user_message(event):
-            asking, call = calls[call_id]
+            asking_event, call = calls[call_id]
             text = stored[event.id][1] if event.id in stored else ""
             update |= {
                 "content": types.Content(role="user", parts=[_to_response(call, call_id, text)]),
-                "branch": asking.branch,
-                "isolation_scope": asking.isolation_scope,
+                "branch": asking_event.branch,
+                "isolation_scope": asking_event.isolation_scope,
             }
         merged.append(original.model_copy(update=update))
     return merged

@@ -306,8 +306,12 @@ def _check_agent_name(tool: BaseTool, tool_args: dict[str, Any]) -> dict[str, An
     if not isinstance(tool, TransferToAgentTool):
         return None
     valid = list(tool._agent_names)  # ADK offers these in the tool's declaration alone
-    wrong = tool_args.get("agent_name")
-    return None if wrong in valid else {"error": f"Agent {wrong!r} does not exist. Valid agents: {', '.join(valid)}."}
+    unknown_name = tool_args.get("agent_name")
+    return (
+        None
+        if unknown_name in valid
+        else {"error": f"Agent {unknown_name!r} does not exist. Valid agents: {', '.join(valid)}."}
+    )
 
 
 class MeterPlugin(BasePlugin):

@@ -177,8 +177,8 @@ class ResumableRunner(Runner):
         else:
             super()._restore_branch_from_history(invocation_context, node, root=root, invocation_id=invocation_id)
 
-    def _new_invocation_context(self, session: Session, **more: Any) -> InvocationContext:  # ADK: an extension point
-        context = super()._new_invocation_context(session, **more)
+    def _new_invocation_context(self, session: Session, **options: Any) -> InvocationContext:  # ADK: an extension point
+        context = super()._new_invocation_context(session, **options)
         if not isinstance(self.agent, LlmAgent) or _has_composite_agents(self.agent):
             context.resumability_config = _RESUMABLE
             context.populate_invocation_agent_states()

@@ -197,8 +197,8 @@ async def _waiting(connection: AsyncConnection, now: float) -> QueueOverview:
         sa.func.min(inbox.c.accepted_at),
         sa.func.min(sa.case((~busy, inbox.c.accepted_at))),
     ).where(is_waiting(inbox))
-    count, of_sessions, oldest, free = (await connection.execute(query)).one()
-    return QueueOverview(count, of_sessions, now - oldest if oldest else 0.0, now - free if free else 0.0)
+    count, session_count, oldest, claimable = (await connection.execute(query)).one()
+    return QueueOverview(count, session_count, now - oldest if oldest else 0.0, now - claimable if claimable else 0.0)
 
 
 async def _channels(connection: AsyncConnection, now: float) -> tuple[ChannelOverview, ...]:

@@ -283,7 +283,7 @@ class ConversationService:
         """
         in_generation = (sessions.c.id == inbox.c.session) & (sessions.c.generation == inbox.c.generation)
         has_text = inbox.c.message.is_not(None) & inbox.c.outcome.is_(None)
-        spoke = (
+        recent_sessions = (
             sa.select(inbox.c.session, sa.func.max(inbox.c.sent_at).label("at"))
             .join(sessions, in_generation)
             .where(inbox.c.place == place, inbox.c.author == author, has_text, inbox.c.sent_at <= until)
@@ -293,7 +293,7 @@ class ConversationService:
         )
         found = []
         async with self._database.read() as connection:
-            for session_id, at in (await connection.execute(spoke)).all():
+            for session_id, at in (await connection.execute(recent_sessions)).all():
                 texts = (
                     sa.select(inbox.c.message)
                     .join(sessions, in_generation)
@@ -357,8 +357,10 @@ class ConversationService:
                 return is_on_answer
             if row.is_muted or follow == "everyone":
                 return not row.is_muted
-            spoke = sa.select(inbox.c.author, inbox.c.outcome).where(inbox.c.session == inbound.session_id, *before)
-            newest_first = spoke.order_by(inbox.c.sent_at.desc(), inbox.c.id.desc())
+            authors_query = sa.select(inbox.c.author, inbox.c.outcome).where(
+                inbox.c.session == inbound.session_id, *before
+            )
+            newest_first = authors_query.order_by(inbox.c.sent_at.desc(), inbox.c.id.desc())
             newest = (await connection.execute(newest_first.limit(1))).one_or_none()
         if newest is None or newest.outcome == InboxOutcome.UNADDRESSED:
             return False
@@ -379,9 +381,9 @@ class ConversationService:
             StoreError: the database cannot be read.
         """
         newest = inbox.c.sent_at.desc(), inbox.c.id.desc()
-        spoke = sa.select(inbox.c.author).where(inbox.c.session == session_id).order_by(*newest).limit(limit)
+        authors_query = sa.select(inbox.c.author).where(inbox.c.session == session_id).order_by(*newest).limit(limit)
         async with self._database.read() as connection:
-            authors = (await connection.execute(spoke)).scalars().all()
+            authors = (await connection.execute(authors_query)).scalars().all()
         return next((n for n, author in enumerate(authors) if not author.startswith(BOT_PREFIX)), len(authors))
 
     async def get_latest_turn(self, turn_id: str) -> LatestTurn | None:
@@ -395,9 +397,9 @@ class ConversationService:
         """
         named = sa.select(turns.c.origin).where(turns.c.id == turn_id).scalar_subquery()
         in_generation = (sessions.c.id == turns.c.session) & (sessions.c.generation == turns.c.generation)
-        of_reply = sa.select(turns).join(sessions, in_generation).where(turns.c.origin == named)
+        reply_turns = sa.select(turns).join(sessions, in_generation).where(turns.c.origin == named)
         async with self._database.read() as connection:
-            newest = of_reply.order_by(turns.c.created_at.desc()).limit(1)
+            newest = reply_turns.order_by(turns.c.created_at.desc()).limit(1)
             turn = (await connection.execute(newest)).one_or_none()
             rows = await get_inbox_rows(connection, turn.origin) if turn is not None else ()
             undeleted = [row for row in rows if row.outcome is None]

@@ -57,13 +57,13 @@ async def get_status(
     ).where(messages.c.session == row.id, messages.c.generation == row.generation)
     counts = (turns.c.usage[name].as_integer() for name in ("input", "output", "thinking"))
     used = sum((sa.func.coalesce(count, 0) for count in counts), start=sa.literal(0))
-    ran = sa.select(
+    turns_query = sa.select(
         sa.func.coalesce(sa.func.sum(used), 0).label("tokens"),
         sa.func.count(sa.case((is_active(turns), 1))).label("running"),
     ).where(turns.c.session == row.id, turns.c.generation == row.generation)
     waits = sa.select(sa.func.count()).where(inbox.c.session == row.id, is_waiting(inbox))
     history = (await connection.execute(stored)).one()
-    run = (await connection.execute(ran)).one()
+    run = (await connection.execute(turns_query)).one()
     return SessionStatus(
         model=model,
         agent=agent,

@@ -254,16 +254,16 @@ async def load_reports(connection: AsyncConnection, rows: Sequence[sa.Row[Any]],
     if not rows:
         return []
     ids, origins = [row.id for row in rows], [row.origin for row in rows]
-    of_inbox = sa.select(inbox.c.turn, inbox.c.author, inbox.c.accepted_at).where(inbox.c.turn.in_([*ids, *origins]))
-    accepted = _group_by_first_column(await connection.execute(of_inbox))
-    of_sessions = sa.select(sessions.c.id, sessions.c.generation, sessions.c.app)
-    of_sessions = of_sessions.where(sessions.c.id.in_([row.session for row in rows]))
-    found_sessions = {row.id: row for row in await connection.execute(of_sessions)}
-    c, asking = human_requests.c, [*ids, *(row.parent for row in rows if row.kind == "decision")]
-    decided = sa.select(c.turn, c.tool, c.decision, c.decided_by_name, c.decided_at).where(c.turn.in_(asking))
+    inbox_rows = sa.select(inbox.c.turn, inbox.c.author, inbox.c.accepted_at).where(inbox.c.turn.in_([*ids, *origins]))
+    accepted = _group_by_first_column(await connection.execute(inbox_rows))
+    session_rows = sa.select(sessions.c.id, sessions.c.generation, sessions.c.app)
+    session_rows = session_rows.where(sessions.c.id.in_([row.session for row in rows]))
+    found_sessions = {row.id: row for row in await connection.execute(session_rows)}
+    c, asking_ids = human_requests.c, [*ids, *(row.parent for row in rows if row.kind == "decision")]
+    decided = sa.select(c.turn, c.tool, c.decision, c.decided_by_name, c.decided_at).where(c.turn.in_(asking_ids))
     decisions = _group_by_first_column(await connection.execute(decided.order_by(c.requested_at, c.id)))
-    of_reruns = sa.select(turns.c.origin, turns.c.id, turns.c.created_at).where(turns.c.origin.in_(origins))
-    reruns = _group_by_first_column(await connection.execute(of_reruns.order_by(turns.c.created_at)))
+    rerun_rows = sa.select(turns.c.origin, turns.c.id, turns.c.created_at).where(turns.c.origin.in_(origins))
+    reruns = _group_by_first_column(await connection.execute(rerun_rows.order_by(turns.c.created_at)))
     people = {_ledger_key(row.session, message.author) for row in rows for message in accepted.get(row.origin, ())}
     names = await list_last_names(connection, people)
 

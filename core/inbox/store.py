@@ -263,14 +263,14 @@ class InboxStore:
                 await connection.execute(update.values(outcome=InboxOutcome.SUPERSEDED))
                 return RerunDenied.SUPERSEDED
             # lock turns before messages, as a claim does: the same order everywhere prevents deadlocks
-            under_way = await self._turns.request_cancel(connection, inbound.session_id, CancelReason.RESET)
-            return await self._begin_generation(connection, inbound.session_id, until), under_way
+            running_turn = await self._turns.request_cancel(connection, inbound.session_id, CancelReason.RESET)
+            return await self._begin_generation(connection, inbound.session_id, until), running_turn
 
         done = await self._write(work)
         if done is None or isinstance(done, RerunDenied):
             return done
-        dropped, under_way = done
-        self._worker.cancel_and_wake(under_way, CancelReason.RESET)
+        dropped, running_turn = done
+        self._worker.cancel_and_wake(running_turn, CancelReason.RESET)
         return dropped
 
     async def has_session(self, session_id: str) -> bool:
@@ -300,9 +300,9 @@ class InboxStore:
             outcome: the reason why no turn answers the message; None if one will.
         """
         values = {**self._insert_parameters(inbound), "kind": kind, "parent": parent, "outcome": outcome}
-        first, *more = _build_inserts(connection.dialect.name)
+        first, *others = _build_inserts(connection.dialect.name)
         rows = (await connection.execute(first, values)).all()
-        for statement in more:
+        for statement in others:
             await connection.execute(statement, values)
         return _to_result(rows)
 
@@ -340,10 +340,10 @@ class InboxStore:
         waiting = in_session & is_waiting(inbox) & (inbox.c.generation != generation)
         dropped = (await connection.execute(sa.select(inbox.c.message).where(waiting))).scalars().all()
         await connection.execute(sa.update(inbox).where(waiting).values(outcome=InboxOutcome.DROPPED))
-        needed = sa.exists().where(
+        is_needed = sa.exists().where(
             turns.c.session == session_id, is_active(turns), inbox.c.turn.in_((turns.c.id, turns.c.origin))
         )
-        ended = in_session & ~is_waiting(inbox) & ~needed
+        ended = in_session & ~is_waiting(inbox) & ~is_needed
         await connection.execute(sa.update(inbox).where(ended).values(message=None, edited_message=None))
         return [message for data in dropped if (message := parse_inbox_message(data))]
 

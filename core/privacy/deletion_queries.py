@@ -146,8 +146,8 @@ async def _insert_tombstone(connection: AsyncConnection, session: sa.Row[Any], r
         await connection.execute(sa.delete(memories).where(memories.c.user_id == session.user_id))
         await redact_rows(connection, spending.c.place == session.user_id)
         for table in (state, artifacts):
-            of_place = (table.c.scope == "user") & scopes.is_owned_by_user(table.c.owner, session.user_id)
-            await connection.execute(sa.delete(table).where(of_place))
+            is_of_place = (table.c.scope == "user") & scopes.is_owned_by_user(table.c.owner, session.user_id)
+            await connection.execute(sa.delete(table).where(is_of_place))
 
 
 async def delete_old_runs(connection: AsyncConnection, prices: Prices, session_id: str, before: float) -> None:
@@ -159,9 +159,9 @@ async def delete_old_runs(connection: AsyncConnection, prices: Prices, session_i
         before: in seconds since the epoch.
     """
     await count_turns(connection, prices, turns.c.session == session_id)
-    kept = await _list_runs_to_keep(connection, session_id, before)
+    kept_runs = await _list_runs_to_keep(connection, session_id, before)
     in_session = messages.c.session == session_id
-    old = in_session & (messages.c.created_at < before) & messages.c.invocation_id.not_in(kept)
+    old = in_session & (messages.c.created_at < before) & messages.c.invocation_id.not_in(kept_runs)
     deleted = await connection.execute(sa.delete(messages).where(old, messages.c.last_covered_id.is_(None)))
     summaries = in_session & messages.c.last_covered_id.is_not(None)
     if deleted.rowcount:  # a summary that is being made covers deleted messages: its worker no longer owns it
@@ -173,9 +173,9 @@ async def delete_old_runs(connection: AsyncConnection, prices: Prices, session_i
     for table, condition in (
         (messages, summaries),
         (memories, memories.c.created_at < before),
-        (tool_calls, (tool_calls.c.started_at < before) & tool_calls.c.run.not_in(kept)),
-        (artifacts, (artifacts.c.created_at < before) & run.not_in(kept)),
-        (turns, (turns.c.finished_at < before) & turns.c.origin.not_in(kept) & turns.c.id.not_in(kept)),
+        (tool_calls, (tool_calls.c.started_at < before) & tool_calls.c.run.not_in(kept_runs)),
+        (artifacts, (artifacts.c.created_at < before) & run.not_in(kept_runs)),
+        (turns, (turns.c.finished_at < before) & turns.c.origin.not_in(kept_runs) & turns.c.id.not_in(kept_runs)),
     ):
         await connection.execute(sa.delete(table).where(table.c.session == session_id, condition))
     ended = (inbox.c.session == session_id) & (inbox.c.sent_at < before) & ~is_waiting(inbox) & ~answered

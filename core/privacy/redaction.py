@@ -118,8 +118,8 @@ async def is_only_author(connection: AsyncConnection, session_id: str, user_id: 
 
     A stored message whose author is unknown counts as somebody else's.
     """
-    to_bot = inbox.c.outcome.is_distinct_from(InboxOutcome.UNADDRESSED)
-    inbox_authors = sa.select(inbox.c.author).where(inbox.c.session == session_id, to_bot).distinct()
+    is_to_bot = inbox.c.outcome.is_distinct_from(InboxOutcome.UNADDRESSED)
+    inbox_authors = sa.select(inbox.c.author).where(inbox.c.session == session_id, is_to_bot).distinct()
     authors: set[str | None] = set((await connection.execute(inbox_authors)).scalars()) - {""}
     is_correction = messages.c.invocation_id.endswith(correction_run_id(""))  # written by Parley, not by a user
     prompts = sa.select(messages.c.attribution).where(

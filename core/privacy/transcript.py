@@ -146,25 +146,27 @@ async def _load_runs(
         seen: the runs that have occurred; updated.
     """
     ids = {run for run, _ in groups if run}
-    of_runs = turns.c.origin.in_(ids) | turns.c.run.in_(ids)
-    its_turns = sa.select(turns).where(turns.c.session == session_id, of_runs).order_by(turns.c.created_at, turns.c.id)
+    is_of_runs = turns.c.origin.in_(ids) | turns.c.run.in_(ids)
+    its_turns = (
+        sa.select(turns).where(turns.c.session == session_id, is_of_runs).order_by(turns.c.created_at, turns.c.id)
+    )
     async with database.read() as connection:
         found = list(await connection.execute(its_turns)) if ids else []
-        of_turns = [row.id for row in found]
-        verdicts = sa.select(feedback).where(feedback.c.turn.in_(of_turns)).order_by(feedback.c.rated_at)
+        turn_ids = [row.id for row in found]
+        verdicts = sa.select(feedback).where(feedback.c.turn.in_(turn_ids)).order_by(feedback.c.rated_at)
         requests = (
-            sa.select(human_requests).where(human_requests.c.turn.in_(of_turns)).order_by(human_requests.c.requested_at)
+            sa.select(human_requests).where(human_requests.c.turn.in_(turn_ids)).order_by(human_requests.c.requested_at)
         )
         columns = [column for column in artifacts.c if column is not artifacts.c.data]
         saved = [*ids, *map(correction_run_id, ids)]
-        made = sa.select(*columns, sa.func.length(artifacts.c.data).label("size")).where(
+        files_query = sa.select(*columns, sa.func.length(artifacts.c.data).label("size")).where(
             artifacts.c.session == session_id, artifacts.c.run.in_(saved)
         )
         related = _RelatedRows(
             found,
             list(await connection.execute(verdicts)) if found else [],
             list(await connection.execute(requests)) if found else [],
-            list(await connection.execute(made.order_by(artifacts.c.id))) if ids else [],
+            list(await connection.execute(files_query.order_by(artifacts.c.id))) if ids else [],
         )
     return [run for id_, rows in groups for run in related.build_runs(id_, rows, seen)]
 

@@ -153,8 +153,8 @@ class Vault:
             raise SettingsError(
                 "SECRET_KEY: the tokens in the database were encrypted with another key; set that key again"
             )
-        of, value = json.loads(text)
-        if of != name:
+        stored_name, value = json.loads(text)
+        if stored_name != name:
             raise SettingsError(f"DATABASE_URL: the value of {name} in the vault was stored under another name")
         found: Mapping[str, Any] = value
         return found

@@ -140,20 +140,20 @@ def _find_required(entries: Sequence[HistoryEntry]) -> set[int]:
     """
     kept: set[int] = set()
     answered: set[str] = set()
-    spoken = False
+    has_spoken = False
     for i in range(len(entries) - 1, -1, -1):
         event = entries[i].event
         if _has_calls(event):
             calls = set(_call_ids(event))
             pending = calls - answered
-            waits = pending & (event.long_running_tool_ids or set()) if spoken else pending
+            waits = pending & (event.long_running_tool_ids or set()) if has_spoken else pending
             if waits:
                 kept |= _find_call_group(entries, i)
             answered |= set(_response_ids(event))
             answered -= calls
         if event.actions.compaction is not None:
             kept.add(i)
-        spoken = spoken or get_role(event) in ("user", "assistant")
+        has_spoken = has_spoken or get_role(event) in ("user", "assistant")
     return kept
 
 
@@ -165,9 +165,9 @@ def _find_calls_of_answers(entries: Sequence[HistoryEntry], kept: set[int]) -> s
     Args:
         kept: the indexes that are kept.
     """
-    with_calls = [entries[i].event for i in kept if _has_calls(entries[i].event)]
-    call_ids = {id_ for event in with_calls for id_ in _call_ids(event)}
-    missing = {id_ for event in with_calls for id_ in _response_ids(event)} - call_ids
+    events_with_calls = [entries[i].event for i in kept if _has_calls(entries[i].event)]
+    call_ids = {id_ for event in events_with_calls for id_ in _call_ids(event)}
+    missing = {id_ for event in events_with_calls for id_ in _response_ids(event)} - call_ids
     if not missing:
         return set()
     groups = (
@@ -211,7 +211,7 @@ def repair_history(events: Sequence[Event]) -> list[Event]:
     paired = [part for event in _pair_calls(events) for part in split_responses(event)]
     answered = {id_ for event in paired for id_ in _response_ids(event)}
     last_words = {event.branch: i for i, event in enumerate(paired) if get_role(event) == "assistant"}
-    last_said = max((i for i, event in enumerate(paired) if get_role(event) == "user"), default=-1)
+    last_message = max((i for i, event in enumerate(paired) if get_role(event) == "user"), default=-1)
     repaired: list[Event] = []
     interruptions: list[Event] = []
     for i, event in enumerate(paired):
@@ -220,7 +220,7 @@ def repair_history(events: Sequence[Event]) -> list[Event]:
             interruptions = []
         repaired.append(event)
         open_ids = set(_call_ids(event)) - answered - (event.long_running_tool_ids or set())
-        if open_ids and i < max(last_said, last_words.get(event.branch, -1)):
+        if open_ids and i < max(last_message, last_words.get(event.branch, -1)):
             interruptions.append(answer_interrupted_calls(event, open_ids))
     return repaired
 

@@ -176,8 +176,8 @@ def _get_search_words(query: str) -> list[str]:
     At most `_MAX_SEARCH_WORDS` are returned, folded by `fold_text`.
     """
     words = {fold_text(word.strip(".,;:!?\"'()[]{}<>*_`")) for word in query[:_MAX_MEMORY_CHARACTERS].split()}
-    telling = (word for word in words if len(word) > (2 if word.isascii() else 1))
-    return sorted(telling, key=lambda word: (-len(word), word))[:_MAX_SEARCH_WORDS]
+    long_words = (word for word in words if len(word) > (2 if word.isascii() else 1))
+    return sorted(long_words, key=lambda word: (-len(word), word))[:_MAX_SEARCH_WORDS]
 
 
 def _to_memory_entry(row: sa.Row[Any], max_characters: int) -> MemoryEntry:

@@ -144,7 +144,7 @@ def _build_snapshot_query(dialect: str) -> sa.CompoundSelect[Any]:
         newest_first = query.where(*conditions, in_generation).order_by(*NEWEST_FIRST)
         return sa.select(*newest_first.limit(sa.literal_column(str(limit))).subquery().c)
 
-    of_scope = (
+    state_rows = (
         (state.c.scope == scope) & (state.c.owner == sa.bindparam(f"{scope}_owner", type_=sa.Text))
         for scope in scopes.SCOPE_PREFIXES
     )
@@ -159,7 +159,7 @@ def _build_snapshot_query(dialect: str) -> sa.CompoundSelect[Any]:
         ),
         select_rows(
             _RowKind.STATE, zero, rows.scope, rows.key, zero, sa.type_coerce(rows.value, sa.Text), zero, zero
-        ).where(sa.or_(*of_scope)),
+        ).where(sa.or_(*state_rows)),
         select_rows(
             _RowKind.SESSION,
             session_row.generation,

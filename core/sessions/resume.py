@@ -307,14 +307,14 @@ async def _drop_partial_steps(rows: Sequence[_RunMessage], call_log: _RunCallLog
     answered = {id_ for row in rows for id_ in row.answered_ids}
     open_ = {id_ for row in rows for id_ in row.call_ids - answered - row.long_running_ids}
     halves = [row for row in rows if row.call_ids & open_]
-    torn = {id_ for row in halves for id_ in row.call_ids}
+    partial_ids = {id_ for row in halves for id_ in row.call_ids}
     dropped = [
         row
         for row in rows
         if row.requested_ids & open_
         or (
             row.event.author != "user"
-            and (row.answered_ids & torn or row.event.actions.requested_tool_confirmations.keys() - requested)
+            and (row.answered_ids & partial_ids or row.event.actions.requested_tool_confirmations.keys() - requested)
         )
     ]
     await call_log.drop_state_deltas({id_ for row in dropped for id_ in row.answered_ids})

@@ -200,8 +200,8 @@ class SessionService(BaseSessionService):
         if event.partial:
             return event
         if not isinstance(session, StoredSession):
-            of = {"app_name": session.app_name, "user_id": session.user_id, "session_id": session.id}
-            if await self.get_session(**of, config=_NO_EVENTS) is None:
+            session_key = {"app_name": session.app_name, "user_id": session.user_id, "session_id": session.id}
+            if await self.get_session(**session_key, config=_NO_EVENTS) is None:
                 raise SessionNotFoundError(f"Session not found: {session.id}")
             raise StoreError("an event can be appended only to a session that came from this service")
         if any(event.id == known.id for known in reversed(session.events)):
@@ -246,8 +246,8 @@ class SessionService(BaseSessionService):
         stored_events = dict[str, tuple[Event, str]]()
         for row in rows:
             if (event := parse_event(row.event, row.id)) is not None:
-                spoken = AttributedPrompt.from_json(row.content, row.attribution)
-                stored_events[row.event_id] = event, row.content if spoken is None else spoken.unattributed_text
+                prompt = AttributedPrompt.from_json(row.content, row.attribution)
+                stored_events[row.event_id] = event, row.content if prompt is None else prompt.unattributed_text
         return stored_events
 
     async def search_messages(self, session: StoredSession, words: Sequence[str], *, limit: int) -> list[FoundMessage]:

@@ -85,8 +85,8 @@ class Statement:
 
     def compile_for(self, dialect: Dialect) -> PreparedStatement:
         """Return the statement compiled for a dialect."""
-        made = self.make(dialect.name)
-        steps = made if isinstance(made, tuple) else (made,)
+        built = self.make(dialect.name)
+        steps = built if isinstance(built, tuple) else (built,)
         return PreparedStatement(any(step.is_dml for step in steps), [_prepare(step, dialect) for step in steps])
 
 

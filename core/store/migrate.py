@@ -39,9 +39,9 @@ async def verify_schema(database: Database) -> None:
         StoreError: `migrate` has to be run first, or the database cannot be used.
     """
     async with database.read() as connection:
-        lacking = await connection.run_sync(_pending)
-        missing = [] if lacking else await connection.run_sync(_missing)
-    if lacking:
+        pending = await connection.run_sync(_pending)
+        missing = [] if pending else await connection.run_sync(_missing)
+    if pending:
         raise StoreError("DATABASE_URL: the database lacks migrations: run `parley migrate`")
     if missing:
         raise SchemaError(f"the database is damaged: it lacks {', '.join(missing)}; restore a backup")

@@ -337,13 +337,13 @@ class HumanRequestService:
             StoreError: the database cannot be used, after all retries.
         """
         session_id, run = turn.session_id, turn.run or turn.origin
-        of_session = (human_requests.c.session == session_id) & (human_requests.c.kind == "question")
+        is_in_session = (human_requests.c.session == session_id) & (human_requests.c.kind == "question")
         relevant = human_requests.c.decision.is_(None) | human_requests.c.answer_run.is_not(None)
         query = sa.select(human_requests.c.answer_run, human_requests.c.run, human_requests.c.call_id)
 
         async def read() -> Sequence[Any]:
             async with self._database.read() as connection:
-                return (await connection.execute(query.where(of_session, relevant))).all()
+                return (await connection.execute(query.where(is_in_session, relevant))).all()
 
         rows = await retry_store(read, operation=f"the questions of session {session_id}")
         answers = {row.answer_run: MessageAnswer(row.answer_run, row.run, row.call_id) for row in rows}
@@ -456,12 +456,14 @@ class HumanRequestService:
         update = sa.update(human_requests).where(human_requests.c.id == id_)
         await connection.execute(update.values(decision=verdict, answer=value if is_answer else None, drafts={}, **by))
         if verdict == "always" and isinstance(request, Approval):
-            of = scopes.get_scope_owners("", "", request.session_id)
+            owners = scopes.get_scope_owners("", "", request.session_id)
             approval = {
                 "by": person and person.id,
                 "at": datetime.fromtimestamp(now, UTC).isoformat(timespec="seconds"),
             }
-            await scopes.write_state(connection, of, {standing_approval_key(request.app_name, request.tool): approval})
+            await scopes.write_state(
+                connection, owners, {standing_approval_key(request.app_name, request.tool): approval}
+            )
         await self._queue_next_turn(connection, request, now)
         decided = replace(request, verdict=verdict, decider=person.name if person else "", decided_at=now)
         if isinstance(decided, Question):
@@ -501,8 +503,8 @@ def _led_to_turn(origin: str) -> sa.ColumnElement[bool]:
     Args:
         origin: the `Turn.origin` of that turn.
     """
-    asking = sa.select(inbox.c.parent).where(inbox.c.turn == origin, inbox.c.kind == "decision")
-    return human_requests.c.turn.in_(asking)
+    asking_turn = sa.select(inbox.c.parent).where(inbox.c.turn == origin, inbox.c.kind == "decision")
+    return human_requests.c.turn.in_(asking_turn)
 
 
 def _is_permitted(request: HumanRequest, verdict: Verdict, person: User | None) -> bool:

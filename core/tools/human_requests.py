@@ -130,8 +130,8 @@ async def select_requests(connection: AsyncConnection, where: sa.ColumnElement[b
     for row in rows:
         messages = [
             message
-            for of in await get_inbox_rows(connection, row.origin)
-            if (message := parse_inbox_message(of.message))
+            for inbox_row in await get_inbox_rows(connection, row.origin)
+            if (message := parse_inbox_message(inbox_row.message))
         ]
         try:
             result += [_to_request(row, messages[-1])] if messages else []

@@ -97,8 +97,8 @@ class QuestionForm:
     @property
     def choice(self) -> FormField | None:
         """The only field, if it takes one option or yes/no; None for any other form."""
-        only = self.fields[0] if len(self.fields) == 1 else None
-        return only if only is not None and only.options and only.kind in ("choice", "boolean") else None
+        field_ = self.fields[0] if len(self.fields) == 1 else None
+        return field_ if field_ is not None and field_.options and field_.kind in ("choice", "boolean") else None
 
 
 class EntryError(ValueError):

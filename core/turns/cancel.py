@@ -80,19 +80,19 @@ async def stop_session(
     # read after the lock: the turn may have claimed messages meanwhile
     waits = sa.select(inbox).where(in_session, is_waiting(inbox)).with_for_update()
     waiting = (await connection.execute(waits)).all()
-    these = inbox.c.id.in_([row.id for row in waiting])
+    is_waiting_row = inbox.c.id.in_([row.id for row in waiting])
     # requests for reruns are deleted, so that they can be made again; decisions are reopened
-    asking = tuple(row.parent for row in waiting if row.kind == "decision")
-    decided = sa.update(human_requests).where(human_requests.c.turn.in_(asking))
+    asking_ids = tuple(row.parent for row in waiting if row.kind == "decision")
+    decided = sa.update(human_requests).where(human_requests.c.turn.in_(asking_ids))
     await connection.execute(decided.values(**REOPENED))
-    await connection.execute(sa.delete(inbox).where(these, inbox.c.parent.is_not(None)))
-    await connection.execute(sa.update(inbox).where(these).values(outcome=InboxOutcome.STOPPED))
+    await connection.execute(sa.delete(inbox).where(is_waiting_row, inbox.c.parent.is_not(None)))
+    await connection.execute(sa.update(inbox).where(is_waiting_row).values(outcome=InboxOutcome.STOPPED))
     dropped = tuple(message for row in waiting if (message := parse_inbox_message(row.message)))
     since = (inbox.c.session == session_id) & (inbox.c.sent_at > until) & inbox.c.parent.is_(None)
     later_message = (await connection.execute(sa.select(inbox.c.id).where(since).limit(1))).first()
     is_idle = turn is None and not waiting and later_message is None
     has_cancelled_questions = is_idle and await close_questions(connection, session_id, author)
-    return StopResult(cancelled, dropped, asking, has_cancelled_questions)
+    return StopResult(cancelled, dropped, asking_ids, has_cancelled_questions)
 
 
 async def stop_turn(

@@ -138,8 +138,8 @@ async def _claim_abandoned(
             "state": sa.case((turns.c.state == "queued", "running"), else_=turns.c.state),
             "text": sa.case((turns.c.state == "answered", turns.c.text), else_=None),
         }
-        these = turns.c.id.in_([turn.id for turn in resumed])
-        await connection.execute(sa.update(turns).where(these).values(claimed))
+        is_resumed = turns.c.id.in_([turn.id for turn in resumed])
+        await connection.execute(sa.update(turns).where(is_resumed).values(claimed))
     return resumed
 
 

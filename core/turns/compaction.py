@@ -213,8 +213,8 @@ class HistoryCompactor:
             marked: the row of the session when it was marked.
         """
         c = sessions.c
-        same = (c.id == marked.id) & (c.generation == marked.generation) & (c.created_at == marked.created_at)
-        has_mark = sa.select(c.id).where(same, c.summarizing_worker == self._turns.worker_id).with_for_update()
+        is_same = (c.id == marked.id) & (c.generation == marked.generation) & (c.created_at == marked.created_at)
+        has_mark = sa.select(c.id).where(is_same, c.summarizing_worker == self._turns.worker_id).with_for_update()
         if (await connection.execute(has_mark)).first() is None:
             return False
         busy = sa.select(turns.c.id).where(turns.c.session == marked.id, is_active(turns))
@@ -269,10 +269,10 @@ class HistoryCompactor:
             rows, last = list[sa.Row[Any]](), before.last_covered_id if before else 0
             while sum(row.tokens for row in rows) <= self._budget:
                 page = sa.select(*_READ).where(since, c.id > last, c.id < end).order_by(*OLDEST_FIRST).limit(PAGE_SIZE)
-                more = (await connection.execute(page)).all()
-                if not more:
+                page_rows = (await connection.execute(page)).all()
+                if not page_rows:
                     break
-                rows, last = [*rows, *more], more[-1].id
+                rows, last = [*rows, *page_rows], page_rows[-1].id
         begin = get_summary_start(before.event) if before else None
         turn_rows = _cut_to_whole_turns(rows, self._budget)
         return _HistoryPart(

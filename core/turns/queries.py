@@ -125,11 +125,17 @@ async def get_messages_of_turns(
     rows = (await connection.execute(query)).all()
     by_turn = groupby(rows, key=lambda row: row.turn)
     found = {
-        turn: [(row.outcome, message) for row in of if (message := parse_inbox_message(row.message))]
-        for turn, of in by_turn
+        turn: [(row.outcome, message) for row in messages_ if (message := parse_inbox_message(row.message))]
+        for turn, messages_ in by_turn
     }
-    undeleted = {turn: [message for outcome, message in of if outcome is None] for turn, of in found.items()}
-    return {turn: tuple(undeleted[turn] or (message for _, message in of)) for turn, of in found.items() if of}
+    undeleted = {
+        turn: [message for outcome, message in messages_ if outcome is None] for turn, messages_ in found.items()
+    }
+    return {
+        turn: tuple(undeleted[turn] or (message for _, message in messages_))
+        for turn, messages_ in found.items()
+        if messages_
+    }
 
 
 async def get_inbox_rows(connection: AsyncConnection, origin: str) -> Sequence[sa.Row[Any]]:
@@ -152,12 +158,12 @@ async def get_message_chain(connection: AsyncConnection, turn_id: str) -> list[I
 
     Within a turn, the oldest comes first.
     """
-    found, of = list[InboxMessage](), sa.select(turns)
-    turn = (await connection.execute(of.where(turns.c.id == turn_id))).one_or_none()
+    found, query = list[InboxMessage](), sa.select(turns)
+    turn = (await connection.execute(query.where(turns.c.id == turn_id))).one_or_none()
     while turn is not None:
         rows = await get_inbox_rows(connection, turn.origin)
         found += [message for row in rows if (message := parse_inbox_message(row.message))]
-        turn = (await connection.execute(of.where(turns.c.id == turn.parent))).one_or_none()
+        turn = (await connection.execute(query.where(turns.c.id == turn.parent))).one_or_none()
     return found
 
 

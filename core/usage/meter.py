@@ -296,14 +296,14 @@ def set_current_meter(meter: UsageMeter) -> None:
     _current.set(meter)
 
 
-def _to_model_call(model: str, metadata: types.GenerateContentResponseUsageMetadata, **more: Any) -> ModelCall:
+def _to_model_call(model: str, metadata: types.GenerateContentResponseUsageMetadata, **fields: Any) -> ModelCall:
     return ModelCall(
         model,
         input=(metadata.prompt_token_count or 0) + (metadata.tool_use_prompt_token_count or 0),
         output=metadata.candidates_token_count or 0,
         thinking=metadata.thoughts_token_count or 0,
         cached=metadata.cached_content_token_count or 0,
-        **more,
+        **fields,
     )
 
 

@@ -114,10 +114,10 @@ def find_option(label: str, options: Sequence[ClientOption], name: str) -> Clien
     Raises:
         ValueError: there is none.
     """
-    wanted = name.casefold()
-    exact = (option for option in options if option.label.casefold() == wanted)
-    similar = (option for option in options if wanted and option.label.casefold().startswith(wanted))
-    found = next(exact, None) or next(similar, None)
+    folded = name.casefold()
+    exact = (option for option in options if option.label.casefold() == folded)
+    matches = (option for option in options if folded and option.label.casefold().startswith(folded))
+    found = next(exact, None) or next(matches, None)
     if found is None:
         raise ValueError(f"{label} has no option {name!r}. Options: {format_options(options)}.")
     return found
@@ -126,8 +126,8 @@ def find_option(label: str, options: Sequence[ClientOption], name: str) -> Clien
 def format_options(options: Sequence[ClientOption]) -> str:
     """Return the labels of the first options, and the number of the others."""
     labels = ", ".join(option.label for option in options[:MAX_LISTED_OPTIONS])
-    more = len(options) - MAX_LISTED_OPTIONS
-    return f"{labels}, and {more} more" if more > 0 else labels
+    hidden_count = len(options) - MAX_LISTED_OPTIONS
+    return f"{labels}, and {hidden_count} more" if hidden_count > 0 else labels
 
 
 def format_menu(menu: ClientField) -> str:
@@ -137,8 +137,8 @@ def format_menu(menu: ClientField) -> str:
 def format_form(form: ClientForm) -> str:
     """Return the form as text: its fields, and the line that fills it in."""
     command = "; ".join(f"{field.label}: …" for field in form.fields)
-    how = f"Fill it in: /submit {command}" if form.submit_label else ""
-    return "\n".join(filter(None, [form.title, form.text, *map(_format_field, form.fields), how]))
+    hint = f"Fill it in: /submit {command}" if form.submit_label else ""
+    return "\n".join(filter(None, [form.title, form.text, *map(_format_field, form.fields), hint]))
 
 
 def _format_field(field: ClientField) -> str:

@@ -135,8 +135,8 @@ class _AnthropicWireFormat(WireFormat):
         if not self._has_message_start:
             self._has_message_start = True
             usage = {"input_tokens": 1, "output_tokens": 1}
-            unsaid = {"stop_reason": None, "stop_sequence": None, "usage": usage}
-            yield {"type": "message_start", "message": {**self._head, "content": [], **unsaid}}
+            start_fields = {"stop_reason": None, "stop_sequence": None, "usage": usage}
+            yield {"type": "message_start", "message": {**self._head, "content": [], **start_fields}}
             yield {"type": "ping"}
 
     def _extend_block(self, kind: str, **piece: str) -> Iterable[Chunk]:

@@ -51,9 +51,9 @@ class DiscordPane:
             if message.type != THREAD_STARTER
             and (message.ephemeral_to is None or message.ephemeral_to.id == session.user.id)
         ]
-        names, me = self._names_by_id, session.user.id
+        names, user_id = self._names_by_id, session.user.id
         return [
-            self._create_message_view(message, me, names, in_thread=place.thread is not None)
+            self._create_message_view(message, user_id, names, in_thread=place.thread is not None)
             for message in visible_messages
         ]
 
@@ -125,7 +125,7 @@ class DiscordPane:
         return match
 
     def _create_message_view(
-        self, message: DiscordMessage, me: str, names: Mapping[str, str], *, in_thread: bool
+        self, message: DiscordMessage, user_id: str, names: Mapping[str, str], *, in_thread: bool
     ) -> Json:
         content = message.content
         author = names.get(message.author.id, message.author.name)
@@ -142,9 +142,9 @@ class DiscordPane:
             "edited": message.edited,
             "versions": len(message.versions),
             "ephemeral": message.ephemeral_to is not None,
-            "own": message.author.id == me and message.type not in _SYSTEM_TEXTS,
-            "source": replace_ids(content.text, names) if message.author.id == me else "",
-            "pings": me in message.pings or bool({"everyone", "here"} & message.pings),
+            "own": message.author.id == user_id and message.type not in _SYSTEM_TEXTS,
+            "source": replace_ids(content.text, names) if message.author.id == user_id else "",
+            "pings": user_id in message.pings or bool({"everyone", "here"} & message.pings),
             "to": self._create_reference_view(message, names),
             "files": [
                 create_file_view(file.name, len(file.data), f"/files/discord/{file.id}", file.description or "")
@@ -155,7 +155,7 @@ class DiscordPane:
                 *_create_button_views(content),
             ],
             "reactions": [
-                {"key": emoji, "emoji": emoji, "count": len(users), "mine": me in users}
+                {"key": emoji, "emoji": emoji, "count": len(users), "mine": user_id in users}
                 for emoji, users in message.reactions.items()
             ],
             "thread": None if in_thread else self._create_thread_view(message),
@@ -213,9 +213,9 @@ def _create_button_views(content: DiscordContent) -> list[Json]:
     for part in iterate_components(content.components):
         if part.get("type") == 2:
             emoji = (part.get("emoji") or {}).get("name") or ""
-            look = _BUTTON_STYLES.get(part.get("style", 2), "plain")
+            style = _BUTTON_STYLES.get(part.get("style", 2), "plain")
             label, id_ = part.get("label") or "", part.get("custom_id") or ""
-            button = {"id": id_, "label": label, "emoji": emoji, "look": look}
+            button = {"id": id_, "label": label, "emoji": emoji, "look": style}
             buttons.append(button | {"off": bool(part.get("disabled")), "url": part.get("url")})
     return buttons
 

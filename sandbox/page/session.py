@@ -120,7 +120,7 @@ class PageSession:
                 pass
 
     def _create_view(self) -> dict[str, Any]:
-        me = next(iter(self._sessions.values())).user.name
+        user_name = next(iter(self._sessions.values())).user.name
         people = [person.name for person in next(iter(self._panes.values())).platform.people]
         bot = self._bot
         about = {
@@ -136,7 +136,7 @@ class PageSession:
             "model_delay": self._feed.model_delay,
         }
         view: dict[str, Any] = {
-            "me": {"name": me, "people": people},
+            "me": {"name": user_name, "people": people},
             "bot": about,
             "faults": self._switches.create_view(),
         }

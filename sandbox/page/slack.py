@@ -27,15 +27,17 @@ class SlackPane:
         self._html_cache: dict[str, tuple[object, str]] = {}
 
     def create_message_views(self, session: ClientSession) -> list[Json]:
-        place, me, names = session.place, session.user.id, self._names_by_id
-        messages = [m for m in self._slack.messages(place.channel) if m.ephemeral_to in (None, me)]
+        place, user_id, names = session.place, session.user.id, self._names_by_id
+        messages = [m for m in self._slack.messages(place.channel) if m.ephemeral_to in (None, user_id)]
         if place.thread is not None:
-            return [self._create_message_view(m, me, names) for m in messages if place.thread in (m.ts, m.thread_ts)]
+            return [
+                self._create_message_view(m, user_id, names) for m in messages if place.thread in (m.ts, m.thread_ts)
+            ]
         replies: dict[str, list[SlackMessage]] = {}
         for message in messages:
             if message.is_thread_reply and message.thread_ts is not None:
                 replies.setdefault(message.thread_ts, []).append(message)
-        return [self._create_root_view(m, replies.get(m.ts, []), me, names) for m in messages if m.is_in_channel]
+        return [self._create_root_view(m, replies.get(m.ts, []), user_id, names) for m in messages if m.is_in_channel]
 
     def render_form_text(self, session: ClientSession, form: ClientForm) -> str:
         view = next(view for view in self._slack.modals(session.user.id) if view.id == form.id)
@@ -50,9 +52,9 @@ class SlackPane:
         ]
         busy = any(session.status == "processing" for session in working)
         root = next((message for message in slack.messages(place.channel) if message.ts == place.thread), None)
-        doing = (slack.get_loading_text(root) if root else "") or ("is working…" if busy else "")
+        activity = (slack.get_loading_text(root) if root else "") or ("is working…" if busy else "")
         return {
-            "typing": f"{self.platform.bot_name} {doing}" if doing else "",
+            "typing": f"{self.platform.bot_name} {activity}" if activity else "",
             "title": slack.get_thread_title(root) if root else "",
             "commands": self._create_command_views() if place.thread is None else [],
             "prompts": self._create_prompt_views(session) if place.is_dm and place.thread is None else [],
@@ -105,12 +107,12 @@ class SlackPane:
         return match
 
     def _create_root_view(
-        self, message: SlackMessage, replies: Sequence[SlackMessage], me: str, names: Mapping[str, str]
+        self, message: SlackMessage, replies: Sequence[SlackMessage], user_id: str, names: Mapping[str, str]
     ) -> Json:
         """Return a message outside threads, with the number, authors and newest one of its replies."""
-        root = self._create_message_view(message, me, names)
+        root = self._create_message_view(message, user_id, names)
         if replies:
-            newest = self._create_message_view(replies[-1], me, names)
+            newest = self._create_message_view(replies[-1], user_id, names)
             people = dict.fromkeys(self._author_name(reply, names) for reply in replies)
             root["replies"] = {"count": len(replies), "people": list(people)[:4], "newest": newest}
         return root
@@ -118,18 +120,18 @@ class SlackPane:
     def _author_name(self, message: SlackMessage, names: Mapping[str, str]) -> str:
         return message.username or names.get(message.user or "") or message.bot_id or ""
 
-    def _create_message_view(self, message: SlackMessage, me: str, names: Mapping[str, str]) -> Json:
-        version = message.version_for(me)
+    def _create_message_view(self, message: SlackMessage, user_id: str, names: Mapping[str, str]) -> Json:
+        version = message.version_for(user_id)
         session = self._slack.find_session(message)
         streams = message.stream is not None and message.stream.is_live
-        by_bot = message.bot_id == self._slack.bot_id
-        stops = by_bot and streams and session is not None and session.status == "processing"
+        is_by_bot = message.bot_id == self._slack.bot_id
+        stops = is_by_bot and streams and session is not None and session.status == "processing"
         buttons: list[Json] = [{"id": STOP_BUTTON_ID, "label": "Stop", "look": "plain"}] if stops else []
         content = version.content
         return {
             "id": message.ts,
             "author": self._author_name(message, names),
-            "bot": by_bot,
+            "bot": is_by_bot,
             "app": message.bot_id is not None or message.user == "USLACKBOT",
             "time": format_time(float(message.ts)),
             "html": self._render_html(message.ts, content, lambda: render_content(content, names)),
@@ -143,19 +145,19 @@ class SlackPane:
             "versions": len(message.versions),
             "ephemeral": message.ephemeral_to is not None,
             "gone": message.is_tombstone,
-            "own": message.user == me and not message.is_tombstone,
-            "source": version.text if message.user == me else "",
-            "pings": me in version.pings or bool({"channel", "here", "everyone"} & version.pings),
+            "own": message.user == user_id and not message.is_tombstone,
+            "source": version.text if message.user == user_id else "",
+            "pings": user_id in version.pings or bool({"channel", "here", "everyone"} & version.pings),
             "files": [
                 create_file_view(file.name, len(file.data), f"/files/slack/{file.id}", file.alt_text or file.title)
                 for file in message.files
             ],
             "buttons": [
                 *buttons,
-                *map(create_menu_view, list_menus(self._slack, message, me)),
+                *map(create_menu_view, list_menus(self._slack, message, user_id)),
                 *_create_button_views(message),
             ],
-            "reactions": [_create_reaction_view(name, users, me) for name, users in message.reactions.items()],
+            "reactions": [_create_reaction_view(name, users, user_id) for name, users in message.reactions.items()],
         }
 
     def _render_html(self, key: str, content: object, make: Any) -> str:
@@ -167,9 +169,9 @@ class SlackPane:
         return html
 
 
-def _create_reaction_view(name: str, users: Sequence[str], me: str) -> Json:
+def _create_reaction_view(name: str, users: Sequence[str], user_id: str) -> Json:
     emoji = Emoji.replace(f":{_EMOJI_NAMES.get(name, name)}:")
-    return {"key": name, "emoji": emoji, "count": len(users), "mine": me in users}
+    return {"key": name, "emoji": emoji, "count": len(users), "mine": user_id in users}
 
 
 def _create_button_views(message: SlackMessage) -> list[Json]:
@@ -177,14 +179,14 @@ def _create_button_views(message: SlackMessage) -> list[Json]:
     buttons: list[Json] = []
     for control in list_buttons(message):
         is_thumb = control.element["type"] == "feedback_buttons"
-        look = str(control.element.get("style") or "plain")
+        style = str(control.element.get("style") or "plain")
         thumb = ("👍" if control.option is control.element.get("positive_button") else "👎") if is_thumb else ""
         buttons.append(
             {
                 "id": control.id,
                 "label": control.label,
                 "said": control.accessibility_label,
-                "look": look,
+                "look": style,
                 "emoji": thumb,
             }
         )

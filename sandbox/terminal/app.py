@@ -221,8 +221,8 @@ class TerminalApp(App[None]):
     def action_next_place(self) -> None:
         """Open the next place with unread messages, else the next one in the list."""
         places = self.session.list_places()
-        here = places.index(self.session.place) + 1 if self.session.place in places else 0
-        ring = places[here:] + places[:here]
+        index = places.index(self.session.place) + 1 if self.session.place in places else 0
+        ring = places[index:] + places[:index]
         place = next((place for place in ring if self.session.unread[place]), ring[0])
         self._navigate(lambda: self.session.open_place(place))
 
@@ -323,11 +323,11 @@ class TerminalApp(App[None]):
         sign = "↳ " if place.thread else ""
         mark = f" ({unread})" if unread else ""
         name = shorten_text(place.name, 19 - len(sign) - len(mark))
-        look = f"{sign}{name}{mark}".ljust(21)
+        label = f"{sign}{name}{mark}".ljust(21)
         style = "reverse" if place == self.session.place else "bold" if unread else ""
         key = f"{place.channel}-{place.thread}"
         self._option_actions[key] = lambda: self.session.open_place(place)
-        return Option(Text.assemble((look, style)), id=key)
+        return Option(Text.assemble((label, style)), id=key)
 
     def _person_option(self, person: PlatformUser) -> Option:
         mark = "● " if person == self.session.user else "○ "
@@ -337,12 +337,12 @@ class TerminalApp(App[None]):
     def _paint_line(self) -> None:
         session, home = self.session, self.session.get_home_place()
         line = self.query_one("#line", Input)
-        where = (
+        title = (
             home.name
             if session.place.thread is None
             else f"{home.name}, thread “{shorten_text(session.place.name, 24)}”"
         )
-        line.border_title = f"{session.user.name} → {where}"
+        line.border_title = f"{session.user.name} → {title}"
         line.placeholder = self._get_placeholder()
         notice = self.query_one("#notice", Static)
         notice.update(Text(self._notice))

@@ -187,8 +187,8 @@ def _format_head(platform: ClientPlatform, message: ClientMessage) -> str:
     recipient = next(
         (person.name for person in platform.people if person.id == message.ephemeral_to), message.ephemeral_to
     )
-    only = f" only visible to {recipient}" if recipient else ""
-    return f"{platform.name} {place}{thread} {message.id} {message.author}{only}"
+    suffix = f" only visible to {recipient}" if recipient else ""
+    return f"{platform.name} {place}{thread} {message.id} {message.author}{suffix}"
 
 
 def join_lines(text: str) -> str:

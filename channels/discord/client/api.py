@@ -319,8 +319,8 @@ class DiscordApi:
 
         async def send() -> dict[int, int]:
             channels: Any = await self._client.http.get_all_guild_channels(guild)  # discord.py would read each kind
-            with_text = (channel for channel in channels if "last_message_id" in channel)
-            return {int(channel["id"]): int(channel["last_message_id"] or 0) for channel in with_text}
+            text_channels = (channel for channel in channels if "last_message_id" in channel)
+            return {int(channel["id"]): int(channel["last_message_id"] or 0) for channel in text_channels}
 
         return await self.fetch("channels", send, ("channels", guild), Priority.BACKFILL)
 

@@ -111,5 +111,5 @@ def _make_report(client: discord.Client, settings: DiscordSettings, guilds: Mapp
     ]
     names = sorted(guilds.values())
     others = f" and {len(names) - _MAX_NAMED_GUILDS} others" if len(names) > _MAX_NAMED_GUILDS else ""
-    where = ", ".join(names[:_MAX_NAMED_GUILDS]) + others
-    return LoginReport(f"{user.name} in {where or 'no server'}", tuple(warnings), tuple(faults))
+    place = ", ".join(names[:_MAX_NAMED_GUILDS]) + others
+    return LoginReport(f"{user.name} in {place or 'no server'}", tuple(warnings), tuple(faults))

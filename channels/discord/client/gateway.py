@@ -166,13 +166,13 @@ class GatewayReconnector:
             self._start_task()
 
     async def _cancel_task(self) -> None:
-        keeping = self._task
-        if keeping is None:
+        task = self._task
+        if task is None:
             return
-        if not keeping.cancelling():  # a second cancellation would interrupt the close
-            keeping.cancel()
-        while not (await asyncio.wait([keeping], timeout=2 * CLOSE_TIMEOUT))[0]:
-            keeping.cancel()  # `asyncio.wait_for` in discord.py may lose a cancellation on Python 3.11
+        if not task.cancelling():  # a second cancellation would interrupt the close
+            task.cancel()
+        while not (await asyncio.wait([task], timeout=2 * CLOSE_TIMEOUT))[0]:
+            task.cancel()  # `asyncio.wait_for` in discord.py may lose a cancellation on Python 3.11
 
     def _start_task(self) -> None:
         self._task = asyncio.create_task(self._reconnect_forever(), name="discord gateway")

@@ -84,10 +84,10 @@ def _create_label(
             )
             for i in range(len(field.options))
         ]
-        most = len(options) if field.kind == "choices" else 1
-        least = 1 if field.is_required else 0
+        max_values = len(options) if field.kind == "choices" else 1
+        min_values = 1 if field.is_required else 0
         component = discord.ui.Select(
-            custom_id=id_, options=options, min_values=least, max_values=most, required=field.is_required
+            custom_id=id_, options=options, min_values=min_values, max_values=max_values, required=field.is_required
         )
     else:
         component = discord.ui.TextInput(

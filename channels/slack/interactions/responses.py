@@ -111,8 +111,8 @@ def _team(body: Mapping[str, Any]) -> str:
     Slack: an app of a whole organisation is told none. The user who presses a button in a shared channel may be of
     another workspace than the app, which the message names.
     """
-    of_message = (body.get("message") or {}).get("team") if body.get("type") == "block_actions" else None
-    return str(of_message or (body.get("team") or {}).get("id") or body["user"].get("team_id") or "")
+    message_team = (body.get("message") or {}).get("team") if body.get("type") == "block_actions" else None
+    return str(message_team or (body.get("team") or {}).get("id") or body["user"].get("team_id") or "")
 
 
 class PrivateResponder:

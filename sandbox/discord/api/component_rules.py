@@ -30,10 +30,10 @@ def check_components(components: Sequence[Component], flags: int, file_names: Co
     Raises:
         DiscordError: 50035 with the first error.
     """
-    everything = list(iterate_components(components))
+    all_components = list(iterate_components(components))
     if flags & IS_COMPONENTS_V2:
-        text = sum(len(part["content"]) for part in everything if part["type"] == _TEXT_DISPLAY)
-        if len(everything) > MAX_COMPONENTS:
+        text = sum(len(part["content"]) for part in all_components if part["type"] == _TEXT_DISPLAY)
+        if len(all_components) > MAX_COMPONENTS:
             raise create_form_error(
                 "components", "BASE_TYPE_MAX_LENGTH", f"Must be {MAX_COMPONENTS} or fewer in length."
             )
@@ -107,9 +107,9 @@ def _check_row(path: str, components: Sequence[Component]) -> None:
 def _check_button(path: str, button: Component) -> None:
     """Check that a link has a URL, a premium button a SKU, and any other button a custom id."""
     style = button["style"]
-    needed = {_LINK: "url", _PREMIUM: "sku_id"}.get(style, "custom_id")
-    if not button.get(needed):
-        raise create_form_error(f"{path}.{needed}", "BASE_TYPE_REQUIRED", "This field is required")
+    required = {_LINK: "url", _PREMIUM: "sku_id"}.get(style, "custom_id")
+    if not button.get(required):
+        raise create_form_error(f"{path}.{required}", "BASE_TYPE_REQUIRED", "This field is required")
     if button.get("custom_id") and button.get("url"):
         message = "A custom id and url cannot both be specified"
         raise create_form_error(path, "BUTTON_COMPONENT_CUSTOM_ID_URL_MUTUALLY_EXCLUSIVE", message)
@@ -119,9 +119,9 @@ def _check_button(path: str, button: Component) -> None:
 
 def _check_menu(path: str, menu: Component) -> None:
     """Check that the preselected users, roles or channels of a menu are as many as can be selected."""
-    defaults, least, most = menu.get("default_values"), menu.get("min_values", 1), menu.get("max_values", 1)
-    if defaults and not least <= len(defaults) <= most:
-        message = f"Must be between {least} and {most} in length."
+    defaults, min_values, max_values = menu.get("default_values"), menu.get("min_values", 1), menu.get("max_values", 1)
+    if defaults and not min_values <= len(defaults) <= max_values:
+        message = f"Must be between {min_values} and {max_values} in length."
         raise create_form_error(f"{path}.default_values", "BASE_TYPE_BAD_LENGTH", message)
 
 

@@ -108,10 +108,10 @@ class DiscordRateLimits:
         """Count a call if the limits allow it."""
         now = time()
         if not route.startswith(GLOBALLY_UNLIMITED_ROUTES):
-            everything = self._window("", "", now, GLOBAL_SECONDS)
-            if everything.call_count >= GLOBAL_CALLS:
-                return self._refuse(everything.ends_at - now, "global", {})
-            everything.call_count += 1
+            global_window = self._window("", "", now, GLOBAL_SECONDS)
+            if global_window.call_count >= GLOBAL_CALLS:
+                return self._refuse(global_window.ends_at - now, "global", {})
+            global_window.call_count += 1
         rate = RATES.get(route)
         if rate is None:
             return RateLimitCheck({})

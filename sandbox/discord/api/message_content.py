@@ -101,8 +101,8 @@ def _parse_embeds(form: Mapping[str, Any]) -> list[dict[str, Any]]:
     embeds = _parse_objects(form, "embeds", MAX_EMBEDS)
     total = 0
     for number, embed in enumerate(embeds):
-        for field, most in _MAX_EMBED_LENGTHS.items():
-            _check_length(f"embeds.{number}.{field}", str(embed.get(field) or ""), most)
+        for field, max_length in _MAX_EMBED_LENGTHS.items():
+            _check_length(f"embeds.{number}.{field}", str(embed.get(field) or ""), max_length)
         check_embed(f"embeds.{number}", embed)
         total += sum(len(str(embed.get(field) or "")) for field in _MAX_EMBED_LENGTHS)
         total += sum(len(str(field.get(part))) for field in embed.get("fields") or () for part in ("name", "value"))
@@ -162,7 +162,7 @@ def _parse_attachments(
     """Return the attachments that an edit retains, then the uploaded ones."""
     entries = form.get("attachments")
     entries_by_id = {str(entry.get("id")): entry for entry in entries or ()}
-    kept_files = [file for file in current if entries is None or file.id in entries_by_id]
+    retained = [file for file in current if entries is None or file.id in entries_by_id]
     new = []
     for upload in body.uploads:
         if len(upload.data) > MAX_FILE_BYTES:
@@ -173,8 +173,8 @@ def _parse_attachments(
         # Clients send application/octet-stream or nothing for many files; Discord reports the type by name.
         kind = guess_type(name)[0] or upload.content_type
         new.append(DiscordAttachment(create_id(), name, upload.data, kind, entry.get("description")))
-    _check_length("attachments", [*kept_files, *new], MAX_FILES)
-    return [*kept_files, *new]
+    _check_length("attachments", [*retained, *new], MAX_FILES)
+    return [*retained, *new]
 
 
 def _parse_allowed_mentions(value: Any) -> Mapping[str, Any] | None:

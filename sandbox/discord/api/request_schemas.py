@@ -118,12 +118,12 @@ def _check_choice(value: Any, schema: Schema, path: tuple[str, ...]) -> Errors:
 
 def _check_size(value: Any, schema: Schema, path: tuple[str, ...]) -> Errors:
     if isinstance(value, str | list):
-        least, most = (schema.get(f"{word}Length", schema.get(f"{word}Items")) for word in ("min", "max"))
-        if len(value) < (least or 0) or (most is not None and len(value) > most):
-            if not least:
-                return {path: ("BASE_TYPE_MAX_LENGTH", f"Must be {most} or fewer in length.")}
-            message = f"Must be {least} or more in length." if most is None else ""
-            return {path: ("BASE_TYPE_BAD_LENGTH", message or f"Must be between {least} and {most} in length.")}
+        minimum, maximum = (schema.get(f"{word}Length", schema.get(f"{word}Items")) for word in ("min", "max"))
+        if len(value) < (minimum or 0) or (maximum is not None and len(value) > maximum):
+            if not minimum:
+                return {path: ("BASE_TYPE_MAX_LENGTH", f"Must be {maximum} or fewer in length.")}
+            message = f"Must be {minimum} or more in length." if maximum is None else ""
+            return {path: ("BASE_TYPE_BAD_LENGTH", message or f"Must be between {minimum} and {maximum} in length.")}
     if isinstance(value, str) and schema.get("format") == "uri" and value and not _URI.fullmatch(value):
         return {path: ("URL_TYPE_INVALID_URL", "Not a well formed URL.")}
     if isinstance(value, int | float):

@@ -245,8 +245,8 @@ class LocalGateway:
         event.sent_at = monotonic()
         self._queue_frame(connection, DISPATCH, event.data, s=event.sequence, t=event.name)
 
-    def _queue_frame(self, connection: GatewayConnection, op: int, data: Any = None, **of_event: Any) -> None:
-        frame = {"op": op, "d": data, "s": None, "t": None, **of_event}
+    def _queue_frame(self, connection: GatewayConnection, op: int, data: Any = None, **fields: Any) -> None:
+        frame = {"op": op, "d": data, "s": None, "t": None, **fields}
         connection.outgoing_frames.put_nowait((monotonic() + self._faults.latency, frame))
 
     async def _send_frames(self, connection: GatewayConnection) -> None:
@@ -375,16 +375,16 @@ class LocalGateway:
         self.sessions.append(session)
         self._resumable[session.id] = session
         connection.session = session
-        me, guild_ids = self._payloads.bot_user(), [guild["id"] for guild in self._payloads.bot_guilds()]
+        bot, guild_ids = self._payloads.bot_user(), [guild["id"] for guild in self._payloads.bot_guilds()]
         guild_ids = [guild_id for guild_id in guild_ids if (int(guild_id) >> 22) % shard_count == shard]
         ready = {
             "v": 10,
-            "user": me,
+            "user": bot,
             "guilds": [{"id": guild_id, "unavailable": True} for guild_id in guild_ids],
             "session_id": session.id,
             "resume_gateway_url": self.url,
             "shard": [shard, shard_count],
-            "application": {"id": me["id"], "flags": combine_bits(self._privileged_intents, APPLICATION_FLAGS)},
+            "application": {"id": bot["id"], "flags": combine_bits(self._privileged_intents, APPLICATION_FLAGS)},
             "private_channels": [],
         }
         self._send_event(session, "READY", ready)

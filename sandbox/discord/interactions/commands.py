@@ -141,8 +141,8 @@ class CommandRegistry:
         Raises:
             ValueError: the command is not registered, or is not available in the channel.
         """
-        everywhere, here = self.registered.get(None, []), self.registered.get(self._guild.id, [])
-        usable = [*here, *everywhere] if channel.is_in_guild else everywhere
+        global_commands, guild_commands = self.registered.get(None, []), self.registered.get(self._guild.id, [])
+        usable = [*guild_commands, *global_commands] if channel.is_in_guild else global_commands
         for command in usable:
             contexts, installs = command.get("contexts"), command.get("integration_types") or [0]
             fits = (contexts is None or channel.interaction_context in contexts) and (
@@ -177,9 +177,9 @@ def create_command_data(command: Json, options: Mapping[str, Any], *, focused: s
     if unknown := set(options) - set(options_by_name):
         raise ValueError(f"/{command['name']} has no option {min(unknown)}")
     if not focused and (
-        lacking := {name for name, option in options_by_name.items() if option.get("required")} - set(options)
+        missing := {name for name, option in options_by_name.items() if option.get("required")} - set(options)
     ):
-        raise ValueError(f"/{command['name']} needs the option {min(lacking)}")
+        raise ValueError(f"/{command['name']} needs the option {min(missing)}")
     for name, value in options.items():
         choices = [choice["value"] for choice in options_by_name[name].get("choices", ())]
         if choices and value not in choices:
@@ -227,8 +227,8 @@ def _check_command(path: str, type_: int, command: Mapping[str, Any]) -> None:
     if len(options) > MAX_OPTIONS:
         message = f"Must be {MAX_OPTIONS} or fewer in length."
         raise create_form_error(_join(path, "options"), "BASE_TYPE_MAX_LENGTH", message)
-    needed = [bool(option.get("required")) for option in options]
-    if sorted(needed, reverse=True) != needed:
+    is_required = [bool(option.get("required")) for option in options]
+    if sorted(is_required, reverse=True) != is_required:
         message = "Required options must be placed before non-required options"
         raise create_form_error(_join(path, "options"), "APPLICATION_COMMAND_OPTIONS_REQUIRED_INVALID", message)
     for place, option in enumerate(options):

@@ -57,10 +57,10 @@ def create_modal(interaction: DiscordInteraction, form: Mapping[str, Any]) -> Di
 
 
 def _check_limits(place: str, part: Mapping[str, Any]) -> None:
-    for least, most in (("min_length", "max_length"), ("min_values", "max_values")):
-        if part.get(least) is not None and part.get(most) is not None and part[least] > part[most]:
-            message = f"{least} must be less than or equal to {most}."
-            raise create_form_error(f"{place}.{least}", "BASE_TYPE_BAD_RANGE", message)
+    for min_key, max_key in (("min_length", "max_length"), ("min_values", "max_values")):
+        if part.get(min_key) is not None and part.get(max_key) is not None and part[min_key] > part[max_key]:
+            message = f"{min_key} must be less than or equal to {max_key}."
+            raise create_form_error(f"{place}.{min_key}", "BASE_TYPE_BAD_RANGE", message)
 
 
 def create_submission(
@@ -141,13 +141,13 @@ def _parse_value(part: Mapping[str, Any], value: ModalValue | None, guild: Guild
 
 
 def _parse_text(part: Mapping[str, Any], value: ModalValue) -> str:
-    least, most = part.get("min_length") or 0, part.get("max_length") or MAX_INPUT_LENGTH
+    min_length, max_length = part.get("min_length") or 0, part.get("max_length") or MAX_INPUT_LENGTH
     if not isinstance(value, str):
         raise ValueError(f"{part['label']} takes a text")
     if not value and part.get("required") is not False:
         raise ValueError(f"{part['label']} is required")
-    if value and not least <= len(value) <= most:
-        raise ValueError(f"{part['label']} takes {least} to {most} characters")
+    if value and not min_length <= len(value) <= max_length:
+        raise ValueError(f"{part['label']} takes {min_length} to {max_length} characters")
     return value
 
 
@@ -165,11 +165,11 @@ def _parse_list(part: Mapping[str, Any], value: Any, guild: Guild) -> list[str]:
     options = part.get("options") or ()
     # Discord: a group of checkboxes takes any number of them unless it has limits, other inputs one value.
     default = len(options) if part["type"] == CHECKBOX_GROUP else 1
-    least, most = (default if part.get(f) is None else part[f] for f in ("min_values", "max_values"))
+    min_values, max_values = (default if part.get(f) is None else part[f] for f in ("min_values", "max_values"))
     if part["type"] == CHECKBOX_GROUP and part.get("min_values") is None:
-        least = 1
-    if not least <= len(value) <= most or len(set(value)) < len(value):
-        raise ValueError(f"{name} takes {least} to {most} different values")
+        min_values = 1
+    if not min_values <= len(value) <= max_values or len(set(value)) < len(value):
+        raise ValueError(f"{name} takes {min_values} to {max_values} different values")
     if unknown := set(value) - list_menu_options(part, guild).keys():
         raise ValueError(f"{min(unknown)} is not an option of {name}")
     return list(value)

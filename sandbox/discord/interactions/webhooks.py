@@ -44,18 +44,18 @@ class WebhookRoutes:
             api.add_route(f"PATCH {path}", self._rename_webhook)
             api.add_route(f"DELETE {path}", self._delete_webhook)
         message = "/webhooks/{application}/{token}/messages/{message}"
-        for route, own, of_interaction in (
+        for route, own_handler, interaction_handler in (
             ("POST /webhooks/{application}/{token}", self._post_message, interactions.create_follow_up),
             (f"GET {message}", self._get_message, interactions.get_response),
             (f"PATCH {message}", self._edit_message, interactions.edit_response),
             (f"DELETE {message}", self._delete_message, interactions.delete_response),
         ):
-            api.add_route(route, self._select_handler(own, of_interaction))
+            api.add_route(route, self._select_handler(own_handler, interaction_handler))
 
-    def _select_handler(self, own: Handler, of_interaction: Handler) -> Handler:
+    def _select_handler(self, own_handler: Handler, interaction_handler: Handler) -> Handler:
         def handle(request: ApiRequest) -> ApiResponse:
             is_webhook = request.path_ids["application"] in self._guild.integrations.webhooks
-            return (own if is_webhook else of_interaction)(request)
+            return (own_handler if is_webhook else interaction_handler)(request)
 
         return handle
 

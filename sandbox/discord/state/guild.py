@@ -225,8 +225,8 @@ class Guild:
 
     def latest_messages(self, number: int) -> list[DiscordMessage]:
         """Return the newest `number` messages of the server, oldest first."""
-        everything = (message for messages in self._messages.values() for message in messages.values())
-        return sorted(everything, key=lambda message: int(message.id))[-number:]
+        all_messages = (message for messages in self._messages.values() for message in messages.values())
+        return sorted(all_messages, key=lambda message: int(message.id))[-number:]
 
     def post_message(
         self, channel: GuildChannel, author: DiscordUser, content: DiscordContent, **details: Any

@@ -211,24 +211,24 @@ class DiscordPayloads:
         if channel.members is None:
             return []
         view = str(PERMISSIONS["view_channel"])
-        nobody = {"id": self._guild.id, "type": 0, "allow": "0", "deny": view}
-        return [nobody, *({"id": user, "type": 1, "allow": view, "deny": "0"} for user in sorted(channel.members))]
+        hidden = {"id": self._guild.id, "type": 0, "allow": "0", "deny": view}
+        return [hidden, *({"id": user, "type": 1, "allow": view, "deny": "0"} for user in sorted(channel.members))]
 
     def guild(self) -> Json:
         """Return the server as in REST responses."""
         guild = self._guild
-        nothing = (
+        empty_fields = (
             "icon description home_header splash discovery_splash banner application_id afk_channel_id "
             "system_channel_id widget_channel_id max_presences vanity_url_code rules_channel_id "
             "safety_alerts_channel_id public_updates_channel_id incidents_data"
         )
-        zero = (
+        zero_fields = (
             "system_channel_flags verification_level default_message_notifications mfa_level explicit_content_filter "
             "premium_tier premium_subscription_count nsfw_level"
         )
         return {
-            **dict.fromkeys(nothing.split()),
-            **dict.fromkeys(zero.split(), 0),
+            **dict.fromkeys(empty_fields.split()),
+            **dict.fromkeys(zero_fields.split(), 0),
             "id": guild.id,
             "name": GUILD_NAME,
             "owner_id": (guild.owner or guild.bot).id,

@@ -239,8 +239,8 @@ class DirectoryMethods:
         self, messages: list[SlackMessage], arguments: Arguments, *, default: int
     ) -> tuple[Sequence[SlackMessage], str]:
         """Return the page of the messages that the arguments select, and the cursor of the next; see `paginate`."""
-        within = _filter_by_time(messages, arguments)
-        return paginate(within, attrgetter("ts"), arguments, default=default, max_size=self._max_page_size)
+        selected = _filter_by_time(messages, arguments)
+        return paginate(selected, attrgetter("ts"), arguments, default=default, max_size=self._max_page_size)
 
     def _page_response(self, page: Sequence[SlackMessage], cursor: str, arguments: Arguments) -> dict[str, Any]:
         metadata = arguments.flag("include_all_metadata")

@@ -129,9 +129,9 @@ class SlackRateLimits:
         for (method, rate, channel), window in self._calls.items():
             span = self._remove_expired(window, rate)
             if window:
-                again = window[0] + span - monotonic()
+                seconds = window[0] + span - monotonic()
                 name = f"{method} {channel}".rstrip()
-                usage.append(RateLimitUsage(name, rate.calls - len(window), rate.calls, rate.seconds, again))
+                usage.append(RateLimitUsage(name, rate.calls - len(window), rate.calls, rate.seconds, seconds))
         return usage
 
     def remaining(self, method: str, channel: str) -> tuple[int, int] | None:

@@ -296,8 +296,8 @@ class SlackEventDispatcher:
             "message_ts": message.ts,
             "event_ts": ts,
         }
-        wanted = {(app, metadata["event_type"]) for app in (self._workspace.app_id, "*")}
-        if wanted & self._metadata_subscriptions and self._is_subscribed(message.channel, type_):
+        keys = {(app, metadata["event_type"]) for app in (self._workspace.app_id, "*")}
+        if keys & self._metadata_subscriptions and self._is_subscribed(message.channel, type_):
             self._send(event)
 
     @staticmethod

@@ -59,8 +59,8 @@ def find_controls(blocks: Sequence[Mapping[str, Any]]) -> Iterator[BlockControl]
             target = choice or element
             label = target["text"]["text"]
             id_ = element.get("action_id", "") if choice is None else choice["value"]
-            spoken = target.get("accessibility_label") or label
-            yield BlockControl(id_, label, spoken, block.get("block_id", ""), element, choice)
+            accessibility_label = target.get("accessibility_label") or label
+            yield BlockControl(id_, label, accessibility_label, block.get("block_id", ""), element, choice)
 
 
 def _options(element: Mapping[str, Any]) -> Sequence[Mapping[str, Any] | None]:
