@@ -68,7 +68,7 @@ async def test_a_restricted_tool_is_called_only_for_permitted_users(converse: Co
     ]
     assert not events[-1].confirmations
     results = [str(request.messages[-1].parts[0]) for request in provider.requests[1::2]]
-    assert ["may not be used for who is asking" in result for result in results] == [False, True, True]
+    assert ["may not be used by this user" in result for result in results] == [False, True, True]
 
 
 async def test_an_instruction_shows_the_name_of_the_author(converse: Converse) -> None:
@@ -117,6 +117,6 @@ async def test_an_agent_as_a_tool_gets_the_author_and_their_rights(converse: Con
     assert [told["name"] for told in seen] == ["Grace", "Ada"]
     assert done == ["erased"]
     assert "You work for Grace." in str(innermost.requests[0])
-    assert "may not be used for who is asking" in str(innermost.requests[3].messages[-1])
+    assert "may not be used by this user" in str(innermost.requests[3].messages[-1])
     assert ("hand" in heard) is takes_plugins
     assert "temp:speaker" not in (await conversation.session()).state

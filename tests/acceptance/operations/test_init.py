@@ -130,7 +130,7 @@ async def test_init_reports_mistakes_and_resumes_after_an_interruption(
         await terminal.answer_prompt("`keep` saves it unchecked: ", "keep")
         await terminal.wait_for_text("ok   SLACK_APP_TOKEN is saved")
         await terminal.answer_prompt("DISCORD_BOT_TOKEN: ", "MTI.not.theone")
-        await terminal.wait_for_text("FAIL DISCORD_BOT_TOKEN: Discord does not take it.")
+        await terminal.wait_for_text("FAIL DISCORD_BOT_TOKEN: Discord rejects it.")
         await terminal.answer_prompt("goes on without: ", discord.bot_token)
         await terminal.wait_for_text(f"client_id={discord.bot_id}&scope=bot")
         await terminal.answer_prompt("MODEL [gemini-3.5-flash]: ", "martian/m1")

@@ -243,7 +243,7 @@ async def test_check_names_a_wrong_token_an_unreachable_database_and_an_unknown_
         code, said = await program(settings).run_command("check")
     assert code == 1
     assert "FAIL SLACK_BOT_TOKEN: Slack says invalid_auth." in said
-    assert "FAIL DISCORD_BOT_TOKEN: Discord does not take it." in said
+    assert "FAIL DISCORD_BOT_TOKEN: Discord rejects it." in said
     assert "https://discord.com/developers/applications" in said
     assert "FAIL DATABASE_URL: postgresql+asyncpg://parley:***@127.0.0.1:1/parley" in said
     assert "gpt-invented" in next(line for line in said.splitlines() if line.startswith("FAIL MODEL"))
@@ -296,7 +296,7 @@ async def test_check_reports_the_faults_of_both_platforms_together(
         code, said = await program(settings).run_command("run")
     assert code == 2
     assert "SLACK_BOT_TOKEN: Slack says invalid_auth." in said
-    assert "DISCORD_BOT_TOKEN: Discord does not take it." in said
+    assert "DISCORD_BOT_TOKEN: Discord rejects it." in said
     assert "Traceback" not in said
 
 

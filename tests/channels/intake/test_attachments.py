@@ -97,7 +97,7 @@ async def test_texts_are_quoted_and_unsupported_files_are_named_and_not_fetched(
         assert "that you cannot open: plan.zip (54 bytes): I cannot read files of this type]" in said
         assert "that you cannot open: movie.mp4 (62 bytes): I cannot read files of this type]" in said
         assert "that you cannot open: huge.png (30.0 MB): it is larger than my limit of 10.0 MB]" in said
-        assert "sixth.txt (12 bytes): I read no more than 5 files of a message]" in said
+        assert "sixth.txt (12 bytes): I read at most 5 files of a message]" in said
         assert chat.count_downloads() == 2
 
 

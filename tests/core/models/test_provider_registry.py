@@ -99,7 +99,7 @@ async def test_a_probe_ends_after_the_first_event(wire: ConnectedProvider) -> No
 async def test_a_probe_of_a_silent_model_times_out(wire: ConnectedProvider) -> None:
     wire.server.add_turns([Stall()])
     async with asyncio.timeout(30):
-        with pytest.raises(ProviderStreamError, match="said nothing for"):
+        with pytest.raises(ProviderStreamError, match="sent nothing for"):
             await probe_model(wire.provider, "the-model", seconds=0.2)
     await wire.server.wait_for_disconnects(1)
 

@@ -37,7 +37,7 @@ async def test_a_stored_secret_is_read_only_with_the_key(database: Database, vau
 
 async def test_a_wrong_key_and_a_moved_secret_are_errors(database: Database, vault: Vault) -> None:
     await vault.put("a", {})
-    with pytest.raises(SettingsError, match="SECRET_KEY: it is not the one"):
+    with pytest.raises(SettingsError, match="SECRET_KEY: the tokens in the database"):
         await Vault(database, "another key").get("a")
     with pytest.raises(SettingsError, match="SECRET_KEY"):
         await Vault(database, "another key").count_decryptable()

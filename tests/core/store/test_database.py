@@ -166,7 +166,7 @@ async def test_the_first_query_reconnects_to_a_restarted_server(
 @pytest.mark.parametrize(
     ("pragma", "said"),
     [
-        ("query_only=ON", "SQLITE_READONLY): it can only be read, so see that the bot may write the file"),
+        ("query_only=ON", "SQLITE_READONLY): the file is read-only: let the bot write to the file"),
         ("max_page_count=1", "SQLITE_FULL): the disk is full: make room on it"),
     ],
 )
@@ -247,8 +247,8 @@ async def test_an_unreachable_or_silent_server_is_named_with_a_remedy() -> None:
         address = f"postgresql+asyncpg://bot@127.0.0.1:{server.sockets[0].getsockname()[1]}/none?timeout=0.1"
         said.append(str(await get_write_error(Database(address))))
     said.append(str(await get_write_error(Database(address))))
-    assert said[0].startswith("the database cannot be used (TimeoutError): it does not answer in time")
-    assert said[1].startswith("the database cannot be used (ConnectionRefusedError): nobody listens there")
+    assert said[0].startswith("the database cannot be used (TimeoutError): the server does not answer in time")
+    assert said[1].startswith("the database cannot be used (ConnectionRefusedError): nothing listens at that address")
 
 
 async def test_a_read_only_server_is_reported_with_a_remedy_and_recovers(postgres: str) -> None:
@@ -264,7 +264,7 @@ async def test_a_read_only_server_is_reported_with_a_remedy_and_recovers(postgre
         async with asyncio.timeout(30):  # the connections that it had are gone
             while (error := await get_write_error(database)) is None or "ReadOnlySQLTransactionError" not in str(error):
                 pass
-        assert "a DATABASE_URL of a server that" in str(error)
+        assert "set DATABASE_URL to the primary server" in str(error)
         assert error.retryable
         assert await list_keys(database) == []
     finally:

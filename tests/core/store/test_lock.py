@@ -46,9 +46,7 @@ def test_a_full_disk_is_named(disk: Path) -> None:
 
 def test_a_read_only_disk_is_named(disk: Path) -> None:
     subprocess.run(["mount", "-o", "remount,ro", disk], check=True)
-    with pytest.raises(
-        StoreError, match=r"parley\.db\.lock cannot be written \(Read-only file system\): see that the bot"
-    ):
+    with pytest.raises(StoreError, match=r"parley\.db\.lock cannot be written \(Read-only file system\): let the bot"):
         hold_database_lock(Database(f"sqlite+aiosqlite:///{disk / 'parley.db'}")).__enter__()
 
 

@@ -348,7 +348,7 @@ async def test_an_agent_as_a_tool_cannot_ask_and_both_models_get_an_error(conver
     events = await conversation.events("go", run_id="run-1")
     assert (get_requests(events), events[-1].text, till.paid) == ((), "Nothing was paid.", [])
     script: Any = payer.canonical_model
-    assert "was not called: a person would have to be asked" in str(script.provider.requests[-1].messages[-1])
+    assert "was not called: it needs an approval" in str(script.provider.requests[-1].messages[-1])
     assert await conversation.reply("and now?") == "Hello."
 
 

@@ -266,7 +266,7 @@ async def test_the_finish_reason_is_passed_on(
 async def test_closing_the_stream_closes_the_connection(wire: ConnectedProvider, before: list[Say]) -> None:
     wire.server.add_turns([*before, Stall()])
     adapter = ModelAdapter(model="the-model", provider=wire.provider, idle_seconds=0.3)
-    with pytest.raises(ProviderStreamError, match=r"said nothing for 0\.3 seconds"):
+    with pytest.raises(ProviderStreamError, match=r"sent nothing for 0\.3 seconds"):
         await _collect(adapter, stream=True)
     await wire.server.wait_for_disconnects(1)
 

@@ -185,7 +185,7 @@ async def test_long_slow_binary_and_looping_pages_are_errors_or_truncated() -> N
         told["slow"] = await hasty({"url": f"{origin}/slow"})
         never.set()
     assert [(told[name]["cut"], len(told[name]["text"])) for name in ("long", "bomb")] == [(True, MAX_CHARACTERS)] * 2
-    assert told["picture"]["error"] == "it is no page but image/png"
+    assert told["picture"]["error"] == "the address is no web page but image/png"
     assert told["redirect_loop"]["error"].startswith("the address redirects more than")
     assert told["odd"]["text"] == "caf\ufffd"
     assert told["missing"]["error"] == "the page answers with status 404"
