@@ -8,7 +8,7 @@ from channels.i18n.messages import MessageCatalog
 from channels.replies.approval_message import decision_text, plain_line
 from core.agents.run_record import RunRecord, ToolCallRecord
 from core.conversations.turn_report import ApprovalRecord, TurnReport, TurnReports
-from core.usage.meter import ModelCall
+from core.usage.meter import CANCELLED, ModelCall
 from core.usage.prices import format_dollars
 
 #: The most models, tool calls, files, approvals and sources in a report, and the most characters of each.
@@ -106,7 +106,8 @@ def _models(report: TurnReport, say: MessageCatalog) -> Iterator[str]:
     """Yield a line per model with the sums of its calls, then cache, cost and tokens."""
     calls_by_model = dict[tuple[str, str, bool, bool], list[ModelCall]]()
     for call in report.calls:
-        calls_by_model.setdefault((call.model, call.instead_of, bool(call.error), call.is_summary), []).append(call)
+        is_failure = call.error not in ("", CANCELLED)
+        calls_by_model.setdefault((call.model, call.instead_of, is_failure, call.is_summary), []).append(call)
     for (model, other, has_failed, is_summary), calls in [*calls_by_model.items()][:MAX_MODELS]:
         seconds = sum(call.seconds for call in calls)
         values = {

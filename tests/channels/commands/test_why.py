@@ -19,7 +19,7 @@ from core.conversations.turn_report import ApprovalRecord, TurnReport, TurnRepor
 from core.sessions.history import HistoryWindow
 from core.store.database import Database
 from core.tools.tool import Tool, to_adk_tool
-from core.usage.meter import ModelCall
+from core.usage.meter import CANCELLED, ModelCall
 from core.usage.prices import UNITS_PER_DOLLAR, Prices, format_dollars
 from sandbox.models import CallTool, Cite, Fail, ReceivedRequest, Say, SendFile, Turn
 from tests.channels.commands.why_requests import run_why_command, use_why_menu
@@ -250,6 +250,12 @@ def test_the_turn_report_lists_attachments_and_omitted_history() -> None:
         "- File `b.zip`: not read; I cannot read files of this type",
         "- Time: 3.2 s",
     ]
+
+
+def test_the_model_of_a_stopped_turn_has_not_failed() -> None:
+    calls = (ModelCall("gemini-x", input=1000, output=10, seconds=1.0, error=CANCELLED),)
+    told = render_report_text(create_report(state="cancelled", calls=calls), words.ENGLISH)
+    assert "- Model: `gemini-x` (1.0 s); calls: 1; tokens: 1,000 input, 10 output" in told.splitlines()
 
 
 def test_the_turn_report_lists_models_and_fallbacks() -> None:
