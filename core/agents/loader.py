@@ -146,7 +146,7 @@ def _describe_error(error: BaseException, agent: str) -> str:
     if isinstance(cause, ModuleNotFoundError) and cause.name:
         return f"it needs the Python module `{cause.name}`, which is not installed"
     if isinstance(cause, SyntaxError) and cause.filename:
-        return f"{Path(cause.filename).name}, line {cause.lineno}: it is not Python ({type(cause).__name__})"
+        return f"{Path(cause.filename).name}, line {cause.lineno}: syntax error ({type(cause).__name__})"
     if isinstance(cause, ParleyError):
         return str(cause)
     folder = find_agent_folder(agent)

@@ -50,8 +50,8 @@ def test_the_exit_reason_follows_the_last_log_entry() -> None:
         "  more of it",
         "2026-11-24 10:00:01,002 INFO bot: x",
     ]
-    assert process._extract_reason([*entries, "AGENT=mine: agent.py, line 2: it is not Python"]) == (
-        "AGENT=mine: agent.py, line 2: it is not Python"
+    assert process._extract_reason([*entries, "AGENT=mine: agent.py, line 2: syntax error"]) == (
+        "AGENT=mine: agent.py, line 2: syntax error"
     )
     assert (
         process._extract_reason(["Traceback (most recent call last):", "  File x", "KeyError: 'y'"]) == "KeyError: 'y'"
