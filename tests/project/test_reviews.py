@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs/reference/reviews.md").read_text()
+PAGE = (ROOT / "tests/project/reviews.md").read_text()
 
 
 def test_each_test_named_by_the_page_exists() -> None:

@@ -1,4 +1,4 @@
-"""The requirements, their tests and their reference page match."""
+"""The requirements, their tests and their page match."""
 
 import inspect
 import re
@@ -13,7 +13,7 @@ import pytest
 from tests import seeds
 from tests.seeds.scenarios import SCENARIOS, get_test_name
 
-PAGE = Path(__file__).parents[2] / "docs" / "reference" / "seeds.md"
+PAGE = Path(__file__).parents[1] / "seeds" / "README.md"
 FOLDER = Path(seeds.__file__).parent
 
 #: | scenario | what it asks | `module::test` | `module:object`, ... |
