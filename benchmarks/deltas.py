@@ -61,7 +61,7 @@ class PacedModel:
 
 
 @dataclass
-class Figures:
+class DeltaFigures:
     """Measured seconds, and the number of deltas.
 
     Attributes:
@@ -100,7 +100,7 @@ class Figures:
             gc.callbacks.remove(add_collection)
 
 
-async def measure(provider: Provider, streams: int) -> Figures:
+async def measure(provider: Provider, streams: int) -> DeltaFigures:
     """Run `streams` concurrent turns with this provider."""
     with tempfile.TemporaryDirectory() as folder:
         database = Database(f"sqlite+aiosqlite:///{Path(folder) / 'bench.db'}")
@@ -110,7 +110,7 @@ async def measure(provider: Provider, streams: int) -> Figures:
         sessions = SessionService(database, TokenCounter(Path(".parley/tiktoken")))
         app = create_app(AgentConfig(), model=ModelAdapter(model="speaker", provider=provider))
         runtime, turns = AgentRuntime(app, sessions), TurnStore(database, lease, AgentRouter(app.name))
-        figures, ended = Figures(), asyncio.Semaphore(0)
+        figures, ended = DeltaFigures(), asyncio.Semaphore(0)
 
         async def answer(turn: Turn) -> None:
             try:

@@ -62,7 +62,7 @@ Stop = Callable[[], Awaitable[None]]
 
 
 @dataclass(frozen=True)
-class Contender:
+class SessionContender:
     """Session service on a database of its own.
 
     Attributes:
@@ -79,7 +79,7 @@ class Contender:
 
 
 @dataclass(frozen=True)
-class Figures:
+class SessionFigures:
     """Median milliseconds of a turn, and of the longest stall of the event loop."""
 
     turn: float
@@ -94,7 +94,7 @@ def build_event(number: int) -> Event:
     return Event(invocation_id=f"turn-{number // 2}", author=author, content=content)
 
 
-async def create_parley(where: str, url: str) -> Contender:
+async def create_parley(where: str, url: str) -> SessionContender:
     database = Database(url)
     await migrate(database)
     counter = TokenCounter(Path(".parley/tiktoken"))
@@ -109,10 +109,10 @@ async def create_parley(where: str, url: str) -> Contender:
             await connection.execute(sa.insert(messages), rows)
 
     service = SessionService(database, counter, agent="agent")
-    return Contender(f"Parley, {where}", service, fill, database.aclose, configs=(None,))
+    return SessionContender(f"Parley, {where}", service, fill, database.aclose, configs=(None,))
 
 
-def create_adk_sqlite(path: Path) -> Contender:
+def create_adk_sqlite(path: Path) -> SessionContender:
     async def fill(session: str, events: list[Event]) -> None:
         insert = "INSERT INTO events (id, app_name, user_id, session_id, invocation_id, timestamp, event_data)"
         with sqlite3.connect(path) as connection:
@@ -126,10 +126,10 @@ def create_adk_sqlite(path: Path) -> Contender:
         connection.close()
 
     service = SqliteSessionService(str(path))
-    return Contender("ADK SqliteSessionService", service, fill, service.close)
+    return SessionContender("ADK SqliteSessionService", service, fill, service.close)
 
 
-def create_adk_database(where: str, url: str) -> Contender:
+def create_adk_database(where: str, url: str) -> SessionContender:
     service = DatabaseSessionService(url)
 
     async def fill(session: str, events: list[Event]) -> None:
@@ -137,10 +137,10 @@ def create_adk_database(where: str, url: str) -> Contender:
         async with AsyncSession(service.db_engine) as database, database.begin():
             database.add_all([StorageEvent.from_event(owner, one) for one in events])
 
-    return Contender(f"ADK DatabaseSessionService, {where}", service, fill, service.close)
+    return SessionContender(f"ADK DatabaseSessionService, {where}", service, fill, service.close)
 
 
-def create_adk_memory() -> Contender:
+def create_adk_memory() -> SessionContender:
     service = InMemorySessionService()
 
     async def fill(session: str, events: list[Event]) -> None:
@@ -149,10 +149,10 @@ def create_adk_memory() -> Contender:
     async def stop() -> None:
         service.sessions.clear()
 
-    return Contender("ADK InMemorySessionService", service, fill, stop)
+    return SessionContender("ADK InMemorySessionService", service, fill, stop)
 
 
-async def create_contenders(folder: Path, server: PostgresSandbox) -> list[Contender]:
+async def create_contenders(folder: Path, server: PostgresSandbox) -> list[SessionContender]:
     def postgres(name: str) -> str:
         return server.create_database(name).replace("postgresql://", "postgresql+asyncpg://")
 
@@ -174,7 +174,9 @@ class SessionTrial:
         max_turns: the maximum number of turns.
     """
 
-    def __init__(self, contender: Contender, config: GetSessionConfig | None, length: int, max_turns: int) -> None:
+    def __init__(
+        self, contender: SessionContender, config: GetSessionConfig | None, length: int, max_turns: int
+    ) -> None:
         self.name = contender.name if config is None else f"{contender.name}, {RECENT_EVENTS} events"
         self._service = contender.service
         self._config = config
@@ -190,8 +192,8 @@ class SessionTrial:
         return count < min(MIN_TURNS, self._max_turns) or (count < self._max_turns and sum(self._times) < SECONDS)
 
     @property
-    def figures(self) -> Figures:
-        return Figures(statistics.median(self._times) * 1000, self._stall * 1000)
+    def figures(self) -> SessionFigures:
+        return SessionFigures(statistics.median(self._times) * 1000, self._stall * 1000)
 
     async def warm_up(self) -> None:
         """Run an unmeasured turn, which fills the caches."""
@@ -226,8 +228,8 @@ class SessionTrial:
 
 
 async def measure(
-    contenders: Sequence[Contender], lengths: Sequence[int], *, max_turns: int = MAX_TURNS
-) -> dict[str, list[Figures]]:
+    contenders: Sequence[SessionContender], lengths: Sequence[int], *, max_turns: int = MAX_TURNS
+) -> dict[str, list[SessionFigures]]:
     """Return each contender's figures at each length, in the order of the lengths.
 
     All histories exist from the start, and the trials alternate, so that other work of the machine affects all alike.
@@ -248,7 +250,7 @@ async def measure(
     while due := [trial for trial in trials if trial.is_due]:
         for trial in due:
             await trial.run_turns()
-    figures: dict[str, list[Figures]] = {}
+    figures: dict[str, list[SessionFigures]] = {}
     for trial in trials:
         figures.setdefault(trial.name, []).append(trial.figures)
     return figures
@@ -270,7 +272,7 @@ async def longest_stall() -> float:
         return worst
 
 
-def compare_with_targets(figures: dict[str, list[Figures]], lengths: Sequence[int]) -> Iterator[str]:
+def compare_with_targets(figures: dict[str, list[SessionFigures]], lengths: Sequence[int]) -> Iterator[str]:
     """Yield lines about Parley at 2,000 events beside its targets; none if a needed length is missing."""
     if not {100, 2_000} <= set(lengths):
         return
@@ -288,14 +290,14 @@ def compare_with_targets(figures: dict[str, list[Figures]], lengths: Sequence[in
         yield f"  longest stall of the loop, at any length: {max(of.stall for of in ours):.1f} ms (target: 10)"
 
 
-def table(figures: dict[str, list[Figures]], lengths: Sequence[int]) -> Iterator[str]:
+def table(figures: dict[str, list[SessionFigures]], lengths: Sequence[int]) -> Iterator[str]:
     yield f"{'a turn: get + 2 appends, ms (longest stall of the loop, ms)':60}" + "".join(f"{n:>18,}" for n in lengths)
     for name, of in figures.items():
         cells = (f"{at.turn:,.1f} ({at.stall:,.1f})" for at in of)
         yield f"{name:60}" + "".join(f"{cell:>18}" for cell in cells)
 
 
-async def measure_in_process(lengths: Sequence[int]) -> dict[str, list[Figures]]:
+async def measure_in_process(lengths: Sequence[int]) -> dict[str, list[SessionFigures]]:
     """Return the figures of all contenders at these lengths, on local databases."""
     logging.disable(logging.WARNING)  # the truncation logs a line per load
     with tempfile.TemporaryDirectory() as folder, PostgresSandbox() as server:
@@ -312,12 +314,12 @@ def split_by_process(lengths: Sequence[int]) -> list[Sequence[int]]:
     return [of for of in (in_turn, *([length] for length in lengths if length > MAX_SHARED_LENGTH)) if of]
 
 
-def _run_process(lengths: Sequence[int]) -> dict[str, list[Figures]]:
+def _run_process(lengths: Sequence[int]) -> dict[str, list[SessionFigures]]:
     return asyncio.run(measure_in_process(lengths))
 
 
 def main(lengths: Sequence[int]) -> None:
-    figures: dict[str, list[Figures]] = {}
+    figures: dict[str, list[SessionFigures]] = {}
     with ProcessPoolExecutor(1, mp_context=get_context("spawn"), max_tasks_per_child=1) as process:
         for of in split_by_process(lengths):
             for name, theirs in process.submit(_run_process, of).result().items():

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from math import isinf
 
-from benchmarks.load.run import Result
+from benchmarks.load.run import LoadResult
 from benchmarks.load.timing import Phase, Wait
 from benchmarks.replies.measure import percentile
 from benchmarks.soak import report as soak
@@ -16,13 +16,13 @@ PHASES: Mapping[Phase, str] = {
 }
 
 
-def table(result: Result, speed: float) -> str:
+def table(result: LoadResult, speed: float) -> str:
     """Return the counts and the users' waits as Markdown tables; waits are in platform seconds."""
     longest = f"A deploy took {max(result.deploys, default=0):.1f} s at most, {speed:g} times as long in the table."
     return f"{soak.table(result.outcome)} {longest}\n\n{_waits(result.waits, speed)}"
 
 
-def faults(result: Result) -> list[str]:
+def faults(result: LoadResult) -> list[str]:
     """Return a line for each fault; a run without messages or deploys is a fault."""
     no_deploy = [] if result.deploys else ["no deploy took place: set EVERY below MINUTES"]
     silent = [

@@ -15,8 +15,8 @@ from benchmarks.load.questions import LoadModel, get_files, get_kind
 from benchmarks.load.timing import Wait, waits
 from benchmarks.soak.outcome import Outcome, build_outcome, find_accepted, find_turn_starts, wait_until_idle
 from benchmarks.soak.processes import write_python_wrapper
-from benchmarks.soak.sessions import DiscordPlatform, Place, Platform, SlackPlatform, count_resets
-from benchmarks.soak.users import BURST_SIZES, Session, poll_until
+from benchmarks.soak.sessions import DiscordSoakPlatform, Place, SlackSoakPlatform, SoakPlatform, count_resets
+from benchmarks.soak.users import BURST_SIZES, UserSession, poll_until
 from core.store.database import Database
 from sandbox.discord import DiscordSandbox
 from sandbox.models import ScriptedOpenAI
@@ -76,7 +76,7 @@ class LoadRun:
         self._random = random.Random(config.seed)
         self._reset_counts: dict[int, int] = {}
 
-    async def run(self, sessions: Sequence[Session]) -> None:
+    async def run(self, sessions: Sequence[UserSession]) -> None:
         """Send messages in all sessions and run the deploys for the configured time."""
         until = monotonic() + self._config.seconds(self._config.minutes)
         async with asyncio.TaskGroup() as group:
@@ -84,7 +84,7 @@ class LoadRun:
             for session in sessions:
                 group.create_task(self._run_session(session, until, deploys), name=f"session {session.number}")
 
-    def find_reset_faults(self, sessions: Sequence[Session]) -> list[str]:
+    def find_reset_faults(self, sessions: Sequence[UserSession]) -> list[str]:
         """Return a line for each session with more or fewer confirmed resets than `reset` messages."""
         expected = ((session, self._reset_counts.get(session.number, 0)) for session in sessions)
         return [
@@ -101,7 +101,7 @@ class LoadRun:
             await self._formation.deploy()
             due += interval
 
-    async def _run_session(self, session: Session, until: float, deploys: asyncio.Task[None]) -> None:
+    async def _run_session(self, session: UserSession, until: float, deploys: asyncio.Task[None]) -> None:
         """Send messages until the time is over and the last deploy has ended.
 
         All sessions begin before the first deploy: a backfill only reads known places.
@@ -119,7 +119,7 @@ class LoadRun:
             await asyncio.sleep(pause)
             await self._send_burst(session, self._random.choice(BURST_SIZES))
 
-    async def _send_burst(self, session: Session, messages: int) -> None:
+    async def _send_burst(self, session: UserSession, messages: int) -> None:
         """Send some messages, and wait for their answers."""
         names = []
         for number in range(messages):
@@ -134,7 +134,7 @@ class LoadRun:
                 await session.place.edit_message(message, f"{name} please")
         await session.wait_for_answers(names)
 
-    async def _reset(self, session: Session) -> None:
+    async def _reset(self, session: UserSession) -> None:
         """Reset the session, and wait until the bot confirms it."""
         count = self._reset_counts[session.number] = self._reset_counts.get(session.number, 0) + 1
         await session.place.post_message("reset")
@@ -146,7 +146,7 @@ class LoadRun:
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class LoadResult:
     """Result of a load.
 
     Attributes:
@@ -161,7 +161,7 @@ class Result:
     deploys: list[float]
 
 
-async def run_load(config: LoadConfig, database: DatabaseKind, folder: Path | None = None) -> Result:
+async def run_load(config: LoadConfig, database: DatabaseKind, folder: Path | None = None) -> LoadResult:
     """Run a load.
 
     Args:
@@ -171,12 +171,12 @@ async def run_load(config: LoadConfig, database: DatabaseKind, folder: Path | No
         return await _run_load(config, database, folder or Path(temporary))
 
 
-async def _run_load(config: LoadConfig, database: DatabaseKind, folder: Path) -> Result:
+async def _run_load(config: LoadConfig, database: DatabaseKind, folder: Path) -> LoadResult:
     write_python_wrapper(folder, config.speed)
     model_script = LoadModel(speed=config.speed)
     async with AsyncExitStack() as stack:
-        slack = SlackPlatform(await stack.enter_async_context(SlackSandbox(speed=config.speed)))
-        discord = DiscordPlatform(await stack.enter_async_context(DiscordSandbox(speed=config.speed)))
+        slack = SlackSoakPlatform(await stack.enter_async_context(SlackSandbox(speed=config.speed)))
+        discord = DiscordSoakPlatform(await stack.enter_async_context(DiscordSandbox(speed=config.speed)))
         model = await stack.enter_async_context(ScriptedOpenAI(model_script))
         url = _url(database, folder, stack)
         settings = {
@@ -207,7 +207,7 @@ async def _run_load(config: LoadConfig, database: DatabaseKind, folder: Path) ->
         seconds = monotonic() - began
         accepted, turn_starts = await find_accepted(bot_database), await find_turn_starts(bot_database)
         await formation.stop()
-        platforms: list[Platform] = [slack, discord]
+        platforms: list[SoakPlatform] = [slack, discord]
         outcome = build_outcome(
             config.seed,
             seconds,
@@ -221,7 +221,7 @@ async def _run_load(config: LoadConfig, database: DatabaseKind, folder: Path) ->
             counts=formation.counts,
         )
     minute = config.seconds(1)
-    return Result(
+    return LoadResult(
         outcome,
         run.find_reset_faults(sessions),
         [wait for session in sessions for wait in waits(session, formation.deploys, minute)],
@@ -229,7 +229,7 @@ async def _run_load(config: LoadConfig, database: DatabaseKind, folder: Path) ->
     )
 
 
-async def _create_session(number: int, slack: SlackPlatform, discord: DiscordPlatform) -> Session:
+async def _create_session(number: int, slack: SlackSoakPlatform, discord: DiscordSoakPlatform) -> UserSession:
     """Create the session with this number: a thread, a DM, or a Discord channel."""
     platform, slot = (slack, discord)[number % 2], number // 2 % 10
     place: Place
@@ -241,7 +241,7 @@ async def _create_session(number: int, slack: SlackPlatform, discord: DiscordPla
         place = await discord.create_thread(number)
     else:
         place = platform.create_place(number)
-    return Session(number, platform.name, place)
+    return UserSession(number, platform.name, place)
 
 
 def _url(database: DatabaseKind, folder: Path, stack: AsyncExitStack) -> str:

@@ -7,7 +7,7 @@ from typing import Literal
 
 from benchmarks.soak.script import find_answered, find_started
 from benchmarks.soak.sessions import BotMessage
-from benchmarks.soak.users import Session
+from benchmarks.soak.users import UserSession
 from channels.i18n.messages import RESET_DONE
 
 #: Time of a message: during a deploy (or unanswered at its start), within a minute after one, or any other time.
@@ -29,7 +29,7 @@ class Wait:
     complete: float
 
 
-def waits(session: Session, deploys: Sequence[tuple[float, float]], minute: float) -> list[Wait]:
+def waits(session: UserSession, deploys: Sequence[tuple[float, float]], minute: float) -> list[Wait]:
     """Return the waits for each message of a session.
 
     Args:

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from benchmarks.replies import results
 from benchmarks.replies.cell import Cell, measure
 from benchmarks.replies.contenders import parley
-from benchmarks.replies.contenders.base import Contender
+from benchmarks.replies.contenders.base import ReplyContender
 from benchmarks.replies.contenders.registry import CONTENDERS
 from benchmarks.replies.cost import delta_cost
 from benchmarks.replies.load import CHANNELS, Ending, Load
@@ -33,14 +33,14 @@ def list_loads() -> Iterator[Load]:
                 yield Load(replies, channels, ending, speed)
 
 
-def list_contenders(load: Load) -> Iterator[Contender]:
+def list_contenders(load: Load) -> Iterator[ReplyContender]:
     for contender in CONTENDERS:
         is_selected = os.environ.get("BENCH_CONTENDER", "").lower() in contender.name.lower()
         if is_selected and contender.is_measurable(load) and os.environ.get("BENCH_PLATFORM", "") in contender.platform:
             yield contender
 
 
-def get_or_measure_cell(contender: Contender, load: Load) -> Cell:
+def get_or_measure_cell(contender: ReplyContender, load: Load) -> Cell:
     """Return the saved cell, or measure it in an event loop of its own."""
     cell = None if os.environ.get("BENCH_AGAIN") else results.find_cell(contender, load)
     if cell is None:

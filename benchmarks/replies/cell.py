@@ -8,12 +8,12 @@ from dataclasses import asdict, dataclass
 from time import monotonic
 from typing import Any
 
-from benchmarks.replies.contenders.base import Contender, RunningContender
+from benchmarks.replies.contenders.base import ReplyContender, RunningContender
 from benchmarks.replies.floors import RULES, best_end_delays, min_mean_age
 from benchmarks.replies.load import Load, Speech, SpeechStreamer
 from benchmarks.replies.loop import LoopMonitor
 from benchmarks.replies.measure import MeasuredReply, mean_drain, measure_replies, percentile
-from benchmarks.replies.platforms import PLATFORMS, Platform, Question
+from benchmarks.replies.platforms import PLATFORMS, CellPlatform, MeasuredQuestion
 
 log = logging.getLogger(__name__)
 
@@ -76,11 +76,11 @@ class Cell:
         return asdict(self)
 
 
-async def measure(contender: Contender, load: Load) -> Cell:
+async def measure(contender: ReplyContender, load: Load) -> Cell:
     """Run a load against a contender in a new sandbox, and measure its replies."""
     async with PLATFORMS[contender.platform](load) as platform, contender.start(platform) as running:
         model = SpeechStreamer(load)
-        questions: dict[int, Question] = {}
+        questions: dict[int, MeasuredQuestion] = {}
         failures: Counter[str] = Counter()
         begun_calls = len(platform.list_calls())
         async with LoopMonitor() as loop:
@@ -102,11 +102,11 @@ async def measure(contender: Contender, load: Load) -> Cell:
 
 
 async def _answer(
-    platform: Platform,
+    platform: CellPlatform,
     running: RunningContender,
     speech: Speech,
     model: SpeechStreamer,
-    questions: dict[int, Question],
+    questions: dict[int, MeasuredQuestion],
     failures: Counter[str],
 ) -> None:
     await asyncio.sleep(model.question_delay(speech))
@@ -119,11 +119,11 @@ async def _answer(
 
 
 def _cell(
-    contender: Contender,
+    contender: ReplyContender,
     load: Load,
-    platform: Platform,
+    platform: CellPlatform,
     model: SpeechStreamer,
-    questions: dict[int, Question],
+    questions: dict[int, MeasuredQuestion],
     failures: Counter[str],
     loop: LoopMonitor,
     begun_calls: int,

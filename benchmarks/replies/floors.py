@@ -26,7 +26,7 @@ _PART_COUNTS = (1, 2, 3, 4, 5, 6, 8, 12)
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class LimitWindow:
     """Rate limit: `calls` in `seconds`.
 
     Attributes:
@@ -60,11 +60,11 @@ class Rules:
         size: the maximum length of a message in characters.
     """
 
-    edits: Window
-    endings: Window
+    edits: LimitWindow
+    endings: LimitWindow
     edits_by_channel: bool
-    posts: Window
-    posts_in_all: Window | None
+    posts: LimitWindow
+    posts_in_all: LimitWindow | None
     size: int
 
 
@@ -73,11 +73,11 @@ def _slack() -> Rules:
     (appends,), (stops,) = slack.RATES["chat.appendStream"], slack.RATES["chat.stopStream"]
     assert edits.seconds == appends.seconds == stops.seconds, "their windows are counted as one"
     return Rules(
-        Window(edits.calls + appends.calls + stops.calls, edits.seconds, is_sliding=True),
-        Window(edits.calls + stops.calls, edits.seconds, is_sliding=True),
+        LimitWindow(edits.calls + appends.calls + stops.calls, edits.seconds, is_sliding=True),
+        LimitWindow(edits.calls + stops.calls, edits.seconds, is_sliding=True),
         False,
-        Window(posts.calls, posts.seconds, is_sliding=True),
-        Window(workspace_posts.calls, workspace_posts.seconds, is_sliding=True),
+        LimitWindow(posts.calls, posts.seconds, is_sliding=True),
+        LimitWindow(workspace_posts.calls, workspace_posts.seconds, is_sliding=True),
         slack.MAX_UPDATE_CHARS,
     )
 
@@ -85,12 +85,12 @@ def _slack() -> Rules:
 def _discord() -> Rules:
     edits = discord.RATES["PATCH /channels/{channel}/messages/{message}"]
     posts = discord.RATES["POST /channels/{channel}/messages"]
-    by_edits = Window(edits.max_calls, edits.seconds, is_sliding=False)
+    by_edits = LimitWindow(edits.max_calls, edits.seconds, is_sliding=False)
     return Rules(
         by_edits,
         by_edits,
         True,
-        Window(posts.max_calls, posts.seconds, is_sliding=False),
+        LimitWindow(posts.max_calls, posts.seconds, is_sliding=False),
         None,
         MAX_TEXT_LENGTH,
     )
@@ -169,7 +169,7 @@ class WindowUsage:
     time `x` has at most `calls * (floor(x / seconds) + 2)` calls.
     """
 
-    window: Window
+    window: LimitWindow
     call_times: list[float] = field(default_factory=list)
 
     def earliest(self, at: float) -> float:
@@ -195,7 +195,9 @@ def _group_by_edit_limit(load: Load, *, edits_by_channel: bool) -> list[list[int
     return [share for share in shares if share]
 
 
-def _summed_age_bound(starts: Sequence[float], parts: int, edits: Window, extra_calls: int, *, is_joint: bool) -> float:
+def _summed_age_bound(
+    starts: Sequence[float], parts: int, edits: LimitWindow, extra_calls: int, *, is_joint: bool
+) -> float:
     """Return a lower bound of the summed ages of some replies, in seconds squared.
 
     Args:

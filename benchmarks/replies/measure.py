@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from benchmarks.replies.load import Speech, last_position
-from benchmarks.replies.platforms import Question, Version
+from benchmarks.replies.platforms import MeasuredQuestion, Version
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class MeasuredReply:
 
 
 def measure_replies(
-    questions: Sequence[Question], speeches: Sequence[Speech], versions: Iterable[Version]
+    questions: Sequence[MeasuredQuestion], speeches: Sequence[Speech], versions: Iterable[Version]
 ) -> list[MeasuredReply]:
     """Measure each reply in the recorded versions.
 

@@ -22,7 +22,7 @@ NETWORK_DELAY_SECONDS = 0.05
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class MeasuredQuestion:
     """User's message that mentions the bot.
 
     Attributes:
@@ -57,7 +57,7 @@ class Version:
     reply_to: str | None = None
 
 
-class Platform(ABC):
+class CellPlatform(ABC):
     """Sandbox of one cell: Slack or Discord with the load's channels, in a thread of its own."""
 
     name: str
@@ -92,7 +92,7 @@ class Platform(ABC):
     async def _close(self) -> None: ...
 
     @abstractmethod
-    async def post_question(self, number: int) -> Question:
+    async def post_question(self, number: int) -> MeasuredQuestion:
         """Post the question of this number with a mention of the bot."""
 
     @abstractmethod
@@ -104,7 +104,7 @@ class Platform(ABC):
         """Return all versions of the bot's messages, oldest first."""
 
 
-class SlackPlatform(Platform):
+class SlackCellPlatform(CellPlatform):
     name = "slack"
 
     async def _open(self) -> None:
@@ -116,11 +116,11 @@ class SlackPlatform(Platform):
     async def _close(self) -> None:
         await self.sandbox.__aexit__(None, None, None)
 
-    async def post_question(self, number: int) -> Question:
+    async def post_question(self, number: int) -> MeasuredQuestion:
         channel = self.load.channel(number)
         text = f"<@{self.sandbox.bot_user_id}> question {number}"
         message = await self.run(self.sandbox.post_message("ada", self.channels[channel], text))
-        return Question(number, channel, self.channels[channel].id, message.ts)
+        return MeasuredQuestion(number, channel, self.channels[channel].id, message.ts)
 
     def list_calls(self) -> Sequence[tuple[str, float, bool]]:
         return [(call.method, call.received_at, call.rate_limited) for call in self.sandbox.calls]
@@ -142,7 +142,7 @@ class SlackPlatform(Platform):
         return sorted(versions, key=lambda version: version.at)
 
 
-class DiscordPlatform(Platform):
+class DiscordCellPlatform(CellPlatform):
     name = "discord"
 
     async def _open(self) -> None:
@@ -154,11 +154,11 @@ class DiscordPlatform(Platform):
     async def _close(self) -> None:
         await self.sandbox.__aexit__(None, None, None)
 
-    async def post_question(self, number: int) -> Question:
+    async def post_question(self, number: int) -> MeasuredQuestion:
         channel = self.load.channel(number)
         text = f"<@{self.sandbox.bot_id}> question {number}"
         message = await self.run(self.sandbox.post_message("ada", self.channels[channel], text))
-        return Question(number, channel, self.channels[channel].id, message.id)
+        return MeasuredQuestion(number, channel, self.channels[channel].id, message.id)
 
     def list_calls(self) -> Sequence[tuple[str, float, bool]]:
         return [(call.route, call.received_at, call.rate_limited) for call in self.sandbox.calls]
@@ -181,4 +181,6 @@ class DiscordPlatform(Platform):
         return sorted(versions, key=lambda version: version.at)
 
 
-PLATFORMS: dict[str, type[Platform]] = {platform.name: platform for platform in (SlackPlatform, DiscordPlatform)}
+PLATFORMS: dict[str, type[CellPlatform]] = {
+    platform.name: platform for platform in (SlackCellPlatform, DiscordCellPlatform)
+}

@@ -4,20 +4,20 @@ import json
 from pathlib import Path
 
 from benchmarks.replies.cell import Cell
-from benchmarks.replies.contenders.base import Contender
+from benchmarks.replies.contenders.base import ReplyContender
 from benchmarks.replies.contenders.registry import CONTENDERS
 from benchmarks.replies.load import Load
 
 FOLDER = Path(".parley/bench-replies")
 
 
-def find_cell(contender: Contender, load: Load) -> Cell | None:
+def find_cell(contender: ReplyContender, load: Load) -> Cell | None:
     """Return the saved cell of a contender and load; None if it is not measured."""
     file = _file(contender, load)
     return _read(file) if file.exists() else None
 
 
-def save_cell(contender: Contender, load: Load, cell: Cell) -> None:
+def save_cell(contender: ReplyContender, load: Load, cell: Cell) -> None:
     FOLDER.mkdir(parents=True, exist_ok=True)
     _file(contender, load).write_text(json.dumps(cell.as_json(), indent=1))
 
@@ -28,7 +28,7 @@ def list_cells() -> list[Cell]:
     return sorted(map(_read, FOLDER.glob("*.json")), key=lambda cell: names.index(cell.contender))
 
 
-def _file(contender: Contender, load: Load) -> Path:
+def _file(contender: ReplyContender, load: Load) -> Path:
     name = f"{contender.platform} {contender.name} {load.replies} {load.channels} {load.ending} {load.speed:g}"
     return FOLDER / f"{name.replace(' ', '-')}.json"
 

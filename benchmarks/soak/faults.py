@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from benchmarks.soak.processes import BotProcess
+from benchmarks.soak.processes import SoakBotProcess
 from sandbox.discord import DiscordSandbox
 from sandbox.postgres import PostgresSandbox
 from sandbox.slack import SlackSandbox
@@ -37,7 +37,7 @@ class FaultInjector:
         slack: SlackSandbox,
         discord: DiscordSandbox,
         server: PostgresSandbox,
-        bots: Sequence[BotProcess],
+        bots: Sequence[SoakBotProcess],
     ) -> None:
         self.counts: Counter[str] = Counter()
         self._random = random.Random(seed)

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import sqlalchemy as sa
 
-from benchmarks.soak.script import CheckingModel, Verdict, find_disordered, find_names, is_late, judge
-from benchmarks.soak.sessions import Platform, count_unfinished, visible_text
-from benchmarks.soak.users import Session
+from benchmarks.soak.script import CheckingModel, SessionVerdict, find_disordered, find_names, is_late, judge
+from benchmarks.soak.sessions import SoakPlatform, count_unfinished, visible_text
+from benchmarks.soak.users import UserSession
 from core.store.database import Database
 from core.store.schema import inbox, turns
 from core.turns.queries import is_active, is_waiting
@@ -37,7 +37,7 @@ class Outcome:
 
     seed: int
     seconds: float
-    verdicts: Sequence[tuple[Session, Verdict]]
+    verdicts: Sequence[tuple[UserSession, SessionVerdict]]
     unreceived: frozenset[str]
     late: frozenset[str]
     history_faults: Sequence[str]
@@ -47,7 +47,7 @@ class Outcome:
     orphan_count: int = 0
 
 
-async def wait_until_idle(databases: Sequence[Database], sessions: Sequence[Session]) -> int:
+async def wait_until_idle(databases: Sequence[Database], sessions: Sequence[UserSession]) -> int:
     """Wait up to `IDLE_TIMEOUT_SECONDS` until every message is answered.
 
     Returns:
@@ -88,8 +88,8 @@ async def find_turn_starts(database: Database) -> dict[str, float]:
 def build_outcome(
     seed: int,
     seconds: float,
-    sessions: Sequence[Session],
-    platforms: Sequence[Platform],
+    sessions: Sequence[UserSession],
+    platforms: Sequence[SoakPlatform],
     model: CheckingModel,
     accepted: Set[str],
     turn_starts: Mapping[str, float],

@@ -23,7 +23,7 @@ def write_python_wrapper(folder: Path, speed: float) -> None:
     python.chmod(0o755)
 
 
-class BotProcess:
+class SoakBotProcess:
     """Process of the bot that can be started repeatedly.
 
     Attributes:

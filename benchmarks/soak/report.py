@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from benchmarks.soak.outcome import Outcome
-from benchmarks.soak.script import Verdict
-from benchmarks.soak.users import Session
+from benchmarks.soak.script import SessionVerdict
+from benchmarks.soak.users import UserSession
 
 
 def table(outcome: Outcome) -> str:
@@ -50,17 +50,17 @@ def faults(outcome: Outcome) -> list[str]:
     return [*found, *(["a bot exited unexpectedly"] * outcome.unexpected_exits)]
 
 
-def _find_unreceived(session: Session, outcome: Outcome) -> list[str]:
+def _find_unreceived(session: UserSession, outcome: Outcome) -> list[str]:
     """Return the session's messages that no bot has accepted."""
     return [id_ for id_ in session.sent if id_ in outcome.unreceived]
 
 
-def _find_out_of_order(verdict: Verdict, outcome: Outcome) -> list[tuple[str, str]]:
+def _find_out_of_order(verdict: SessionVerdict, outcome: Outcome) -> list[tuple[str, str]]:
     """Return the disordered messages without the late ones."""
     return [pair for pair in verdict.disordered if pair[0] not in outcome.late]
 
 
-_Column = Sequence[tuple[Session, Verdict]]
+_Column = Sequence[tuple[UserSession, SessionVerdict]]
 
 
 def _count_messages(column: _Column, _outcome: Outcome) -> int:

@@ -11,10 +11,10 @@ from pathlib import Path
 
 from benchmarks.soak.faults import FaultInjector
 from benchmarks.soak.outcome import Outcome, build_outcome, find_accepted, find_turn_starts, wait_until_idle
-from benchmarks.soak.processes import BotProcess
+from benchmarks.soak.processes import SoakBotProcess
 from benchmarks.soak.script import CheckingModel
-from benchmarks.soak.sessions import DiscordPlatform, Platform, SlackPlatform
-from benchmarks.soak.users import BURST_SIZES, PAUSE_SECONDS, Session
+from benchmarks.soak.sessions import DiscordSoakPlatform, SlackSoakPlatform, SoakPlatform
+from benchmarks.soak.users import BURST_SIZES, PAUSE_SECONDS, UserSession
 from core.store.database import Database
 from core.store.migrate import migrate
 from sandbox.discord import DiscordSandbox
@@ -73,7 +73,7 @@ class SoakRun:
             discord = await stack.enter_async_context(DiscordSandbox(rate_limits=False))
             model = await stack.enter_async_context(ScriptedOpenAI(self._model))
             server = stack.enter_context(PostgresSandbox())
-            platforms: list[Platform] = [SlackPlatform(slack), DiscordPlatform(discord)]
+            platforms: list[SoakPlatform] = [SlackSoakPlatform(slack), DiscordSoakPlatform(discord)]
             databases = [await stack.enter_async_context(_database(server, at.name)) for at in platforms]
             bots = []
             for at, database, workers in zip(platforms, databases, (SLACK_WORKERS, 1), strict=True):
@@ -81,7 +81,7 @@ class SoakRun:
                 settings |= {"DATABASE_URL": _url(database), "LEASE_SECONDS": LEASE_SECONDS, "DATA_DIR": _data_folder()}
                 settings["TURN_MAX_ATTEMPTS"] = MAX_ATTEMPTS
                 for number in range(workers):
-                    bot = BotProcess(
+                    bot = SoakBotProcess(
                         f"{at.name}-{number}", self._folder, self._config.speed, {**at.settings, **settings}
                     )
                     stack.push_async_callback(bot.aclose)
@@ -89,7 +89,7 @@ class SoakRun:
             injector = FaultInjector(self._config.seed, slack, discord, server, bots)
             await injector.wait_until_connected()
             sessions = [
-                Session(number, at.name, at.create_place(number))
+                UserSession(number, at.name, at.create_place(number))
                 for number in range(self._config.sessions)
                 for at in [platforms[number % len(platforms)]]
             ]
@@ -115,7 +115,7 @@ class SoakRun:
             counts=counts,
         )
 
-    async def _send_messages(self, sessions: Sequence[Session], injector: FaultInjector) -> None:
+    async def _send_messages(self, sessions: Sequence[UserSession], injector: FaultInjector) -> None:
         """Send all messages with faults in between.
 
         The first message of each session has no faults: a backfill only reads known places.
@@ -132,13 +132,13 @@ class SoakRun:
             fault_task.cancel()
         await injector.wait_until_connected()
 
-    async def _run_session(self, session: Session, messages: int, waiting: asyncio.Semaphore) -> None:
+    async def _run_session(self, session: UserSession, messages: int, waiting: asyncio.Semaphore) -> None:
         while len(session.sent) < messages:
             await self._send_burst(
                 session, min(messages - len(session.sent), self._random.choice(BURST_SIZES)), waiting
             )
 
-    async def _send_burst(self, session: Session, messages: int, waiting: asyncio.Semaphore) -> None:
+    async def _send_burst(self, session: UserSession, messages: int, waiting: asyncio.Semaphore) -> None:
         """Send some messages, and wait for their answers."""
         async with waiting:
             names = []

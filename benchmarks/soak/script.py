@@ -109,7 +109,7 @@ def strip_whitespace(text: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class SessionVerdict:
     """Visible faults of a session. Messages are named like `s3-14`.
 
     Attributes:
@@ -129,13 +129,13 @@ class Verdict:
     unfinished: int = 0
 
 
-def judge(sent: Sequence[str], visible_text: str, unfinished: int = 0) -> Verdict:
+def judge(sent: Sequence[str], visible_text: str, unfinished: int = 0) -> SessionVerdict:
     """Return the faults in the visible text of a session.
 
     Args:
         sent: the names of the user's messages to the bot, in order.
         visible_text: the texts of the bot's messages, joined in order.
-        unfinished: see `Verdict`.
+        unfinished: see `SessionVerdict`.
     """
     text = strip_whitespace(visible_text)
     replies = [(found[0], found[1].split(",")) for found in _REPLY.finditer(text)]
@@ -145,7 +145,7 @@ def judge(sent: Sequence[str], visible_text: str, unfinished: int = 0) -> Verdic
     ]
     if rest := _REPLY.sub("", text):
         wrong.append(rest)
-    return Verdict(
+    return SessionVerdict(
         len(replies),
         tuple(id_ for id_ in sent if id_ not in ids),
         tuple(sorted({id_ for id_ in ids if ids.count(id_) > 1})),

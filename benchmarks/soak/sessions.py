@@ -47,7 +47,7 @@ class Place(Protocol):
         """Return the bot's messages in this place, oldest first."""
 
 
-class Platform(Protocol):
+class SoakPlatform(Protocol):
     """Sandbox of a platform, with the bot's settings for it."""
 
     name: str
@@ -122,7 +122,7 @@ def _is_final(text: str, buttons: Collection[str]) -> bool:
     return text not in ("", PLACEHOLDER) and STOP not in buttons
 
 
-class SlackPlatform:
+class SlackSoakPlatform:
     name = "slack"
 
     def __init__(self, sandbox: SlackSandbox) -> None:
@@ -183,7 +183,7 @@ class DiscordConversation:
         ]
 
 
-class DiscordPlatform:
+class DiscordSoakPlatform:
     name = "discord"
 
     def __init__(self, sandbox: DiscordSandbox) -> None:

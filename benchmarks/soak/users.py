@@ -23,7 +23,7 @@ PAUSE_SECONDS = (0.1, 0.4)
 
 
 @dataclass
-class Session:
+class UserSession:
     """Session of a user, whose messages are named like `s3-14`.
 
     Attributes:

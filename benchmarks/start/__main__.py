@@ -10,16 +10,16 @@ import statistics
 from collections.abc import Sequence
 
 from benchmarks.start.contenders import CONTENDERS
-from benchmarks.start.measure import Figures, measure
+from benchmarks.start.measure import StartFigures, measure
 
 #: Contender that the others are compared with.
 _BARE = "bare"
 
 
-async def measure_contenders(platform: str, runs: int) -> dict[str, list[Figures]]:
+async def measure_contenders(platform: str, runs: int) -> dict[str, list[StartFigures]]:
     """Return the figures of `runs` starts of each contender, by its name."""
     contenders = [contender for contender in CONTENDERS if platform in contender.platforms]
-    figures: dict[str, list[Figures]] = {contender.name: [] for contender in contenders}
+    figures: dict[str, list[StartFigures]] = {contender.name: [] for contender in contenders}
     for contender in contenders:  # an unmeasured run fills the disk cache
         await measure(contender, platform, idle=0)
     for _ in range(runs):
@@ -28,7 +28,7 @@ async def measure_contenders(platform: str, runs: int) -> dict[str, list[Figures
     return figures
 
 
-def table(platform: str, figures: dict[str, list[Figures]]) -> str:
+def table(platform: str, figures: dict[str, list[StartFigures]]) -> str:
     """Return the rows of a platform: medians, and in brackets the median ratio to the bare program."""
     lines = []
     for name, runs in figures.items():

@@ -27,7 +27,7 @@ from sqlalchemy.ext.asyncio import create_async_engine
 _WARM_UP_TEXT = "."
 
 
-class Model(BaseLlm):
+class BareModel(BaseLlm):
     """ADK model on an OpenAI-compatible server; it answers the warm-up text without a request."""
 
     async def generate_content_async(
@@ -87,7 +87,7 @@ async def connect_discord(runner: Runner, stack: AsyncExitStack) -> None:
     discord.gateway.DiscordWebSocket.DEFAULT_GATEWAY = yarl.URL(os.environ["DISCORD_GATEWAY_URL"])
     ready = asyncio.Event()
 
-    class Bot(discord.Client):
+    class BareBot(discord.Client):
         async def on_ready(self) -> None:
             ready.set()
 
@@ -95,7 +95,7 @@ async def connect_discord(runner: Runner, stack: AsyncExitStack) -> None:
             if not message.author.bot:
                 await message.reply(await ask(runner, message.content))
 
-    bot = Bot(intents=discord.Intents(guilds=True, guild_messages=True, message_content=True))
+    bot = BareBot(intents=discord.Intents(guilds=True, guild_messages=True, message_content=True))
     stack.push_async_callback(bot.close)
     running = asyncio.create_task(bot.start(os.environ["DISCORD_BOT_TOKEN"]))
     stack.callback(running.cancel)
@@ -110,7 +110,7 @@ async def main(platform: str) -> None:
             await connection.execute(text("select 1"))
         if os.environ.get("TIKTOKEN_CACHE_DIR"):
             tiktoken.get_encoding("o200k_base")
-        app = App(name="bare", root_agent=LlmAgent(name="bare", model=Model(model="scripted")))
+        app = App(name="bare", root_agent=LlmAgent(name="bare", model=BareModel(model="scripted")))
         sessions = InMemorySessionService()
         runner = Runner(app=app, session_service=sessions, auto_create_session=True)
         await ask(runner, _WARM_UP_TEXT)

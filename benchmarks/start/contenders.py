@@ -23,7 +23,7 @@ _VOCABULARY = Path(".parley/tiktoken").resolve()
 
 
 @dataclass(frozen=True, slots=True)
-class Contender:
+class StartContender:
     """Program to start.
 
     Attributes:
@@ -71,14 +71,14 @@ def _nanobot(_platform: str, folder: Path, settings: Mapping[str, str]) -> list[
 
 
 CONTENDERS = (
-    Contender("bare", ("slack", "discord", "both"), _bare, "ready", _vocabulary_environment),
-    Contender("Parley", ("slack", "discord", "both"), _parley, "bot.app: ready"),
-    Contender(
+    StartContender("bare", ("slack", "discord", "both"), _bare, "ready", _vocabulary_environment),
+    StartContender("Parley", ("slack", "discord", "both"), _parley, "bot.app: ready"),
+    StartContender(
         "google-adk's SlackRunner",
         ("slack",),
         _bare,
         "ready",
         lambda folder: {**_vocabulary_environment(folder), "SLACK_RUNNER": "1"},
     ),
-    Contender(NANOBOT, ("discord",), _nanobot, "bot connected as user"),
+    StartContender(NANOBOT, ("discord",), _nanobot, "bot connected as user"),
 )

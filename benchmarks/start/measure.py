@@ -9,8 +9,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import monotonic
 
-from benchmarks.soak.sessions import DiscordPlatform, SlackPlatform, visible_text
-from benchmarks.start.contenders import ROOT, Contender
+from benchmarks.soak.sessions import DiscordSoakPlatform, SlackSoakPlatform, visible_text
+from benchmarks.start.contenders import ROOT, StartContender
 from sandbox.discord import DiscordSandbox
 from sandbox.models import ScriptedOpenAI
 from sandbox.slack import SlackSandbox
@@ -25,7 +25,7 @@ _TICK = os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
+class StartFigures:
     """Seconds from exec, and megabytes.
 
     Attributes:
@@ -42,15 +42,15 @@ class Figures:
     pss: float
 
 
-def _platforms(name: str) -> list[SlackPlatform | DiscordPlatform]:
-    platforms: list[SlackPlatform | DiscordPlatform] = [
-        SlackPlatform(SlackSandbox()),
-        DiscordPlatform(DiscordSandbox()),
+def _platforms(name: str) -> list[SlackSoakPlatform | DiscordSoakPlatform]:
+    platforms: list[SlackSoakPlatform | DiscordSoakPlatform] = [
+        SlackSoakPlatform(SlackSandbox()),
+        DiscordSoakPlatform(DiscordSandbox()),
     ]
     return [platform for platform in platforms if name in (platform.name, "both")]
 
 
-async def measure(contender: Contender, platform: str, *, idle: float = _IDLE_SECONDS) -> Figures:
+async def measure(contender: StartContender, platform: str, *, idle: float = _IDLE_SECONDS) -> StartFigures:
     """Start the contender once in a new folder, and let it answer one message.
 
     Args:
@@ -68,7 +68,7 @@ async def measure(contender: Contender, platform: str, *, idle: float = _IDLE_SE
         for each in platforms:
             await stack.enter_async_context(each.sandbox)
             settings |= each.settings
-            if isinstance(each, DiscordPlatform):  # some clients do not ask Discord for the gateway's address
+            if isinstance(each, DiscordSoakPlatform):  # some clients do not ask Discord for the gateway's address
                 settings["DISCORD_GATEWAY_URL"] = each.sandbox.gateway_url
         command = contender.command(platform, folder, settings)
         environment = {**os.environ, "PYTHONPATH": ROOT, **settings, **contender.environment(folder)}
@@ -86,7 +86,7 @@ async def measure(contender: Contender, platform: str, *, idle: float = _IDLE_SE
                 await asyncio.gather(*map(_get_answer, platforms))
                 answered, cpu = monotonic() - began, _cpu(process.pid)
             await asyncio.sleep(idle)
-            return Figures(ready, answered, cpu, *_memory(process.pid))
+            return StartFigures(ready, answered, cpu, *_memory(process.pid))
         except TimeoutError as error:
             raise TimeoutError(f"{contender.name} on {platform}: {_read_output(output)[-2000:]}") from error
         finally:
@@ -95,12 +95,12 @@ async def measure(contender: Contender, platform: str, *, idle: float = _IDLE_SE
             await process.wait()
 
 
-async def _wait_until_connected(platforms: Sequence[SlackPlatform | DiscordPlatform]) -> None:
+async def _wait_until_connected(platforms: Sequence[SlackSoakPlatform | DiscordSoakPlatform]) -> None:
     for platform in platforms:
         await platform.sandbox.wait_until_connected(_TIMEOUT_SECONDS)
 
 
-async def _get_answer(platform: SlackPlatform | DiscordPlatform) -> None:
+async def _get_answer(platform: SlackSoakPlatform | DiscordSoakPlatform) -> None:
     """Send a message, and wait for the answer."""
     place = platform.create_place(0)
     await place.post_message("hello")

@@ -16,7 +16,7 @@ from itertools import count
 from pathlib import Path
 
 from benchmarks.turns import many_workers, one_worker
-from benchmarks.turns.report import Figures, table
+from benchmarks.turns.report import TurnFigures, table
 from core.store.database import Database
 from core.store.migrate import migrate
 from sandbox.postgres import PostgresSandbox
@@ -25,25 +25,25 @@ from sandbox.postgres import PostgresSandbox
 WORKERS = (1, 2, 4)
 
 
-def measure_sqlite() -> Figures:
+def measure_sqlite() -> TurnFigures:
     with tempfile.TemporaryDirectory() as folder:
         urls = (f"sqlite+aiosqlite:///{Path(folder) / f'{number}.db'}" for number in count())
         steps, idle = asyncio.run(one_worker.measure_single_turns(next(urls)))
         together = asyncio.run(one_worker.measure_concurrent_turns(next(urls)))
         bare = asyncio.run(one_worker.measure_concurrent_turns(next(urls), is_bare=True))
-        return Figures(
+        return TurnFigures(
             "SQLite", steps, idle, together, bare, [asyncio.run(many_workers.measure_throughput(next(urls), 1))]
         )
 
 
-def measure_postgres() -> Figures:
+def measure_postgres() -> TurnFigures:
     with create_databases() as urls:
         steps, idle = asyncio.run(one_worker.measure_single_turns(next(urls)))
         together = asyncio.run(one_worker.measure_concurrent_turns(next(urls)))
         bare = asyncio.run(one_worker.measure_concurrent_turns(next(urls), is_bare=True))
         throughputs = [asyncio.run(many_workers.measure_throughput(next(urls), workers)) for workers in WORKERS]
         takeover = asyncio.run(many_workers.measure_takeover(next(urls)))
-        return Figures(
+        return TurnFigures(
             "PostgreSQL",
             steps,
             idle,

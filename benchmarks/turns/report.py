@@ -9,7 +9,7 @@ from benchmarks.turns.statements import select_writes
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
+class TurnFigures:
     """Figures of one database. SQLite has one worker: no takeover, and no stop from another process."""
 
     database: str
@@ -22,7 +22,7 @@ class Figures:
     cancel: float | None = None
 
 
-def table(columns: Sequence[Figures]) -> str:
+def table(columns: Sequence[TurnFigures]) -> str:
     """Return a table with a column per database."""
     rows = [_rows(column) for column in columns]
     names = list(dict.fromkeys(name for row in rows for name in row))
@@ -31,7 +31,7 @@ def table(columns: Sequence[Figures]) -> str:
     return "\n".join(lines)
 
 
-def _rows(figures: Figures) -> dict[str, str]:
+def _rows(figures: TurnFigures) -> dict[str, str]:
     steps, statements = figures.steps, figures.steps.statements
     rows = {
         "accept to start, median": _ms(steps.start),

@@ -2,7 +2,7 @@ import pytest
 
 from benchmarks.replies.cell import measure
 from benchmarks.replies.contenders import nanobot, slack_runner
-from benchmarks.replies.contenders.base import Contender
+from benchmarks.replies.contenders.base import ReplyContender
 from benchmarks.replies.contenders.parley import NAME
 from benchmarks.replies.contenders.registry import CONTENDERS
 from benchmarks.replies.load import Ending, Load
@@ -19,7 +19,7 @@ CUT = {("Chat SDK's policy", "discord"), (slack_runner.NAME, "slack")}
     [one for one in CONTENDERS if one.name != nanobot.NAME],
     ids=lambda one: f"{one.name} on {one.platform}",
 )
-async def test_each_contender_that_does_not_cut_text_shows_a_single_reply_completely(contender: Contender) -> None:
+async def test_each_contender_that_does_not_cut_text_shows_a_single_reply_completely(contender: ReplyContender) -> None:
     cell = await measure(contender, Load(1, 1, Ending.TOGETHER, QUICK))
     assert cell.failures == {}
     assert cell.wrong == ((contender.name, contender.platform) in CUT)

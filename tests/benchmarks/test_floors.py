@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from benchmarks.replies.floors import (
     RULES,
     SPAN_SECONDS,
+    LimitWindow,
     Rules,
-    Window,
     WindowUsage,
     best_end_delays,
     count_messages,
@@ -25,7 +25,7 @@ ONE = Load(1, 1, Ending.TOGETHER)
 
 def make_rules(calls: int, seconds: float, *, is_sliding: bool) -> Rules:
     """Return rules with one message per reply, and posts as scarce as edits."""
-    window = Window(calls, seconds, is_sliding)
+    window = LimitWindow(calls, seconds, is_sliding)
     return Rules(window, window, False, window, None, size=1_000_000)
 
 
@@ -46,7 +46,7 @@ def test_no_schedule_beats_the_floor_and_an_even_one_reaches_it() -> None:
         assert floor <= best <= 1.01 * floor
 
 
-def has_unused_calls(moments: tuple[float, ...], window: Window) -> bool:
+def has_unused_calls(moments: tuple[float, ...], window: LimitWindow) -> bool:
     """Return whether each window has an unused call at each moment."""
     begun, used = -math.inf, 0
     for moment in moments:
@@ -57,7 +57,7 @@ def has_unused_calls(moments: tuple[float, ...], window: Window) -> bool:
 
 
 def test_no_schedule_that_can_end_at_any_time_beats_the_joint_floor() -> None:
-    window = Window(3, 10.0, is_sliding=False)
+    window = LimitWindow(3, 10.0, is_sliding=False)
     floor = min_joint_age(ONE, Rules(window, window, False, window, None, size=1_000_000))
     grid = [SPAN_SECONDS * step / 24 for step in range(24)]
     ages = [
@@ -107,7 +107,7 @@ def test_slack_channels_share_edits_and_discord_channels_do_not() -> None:
 
 @given(st.lists(st.floats(0, 20), max_size=40), st.integers(1, 4), st.booleans())
 def test_usage_never_exceeds_its_window(asked: list[float], calls: int, is_sliding: bool) -> None:
-    usage = WindowUsage(Window(calls, 5, is_sliding))
+    usage = WindowUsage(LimitWindow(calls, 5, is_sliding))
     for at in sorted(asked):
         usage.add_call(usage.earliest(at))
     for first in usage.call_times:
@@ -131,6 +131,6 @@ def test_endings_of_one_message_replies_follow_the_edit_limit() -> None:
 
 def test_the_rules_equal_those_of_the_sandbox() -> None:
     edits, appends, stops = (rate.calls for rate in (limits.TIER_3, limits.TIER_4, limits.TIER_2))
-    assert RULES["slack"].edits == Window(edits + appends + stops, 60, is_sliding=True)
-    assert RULES["slack"].endings == Window(edits + stops, 60, is_sliding=True)
+    assert RULES["slack"].edits == LimitWindow(edits + appends + stops, 60, is_sliding=True)
+    assert RULES["slack"].endings == LimitWindow(edits + stops, 60, is_sliding=True)
     assert {name: count_messages(rules) for name, rules in RULES.items()} == {"slack": 2, "discord": 4}

@@ -9,12 +9,12 @@ from benchmarks.load.__main__ import main
 from benchmarks.load.processes import Formation
 from benchmarks.load.questions import KINDS, LoadModel, get_file_text, get_files, get_kind
 from benchmarks.load.report import faults, table
-from benchmarks.load.run import LoadConfig, LoadRun, Result
+from benchmarks.load.run import LoadConfig, LoadResult, LoadRun
 from benchmarks.load.timing import Wait, waits
 from benchmarks.soak.outcome import Outcome
 from benchmarks.soak.script import answer, judge
 from benchmarks.soak.sessions import BotMessage
-from benchmarks.soak.users import Session
+from benchmarks.soak.users import UserSession
 from channels.i18n.messages import PLACEHOLDER, RESET_DONE
 from sandbox.models import CallTool, Pause, ReceivedRequest, Say
 from sandbox.models import ToolOutcome as ToolResult
@@ -87,16 +87,16 @@ def test_messages_from_before_a_reset_must_not_reach_the_model() -> None:
 def test_users_reset_only_while_no_answer_grows() -> None:
     text = answer(["s1-0"])
     complete, growing = final_message((1.0, text)), BotMessage(((1.0, text),), is_finished=False)
-    assert Session(1, "slack", FixedPlace(complete), ["s1-0"]).is_idle
-    assert not Session(1, "slack", FixedPlace(growing), ["s1-0"]).is_idle, "the model may answer it again"
-    assert not Session(1, "slack", FixedPlace(complete), ["s1-0", "s1-1"]).is_idle
+    assert UserSession(1, "slack", FixedPlace(complete), ["s1-0"]).is_idle
+    assert not UserSession(1, "slack", FixedPlace(growing), ["s1-0"]).is_idle, "the model may answer it again"
+    assert not UserSession(1, "slack", FixedPlace(complete), ["s1-0", "s1-1"]).is_idle
 
 
 def test_waits_are_measured_to_the_first_text_and_the_end_by_deploy_phase() -> None:
     text = answer(["s1-0"])
     messages = [final_message((10.5, PLACEHOLDER), (11.0, text[:9]), (12.0, text)), final_message((13.0, RESET_DONE))]
     sent = {"s1-0": 10.0, "s1-1": 15.0, "s1-2": 25.0}
-    session = Session(1, "slack", FixedPlace(*messages), list(sent), sent)
+    session = UserSession(1, "slack", FixedPlace(*messages), list(sent), sent)
     assert waits(session, [(20.0, 22.0)], minute=6.0) == [
         Wait("slack", "before", 1.0, 2.0),
         Wait("slack", "during", inf, inf),
@@ -106,10 +106,10 @@ def test_waits_are_measured_to_the_first_text_and_the_end_by_deploy_phase() -> N
 
 def test_the_table_shows_platform_seconds_and_faults() -> None:
     outcome = Outcome(1, 1.0, [], frozenset(), frozenset(), [], 0, 0, Counter(deploys=5))
-    result = Result(outcome, ["slack s1: 1 resets instead of 0"], [Wait("slack", "during", 0.5, inf)], [3.0])
+    result = LoadResult(outcome, ["slack s1: 1 resets instead of 0"], [Wait("slack", "during", 0.5, inf)], [3.0])
     assert "| slack, during a deploy | 1 | 2.0 s | 2.0 s | never | never |" in table(result, 4.0)
     assert faults(result) == ["slack s1: 1 resets instead of 0"]
-    session = Session(3, "discord", FixedPlace(final_message((1.0, RESET_DONE))))
+    session = UserSession(3, "discord", FixedPlace(final_message((1.0, RESET_DONE))))
     load_run = LoadRun(
         LoadConfig(),
         LoadModel(),
@@ -119,9 +119,9 @@ def test_the_table_shows_platform_seconds_and_faults() -> None:
 
 
 def test_a_load_without_messages_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    silent = Session(3, "discord", FixedPlace(), [])
+    silent = UserSession(3, "discord", FixedPlace(), [])
     outcome = Outcome(1, 1.0, [(silent, judge([], ""))], frozenset(), frozenset(), [], 0, 0, Counter())
-    assert faults(Result(outcome, [], [], [])) == [
+    assert faults(LoadResult(outcome, [], [], [])) == [
         "no deploy took place: set EVERY below MINUTES",
         "discord s3: no message was sent",
     ]

@@ -12,7 +12,7 @@ from benchmarks.replies.measure import (
     newest_positions,
     percentile,
 )
-from benchmarks.replies.platforms import Question, Version
+from benchmarks.replies.platforms import MeasuredQuestion, Version
 
 SPOKEN = [float(second) for second in range(11)]
 
@@ -82,7 +82,7 @@ def test_a_final_text_counts_from_the_time_it_is_complete_and_alone() -> None:
 
 
 def test_a_message_belongs_to_the_reply_of_its_words_or_of_its_question() -> None:
-    questions = [Question(number, number, "C", f"q{number}") for number in range(2)]
+    questions = [MeasuredQuestion(number, number, "C", f"q{number}") for number in range(2)]
     speeches = [Speech(number) for number in range(2)]
     for speech in speeches:
         speech.spoken.extend(position / 40 for position in range(TOKENS))

@@ -3,8 +3,8 @@ from pathlib import Path
 from benchmarks.sessions import (
     APP,
     USER,
-    Contender,
-    Figures,
+    SessionContender,
+    SessionFigures,
     compare_with_targets,
     create_adk_database,
     create_adk_memory,
@@ -18,7 +18,7 @@ from benchmarks.sessions import (
 
 
 async def test_directly_inserted_events_are_loaded_as_history(tmp_path: Path) -> None:
-    contenders: list[Contender] = [
+    contenders: list[SessionContender] = [
         await create_parley("SQLite", f"sqlite+aiosqlite:///{tmp_path / 'parley.db'}"),
         create_adk_sqlite(tmp_path / "adk.db"),
         create_adk_database("SQLite", f"sqlite+aiosqlite:///{tmp_path / 'adk-sqlalchemy.db'}"),
@@ -44,10 +44,10 @@ def test_a_very_long_history_has_a_process_of_its_own() -> None:
 
 def test_the_figures_are_compared_with_their_targets() -> None:
     figures = {
-        "Parley, SQLite": [Figures(2.0, 1.0), Figures(2.2, 3.0)],
-        "ADK SqliteSessionService": [Figures(9.0, 4.0), Figures(110.0, 90.0)],
-        "ADK SqliteSessionService, 50 events": [Figures(9.0, 4.0), Figures(11.0, 4.0)],
-        "ADK InMemorySessionService": [Figures(1.0, 1.0), Figures(2.0, 1.0)],
+        "Parley, SQLite": [SessionFigures(2.0, 1.0), SessionFigures(2.2, 3.0)],
+        "ADK SqliteSessionService": [SessionFigures(9.0, 4.0), SessionFigures(110.0, 90.0)],
+        "ADK SqliteSessionService, 50 events": [SessionFigures(9.0, 4.0), SessionFigures(11.0, 4.0)],
+        "ADK InMemorySessionService": [SessionFigures(1.0, 1.0), SessionFigures(2.0, 1.0)],
     }
     assert list(compare_with_targets(figures, [100, 2_000])) == [
         "Parley, SQLite, at 2,000 events, compared with the faster of ADK's durable services:",

@@ -12,7 +12,7 @@ from benchmarks.soak.report import faults, table
 from benchmarks.soak.run import SoakConfig
 from benchmarks.soak.script import (
     CheckingModel,
-    Verdict,
+    SessionVerdict,
     answer,
     find_disordered,
     find_history_fault,
@@ -20,8 +20,8 @@ from benchmarks.soak.script import (
     is_late,
     judge,
 )
-from benchmarks.soak.sessions import BotMessage, DiscordPlatform, SlackPlatform, count_unfinished
-from benchmarks.soak.users import Session
+from benchmarks.soak.sessions import BotMessage, DiscordSoakPlatform, SlackSoakPlatform, count_unfinished
+from benchmarks.soak.users import UserSession
 from channels.base import ContextMessage
 from channels.i18n.messages import STOP
 from channels.intake.context import build_frames
@@ -48,7 +48,7 @@ def join_chunks(*answers: str) -> str:
 
 
 def test_single_answers_in_order_are_correct() -> None:
-    assert judge(IDS, join_chunks(answer(["s1-0"]), answer(["s1-1", "s1-2"]))) == Verdict(2, (), (), (), ())
+    assert judge(IDS, join_chunks(answer(["s1-0"]), answer(["s1-1", "s1-2"]))) == SessionVerdict(2, (), (), (), ())
 
 
 def test_no_answer_means_lost_and_two_answers_mean_doubled() -> None:
@@ -67,7 +67,7 @@ def test_a_message_received_after_a_newer_turn_began_is_late() -> None:
     assert is_late(pair, {"s1-0": 3.0}, {"s1-1": 2.0})
     assert not is_late(pair, {"s1-0": 1.0}, {"s1-1": 2.0})
     assert not is_late(pair, {}, {"s1-1": 2.0})
-    session = Session(1, "slack", SilentPlace(), list(IDS[:2]))
+    session = UserSession(1, "slack", SilentPlace(), list(IDS[:2]))
     outcome = Outcome(1, 1.0, [(session, verdict)], frozenset(), frozenset(), [], 0, 0, Counter())
     assert faults(outcome) == ["slack s1: out of order: s1-0 after s1-1"]
     outcome = replace(outcome, late=frozenset(["s1-0"]))
@@ -90,9 +90,9 @@ def test_cut_and_additional_texts_are_wrong(text: str) -> None:
 
 async def test_unasked_replies_and_unfinished_replies_are_found() -> None:
     async with SlackSandbox() as slack, DiscordSandbox() as discord:
-        in_slack, in_discord = SlackPlatform(slack), DiscordPlatform(discord)
+        in_slack, in_discord = SlackSoakPlatform(slack), DiscordSoakPlatform(discord)
         room, thread = in_discord.create_place(1), in_slack.create_place(0)
-        sessions = [Session(0, "slack", thread), Session(1, "discord", room)]
+        sessions = [UserSession(0, "slack", thread), UserSession(1, "discord", room)]
         root = await thread.post_message("hello")
         caller = AsyncWebClient(slack.bot_token, base_url=slack.api_url)
         stop = {"type": "button", "action_id": "stop", "text": {"type": "plain_text", "text": STOP}}
@@ -145,7 +145,7 @@ async def test_a_context_message_is_not_a_question() -> None:
 
 def test_messages_that_no_bot_received_are_counted_separately() -> None:
     verdict = judge(IDS, "")
-    session = Session(1, "discord", SilentPlace(), list(IDS))
+    session = UserSession(1, "discord", SilentPlace(), list(IDS))
     outcome = Outcome(1, 1.0, [(session, verdict)], frozenset(IDS[:2]), frozenset(), [], 0, 0, Counter({"kill -9": 1}))
     assert faults(outcome) == [
         "discord s1: lost: s1-2",

@@ -6,7 +6,7 @@ import pytest
 from benchmarks.turns import many_workers, one_worker, worker
 from benchmarks.turns.many_workers import Throughput
 from benchmarks.turns.one_worker import ConcurrentTurns, IdleUsage, SingleTurns
-from benchmarks.turns.report import Figures, table
+from benchmarks.turns.report import TurnFigures, table
 from benchmarks.turns.statements import select_writes
 
 
@@ -52,8 +52,8 @@ def test_the_table_has_a_column_per_database_and_a_dash_for_no_value() -> None:
     steps = SingleTurns(0.001, 0.002, 0.003, {"insert inbox": 1.0, "update turns": 3.0, "read": 4.0})
     together = ConcurrentTurns(2.5, 300, 0.01, 0.02)
     throughput = Throughput(1, 500, 5.0, 2.5, 0.01, 0.02, (500,))
-    sqlite = Figures("SQLite", steps, IdleUsage(24, 0.09), together, together, [throughput])
-    postgres = Figures("PostgreSQL", steps, IdleUsage(24, 0.09), together, together, [throughput], 11.0, 0.02)
+    sqlite = TurnFigures("SQLite", steps, IdleUsage(24, 0.09), together, together, [throughput])
+    postgres = TurnFigures("PostgreSQL", steps, IdleUsage(24, 0.09), together, together, [throughput], 11.0, 0.02)
     lines = table([sqlite, postgres]).splitlines()
     assert lines[0] == "| | SQLite | PostgreSQL |"
     assert "| another worker takes over after kill -9 | - | 11.0 s |" in lines

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from benchmarks.replies.load import Load, Speech
-from benchmarks.replies.platforms import Question
+from benchmarks.replies.platforms import MeasuredQuestion
 
 
 class RunningContender(ABC):
     """Contender that is connected to a sandbox."""
 
     @abstractmethod
-    async def answer(self, question: Question, speech: Speech) -> None:
+    async def answer(self, question: MeasuredQuestion, speech: Speech) -> None:
         """Answer with the model's speech; return when the reply is complete."""
 
 
@@ -34,10 +34,10 @@ class StreamingContender(RunningContender):
     """Running contender with a `ReplyWriter` for each reply."""
 
     @abstractmethod
-    def open_reply(self, question: Question) -> AbstractAsyncContextManager[ReplyWriter]:
+    def open_reply(self, question: MeasuredQuestion) -> AbstractAsyncContextManager[ReplyWriter]:
         """Return a context that begins a reply to the question, and yields its writer."""
 
-    async def answer(self, question: Question, speech: Speech) -> None:
+    async def answer(self, question: MeasuredQuestion, speech: Speech) -> None:
         async with self.open_reply(question) as writer:
             speech.subscribe(writer.feed)
             await speech.ended.wait()
@@ -45,7 +45,7 @@ class StreamingContender(RunningContender):
 
 
 @dataclass(frozen=True, slots=True)
-class Contender:
+class ReplyContender:
     """Bot, or a copy of its policy, on one platform.
 
     Attributes:

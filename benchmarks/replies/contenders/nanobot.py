@@ -19,7 +19,7 @@ from aiohttp import web
 
 from benchmarks.replies.contenders.base import RunningContender
 from benchmarks.replies.load import Load, Speech
-from benchmarks.replies.platforms import DiscordPlatform, Question
+from benchmarks.replies.platforms import DiscordCellPlatform, MeasuredQuestion
 
 NAME = "nanobot-ai 0.3.5"
 PACKAGES = ("nanobot-ai==0.3.5", "discord.py==2.7.1")
@@ -86,11 +86,11 @@ class SpeechServer:
 
 
 class _NanobotContender(RunningContender):
-    def __init__(self, platform: DiscordPlatform, model: SpeechServer) -> None:
+    def __init__(self, platform: DiscordCellPlatform, model: SpeechServer) -> None:
         self._platform = platform
         self._model = model
 
-    async def answer(self, question: Question, speech: Speech) -> None:
+    async def answer(self, question: MeasuredQuestion, speech: Speech) -> None:
         await self._model.add_speech(speech)
         await speech.ended.wait()
         before = -1
@@ -103,7 +103,7 @@ class _NanobotContender(RunningContender):
 
 
 @asynccontextmanager
-async def start_on_discord(platform: DiscordPlatform) -> AsyncIterator[RunningContender]:
+async def start_on_discord(platform: DiscordCellPlatform) -> AsyncIterator[RunningContender]:
     """Start nanobot's process; the context ends it.
 
     Raises:

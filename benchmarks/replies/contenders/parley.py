@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 from benchmarks.replies.contenders.base import ReplyWriter, StreamingContender
-from benchmarks.replies.platforms import DiscordPlatform, Question, SlackPlatform
+from benchmarks.replies.platforms import DiscordCellPlatform, MeasuredQuestion, SlackCellPlatform
 from channels.base import Surface
 from channels.discord.client.api import DiscordApi
 from channels.discord.client.auth import make_client
@@ -49,7 +49,7 @@ class ReplyWithButtons:
 
 
 @asynccontextmanager
-async def open_reply(surface: Surface, question: Question) -> AsyncIterator[ReplyWriter]:
+async def open_reply(surface: Surface, question: MeasuredQuestion) -> AsyncIterator[ReplyWriter]:
     """Open a reply with the bot's Stop button; it belongs to no turn."""
     name = str(question.number)
     async with Reply(surface, save_ids=ignore_ids, buttons=growing_buttons(name, ENGLISH)) as reply:
@@ -57,7 +57,7 @@ async def open_reply(surface: Surface, question: Question) -> AsyncIterator[Repl
 
 
 class _ParleyOnSlack(StreamingContender):
-    def __init__(self, platform: SlackPlatform, api: SlackApi) -> None:
+    def __init__(self, platform: SlackCellPlatform, api: SlackApi) -> None:
         sandbox = platform.sandbox
         self._author = {"team": sandbox.team_id, "user": sandbox.people["ada"].id, "user_team": sandbox.team_id}
         self._bot = sandbox.bot_user_id
@@ -71,7 +71,7 @@ class _ParleyOnSlack(StreamingContender):
         await self._queued_reactions.drain(BACKGROUND_TIMEOUT_SECONDS)
         await self._assistant.drain(BACKGROUND_TIMEOUT_SECONDS)
 
-    def open_reply(self, question: Question) -> AbstractAsyncContextManager[ReplyWriter]:
+    def open_reply(self, question: MeasuredQuestion) -> AbstractAsyncContextManager[ReplyWriter]:
         address = {
             **self._author,
             "bot": self._bot,
@@ -95,14 +95,14 @@ class _ParleyOnDiscord(StreamingContender):
         """See `_ParleyOnSlack`."""
         await self._queued_reactions.drain(BACKGROUND_TIMEOUT_SECONDS)
 
-    def open_reply(self, question: Question) -> AbstractAsyncContextManager[ReplyWriter]:
+    def open_reply(self, question: MeasuredQuestion) -> AbstractAsyncContextManager[ReplyWriter]:
         address = {"channel": question.place, "message": question.message}
         surface = DiscordSurface(self._api, self._queued_reactions, address)
         return open_reply(surface, question)
 
 
 @asynccontextmanager
-async def start_on_slack(platform: SlackPlatform) -> AsyncIterator[StreamingContender]:
+async def start_on_slack(platform: SlackCellPlatform) -> AsyncIterator[StreamingContender]:
     sandbox = platform.sandbox
     web = make_web_client(SlackSettings(sandbox.bot_token, sandbox.app_token, sandbox.api_url))
     async with make_session() as web.session:
@@ -112,7 +112,7 @@ async def start_on_slack(platform: SlackPlatform) -> AsyncIterator[StreamingCont
 
 
 @asynccontextmanager
-async def start_on_discord(platform: DiscordPlatform) -> AsyncIterator[StreamingContender]:
+async def start_on_discord(platform: DiscordCellPlatform) -> AsyncIterator[StreamingContender]:
     bot = make_client(DiscordSettings(bot_token=platform.sandbox.bot_token, api_url=platform.sandbox.api_url))
     api = DiscordApi(bot, speed=platform.speed)
     await bot.login(platform.sandbox.bot_token)

@@ -8,7 +8,7 @@ import discord
 from slack_sdk.http_retry.builtin_async_handlers import AsyncRateLimitErrorRetryHandler
 from slack_sdk.web.async_client import AsyncWebClient
 
-from benchmarks.replies.platforms import DiscordPlatform, Question, SlackPlatform
+from benchmarks.replies.platforms import DiscordCellPlatform, MeasuredQuestion, SlackCellPlatform
 
 
 class MessageClient(ABC):
@@ -39,7 +39,7 @@ class SlackMessageClient(MessageClient):
         size: the maximum length of that argument in characters.
     """
 
-    def __init__(self, web: AsyncWebClient, question: Question, field: str, size: int) -> None:
+    def __init__(self, web: AsyncWebClient, question: MeasuredQuestion, field: str, size: int) -> None:
         self.size = size
         self._web = web
         self._channel = question.place
@@ -63,7 +63,7 @@ class DiscordMessageClient(MessageClient):
 
     size = 2_000
 
-    def __init__(self, client: discord.Client, question: Question) -> None:
+    def __init__(self, client: discord.Client, question: MeasuredQuestion) -> None:
         self._place = client.get_partial_messageable(int(question.place))
         self._before = int(question.message)
 
@@ -79,7 +79,7 @@ class DiscordMessageClient(MessageClient):
         await self._place.get_partial_message(int(message)).delete()
 
 
-def create_slack_client(platform: SlackPlatform, *, retries: int) -> AsyncWebClient:
+def create_slack_client(platform: SlackCellPlatform, *, retries: int) -> AsyncWebClient:
     """Return a client that retries rate-limited calls after Slack's delay, up to `retries` times."""
     sandbox = platform.sandbox
     handlers = [AsyncRateLimitErrorRetryHandler(max_retry_count=retries)]
@@ -87,7 +87,7 @@ def create_slack_client(platform: SlackPlatform, *, retries: int) -> AsyncWebCli
 
 
 @asynccontextmanager
-async def open_discord_client(platform: DiscordPlatform) -> AsyncIterator[discord.Client]:
+async def open_discord_client(platform: DiscordCellPlatform) -> AsyncIterator[discord.Client]:
     """Return a client without a gateway connection that obeys the rate-limit headers."""
     discord.http.Route.BASE = platform.sandbox.api_url
     client = discord.Client(intents=discord.Intents.none(), allowed_mentions=discord.AllowedMentions.none())

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 from benchmarks.replies.contenders import nanobot, parley, slack_runner
-from benchmarks.replies.contenders.base import Contender, ReplyWriter, RunningContender, StreamingContender
+from benchmarks.replies.contenders.base import ReplyContender, ReplyWriter, RunningContender, StreamingContender
 from benchmarks.replies.contenders.platform_clients import (
     DiscordMessageClient,
     SlackMessageClient,
@@ -19,22 +19,22 @@ from benchmarks.replies.contenders.policies import (
     OpenClaw,
     StreamingPolicy,
 )
-from benchmarks.replies.platforms import DiscordPlatform, Question, SlackPlatform
+from benchmarks.replies.platforms import DiscordCellPlatform, MeasuredQuestion, SlackCellPlatform
 
 #: Slack: maximum lengths of a `markdown_text`, and of a `text` that can be edited.
 MAX_MARKDOWN_CHARS, MAX_TEXT_CHARS = 12_000, 4_000
 
 
 class _PolicyContender(StreamingContender):
-    def __init__(self, make: Callable[[Question], StreamingPolicy]) -> None:
+    def __init__(self, make: Callable[[MeasuredQuestion], StreamingPolicy]) -> None:
         self._make = make
 
-    def open_reply(self, question: Question) -> AbstractAsyncContextManager[ReplyWriter]:
+    def open_reply(self, question: MeasuredQuestion) -> AbstractAsyncContextManager[ReplyWriter]:
         return self._make(question)
 
 
 @asynccontextmanager
-async def start_chat_sdk_on_slack(platform: SlackPlatform) -> AsyncIterator[RunningContender]:
+async def start_chat_sdk_on_slack(platform: SlackCellPlatform) -> AsyncIterator[RunningContender]:
     """Start Chat SDK with the default of Slack's Node client: ten retries."""
     web = create_slack_client(platform, retries=10)
     yield _PolicyContender(
@@ -43,13 +43,13 @@ async def start_chat_sdk_on_slack(platform: SlackPlatform) -> AsyncIterator[Runn
 
 
 @asynccontextmanager
-async def start_chat_sdk_on_discord(platform: DiscordPlatform) -> AsyncIterator[RunningContender]:
+async def start_chat_sdk_on_discord(platform: DiscordCellPlatform) -> AsyncIterator[RunningContender]:
     async with open_discord_client(platform) as client:
         yield _PolicyContender(lambda question: ChatSdk(DiscordMessageClient(client, question), platform.speed))
 
 
 @asynccontextmanager
-async def start_llmcord(platform: DiscordPlatform) -> AsyncIterator[RunningContender]:
+async def start_llmcord(platform: DiscordCellPlatform) -> AsyncIterator[RunningContender]:
     last_write = LastWrite()
     async with open_discord_client(platform) as client:
         yield _PolicyContender(
@@ -58,7 +58,7 @@ async def start_llmcord(platform: DiscordPlatform) -> AsyncIterator[RunningConte
 
 
 @asynccontextmanager
-async def start_chat_gpt_in_slack(platform: SlackPlatform) -> AsyncIterator[RunningContender]:
+async def start_chat_gpt_in_slack(platform: SlackCellPlatform) -> AsyncIterator[RunningContender]:
     """Start ChatGPT-in-Slack with its two retries."""
     web = create_slack_client(platform, retries=2)
     yield _PolicyContender(
@@ -67,7 +67,7 @@ async def start_chat_gpt_in_slack(platform: SlackPlatform) -> AsyncIterator[Runn
 
 
 @asynccontextmanager
-async def start_openclaw_on_slack(platform: SlackPlatform) -> AsyncIterator[RunningContender]:
+async def start_openclaw_on_slack(platform: SlackCellPlatform) -> AsyncIterator[RunningContender]:
     """Start OpenClaw with its two retries (newer versions: none for writes)."""
     web = create_slack_client(platform, retries=2)
     yield _PolicyContender(
@@ -76,7 +76,7 @@ async def start_openclaw_on_slack(platform: SlackPlatform) -> AsyncIterator[Runn
 
 
 @asynccontextmanager
-async def start_openclaw_on_discord(platform: DiscordPlatform) -> AsyncIterator[RunningContender]:
+async def start_openclaw_on_discord(platform: DiscordCellPlatform) -> AsyncIterator[RunningContender]:
     async with open_discord_client(platform) as client:
         yield _PolicyContender(
             lambda question: OpenClaw(DiscordMessageClient(client, question), platform.speed, pause=1.2)
@@ -84,14 +84,14 @@ async def start_openclaw_on_discord(platform: DiscordPlatform) -> AsyncIterator[
 
 
 CONTENDERS = (
-    Contender(parley.NAME, "slack", parley.start_on_slack),
-    Contender("Chat SDK's policy", "slack", start_chat_sdk_on_slack),
-    Contender("ChatGPT-in-Slack's policy", "slack", start_chat_gpt_in_slack),
-    Contender("OpenClaw's policy", "slack", start_openclaw_on_slack),
-    Contender(slack_runner.NAME, "slack", slack_runner.start_on_slack),
-    Contender(parley.NAME, "discord", parley.start_on_discord),
-    Contender("Chat SDK's policy", "discord", start_chat_sdk_on_discord),
-    Contender("llmcord's policy", "discord", start_llmcord),
-    Contender("OpenClaw's policy", "discord", start_openclaw_on_discord),
-    Contender(nanobot.NAME, "discord", nanobot.start_on_discord, nanobot.is_measurable),
+    ReplyContender(parley.NAME, "slack", parley.start_on_slack),
+    ReplyContender("Chat SDK's policy", "slack", start_chat_sdk_on_slack),
+    ReplyContender("ChatGPT-in-Slack's policy", "slack", start_chat_gpt_in_slack),
+    ReplyContender("OpenClaw's policy", "slack", start_openclaw_on_slack),
+    ReplyContender(slack_runner.NAME, "slack", slack_runner.start_on_slack),
+    ReplyContender(parley.NAME, "discord", parley.start_on_discord),
+    ReplyContender("Chat SDK's policy", "discord", start_chat_sdk_on_discord),
+    ReplyContender("llmcord's policy", "discord", start_llmcord),
+    ReplyContender("OpenClaw's policy", "discord", start_openclaw_on_discord),
+    ReplyContender(nanobot.NAME, "discord", nanobot.start_on_discord, nanobot.is_measurable),
 )

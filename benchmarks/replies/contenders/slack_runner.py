@@ -21,7 +21,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 
 from benchmarks.replies.contenders.base import RunningContender
 from benchmarks.replies.load import Speech
-from benchmarks.replies.platforms import Question, SlackPlatform
+from benchmarks.replies.platforms import MeasuredQuestion, SlackCellPlatform
 from core.agents.runtime import warm_up
 
 NAME = "google-adk's SlackRunner"
@@ -73,13 +73,13 @@ class _SlackRunnerContender(RunningContender):
         self._runner = slack_runner
         self._model = model
 
-    async def answer(self, question: Question, speech: Speech) -> None:
+    async def answer(self, question: MeasuredQuestion, speech: Speech) -> None:
         await self._model.add_speech(speech)
         await self._runner.handled_event(question.number).wait()
 
 
 @asynccontextmanager
-async def start_on_slack(platform: SlackPlatform) -> AsyncIterator[RunningContender]:
+async def start_on_slack(platform: SlackCellPlatform) -> AsyncIterator[RunningContender]:
     await warm_up()
     sandbox = platform.sandbox
     model = SpeechModel(model="scripted")
