@@ -48,7 +48,9 @@ def run_sandbox(settings: Settings, *, terminal: bool = False, is_tour: bool = F
         print_line(f"note: {line}")
     agent = settings.agent if settings.agent and find_agent_folder(settings.agent) is not None else ""
     in_terminal = terminal or sandbox.has_piped_input()
-    work = partial(sandbox.run_sandbox, terminal=in_terminal, agent=agent, is_tour=is_tour, port=port, say=print_line)
+    work = partial(
+        sandbox.run_local_platforms, terminal=in_terminal, agent=agent, is_tour=is_tour, port=port, say=print_line
+    )
     run_until_stopped(work, settings, log_file=settings.data_dir / "sandbox.log")  # the terminal is for the talk
 
 

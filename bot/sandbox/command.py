@@ -23,7 +23,7 @@ CONNECT_SECONDS = 600.0
 PrintLine = Callable[[str], None]
 
 
-async def run_sandbox(
+async def run_local_platforms(
     settings: Settings,
     stop: asyncio.Event,
     *,

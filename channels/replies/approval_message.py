@@ -178,7 +178,7 @@ def deciders_text(request: HumanRequest, sentences: Mapping[str, str], others: s
         others: the untranslated sentence for named people and roles, or several kinds of rules.
     """
     found = {sentences.get(rule, others) for rule in request.deciders}
-    return say(found.pop() if len(found) == 1 else others, until=format_time(request.expires_at))
+    return say(found.pop() if len(found) == 1 else others, until=format_utc_minute(request.expires_at))
 
 
 def decision_text(verdict: str, decider: str, decided_at: float | None, say: MessageCatalog) -> str:
@@ -190,11 +190,13 @@ def decision_text(verdict: str, decider: str, decided_at: float | None, say: Mes
         decided_at: seconds since the epoch.
     """
     return say(
-        _DECISIONS[verdict], name=plain_line(decider) or say(words.UNKNOWN_USER), when=format_time(decided_at or 0.0)
+        _DECISIONS[verdict],
+        name=plain_line(decider) or say(words.UNKNOWN_USER),
+        when=format_utc_minute(decided_at or 0.0),
     )
 
 
-def format_time(at: float) -> str:
+def format_utc_minute(at: float) -> str:
     """Return a time (seconds since the epoch) as `YYYY-MM-DD HH:MM` in UTC."""
     return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M}"
 

@@ -10,8 +10,8 @@ from channels.replies.approval_message import (
     deciders_text,
     decision_text,
     fence_arguments,
-    format_time,
     format_tool,
+    format_utc_minute,
     plain_line,
 )
 from channels.replies.buttons import create_button
@@ -137,7 +137,7 @@ def _state_text(question: Question, say: MessageCatalog) -> str:
             return say(
                 words.ANSWERED_BY_MESSAGE,
                 name=plain_line(question.decider) or say(words.UNKNOWN_USER),
-                when=format_time(question.decided_at),
+                when=format_utc_minute(question.decided_at),
             )
         case verdict:
             lines = []

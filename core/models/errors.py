@@ -77,7 +77,7 @@ def unknown_model(provider: str, model: str) -> ModelNotFoundError:
     return ModelNotFoundError(f"{provider} has no model {model!r} at this address and for this key")
 
 
-def retry_after(headers: Mapping[str, str]) -> float | None:
+def parse_retry_after(headers: Mapping[str, str]) -> float | None:
     """Return the seconds that the headers of a response ask to wait before a retry.
 
     `retry-after-ms` goes before `retry-after`, which is a number of seconds or a date.

@@ -55,7 +55,7 @@ class DiscordRouter:
         route, ids = match or (f"{request.method} {path}", {})
         refusal = None
         try:
-            body = await requests.read_body(request)
+            body = await requests.parse_body(request)
         except DiscordError as error:
             body, refusal = RequestBody({}), error
         call = self._activity_log.record_call(route, path, body.json, [upload.name for upload in body.uploads])

@@ -16,7 +16,7 @@ from sandbox.discord.state.activity_log import DiscordCallRecord
 from sandbox.discord.state.mentions import replace_ids
 from sandbox.discord.state.messages import JOIN, PIN, THREAD_STARTER, DiscordContent, iterate_components
 from sandbox.page.markdown import render_discord, render_link
-from sandbox.page.pane import Json, create_file_view, create_menu_view, find_message, format_time, sort_commands
+from sandbox.page.pane import Json, create_file_view, create_menu_view, find_message, format_local_time, sort_commands
 
 #: Discord: duration of the typing indicator ("Trigger Typing Indicator").
 TYPING_SECONDS = 10.0
@@ -134,7 +134,7 @@ class DiscordPane:
             "author": author,
             "bot": message.author.id == self._discord.bot_id,
             "app": message.author.is_bot,
-            "time": format_time(message.posted_at.timestamp()),
+            "time": format_local_time(message.posted_at.timestamp()),
             "html": "" if message.loading else self._render_html(message, names),
             "loading": f"{author} is thinking…" if message.loading else "",
             "system": _SYSTEM_TEXTS.get(message.type, ""),

@@ -135,7 +135,7 @@ def find_message(session: ClientSession, message: str) -> ClientMessage:
     return match
 
 
-def format_time(seconds: float) -> str:
+def format_local_time(seconds: float) -> str:
     """Return the local time of day of an epoch time."""
     return strftime("%H:%M", localtime(seconds))
 

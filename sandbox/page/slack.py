@@ -11,7 +11,7 @@ from sandbox.client.session import ClientSession
 from sandbox.client.slack import STOP_BUTTON_ID, SlackPlatform
 from sandbox.client.slack_inputs import list_buttons, list_menus
 from sandbox.page.mrkdwn import render_blocks, render_content, render_mrkdwn
-from sandbox.page.pane import Json, create_file_view, create_menu_view, format_time
+from sandbox.page.pane import Json, create_file_view, create_menu_view, format_local_time
 from sandbox.slack import SlackMessage, SlackSandbox
 
 #: Slack's emoji names that differ from the ones of Rich.
@@ -133,7 +133,7 @@ class SlackPane:
             "author": self._author_name(message, names),
             "bot": is_by_bot,
             "app": message.bot_id is not None or message.user == "USLACKBOT",
-            "time": format_time(float(message.ts)),
+            "time": format_local_time(float(message.ts)),
             "html": self._render_html(message.ts, content, lambda: render_content(content, names)),
             "plan": content.plan,
             "tasks": [

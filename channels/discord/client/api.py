@@ -468,13 +468,13 @@ def _to_error(name: str, error: discord.HTTPException) -> Exception:
     if str(error.code) in UNEDITABLE_CODES:
         return RefusedError(name, str(error.code))
     if error.status == 429:  # without a code of Discord: it is from the proxy before it
-        return TransientError("HTTP 429", retry_after=retry_after(error))
+        return TransientError("HTTP 429", retry_after=get_retry_after(error))
     if error.status >= 500 or error.status == 408:
         return TransientError(f"HTTP {error.status}")
     return RefusedError(name, str(error.code) if error.code else f"HTTP {error.status}")
 
 
-def retry_after(error: discord.HTTPException) -> float:
+def get_retry_after(error: discord.HTTPException) -> float:
     """Return the seconds of the `Retry-After` header, at least 1."""
     try:
         return max(1.0, float(error.response.headers.get("Retry-After", "1")))

@@ -39,7 +39,7 @@ from core.errors import (
     ProviderStreamError,
     ProviderUnavailableError,
 )
-from core.models.errors import parse_errors, retry_after, status_error, with_failure_event
+from core.models.errors import parse_errors, parse_retry_after, status_error, with_failure_event
 from core.models.grounding import Source, make_grounding
 from core.models.media import move_files_to_user
 from core.models.messages import answer_schema, clean_tool_name, wants_search
@@ -269,7 +269,7 @@ def _from_status_error(error: anthropic.APIStatusError, model: str) -> ProviderE
         return ContextLengthError(f"the conversation is too long for {model!r}")
     is_in_stream = error.status_code < 400
     status = _HTTP_STATUSES.get(error.type or "", 500) if is_in_stream else error.status_code
-    wait = None if is_in_stream else retry_after(error.response.headers)
+    wait = None if is_in_stream else parse_retry_after(error.response.headers)
     return status_error("anthropic", model, status, retry_after=wait)
 
 

@@ -23,7 +23,7 @@ from core.errors import (
     ProviderStreamError,
     ProviderUnavailableError,
 )
-from core.models.errors import parse_errors, retry_after, status_error, unknown_model, with_failure_event
+from core.models.errors import parse_errors, parse_retry_after, status_error, unknown_model, with_failure_event
 from core.models.grounding import Source, make_grounding
 from core.models.media import UNKNOWN_TYPE, move_files_to_user, to_playable
 from core.models.messages import answer_schema, clean_tool_name, wants_search
@@ -177,7 +177,7 @@ class OpenAIProvider:
                 return ProviderRequestError(f"{self.name}: the request cannot be sent ({type(error).__name__})")
 
     def _from_status_error(self, error: openai.APIStatusError, model: str) -> ProviderError:
-        wait = retry_after(error.response.headers)
+        wait = parse_retry_after(error.response.headers)
         return self._from_error_code(error, model) or status_error(
             self.name, model, error.status_code, retry_after=wait
         )

@@ -169,7 +169,7 @@ class ApiResponse:
 NO_CONTENT = ApiResponse(status=204)
 
 
-async def read_body(request: web.Request) -> RequestBody:
+async def parse_body(request: web.Request) -> RequestBody:
     """Return the JSON or multipart body of a request.
 
     Raises:
