@@ -34,7 +34,7 @@ class _InstantClient(AsyncWebClient):
 
 
 async def _ignore_reaction(_address: Address) -> None:
-    """Ignore reactions: no message is queued here."""
+    """Ignore reactions: the benchmark queues no message."""
 
 
 async def delta_cost() -> float:

@@ -45,7 +45,7 @@ class Talk(Protocol):
         """Run the reset command, and return its private answer."""
 
     def replies(self) -> list[BotMessage]:
-        """Return the bot's messages here, oldest first."""
+        """Return the bot's messages in the conversation, oldest first."""
 
     def button_labels(self) -> list[str]:
         """Return the labels of the buttons under the newest reply."""
@@ -67,10 +67,10 @@ class Talk(Protocol):
         """
 
     def private_messages(self, user: str) -> list[str]:
-        """Return the bot's messages here that only this user sees."""
+        """Return the bot's messages in the conversation that only this user sees."""
 
     def file_names(self) -> list[str]:
-        """Return the names of the bot's files here, oldest first."""
+        """Return the names of the bot's files in the conversation, oldest first."""
 
     def count_reactions(self) -> int:
         """Return the number of reactions on the messages."""

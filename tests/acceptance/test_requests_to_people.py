@@ -88,7 +88,7 @@ class Shop:
 
 
 async def wait_for_state(platform: Platform, talk: Talk, *, buttons: str, marks: int) -> None:
-    """Wait until the open requests have buttons, and the decided ones a mark."""
+    """Wait until these buttons are shown, and `marks` requests are marked as decided."""
     wanted = set(buttons.split())
 
     def is_shown() -> bool:
@@ -103,7 +103,7 @@ def has_private_messages(talk: Talk, user: str, count: int) -> bool:
 
 
 async def refuse(platform: Platform, talk: Talk, *labels: str) -> None:
-    """Check that another person is told so, and that nothing changes."""
+    """Check that Grace's presses are refused in private, and change no reply."""
     before = [reply.text for reply in talk.replies()]
     for label in labels:
         count = len(talk.private_messages("grace")) + 1

@@ -241,7 +241,7 @@ async def test_the_next_process_answers_the_turns_of_a_killed_process(start: Sta
 
 
 def first_and_others(asked: ReceivedRequest) -> Turn:
-    """Check that queued messages come together and the interrupted one once."""
+    """Answer the first message alone, and the second with the third; report any other history."""
     said = [text for role, text in asked.messages if role == "user"]
     if len(said) == 1 and "first" in said[0]:
         return "The first."

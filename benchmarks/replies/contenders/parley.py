@@ -29,7 +29,7 @@ BACKGROUND_TIMEOUT_SECONDS = 2.0
 
 
 async def ignore_ids(ids: Sequence[str]) -> None:
-    """Ignore the ids of the reply's messages: no database stores them here."""
+    """Ignore the ids of the reply's messages: the benchmark has no database."""
 
 
 class ReplyWithButtons:

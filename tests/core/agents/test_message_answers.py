@@ -64,7 +64,7 @@ class Dialog:
 
 
 def shop(seen: list[Any]) -> Workflow:
-    """Return a workflow that asks for two things, and orders."""
+    """Return a workflow that asks for size and colour, and then orders."""
 
     async def size(node_input: types.Content) -> Any:
         seen.append("size")

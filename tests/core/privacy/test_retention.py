@@ -18,7 +18,7 @@ from tests.fixtures.inbox_messages import inbound
 
 
 async def age(database: FailingDatabase, *, days: float) -> None:
-    """Let all that is there be so old."""
+    """Backdate all stored rows."""
     at = time.time() - days * DAY
     async with database.write() as connection:
         ended = turns_table.c.finished_at.is_not(None)
