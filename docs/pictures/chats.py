@@ -1,4 +1,4 @@
-"""Pictures of Slack beside Discord: questions, an approval, an image, sources, a report and a reset."""
+"""Pictures of Slack beside Discord: an answer, questions, an approval, an image, sources, a report and a reset."""
 
 import asyncio
 import tempfile
@@ -31,6 +31,12 @@ PRICES = '"openai/scripted" = { input = 0.3, output = 2.5 }'
 
 #: Model's turns by a word of the question.
 _TURNS: dict[str, Turn] = {
+    "commit": Say(
+        "Move the branch back by one commit and leave the files as they are:\n\n"
+        "```sh\ngit reset --soft HEAD~1\n```\n\n"
+        "- The changes stay **staged**, ready for the next commit.\n"
+        "- If the commit is pushed already, use `git revert HEAD`."
+    ),
     "replacement": [Say("How do they grind it?"), CallTool("get_user_choice", {"options": list(GRINDS)}, id="c1")],
     "tasting": [
         Say("Some details, please."),
@@ -80,6 +86,8 @@ async def _take_pictures(settings: Mapping[str, str]) -> None:
         run_scripted_sandbox(respond, settings) as address,
         open_page(address, WINDOW_WIDTH, WINDOW_HEIGHT, scale=1.5, style=_STYLE) as page,
     ):
+        await _ask(page, "How do I undo my last commit, but keep the changes?", "Regenerate")
+        await _take_picture(page, "chat-answer")
         await _take_choice(page)
         await _take_form(page)
         await _ask(page, "Draw a chart of the revenue.", "Friday was")
@@ -160,6 +168,7 @@ async def _wait_for_text(page: Page, text: str) -> None:
     for pane in PANES:
         await expect(page.locator(f"#{pane} .messages")).to_contain_text(text)
         await expect(page.locator(f"#{pane} .button", has_text="Stop")).to_have_count(0)
+        await expect(page.locator(f"#{pane} .typing .dots")).to_have_count(0)
 
 
 async def _take_picture(page: Page, name: str, height: float = 0) -> None:

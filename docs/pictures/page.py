@@ -55,7 +55,7 @@ Take the **hash map**, unless you need them in order."""
 
 
 async def main() -> None:
-    """Remake `page*.png`, `slack.png` and `discord.png`."""
+    """Remake `page*.png`."""
     begin, half, go_on, told = asyncio.Event(), asyncio.Event(), asyncio.Event(), list[str]()
 
     def answer(asked: ReceivedRequest) -> Turn:
@@ -82,7 +82,6 @@ async def main() -> None:
         await expect(page.locator("#slack .messages")).to_contain_text("staged")
         half.set()
         await expect(page.locator("#slack .messages")).to_contain_text("Regenerate")
-        await _take_picture(page, "slack", "#slack")
         await page.locator("#discord .place", has_text="general").click()
         await send_message(page, "discord", "@parley how should I store a million words?")
         await expect(page.locator("#discord .messages")).to_contain_text("Three ways")
@@ -93,7 +92,6 @@ async def main() -> None:
         go_on.set()
         await expect(page.locator("#discord .messages")).to_contain_text("hash map")
         await expect(page.locator(".inspector .turn.running")).to_have_count(0)
-        await _take_picture(page, "discord", "#discord")
         await page.emulate_media(color_scheme="dark")
         await _take_picture(page, "page")
         await _take_reset(page)
@@ -132,7 +130,7 @@ async def _take_failures(page: Page) -> None:
     await _take_picture(page, "page-phone")
 
 
-async def _take_picture(page: Page, name: str, part: str = "body") -> None:
+async def _take_picture(page: Page, name: str) -> None:
     await page.mouse.move(0, 0)
     await page.wait_for_timeout(REST_MILLISECONDS)
-    await page.locator(part).screenshot(path=HERE / f"{name}.png", animations="disabled")
+    await page.locator("body").screenshot(path=HERE / f"{name}.png", animations="disabled")
