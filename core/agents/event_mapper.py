@@ -24,7 +24,10 @@ from core.models.tool_calls import fence_code, part_text
 from core.sessions.history import CONFIRMATION_CALL_NAME
 from core.sessions.resume import INPUT_CALL
 from core.tools.adk_confirmations import ConfirmationRequest, confirmations_in
-from core.tools.adk_requests import find_questions
+from core.tools.adk_requests import CHOICE_TOOL, find_questions
+
+#: Calls that ask a person: they have a message of their own instead of a status line.
+_REQUEST_CALLS = frozenset({CONFIRMATION_CALL_NAME, INPUT_CALL, CHOICE_TOOL})
 
 
 class EventMapper:
@@ -129,13 +132,13 @@ class EventMapper:
     def _map_tools(self, event: Event) -> Iterator[StreamEvent]:
         """Yield the starts and ends of an event's tool calls.
 
-        ADK's calls for confirmations and input requests are left out.
+        ADK's calls for confirmations, choices and input requests are left out.
         """
         for call in event.get_function_calls():
-            if call.name not in (CONFIRMATION_CALL_NAME, INPUT_CALL):
+            if call.name not in _REQUEST_CALLS:
                 yield self.create_tool_start(call.name or "", call.id or "", call.args or {})
         for response in event.get_function_responses():
-            if response.name not in (CONFIRMATION_CALL_NAME, INPUT_CALL):
+            if response.name not in _REQUEST_CALLS:
                 yield from _map_response(response)
 
     def _open_step(self, event: Event) -> int:
