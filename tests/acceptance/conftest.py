@@ -16,7 +16,7 @@ from sandbox.discord import DiscordSandbox
 from sandbox.models import Fail, ReceivedRequest, ScriptedOpenAI, Turn
 from sandbox.procfile import clean_environment
 from sandbox.slack import SlackSandbox
-from tests.acceptance.platforms import BotMessage, Discord, Platform, Slack, Talk
+from tests.acceptance.platforms import BotConversation, BotMessage, Discord, Platform, Slack
 from tests.processes.fork_server import ForkServer
 
 
@@ -172,11 +172,13 @@ class AcceptanceBot:
         """Play a scenario on all platforms concurrently."""
         await asyncio.gather(*map(scenario, self.platforms))
 
-    async def wait_for_reply(self, platform: Platform, talk: Talk, is_it: Callable[[str], bool]) -> BotMessage:
+    async def wait_for_reply(
+        self, platform: Platform, conversation: BotConversation, is_it: Callable[[str], bool]
+    ) -> BotMessage:
         """Wait until the newest reply satisfies a condition, and return it."""
 
         def find_reply() -> BotMessage | None:
-            replies = talk.replies()
+            replies = conversation.replies()
             return replies[-1] if replies and is_it(replies[-1].text) else None
 
         try:
@@ -186,12 +188,14 @@ class AcceptanceBot:
         assert shown is not None
         return shown
 
-    async def ask(self, platform: Platform, talk: Talk, text: str, says: str, *, user: str = "ada") -> BotMessage:
+    async def ask(
+        self, platform: Platform, conversation: BotConversation, text: str, says: str, *, user: str = "ada"
+    ) -> BotMessage:
         """Send `text` to the bot and wait until its reply is `says`."""
-        before = len(talk.replies())
-        await talk.say(text, user=user)
-        await platform.wait_for(lambda: len(talk.replies()) > before, timeout=60)
-        return await self.wait_for_reply(platform, talk, lambda shown: shown == says)
+        before = len(conversation.replies())
+        await conversation.say(text, user=user)
+        await platform.wait_for(lambda: len(conversation.replies()) > before, timeout=60)
+        return await self.wait_for_reply(platform, conversation, lambda shown: shown == says)
 
 
 def _is_connected(platform: Platform) -> bool:

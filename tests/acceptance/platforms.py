@@ -32,7 +32,7 @@ class BotMessage:
         return self.versions[-1]
 
 
-class Talk(Protocol):
+class BotConversation(Protocol):
     """Conversation with the bot in a session of its own."""
 
     async def say(self, text: str, *, user: str = "ada", files: Sequence[str] = (), called: bool = True) -> Any:
@@ -88,13 +88,13 @@ class Platform(Protocol):
 
     def mention(self, user: str) -> str: ...
 
-    def start_conversation(self) -> Talk:
+    def start_conversation(self) -> BotConversation:
         """Begin a conversation in a channel."""
 
-    def start_dm(self, user: str) -> Talk:
+    def start_dm(self, user: str) -> BotConversation:
         """Begin a conversation in direct messages."""
 
-    async def start_thread(self) -> Talk:
+    async def start_thread(self) -> BotConversation:
         """Begin a conversation in a thread."""
 
     async def send_unrelated_messages(self) -> None:
@@ -110,7 +110,7 @@ class Platform(Protocol):
     async def wait_for(self, predicate: Callable[[], T], *, timeout: float = 60) -> T: ...  # noqa: ASYNC109
 
 
-class SlackTalk:
+class SlackConversation:
     def __init__(self, slack: SlackSandbox, channel: str, *, direct: bool = False) -> None:
         self._slack = slack
         self._channel = channel
@@ -204,14 +204,14 @@ class Slack:
     def mention(self, user: str) -> str:
         return f"<@{self.sandbox.people[user].id}>"
 
-    def start_conversation(self) -> SlackTalk:
+    def start_conversation(self) -> SlackConversation:
         """Begin a thread in a new channel, so that conversations share no rate limits."""
-        return SlackTalk(self.sandbox, self.sandbox.add_channel(f"talk-{next(_numbers)}").id)
+        return SlackConversation(self.sandbox, self.sandbox.add_channel(f"conversation-{next(_numbers)}").id)
 
-    def start_dm(self, user: str) -> SlackTalk:
-        return SlackTalk(self.sandbox, self.sandbox.open_dm(user).id, direct=True)
+    def start_dm(self, user: str) -> SlackConversation:
+        return SlackConversation(self.sandbox, self.sandbox.open_dm(user).id, direct=True)
 
-    async def start_thread(self) -> SlackTalk:
+    async def start_thread(self) -> SlackConversation:
         return self.start_conversation()
 
     async def send_unrelated_messages(self) -> None:
@@ -230,7 +230,7 @@ class Slack:
         return bool(self.sandbox.connection_count)
 
 
-class DiscordTalk:
+class DiscordConversation:
     def __init__(self, discord: DiscordSandbox, place: DiscordPlace) -> None:
         self._discord = discord
         self._place = place
@@ -312,15 +312,17 @@ class Discord:
     def mention(self, user: str) -> str:
         return f"<@{self.sandbox.people[user].id}>"
 
-    def start_conversation(self) -> DiscordTalk:
-        return DiscordTalk(self.sandbox, self.sandbox.add_channel(f"talk-{next(_numbers)}"))
+    def start_conversation(self) -> DiscordConversation:
+        return DiscordConversation(self.sandbox, self.sandbox.add_channel(f"conversation-{next(_numbers)}"))
 
-    def start_dm(self, user: str) -> DiscordTalk:
-        return DiscordTalk(self.sandbox, self.sandbox.open_dm(user))
+    def start_dm(self, user: str) -> DiscordConversation:
+        return DiscordConversation(self.sandbox, self.sandbox.open_dm(user))
 
-    async def start_thread(self) -> DiscordTalk:
+    async def start_thread(self) -> DiscordConversation:
         root = await self.sandbox.post_message("ada", "general", "a root")
-        return DiscordTalk(self.sandbox, await self.sandbox.start_thread("ada", root, f"thread {next(_numbers)}"))
+        return DiscordConversation(
+            self.sandbox, await self.sandbox.start_thread("ada", root, f"thread {next(_numbers)}")
+        )
 
     async def send_unrelated_messages(self) -> None:
         discord, mention = self.sandbox, f"<@{self.sandbox.bot_id}>"

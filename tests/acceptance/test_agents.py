@@ -1,6 +1,7 @@
 """Several agents of one bot, on both platforms."""
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -51,23 +52,23 @@ async def test_people_choose_an_agent_and_a_workspace_has_its_own_default(start:
 
     async def scenario(platform: Platform) -> None:
         say = words.ENGLISH
-        talk = platform.start_conversation()
-        await bot.ask(platform, talk, "Who is it?", "I am the desk, and heard nobody.")
-        await talk.say("agent")
-        told = await bot.wait_for_reply(platform, talk, lambda text: "`desk`" in text)
+        conversation = platform.start_conversation()
+        await bot.ask(platform, conversation, "Who is it?", "I am the desk, and heard nobody.")
+        await conversation.say("agent")
+        told = await bot.wait_for_reply(platform, conversation, lambda text: "`desk`" in text)
         assert "`weather`: Knows the weather." in told.text
         assert "payroll" not in told.text
-        await bot.ask(platform, talk, "agent weather", say(words.AGENT_CHANGED, agent="weather"))
-        await bot.ask(platform, talk, "Who is it?", "I am the sky, and heard the desk.")
-        await bot.ask(platform, talk, "And now?", "I am the sky, and heard the desk, the sky.")
-        await talk.say("info")
-        await bot.wait_for_reply(platform, talk, lambda text: "Agent: `weather`" in text)
+        await bot.ask(platform, conversation, "agent weather", say(words.AGENT_CHANGED, agent="weather"))
+        await bot.ask(platform, conversation, "Who is it?", "I am the sky, and heard the desk.")
+        await bot.ask(platform, conversation, "And now?", "I am the sky, and heard the desk, the sky.")
+        await conversation.say("info")
+        await bot.wait_for_reply(platform, conversation, lambda text: "Agent: `weather`" in text)
         for wrong in ("payroll", "../sky", "nobody"):
-            await talk.say(f"agent {wrong}")
-            await bot.wait_for_reply(platform, talk, lambda text, wrong=wrong: f"There is no agent `{wrong}`" in text)  # type: ignore[misc]
-        await bot.ask(platform, talk, "agent desk", say(words.AGENT_CHANGED, agent="desk"))
-        await bot.ask(platform, talk, "Who is it?", "I am the desk, and heard the desk, the sky.")
-        await talk.say("export")
+            await conversation.say(f"agent {wrong}")
+            await bot.wait_for_reply(platform, conversation, partial(is_unknown, wrong))
+        await bot.ask(platform, conversation, "agent desk", say(words.AGENT_CHANGED, agent="desk"))
+        await bot.ask(platform, conversation, "Who is it?", "I am the desk, and heard the desk, the sky.")
+        await conversation.say("export")
         await platform.wait_for(lambda: "## sky (weather), " in get_newest_export(platform))
         assert "## desk, " in get_newest_export(platform)
 
@@ -83,6 +84,10 @@ async def test_people_choose_an_agent_and_a_workspace_has_its_own_default(start:
     await bot.run_on_all_platforms(check_default_agent)
     assert await bot.program.stop() == 0
     assert "Traceback" not in bot.program.log
+
+
+def is_unknown(agent: str, reply: str) -> bool:
+    return f"There is no agent `{agent}`" in reply
 
 
 def get_newest_export(platform: Platform) -> str:

@@ -36,10 +36,10 @@ def platform(request: pytest.FixtureRequest, shared_bot: AcceptanceBot) -> Platf
 
 async def test_a_mention_is_answered_by_a_growing_reply(bot: AcceptanceBot, platform: Platform) -> None:
     bot.answer = lambda _asked: Say("The quick brown fox jumps over the lazy dog.", pieces=20, pace=0.2)
-    talk = platform.start_conversation()
-    await bot.ask(platform, talk, "say it", "The quick brown fox jumps over the lazy dog.")
+    conversation = platform.start_conversation()
+    await bot.ask(platform, conversation, "say it", "The quick brown fox jumps over the lazy dog.")
 
-    (reply,) = talk.replies()
+    (reply,) = conversation.replies()
     assert reply.versions[0] == words.PLACEHOLDER
     assert len(reply.versions) > 3
     assert all(later.startswith(earlier) for earlier, later in pairwise(reply.versions[1:]))
@@ -114,9 +114,9 @@ async def test_a_run_of_200_deltas_and_two_tool_calls_shows_each_step_once(
         return [said, CallTool("current_time", {"timezone": "UTC"}, id=f"call_{done}")] if done < 2 else [said]
 
     bot.answer = script
-    talk = platform.start_conversation()
-    await bot.ask(platform, talk, "work", "\n\n".join(steps))
-    assert len(talk.replies()) == 1
+    conversation = platform.start_conversation()
+    await bot.ask(platform, conversation, "work", "\n\n".join(steps))
+    assert len(conversation.replies()) == 1
 
 
 async def test_messages_sent_during_a_turn_share_the_next_turn(bot: AcceptanceBot, platform: Platform) -> None:
@@ -125,15 +125,15 @@ async def test_messages_sent_during_a_turn_share_the_next_turn(bot: AcceptanceBo
         return Say(f"Re: {', '.join(said)}", pieces=4, pace=0.1)
 
     bot.answer = script
-    talk = platform.start_conversation()
-    await talk.say("one")
-    await platform.wait_for(talk.replies)
+    conversation = platform.start_conversation()
+    await conversation.say("one")
+    await platform.wait_for(conversation.replies)
     for text in ("two", "three"):
-        await talk.say(text)
-    await platform.wait_for(lambda: talk.count_reactions() == 2)
-    await bot.wait_for_reply(platform, talk, lambda text: text == "Re: two, three")
-    assert [reply.text for reply in talk.replies()] == ["Re: one", "Re: two, three"]
-    await platform.wait_for(lambda: not talk.count_reactions())
+        await conversation.say(text)
+    await platform.wait_for(lambda: conversation.count_reactions() == 2)
+    await bot.wait_for_reply(platform, conversation, lambda text: text == "Re: two, three")
+    assert [reply.text for reply in conversation.replies()] == ["Re: one", "Re: two, three"]
+    await platform.wait_for(lambda: not conversation.count_reactions())
 
 
 async def test_a_model_error_ends_in_one_sentence_and_the_session_goes_on(
@@ -141,11 +141,11 @@ async def test_a_model_error_ends_in_one_sentence_and_the_session_goes_on(
 ) -> None:
     secret = "sk-" + "z" * 30
     bot.answer = lambda asked: Fail(400, f"boom {secret}") if "hi" in asked.text else "Fine again."
-    talk = platform.start_conversation()
-    await talk.say("hi")
-    failed = await bot.wait_for_reply(platform, talk, lambda text: text.startswith("⚠️"))
+    conversation = platform.start_conversation()
+    await conversation.say("hi")
+    failed = await bot.wait_for_reply(platform, conversation, lambda text: text.startswith("⚠️"))
     assert re.fullmatch(r"⚠️ The model refused this request\. \(turn `\w{10}`\)", failed.text)
-    await bot.ask(platform, talk, "again", "Fine again.")
+    await bot.ask(platform, conversation, "again", "Fine again.")
     assert secret not in bot.program.log
 
 
@@ -164,10 +164,12 @@ async def test_every_text_gets_an_answer(
     bot: AcceptanceBot, platform: Platform, text: str, files: tuple[str, ...]
 ) -> None:
     bot.answer = lambda _asked: "An answer."
-    talk = platform.start_dm("grace")
-    before = len(talk.replies())
-    await talk.say(text, user="grace", files=files)
-    await platform.wait_for(lambda: len(talk.replies()) > before and talk.replies()[-1].text == "An answer.")
+    conversation = platform.start_dm("grace")
+    before = len(conversation.replies())
+    await conversation.say(text, user="grace", files=files)
+    await platform.wait_for(
+        lambda: len(conversation.replies()) > before and conversation.replies()[-1].text == "An answer."
+    )
 
 
 async def test_a_mention_without_text_gets_an_answer(bot: AcceptanceBot, platform: Platform) -> None:
@@ -178,11 +180,11 @@ async def test_a_mention_without_text_gets_an_answer(bot: AcceptanceBot, platfor
 async def test_a_long_answer_is_shown_completely_in_several_chunks(bot: AcceptanceBot, platform: Platform) -> None:
     lines = [f"{number}. " + "lorem ipsum dolor " * 6 for number in range(60)]
     bot.answer = lambda _asked: Say("\n".join(lines), pieces=50)
-    talk = platform.start_conversation()
-    await talk.say("long")
-    await bot.wait_for_reply(platform, talk, lambda text: lines[-1].strip() in text)
-    assert len(talk.replies()) > 1
-    shown = "\n".join(reply.text for reply in talk.replies())
+    conversation = platform.start_conversation()
+    await conversation.say("long")
+    await bot.wait_for_reply(platform, conversation, lambda text: lines[-1].strip() in text)
+    assert len(conversation.replies()) > 1
+    shown = "\n".join(reply.text for reply in conversation.replies())
     assert [line.strip() for line in shown.splitlines() if line.strip()] == [line.strip() for line in lines]
 
 
@@ -191,7 +193,7 @@ async def test_model_text_pings_nobody(bot: AcceptanceBot, platform: Platform) -
         f"<!channel> <!here> @everyone @here {platform.mention('grace')} `<!everyone>`\n```\n<!channel> @everyone\n```"
     )
     bot.answer = lambda _asked: Say(evil, pieces=30, pace=0.05)
-    talk = platform.start_conversation()
-    await talk.say("go")
-    reply = await bot.wait_for_reply(platform, talk, lambda text: "```" in text)
+    conversation = platform.start_conversation()
+    await conversation.say("go")
+    reply = await bot.wait_for_reply(platform, conversation, lambda text: "```" in text)
     assert not reply.pings

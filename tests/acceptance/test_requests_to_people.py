@@ -16,7 +16,7 @@ from sqlalchemy.ext.asyncio import create_async_engine
 from channels.i18n import messages as words
 from sandbox.models import CallTool, Cite, Pause, ReceivedRequest, Say, ScriptedGemini, SendFile, Turn
 from tests.acceptance.conftest import AcceptanceBot, StartBot
-from tests.acceptance.platforms import Platform, Talk
+from tests.acceptance.platforms import BotConversation, Platform
 from tests.acceptance.test_privacy import run_command
 from tests.processes.fork_server import ForkServer
 
@@ -67,11 +67,13 @@ class Shop:
 
     def __init__(self, bot: AcceptanceBot, database: Path = Path()) -> None:
         self.bot = bot
-        self.talks = {platform: platform.start_conversation() for platform in bot.platforms}
+        self.conversations = {platform: platform.start_conversation() for platform in bot.platforms}
         self._database = database
 
-    async def run(self, scenario: Callable[[Platform, Talk], Awaitable[None]]) -> None:
-        await asyncio.gather(*(scenario(platform, talk) for platform, talk in self.talks.items()))
+    async def run(self, scenario: Callable[[Platform, BotConversation], Awaitable[None]]) -> None:
+        await asyncio.gather(
+            *(scenario(platform, conversation) for platform, conversation in self.conversations.items())
+        )
 
     async def kill(self) -> None:
         await self.bot.program.stop(signal.SIGKILL)
@@ -87,30 +89,32 @@ class Shop:
             return database.execute(query).fetchall()
 
 
-async def wait_for_state(platform: Platform, talk: Talk, *, buttons: str, marks: int) -> None:
+async def wait_for_state(platform: Platform, conversation: BotConversation, *, buttons: str, marks: int) -> None:
     """Wait until these buttons are shown, and `marks` requests are marked as decided."""
     wanted = set(buttons.split())
 
     def is_shown() -> bool:
-        texts = [reply.text for reply in talk.replies()]
-        return wanted <= set(talk.all_button_labels()) and sum("✅" in text for text in texts) == marks
+        texts = [reply.text for reply in conversation.replies()]
+        return wanted <= set(conversation.all_button_labels()) and sum("✅" in text for text in texts) == marks
 
     await platform.wait_for(is_shown)
 
 
-def has_private_messages(talk: Talk, user: str, count: int) -> bool:
-    return len(talk.private_messages(user)) == count
+def has_private_messages(conversation: BotConversation, user: str, count: int) -> bool:
+    return len(conversation.private_messages(user)) == count
 
 
-async def refuse(platform: Platform, talk: Talk, *labels: str) -> None:
+async def refuse(platform: Platform, conversation: BotConversation, *labels: str) -> None:
     """Check that Grace's presses are refused in private, and change no reply."""
-    before = [reply.text for reply in talk.replies()]
+    before = [reply.text for reply in conversation.replies()]
     for label in labels:
-        count = len(talk.private_messages("grace")) + 1
-        await talk.press(label, user="grace")
-        await platform.wait_for(partial(has_private_messages, talk, "grace", count))
-    assert [reply.text for reply in talk.replies()] == before
-    assert all("can't" in text for text in talk.private_messages("grace")), talk.private_messages("grace")
+        count = len(conversation.private_messages("grace")) + 1
+        await conversation.press(label, user="grace")
+        await platform.wait_for(partial(has_private_messages, conversation, "grace", count))
+    assert [reply.text for reply in conversation.replies()] == before
+    assert all("can't" in text for text in conversation.private_messages("grace")), conversation.private_messages(
+        "grace"
+    )
 
 
 def is_posting_file(platform: Platform) -> bool:
@@ -120,59 +124,59 @@ def is_posting_file(platform: Platform) -> bool:
     return any(call.files for call in calls)
 
 
-async def ask(platform: Platform, talk: Talk) -> None:
-    await talk.say("a shirt, please")
-    await wait_for_state(platform, talk, buttons=f"S M L {words.ANSWER}", marks=0)
+async def ask(platform: Platform, conversation: BotConversation) -> None:
+    await conversation.say("a shirt, please")
+    await wait_for_state(platform, conversation, buttons=f"S M L {words.ANSWER}", marks=0)
 
 
-async def choose(platform: Platform, talk: Talk) -> None:
-    await refuse(platform, talk, "M", words.ANSWER)
-    assert await talk.press("M")
+async def choose(platform: Platform, conversation: BotConversation) -> None:
+    await refuse(platform, conversation, "M", words.ANSWER)
+    assert await conversation.press("M")
 
 
-async def open_form(platform: Platform, talk: Talk) -> None:
-    await wait_for_state(platform, talk, buttons=words.ANSWER, marks=1)
-    assert await talk.press(words.ANSWER)
-    await talk.wait_for_form()
+async def open_form(platform: Platform, conversation: BotConversation) -> None:
+    await wait_for_state(platform, conversation, buttons=words.ANSWER, marks=1)
+    assert await conversation.press(words.ANSWER)
+    await conversation.wait_for_form()
 
 
-async def submit_form(_: Platform, talk: Talk) -> None:
-    assert await talk.submit_form("Ada", "2", "option:1", VOUCHER)
+async def submit_form(_: Platform, conversation: BotConversation) -> None:
+    assert await conversation.submit_form("Ada", "2", "option:1", VOUCHER)
 
 
-async def see_requests(platform: Platform, talk: Talk) -> None:
-    await wait_for_state(platform, talk, buttons=f"{words.ANSWER} {words.APPROVE}", marks=2)
+async def see_requests(platform: Platform, conversation: BotConversation) -> None:
+    await wait_for_state(platform, conversation, buttons=f"{words.ANSWER} {words.APPROVE}", marks=2)
 
 
-async def approve(platform: Platform, talk: Talk) -> None:
-    await refuse(platform, talk, words.APPROVE, words.ANSWER)
-    assert await talk.press(words.APPROVE)
+async def approve(platform: Platform, conversation: BotConversation) -> None:
+    await refuse(platform, conversation, words.APPROVE, words.ANSWER)
+    assert await conversation.press(words.APPROVE)
 
 
-async def answer_tool(platform: Platform, talk: Talk) -> None:
-    await wait_for_state(platform, talk, buttons=words.ANSWER, marks=3)
-    assert await talk.press(words.ANSWER)
-    await talk.wait_for_form()
-    assert await talk.submit_form("It fits.")
+async def answer_tool(platform: Platform, conversation: BotConversation) -> None:
+    await wait_for_state(platform, conversation, buttons=words.ANSWER, marks=3)
+    assert await conversation.press(words.ANSWER)
+    await conversation.wait_for_form()
+    assert await conversation.submit_form("It fits.")
 
 
-async def see_beginning(platform: Platform, talk: Talk) -> None:
-    await platform.wait_for(lambda: talk.replies()[-1].text.startswith(BEGINNING))
+async def see_beginning(platform: Platform, conversation: BotConversation) -> None:
+    await platform.wait_for(lambda: conversation.replies()[-1].text.startswith(BEGINNING))
     platform.sandbox.faults.set_latency(LATENCY)
 
 
-async def see_post(platform: Platform, _: Talk) -> None:
+async def see_post(platform: Platform, _: BotConversation) -> None:
     await platform.wait_for(lambda: is_posting_file(platform))
 
 
-async def see_file(platform: Platform, talk: Talk) -> None:
+async def see_file(platform: Platform, conversation: BotConversation) -> None:
     platform.sandbox.faults.set_latency(0)
-    await platform.wait_for(talk.file_names)
+    await platform.wait_for(conversation.file_names)
 
 
-async def see_end(platform: Platform, talk: Talk) -> None:
-    await platform.wait_for(lambda: any(reply.text.endswith(ENDING) for reply in talk.replies()))
-    await wait_for_state(platform, talk, buttons="", marks=4)
+async def see_end(platform: Platform, conversation: BotConversation) -> None:
+    await platform.wait_for(lambda: any(reply.text.endswith(ENDING) for reply in conversation.replies()))
+    await wait_for_state(platform, conversation, buttons="", marks=4)
 
 
 #: Steps after each of which the bot is killed.
@@ -197,12 +201,12 @@ async def test_each_request_of_an_agent_outlives_kills_and_is_answered_once(star
         await shop.restart()
         await shop.run(see_end)
         assert await shop.bot.program.stop() == 0
-    for talk in shop.talks.values():
-        assert talk.file_names() == ["image-1.png"]
-        texts = [reply.text for reply in talk.replies() if reply.text]
+    for conversation in shop.conversations.values():
+        assert conversation.file_names() == ["image-1.png"]
+        texts = [reply.text for reply in conversation.replies() if reply.text]
         assert len(texts) == 7, texts
         assert texts[-1] == f"{BEGINNING}\n\n📎 `image-1.png`\n\n{ENDING}"
-        assert VOUCHER not in str(talk.replies())
+        assert VOUCHER not in str(conversation.replies())
     told = {"ask_tailor": "{'result': 'It fits.'}", "pay": "{'result': '20 euros are paid'}"}
     assert model.results
     assert all(result == told for result in model.results)
@@ -267,7 +271,7 @@ def check_storage(shop: Shop) -> None:
         for part in json.loads(event)["content"]["parts"]:
             if response := part.get("function_response"):
                 answers.setdefault(session, {}).setdefault(response["id"], []).append(response["response"])
-    assert len(answers) == len(shop.talks)
+    assert len(answers) == len(shop.conversations)
     wanted = [[{"confirmed": True}], [{"result": "It fits."}], [{"result": "M"}], [{"result": DELIVERY}]]
     for of_session in answers.values():
         assert sorted(of_session.values(), key=str) == sorted(wanted, key=str)
@@ -275,4 +279,4 @@ def check_storage(shop: Shop) -> None:
     assert decisions == [("adk_request_input", "answered", 4), ("ask_tailor", "answered", 2), ("pay", "approved", 2)]
     assert shop.read("SELECT name, count(*) FROM artifacts GROUP BY 1") == [("image-1.png", 2)]
     calls = shop.read("SELECT state, count(*) FROM tool_calls WHERE tool = 'pay' GROUP BY 1")
-    assert calls == [("ended", len(shop.talks))]
+    assert calls == [("ended", len(shop.conversations))]

@@ -13,16 +13,16 @@ from core.errors import DamagedSessionError
 from sandbox.models import CallTool, Pause, ReceivedRequest, Say, ScriptedAnthropic, ScriptedGemini, Turn
 from sandbox.slack import SlackSandbox
 from tests.acceptance.conftest import AcceptanceBot, StartBot
-from tests.acceptance.platforms import Platform, Talk
+from tests.acceptance.platforms import BotConversation, Platform
 from tests.acceptance.test_conversation import answer_from_memory
 from tests.acceptance.test_privacy import backdate_sessions
 
 
-def start_conversations(bot: AcceptanceBot) -> dict[Platform, Talk]:
+def start_conversations(bot: AcceptanceBot) -> dict[Platform, BotConversation]:
     return {platform: platform.start_conversation() for platform in bot.platforms}
 
 
-async def begin_answers(bot: AcceptanceBot) -> dict[Platform, Talk]:
+async def begin_answers(bot: AcceptanceBot) -> dict[Platform, BotConversation]:
     """Begin an answer that does not end on each platform."""
     bot.answer = lambda _asked: [Say("A beginning"), Pause(60.0)]
     here = start_conversations(bot)
@@ -35,7 +35,7 @@ async def begin_answers(bot: AcceptanceBot) -> dict[Platform, Talk]:
     return here
 
 
-async def check_resumption(bot: AcceptanceBot, here: Mapping[Platform, Talk]) -> None:
+async def check_resumption(bot: AcceptanceBot, here: Mapping[Platform, BotConversation]) -> None:
     """Check that the next process completes the same reply with one model call."""
 
     async def check_reply(platform: Platform) -> None:
@@ -94,16 +94,16 @@ async def test_a_shutdown_lets_running_answers_finish(start: StartBot) -> None:
 
     await bot.run_on_all_platforms(scenario)
     assert await bot.program.stop(signal.SIGTERM) == 0
-    for talk in here.values():
-        assert [reply.text for reply in talk.replies()] == ["It takes a moment to say all of this."]
+    for conversation in here.values():
+        assert [reply.text for reply in conversation.replies()] == ["It takes a moment to say all of this."]
 
 
 async def test_turns_cut_off_by_a_shutdown_are_resumed_by_the_next_process(start: StartBot) -> None:
     bot = await start(SHUTDOWN_TIMEOUT_SECONDS="1")
     here = await begin_answers(bot)
     assert await bot.program.stop(signal.SIGINT) == 0
-    for talk in here.values():
-        assert [reply.text for reply in talk.replies()] == [f"A beginning\n\n{words.RESTARTING}"]
+    for conversation in here.values():
+        assert [reply.text for reply in conversation.replies()] == [f"A beginning\n\n{words.RESTARTING}"]
 
     await check_resumption(bot, here)
 
@@ -129,8 +129,8 @@ handler = Tool("handler", "Never returns.", lambda _arguments: time.sleep(3600))
 
     await bot.run_on_all_platforms(scenario)
     assert await bot.program.stop(signal.SIGTERM, within=60) == 0
-    for talk in here.values():
-        assert [reply.text for reply in talk.replies()] == [words.RESTARTING]
+    for conversation in here.values():
+        assert [reply.text for reply in conversation.replies()] == [words.RESTARTING]
 
 
 async def test_a_second_ctrl_c_exits_at_once_and_loses_nothing(start: StartBot) -> None:
@@ -150,8 +150,8 @@ async def test_a_turn_that_kills_every_process_ends_in_one_apology_with_a_retry(
     bot = await start(TURN_MAX_ATTEMPTS="2")
     bot.answer = lambda _asked: [Say("Beginning"), Pause(60.0)]
     here = start_conversations(bot)
-    for talk in here.values():
-        await talk.say("first")
+    for conversation in here.values():
+        await conversation.say("first")
     for _ in range(2):
         version_counts = {platform: sum(len(reply.versions) for reply in here[platform].replies()) for platform in here}
 
@@ -165,12 +165,12 @@ async def test_a_turn_that_kills_every_process_ends_in_one_apology_with_a_retry(
         await bot.start()
 
     async def retry_turn(platform: Platform) -> None:
-        talk = here[platform]
-        await bot.wait_for_reply(platform, talk, lambda text: text.startswith(f"⚠️ {words.TOO_MANY_ATTEMPTS}"))
-        await platform.wait_for(lambda: talk.button_labels() == [words.RETRY])
-        await talk.press(words.RETRY)
-        await bot.wait_for_reply(platform, talk, lambda text: text == "All of it.")
-        assert len(talk.replies()) == 1
+        conversation = here[platform]
+        await bot.wait_for_reply(platform, conversation, lambda text: text.startswith(f"⚠️ {words.TOO_MANY_ATTEMPTS}"))
+        await platform.wait_for(lambda: conversation.button_labels() == [words.RETRY])
+        await conversation.press(words.RETRY)
+        await bot.wait_for_reply(platform, conversation, lambda text: text == "All of it.")
+        assert len(conversation.replies()) == 1
 
     bot.answer = lambda asked: "All of it." if len(asked.messages) == 1 else f"What? {asked.messages}"
     await bot.run_on_all_platforms(retry_turn)
@@ -186,8 +186,8 @@ async def test_an_unreadable_message_blocks_no_other(start: StartBot, tmp_path: 
         await bot.ask(platform, known[platform], "before this", "Here.")
         await here[platform].say("first")
         await others[platform].say("other")
-        for talk in (here[platform], others[platform]):
-            await bot.wait_for_reply(platform, talk, lambda text: text.startswith("Beginning"))
+        for conversation in (here[platform], others[platform]):
+            await bot.wait_for_reply(platform, conversation, lambda text: text.startswith("Beginning"))
         await here[platform].say("waits")
         await platform.wait_for(lambda: here[platform].count_reactions() == 1)
 
@@ -202,12 +202,12 @@ async def test_an_unreadable_message_blocks_no_other(start: StartBot, tmp_path: 
         database.execute(f"UPDATE messages SET event = NULL, tool_calls = '7' WHERE {stored}")
 
     async def check_answers(platform: Platform) -> None:
-        talk = here[platform]
+        conversation = here[platform]
         await bot.wait_for_reply(platform, others[platform], lambda text: text == "All of it.")
-        await bot.ask(platform, talk, "again", "All of it.")
+        await bot.ask(platform, conversation, "again", "All of it.")
         await known[platform].say("and?")
         await bot.wait_for_reply(platform, known[platform], lambda text: DamagedSessionError.public in text)
-        for each in (talk, known[platform]):
+        for each in (conversation, known[platform]):
             await bot.ask(platform, each, "reset", words.RESET_DONE)
             await bot.ask(platform, each, "anew", "All of it.")
 
@@ -229,8 +229,8 @@ async def test_the_next_process_answers_the_turns_of_a_killed_process(start: Sta
         await platform.wait_for(lambda: here[platform].count_reactions() == 2)
 
     async def check_answers(platform: Platform) -> None:
-        talk = here[platform]
-        await platform.wait_for(lambda: [r.text for r in talk.replies()] == ["The first.", "Second and third."])
+        conversation = here[platform]
+        await platform.wait_for(lambda: [r.text for r in conversation.replies()] == ["The first.", "Second and third."])
 
     await bot.run_on_all_platforms(send_messages)
     await bot.program.stop(signal.SIGKILL)

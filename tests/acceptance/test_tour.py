@@ -3,16 +3,18 @@
 from bot.sandbox.tour_agent import LOOKUP_SECONDS
 from sandbox.tour import STEPS, TASKS, TOUR_MODEL, respond_to_tour
 from tests.acceptance.conftest import AcceptanceBot, StartBot
-from tests.acceptance.platforms import Platform, Talk
+from tests.acceptance.platforms import BotConversation, Platform
 
 
-async def take_step(bot: AcceptanceBot, platform: Platform, talk: Talk, prompt: str, end: str) -> str:
+async def take_step(
+    bot: AcceptanceBot, platform: Platform, conversation: BotConversation, prompt: str, end: str
+) -> str:
     """Send a message, and return the text of the replies to it once it contains `end`."""
-    before = len(talk.replies())
-    await talk.say(prompt)
+    before = len(conversation.replies())
+    await conversation.say(prompt)
 
     def reply() -> str:
-        return "\n".join(message.text for message in talk.replies()[before:])
+        return "\n".join(message.text for message in conversation.replies()[before:])
 
     try:
         await platform.wait_for(lambda: end in reply())
@@ -28,44 +30,46 @@ async def test_the_tour_shows_every_step_on_both_platforms(start: StartBot) -> N
     streaming, tool, approval, choice, form, report, file, image, writer = (step.prompt for step in STEPS)
 
     async def scenario(platform: Platform) -> None:
-        talk = platform.start_dm("ada")
-        introduction = await take_step(bot, platform, talk, streaming, tool)
+        conversation = platform.start_dm("ada")
+        introduction = await take_step(bot, platform, conversation, streaming, tool)
         assert "Scripted tour: no model is asked" in introduction
 
-        await take_step(bot, platform, talk, tool, approval)
-        assert any("Looking up order 1042" in version for reply in talk.replies() for version in reply.versions)
+        await take_step(bot, platform, conversation, tool, approval)
+        assert any("Looking up order 1042" in version for reply in conversation.replies() for version in reply.versions)
 
-        await take_step(bot, platform, talk, approval, "Approve")
-        assert await talk.press("Deny")
-        await platform.wait_for(lambda: "nothing was refunded" in talk.replies()[-1].text)
-        await take_step(bot, platform, talk, "I want my money back!", "Approve")
-        assert await talk.press("Approve")
-        await platform.wait_for(lambda: "$42.00 goes back" in talk.replies()[-1].text)
+        await take_step(bot, platform, conversation, approval, "Approve")
+        assert await conversation.press("Deny")
+        await platform.wait_for(lambda: "nothing was refunded" in conversation.replies()[-1].text)
+        await take_step(bot, platform, conversation, "I want my money back!", "Approve")
+        assert await conversation.press("Approve")
+        await platform.wait_for(lambda: "$42.00 goes back" in conversation.replies()[-1].text)
 
-        await take_step(bot, platform, talk, choice, "Which one do you choose?")
-        assert await talk.press("Filter")
-        await platform.wait_for(lambda: "ground as: **Filter**" in talk.replies()[-1].text)
+        await take_step(bot, platform, conversation, choice, "Which one do you choose?")
+        assert await conversation.press("Filter")
+        await platform.wait_for(lambda: "ground as: **Filter**" in conversation.replies()[-1].text)
 
-        await take_step(bot, platform, talk, form, "What shall the tasting be like?")
-        assert await talk.press("Answer")
-        await talk.wait_for_form()
-        assert await talk.submit_form("Ada", "12", "option:1")
-        await platform.wait_for(lambda: "**Friday**, 12 guests of Ada, with Harbour Blend." in talk.replies()[-1].text)
+        await take_step(bot, platform, conversation, form, "What shall the tasting be like?")
+        assert await conversation.press("Answer")
+        await conversation.wait_for_form()
+        assert await conversation.submit_form("Ada", "12", "option:1")
+        await platform.wait_for(
+            lambda: "**Friday**, 12 guests of Ada, with Harbour Blend." in conversation.replies()[-1].text
+        )
 
-        shown = await take_step(bot, platform, talk, report, file)
+        shown = await take_step(bot, platform, conversation, report, file)
         assert "1,120.60" in shown
         assert "GROUP BY day" in shown
         assert all(task in shown for task in TASKS)
 
-        assert talk.file_names() == []
-        await take_step(bot, platform, talk, file, image)
-        await platform.wait_for(lambda: talk.file_names() == ["week.csv"])
-        await take_step(bot, platform, talk, image, writer)
-        await platform.wait_for(lambda: talk.file_names() == ["week.csv", "revenue.png"])
+        assert conversation.file_names() == []
+        await take_step(bot, platform, conversation, file, image)
+        await platform.wait_for(lambda: conversation.file_names() == ["week.csv"])
+        await take_step(bot, platform, conversation, image, writer)
+        await platform.wait_for(lambda: conversation.file_names() == ["week.csv", "revenue.png"])
 
-        letter = await take_step(bot, platform, talk, writer, streaming)
+        letter = await take_step(bot, platform, conversation, writer, streaming)
         assert "I am *writer*" in letter or "I am _writer_" in letter
-        await take_step(bot, platform, talk, "And where is my parcel now?", approval)
+        await take_step(bot, platform, conversation, "And where is my parcel now?", approval)
 
     await bot.run_on_all_platforms(scenario)
     assert await bot.program.stop() == 0

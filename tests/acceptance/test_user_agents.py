@@ -184,10 +184,10 @@ async def test_features_of_adk_agents_work_on_both_platforms(start: StartBot, tm
     }
 
     async def check_answer(platform: Platform, question: str, answer: str) -> None:
-        talk = platform.start_conversation()
-        await talk.say(question)
+        conversation = platform.start_conversation()
+        await conversation.say(question)
         await platform.wait_for(
-            lambda: drop_empty_lines(answer) in [drop_empty_lines(reply.text) for reply in talk.replies()]
+            lambda: drop_empty_lines(answer) in [drop_empty_lines(reply.text) for reply in conversation.replies()]
         )
 
     async def scenario(platform: Platform) -> None:
@@ -230,10 +230,10 @@ async def test_messages_of_the_asker_answer_a_workflow_until_a_reset(start: Star
     bot = await start(AGENT=str(tmp_path / "shop"))
     here, there = ({platform: platform.start_conversation() for platform in bot.platforms} for _ in range(2))
 
-    async def ask(platform: Platform, talk: Any, text: str, count: int, user: str = "ada") -> None:
+    async def ask(platform: Platform, conversation: Any, text: str, count: int, user: str = "ada") -> None:
         """Send a message, and wait until the question is shown for the `count`th time."""
-        await talk.say(text, user=user)
-        await platform.wait_for(lambda: sum("Which size?" in reply.text for reply in talk.replies()) == count)
+        await conversation.say(text, user=user)
+        await platform.wait_for(lambda: sum("Which size?" in reply.text for reply in conversation.replies()) == count)
 
     async def ask_question(platform: Platform) -> None:
         await ask(platform, here[platform], "a shirt, please", 1)
@@ -242,22 +242,24 @@ async def test_messages_of_the_asker_answer_a_workflow_until_a_reset(start: Star
         await platform.wait_for(lambda: words.ANSWER not in there[platform].button_labels())
 
     async def answer_question(platform: Platform) -> None:
-        talk = here[platform]
-        said = await talk.say("XL")
-        await bot.wait_for_reply(platform, talk, lambda text: text == "Ordered in XL.")
-        await talk.edit(said, "L")
-        await platform.wait_for(lambda: words.ANSWER_EDITED in talk.button_labels())
-        assert await talk.press(words.ANSWER_EDITED)
-        await bot.wait_for_reply(platform, talk, lambda text: text == "Ordered in L.")
-        await ask(platform, talk, "another one", 2)
-        await ask(platform, talk, "one for me, too", 3, user="grace")  # it is no answer to the question to Ada
-        await bot.ask(platform, talk, "M", "Ordered in M.", user="grace")
-        await bot.ask(platform, talk, "S", "Ordered in S.")
-        await ask(platform, talk, "one more", 4)
-        await platform.wait_for(lambda: words.STOP not in talk.button_labels())  # else the stop would end this turn
-        await bot.ask(platform, talk, "stop", words.STOPPING)
-        await platform.wait_for(lambda: words.ANSWER not in talk.button_labels())
-        await ask(platform, talk, "yet another one", 5)
+        conversation = here[platform]
+        said = await conversation.say("XL")
+        await bot.wait_for_reply(platform, conversation, lambda text: text == "Ordered in XL.")
+        await conversation.edit(said, "L")
+        await platform.wait_for(lambda: words.ANSWER_EDITED in conversation.button_labels())
+        assert await conversation.press(words.ANSWER_EDITED)
+        await bot.wait_for_reply(platform, conversation, lambda text: text == "Ordered in L.")
+        await ask(platform, conversation, "another one", 2)
+        await ask(platform, conversation, "one for me, too", 3, user="grace")  # it is no answer to the question to Ada
+        await bot.ask(platform, conversation, "M", "Ordered in M.", user="grace")
+        await bot.ask(platform, conversation, "S", "Ordered in S.")
+        await ask(platform, conversation, "one more", 4)
+        await platform.wait_for(
+            lambda: words.STOP not in conversation.button_labels()
+        )  # else the stop would end this turn
+        await bot.ask(platform, conversation, "stop", words.STOPPING)
+        await platform.wait_for(lambda: words.ANSWER not in conversation.button_labels())
+        await ask(platform, conversation, "yet another one", 5)
 
     await bot.run_on_all_platforms(ask_question)
     assert await bot.program.stop() == 0

@@ -21,7 +21,7 @@ from core.store.schema import channels
 from sandbox.discord import DiscordSandbox
 from sandbox.models import ScriptedOpenAI
 from sandbox.slack import SlackSandbox
-from tests.acceptance.platforms import BotMessage, Discord, DiscordTalk, Platform, Slack, Talk
+from tests.acceptance.platforms import BotConversation, BotMessage, Discord, DiscordConversation, Platform, Slack
 from tests.chaos import evidence, scenario, verdict
 from tests.chaos.crashing_process import LOG, PASSAGES, Crash
 from tests.chaos.evidence import Evidence
@@ -96,13 +96,13 @@ class ScenarioRunner:
                 "LEASE_SECONDS": "1",
                 **self._settings,
             }
-            place = discord.sandbox.add_channel("talk")
+            place = discord.sandbox.add_channel("conversation")
             await _insert_known_place(f"discord:{discord.sandbox.guild_id}:{place.id}", database)
-            talks: dict[Platform, Talk] = {
+            conversations: dict[Platform, BotConversation] = {
                 slack: slack.start_conversation(),
-                discord: DiscordTalk(discord.sandbox, place),
+                discord: DiscordConversation(discord.sandbox, place),
             }
-            scenario_run = _ScenarioRun(self._fork_server, folder, settings, database, model, talks)
+            scenario_run = _ScenarioRun(self._fork_server, folder, settings, database, model, conversations)
             return await scenario_run.run(crashes)
 
 
@@ -116,14 +116,14 @@ class _ScenarioRun:
         settings: Mapping[str, str],
         database: Database,
         model: ScenarioModel,
-        talks: Mapping[Platform, Talk],
+        conversations: Mapping[Platform, BotConversation],
     ) -> None:
         self._fork_server = fork_server
         self._folder = folder
         self._settings = settings
         self._database = database
         self._model = model
-        self._talks = talks
+        self._conversations = conversations
         self._faults: list[str] = []
 
     async def run(self, crashes: Sequence[Crash]) -> ScenarioOutcome:
@@ -131,10 +131,13 @@ class _ScenarioRun:
         senders = [
             asyncio.create_task(
                 send_messages(
-                    platform, talk, self._model.may_finish[platform.name], partial(_is_answered, platform, talk)
+                    platform,
+                    conversation,
+                    self._model.may_finish[platform.name],
+                    partial(_is_answered, platform, conversation),
                 )
             )
-            for platform, talk in self._talks.items()
+            for platform, conversation in self._conversations.items()
         ]
         try:
             for number, crash in enumerate((*crashes, None), 1):
@@ -154,10 +157,12 @@ class _ScenarioRun:
         ]
         self._faults += [
             f"{platform.name}: a reply still has a Stop button"
-            for platform, talk in self._talks.items()
-            if _is_growing(talk)
+            for platform, conversation in self._conversations.items()
+            if _is_growing(conversation)
         ]
-        visible_texts = {platform.name: _list_texts(talk.replies()) for platform, talk in self._talks.items()}
+        visible_texts = {
+            platform.name: _list_texts(conversation.replies()) for platform, conversation in self._conversations.items()
+        }
         passages, log = self._folder / PASSAGES, self._folder / LOG
         return ScenarioOutcome(
             await evidence.collect(
@@ -198,15 +203,15 @@ class _ScenarioRun:
 
     async def _wait_until_done(self, senders: Sequence[asyncio.Task[None]]) -> None:
         """Wait until all messages are sent and answered, and no work is left in the database."""
-        for platform, talk in self._talks.items():
-            await platform.wait_for(partial(_is_answered, platform, talk), timeout=SETTLE_TIMEOUT_SECONDS)
+        for platform, conversation in self._conversations.items():
+            await platform.wait_for(partial(_is_answered, platform, conversation), timeout=SETTLE_TIMEOUT_SECONDS)
         await asyncio.wait(senders)
         while await evidence.list_unfinished(self._database):  # noqa: ASYNC110 - no event of another process's
             await asyncio.sleep(POLL_SECONDS)
 
     async def _wait_until_disconnected(self) -> None:
         """Wait until both platforms have noticed the crash."""
-        for platform in self._talks:
+        for platform in self._conversations:
             await platform.wait_for(partial(_is_disconnected, platform))
 
 
@@ -217,14 +222,14 @@ async def _insert_known_place(place: str, database: Database) -> None:
         await connection.execute(sa.insert(channels).values(name="discord", watermark=time.time()))
 
 
-def _is_answered(platform: Platform, talk: Talk) -> bool:
+def _is_answered(platform: Platform, conversation: BotConversation) -> bool:
     """Return whether the bot is connected, and both messages have a visible outcome."""
-    return platform.is_connected and verdict.is_complete(platform.name, _list_texts(talk.replies()))
+    return platform.is_connected and verdict.is_complete(platform.name, _list_texts(conversation.replies()))
 
 
-def _is_growing(talk: Talk) -> bool:
+def _is_growing(conversation: BotConversation) -> bool:
     """Return whether the newest reply has a Stop button."""
-    return bool(talk.replies()) and words.STOP in talk.button_labels()
+    return bool(conversation.replies()) and words.STOP in conversation.button_labels()
 
 
 def _is_disconnected(platform: Platform) -> bool:

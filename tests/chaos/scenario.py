@@ -13,7 +13,7 @@ from channels.discord.replies import surface as discord
 from channels.i18n import messages as words
 from channels.slack.replies import surface as slack
 from sandbox.models import CallTool, Fail, Pause, ReceivedRequest, Say, Turn
-from tests.acceptance.platforms import CONTENT, Platform, Talk
+from tests.acceptance.platforms import CONTENT, BotConversation, Platform
 from tests.core.models import wire_rules as rules
 
 FIRST, SECOND = "pay, then ring and mail", "what else"
@@ -100,7 +100,7 @@ class ScenarioModel:
 
 
 async def send_messages(
-    platform: Platform, talk: Talk, may_finish: asyncio.Event, is_answered: Callable[[], bool]
+    platform: Platform, conversation: BotConversation, may_finish: asyncio.Event, is_answered: Callable[[], bool]
 ) -> None:
     """Send both messages, edit the second, and regenerate its answer.
 
@@ -112,40 +112,42 @@ async def send_messages(
     """
     try:
         await platform.wait_for(lambda: platform.is_connected, timeout=CONNECT_TIMEOUT_SECONDS)
-        await talk.say(f"{FIRST} on {platform.name}", files=["notes.txt"])
-        with suppress(TimeoutError):
-            await platform.wait_for(lambda: platform.is_connected and talk.replies(), timeout=ACCEPT_TIMEOUT_SECONDS)
-        await talk.say("lunch?", user="grace", called=False)
-        second = await talk.say(SECOND)
+        await conversation.say(f"{FIRST} on {platform.name}", files=["notes.txt"])
         with suppress(TimeoutError):
             await platform.wait_for(
-                lambda: talk.count_reactions() or not platform.is_connected, timeout=ACCEPT_TIMEOUT_SECONDS
+                lambda: platform.is_connected and conversation.replies(), timeout=ACCEPT_TIMEOUT_SECONDS
             )
-        await talk.edit(second, EDITED)
+        await conversation.say("lunch?", user="grace", called=False)
+        second = await conversation.say(SECOND)
+        with suppress(TimeoutError):
+            await platform.wait_for(
+                lambda: conversation.count_reactions() or not platform.is_connected, timeout=ACCEPT_TIMEOUT_SECONDS
+            )
+        await conversation.edit(second, EDITED)
     finally:
         may_finish.set()
     with suppress(TimeoutError):
         await platform.wait_for(is_answered, timeout=CONNECT_TIMEOUT_SECONDS)
-        if talk.replies()[-1].text == SHORT:  # not together with the first one, whose tools would run again
-            await _regenerate(platform, talk)
+        if conversation.replies()[-1].text == SHORT:  # not together with the first one, whose tools would run again
+            await _regenerate(platform, conversation)
 
 
-def _find_regenerate_buttons(talk: Talk) -> list[str]:
+def _find_regenerate_buttons(conversation: BotConversation) -> list[str]:
     """Return the labels of the Regenerate buttons of the newest answer."""
-    return [label for label in talk.button_labels() if label in (words.REGENERATE, words.ANSWER_EDITED)]
+    return [label for label in conversation.button_labels() if label in (words.REGENERATE, words.ANSWER_EDITED)]
 
 
-async def _regenerate(platform: Platform, talk: Talk) -> None:
+async def _regenerate(platform: Platform, conversation: BotConversation) -> None:
     """Click Regenerate until the answer changes: platforms do not redeliver a click."""
-    version_count = len(talk.replies()[-1].versions)
+    version_count = len(conversation.replies()[-1].versions)
     for _ in range(MAX_CLICKS):
         await platform.wait_for(
-            lambda: platform.is_connected and _find_regenerate_buttons(talk), timeout=CONNECT_TIMEOUT_SECONDS
+            lambda: platform.is_connected and _find_regenerate_buttons(conversation), timeout=CONNECT_TIMEOUT_SECONDS
         )
-        if len(talk.replies()[-1].versions) > version_count:
+        if len(conversation.replies()[-1].versions) > version_count:
             return
-        await talk.press(_find_regenerate_buttons(talk)[0])
+        await conversation.press(_find_regenerate_buttons(conversation)[0])
         with suppress(TimeoutError):
             await platform.wait_for(
-                lambda: len(talk.replies()[-1].versions) > version_count, timeout=ACCEPT_TIMEOUT_SECONDS
+                lambda: len(conversation.replies()[-1].versions) > version_count, timeout=ACCEPT_TIMEOUT_SECONDS
             )

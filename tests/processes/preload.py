@@ -14,7 +14,7 @@ from bot.settings import load_settings
 from sandbox.discord import DiscordSandbox
 from sandbox.models import ScriptedOpenAI
 from sandbox.slack import SlackSandbox
-from tests.acceptance.platforms import Discord, Platform, Slack, Talk
+from tests.acceptance.platforms import BotConversation, Discord, Platform, Slack
 from tests.chaos import verdict
 from tests.chaos.scenario import ScenarioModel, send_messages, settings
 
@@ -41,11 +41,11 @@ async def rehearse(database: str = "") -> None:
                 await running
 
 
-async def _send_messages(platform: Platform, talk: Talk, model: ScenarioModel) -> None:
+async def _send_messages(platform: Platform, conversation: BotConversation, model: ScenarioModel) -> None:
     def is_answered() -> bool:
-        return verdict.is_complete(platform.name, [reply.text for reply in talk.replies()])
+        return verdict.is_complete(platform.name, [reply.text for reply in conversation.replies()])
 
-    await send_messages(platform, talk, model.may_finish[platform.name], is_answered)
+    await send_messages(platform, conversation, model.may_finish[platform.name], is_answered)
 
 
 @contextmanager

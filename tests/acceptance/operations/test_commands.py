@@ -71,9 +71,9 @@ async def test_operator_commands_list_retry_and_cancel_turns(
 
     # a failed turn, its report and its retry
     bot.answer = lambda _asked: Fail(400, "no")
-    talk = platform.start_conversation()
-    await talk.say("hi again")
-    apology = await bot.wait_for_reply(platform, talk, lambda text: ProviderRequestError.public in text)
+    conversation = platform.start_conversation()
+    await conversation.say("hi again")
+    apology = await bot.wait_for_reply(platform, conversation, lambda text: ProviderRequestError.public in text)
     failed = re.search(r"turn `(\w+)`", apology.text)
     assert failed is not None
     seen = await operator.run_json("status", 1)
@@ -88,7 +88,7 @@ async def test_operator_commands_list_retry_and_cancel_turns(
     asked = await operator.run_json(f"retry {failed[1]}")
     assert (asked["turn"], asked["is_done"], asked["has_worker"]) == (failed[1], True, True)
     assert asked["newest"] != failed[1]
-    await bot.wait_for_reply(platform, talk, lambda text: text == "Here I am.")
+    await bot.wait_for_reply(platform, conversation, lambda text: text == "Here I am.")
     code, said = await operator.run(f"retry {failed[1]}")
     assert (code, "was already retried" in said) == (1, True)
     code, said = await operator.run(f"retry {turn['id']}")
@@ -96,13 +96,13 @@ async def test_operator_commands_list_retry_and_cancel_turns(
 
     # a running turn is cancelled
     bot.answer = lambda _asked: [Say("Beginning"), Pause(60.0)]
-    talk = platform.start_conversation()
-    await talk.say("a long story")
-    await bot.wait_for_reply(platform, talk, lambda text: text.startswith("Beginning"))
+    conversation = platform.start_conversation()
+    await conversation.say("a long story")
+    await bot.wait_for_reply(platform, conversation, lambda text: text.startswith("Beginning"))
     (runs,) = await operator.run_json("turns --state running")
     code, said = await operator.run(f"cancel {runs['id']}")
     assert code == 0, said
-    await bot.wait_for_reply(platform, talk, lambda text: text == f"Beginning\n\n{words.STOPPED}")
+    await bot.wait_for_reply(platform, conversation, lambda text: text == f"Beginning\n\n{words.STOPPED}")
     code, said = await operator.run(f"cancel {runs['id']}")
     assert (code, "is cancelled: only active turns can be cancelled" in said) == (1, True)
 
@@ -114,8 +114,8 @@ async def test_operator_commands_list_retry_and_cancel_turns(
 
     # without a running bot, requests are stored
     bot.answer = lambda _asked: Fail(400, "no")
-    await (talk := platform.start_conversation()).say("hi")
-    apology = await bot.wait_for_reply(platform, talk, lambda text: ProviderRequestError.public in text)
+    await (conversation := platform.start_conversation()).say("hi")
+    apology = await bot.wait_for_reply(platform, conversation, lambda text: ProviderRequestError.public in text)
     assert await bot.program.stop(signal.SIGTERM) == 0
     seen = await operator.run_json("status", 1)
     assert "dead" in {one["kind"] for one in seen["findings"]}
@@ -124,7 +124,7 @@ async def test_operator_commands_list_retry_and_cancel_turns(
     assert (code, "no worker is alive" in said) == (0, True)
     bot.answer = lambda _asked: "At last."
     await bot.start()
-    await bot.wait_for_reply(platform, talk, lambda text: text == "At last.")
+    await bot.wait_for_reply(platform, conversation, lambda text: text == "At last.")
 
 
 async def test_commands_without_a_database_say_so_and_create_none(program: MakeProgram, tmp_path: Path) -> None:

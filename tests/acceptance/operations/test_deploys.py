@@ -71,12 +71,12 @@ async def _start(foreman: Foreman) -> Dyno:
 
 async def _send_messages(platform: Platform, number: int) -> None:
     """Send three messages, each after the answer to the one before; each gets one answer."""
-    talk, expected = platform.start_conversation(), list[str]()
+    conversation, expected = platform.start_conversation(), list[str]()
     for question in range(3):
         word = f"word-{platform.name}-{number}-{question}"
-        await talk.say(word)
+        await conversation.say(word)
         expected.append(f"You said {word} to me.")
-        await platform.wait_for(lambda: [reply.text for reply in talk.replies()] == expected, timeout=90)
+        await platform.wait_for(lambda: [reply.text for reply in conversation.replies()] == expected, timeout=90)
 
 
 async def test_a_sleeping_web_dyno_answers_all_messages_sent_while_it_starts(

@@ -18,7 +18,7 @@ from bot.connections import raise_open_files_limit
 from sandbox.models import Fail, Pause, Say, ScriptedOpenAI
 from sandbox.slack import SlackSandbox
 from tests.acceptance.conftest import AcceptanceBot, MakeProgram, Program, StartBot
-from tests.acceptance.platforms import Platform, Slack, Talk
+from tests.acceptance.platforms import BotConversation, Platform, Slack
 from tests.acceptance.test_restarts import start_conversations
 
 #: API call that posts a reply.
@@ -155,8 +155,8 @@ async def test_health_metrics_and_traces_show_the_life_of_the_process(start: Sta
         assert about, program.log[-3000:]
 
 
-async def send_and_wait(bot: AcceptanceBot, platform: Platform, talk: Talk) -> None:
-    await bot.ask(platform, talk, "What is the question?", "The answer of forty-two.")
+async def send_and_wait(bot: AcceptanceBot, platform: Platform, conversation: BotConversation) -> None:
+    await bot.ask(platform, conversation, "What is the question?", "The answer of forty-two.")
 
 
 async def wait_for_turns(program: Program, count: int) -> None:

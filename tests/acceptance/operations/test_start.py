@@ -10,7 +10,7 @@ from sandbox.discord import DiscordSandbox
 from sandbox.models import ScriptedOpenAI
 from sandbox.slack import SlackSandbox
 from tests.acceptance.conftest import Program
-from tests.acceptance.platforms import Discord, Platform, Slack, Talk
+from tests.acceptance.platforms import BotConversation, Discord, Platform, Slack
 
 #: Prints the imported modules at exit: Python runs a module of this name at startup.
 IMPORT_RECORDER = """
@@ -112,9 +112,11 @@ async def test_unconfigured_platforms_and_models_are_not_imported(
         await program.start()
         try:
             await platform.wait_for(lambda: platform.is_connected, timeout=100)
-            talk = platform.start_dm("ada")
-            await talk.say("hello")
-            await platform.wait_for(lambda: [shown.text for shown in talk.replies()] == ["Heard: hello"], timeout=100)
+            conversation = platform.start_dm("ada")
+            await conversation.say("hello")
+            await platform.wait_for(
+                lambda: [shown.text for shown in conversation.replies()] == ["Heard: hello"], timeout=100
+            )
             assert await program.stop() == 0
         finally:
             await program.aclose()
@@ -136,11 +138,11 @@ async def test_a_message_sent_during_startup_is_answered(
     agent.mkdir()
     (agent / "agent.py").write_text(AGENT)
     how = tmp_path / "is"
-    talks = {platform: platform.start_conversation() for platform in platforms}
+    conversations = {platform: platform.start_conversation() for platform in platforms}
 
     async def wait_for_answers(*texts: str) -> None:
-        for platform, talk in talks.items():
-            await platform.wait_for(lambda: quoted_messages(talk) == [*texts], timeout=100)  # noqa: B023 - it is waited for here
+        for platform, conversation in conversations.items():
+            await platform.wait_for(lambda: quoted_messages(conversation) == [*texts], timeout=100)  # noqa: B023 - it is waited for here
 
     async with ScriptedOpenAI(lambda asked: f"Heard: {asked.text}") as model:
         places = {name: value for platform in platforms for name, value in platform.settings.items()}
@@ -149,15 +151,15 @@ async def test_a_message_sent_during_startup_is_answered(
         try:
             how.write_text("good")
             await bot.start()
-            for platform, talk in talks.items():
+            for platform, conversation in conversations.items():
                 await platform.wait_for(lambda: platform.is_connected, timeout=100)  # noqa: B023
-                await talk.say("first")
+                await conversation.say("first")
             await wait_for_answers("first")
             assert await bot.stop() == 0
             how.unlink()
             await bot.start()
-            for talk in talks.values():
-                await talk.say("second")
+            for conversation in conversations.values():
+                await conversation.say("second")
             how.write_text("good")
             await wait_for_answers("first", "second")
             assert await bot.stop() == 0
@@ -176,6 +178,6 @@ async def test_an_agent_with_an_import_error_stops_the_start_with_that_error(tmp
     assert log.splitlines()[-1] == "AGENT=slow: agent.py, line 8, raises AssertionError"
 
 
-def quoted_messages(talk: Talk) -> list[str]:
+def quoted_messages(conversation: BotConversation) -> list[str]:
     """Return the messages that the bot's answers quote."""
-    return re.findall("first|second", " ".join(shown.text for shown in talk.replies()))
+    return re.findall("first|second", " ".join(shown.text for shown in conversation.replies()))

@@ -9,13 +9,13 @@ from sandbox.discord import DiscordSandbox
 from sandbox.models import ReceivedRequest, Turn
 from sandbox.slack import SlackSandbox
 from tests.acceptance.conftest import AcceptanceBot, MakeProgram, StartBot
-from tests.acceptance.platforms import Platform, Talk
+from tests.acceptance.platforms import BotConversation, Platform
 from tests.acceptance.test_restarts import begin_answers, start_conversations
 
 
 async def start_two_workers(
     start: StartBot, folder: Path, settings: Mapping[str, str]
-) -> tuple[AcceptanceBot, AcceptanceBot, dict[Platform, Talk]]:
+) -> tuple[AcceptanceBot, AcceptanceBot, dict[Platform, BotConversation]]:
     """Start a worker with a running answer on each platform, and a second worker that can finish it."""
     one = await start(**settings)
     here = await begin_answers(one)
@@ -25,7 +25,7 @@ async def start_two_workers(
     return one, other, here
 
 
-async def check_takeover(one: AcceptanceBot, here: Mapping[Platform, Talk]) -> None:
+async def check_takeover(one: AcceptanceBot, here: Mapping[Platform, BotConversation]) -> None:
     """Check that the second worker finished the answer in the same reply."""
 
     async def check_reply(platform: Platform) -> None:
@@ -127,10 +127,10 @@ async def test_discord_shards_of_a_dead_worker_move_to_the_other_worker(
     number = (int(discord.guild_id) >> 22) % 2
     hears = next(bot for bot in (one, other) if f"this worker connects the shards {number} of 2" in bot.program.log)
     platform = next(platform for platform in one.platforms if platform.name == "discord")
-    talk = platform.start_conversation()
-    await one.ask(platform, talk, "hello?", "Here.")
-    await platform.wait_for(lambda: "Regenerate" in talk.button_labels())
+    conversation = platform.start_conversation()
+    await one.ask(platform, conversation, "hello?", "Here.")
+    await platform.wait_for(lambda: "Regenerate" in conversation.button_labels())
     await hears.program.stop(signal.SIGKILL)
     await platform.wait_for(lambda: discord.connection_count == 1)
-    await talk.say("anybody there?")
-    await platform.wait_for(lambda: [reply.text for reply in talk.replies()] == ["Here.", "Here."], timeout=30)
+    await conversation.say("anybody there?")
+    await platform.wait_for(lambda: [reply.text for reply in conversation.replies()] == ["Here.", "Here."], timeout=30)
