@@ -102,7 +102,7 @@ async def _run(settings: Settings, ending: asyncio.Event) -> None:
         log.warning("%s", line)
     health = HealthMonitor()
     routes = [*make_probe_routes(health)]
-    async with traces.exporting_traces(), AsyncExitStack() as stack:
+    async with traces.export_traces(), AsyncExitStack() as stack:
         metrics = None
         if settings.metrics:
             from bot.monitoring.prometheus import MetricsEndpoint  # noqa: PLC0415 - imported only when it is configured
@@ -116,7 +116,7 @@ async def _run(settings: Settings, ending: asyncio.Event) -> None:
         channels = bot.channels.values()
         server.add_routes(bot.routes)
         if metrics is not None:
-            await stack.enter_async_context(metrics.measuring(channels, bot.worker, bot.database))
+            await stack.enter_async_context(metrics.include_parts(channels, bot.worker, bot.database))
         working: asyncio.Task[None] | None = None
         try:
             await _start_channels(channels)

@@ -52,7 +52,7 @@ class ConnectionLimiter:
         connection = self._connections.get(request.transport) if request.transport is not None else None
         if connection is None:  # it was closed meanwhile
             return await handler(request)
-        with connection.handling(request):
+        with connection.track_request(request):
             return await handler(request)
 
 
@@ -76,7 +76,7 @@ class _Connection(asyncio.Protocol):
         return self._request is not None and self._request.content.is_eof()
 
     @contextmanager
-    def handling(self, request: web.Request) -> Iterator[None]:
+    def track_request(self, request: web.Request) -> Iterator[None]:
         self._request = request
         try:
             yield

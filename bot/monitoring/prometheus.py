@@ -63,7 +63,9 @@ class MetricsEndpoint:
         return [web.get(PATH, self._respond)]
 
     @asynccontextmanager
-    async def measuring(self, channels: Collection[Channel], worker: Worker, database: Database) -> AsyncIterator[None]:
+    async def include_parts(
+        self, channels: Collection[Channel], worker: Worker, database: Database
+    ) -> AsyncIterator[None]:
         """Include metrics of these parts while the block runs."""
         self._parts = channels, worker, database
         try:

@@ -40,7 +40,7 @@ def is_tracing_enabled(environment: Mapping[str, str]) -> bool:
 
 
 @asynccontextmanager
-async def exporting_traces() -> AsyncIterator[None]:
+async def export_traces() -> AsyncIterator[None]:
     """Export the traces of the block, if OpenTelemetry's variables enable it."""
     os.environ.setdefault(CAPTURE, "false")
     if not is_tracing_enabled(os.environ):

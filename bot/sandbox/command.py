@@ -106,7 +106,7 @@ async def run_local_platforms(
             agent=agent,
         )
         page.show(bot)
-        await stack.enter_async_context(bot.running())
+        await stack.enter_async_context(bot.run())
         ends: list[asyncio.Task[Any]] = [asyncio.create_task(stop.wait(), name="stop")]
         stack.push_async_callback(_cancel_tasks, ends)
         if agent:

@@ -77,7 +77,7 @@ class BotProcess:
         models: Sequence[str],
         agent: str = "",
     ) -> None:
-        """Create the process, which `running` starts.
+        """Create the process, which `run` starts.
 
         Args:
             environment: variables in addition to those of this process; `tour` replaces all during the tour.
@@ -116,7 +116,7 @@ class BotProcess:
         return []
 
     @asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
+    async def run(self) -> AsyncIterator[None]:
         """Run the process while the block runs, and stop it at the end."""
         self._log.write_bytes(b"")
         try:

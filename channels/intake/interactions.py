@@ -240,7 +240,7 @@ class InteractionHandler(ABC):
             key: the id of the interaction.
             payload: the encrypted interaction.
         """
-        async with self._queue.processing(key):
+        async with self._queue.process(key):
             decrypted = self._cipher.decrypt(payload)
             if not decrypted:
                 log.warning("a stored interaction cannot be read and is dropped")
@@ -256,7 +256,7 @@ class InteractionHandler(ABC):
                 await self._refuse(interaction, refusal)
 
     async def _process(self, interaction: Interaction) -> None:
-        async with self._queue.processing(interaction.id):
+        async with self._queue.process(interaction.id):
             await self._perform(interaction)
 
     async def _perform(self, interaction: Interaction) -> None:

@@ -129,12 +129,12 @@ async def get_overview(database: Database, prices: Prices) -> Overview:
         running = sa.select(turns).where(is_active(turns)).order_by(turns.c.created_at.desc())
         return Overview(
             at=now,
-            workers=await _workers(connection, now, ends=not database.is_sqlite),
+            workers=await _list_workers(connection, now, ends=not database.is_sqlite),
             running=tuple(await load_reports(connection, (await connection.execute(running)).all(), prices)),
-            queue=await _waiting(connection, now),
+            queue=await _get_queue(connection, now),
             undecided=(await connection.execute(undecided)).scalar_one(),
-            channels=await _channels(connection, now),
-            failures=await _failures(connection, now - HOUR),
+            channels=await _list_channels(connection, now),
+            failures=await _group_failures(connection, now - HOUR),
         )
 
 
@@ -145,7 +145,7 @@ async def get_queue_overview(database: Database) -> QueueOverview:
         StoreError: the database cannot be read.
     """
     async with database.read() as connection:
-        return await _waiting(connection, float((await connection.execute(sa.select(database.now))).scalar_one()))
+        return await _get_queue(connection, float((await connection.execute(sa.select(database.now))).scalar_one()))
 
 
 async def list_sessions(
@@ -181,7 +181,7 @@ async def list_sessions(
         return tuple(SessionOverview(**row) for row in (await connection.execute(query)).mappings())
 
 
-async def _workers(connection: AsyncConnection, now: float, *, ends: bool) -> tuple[WorkerOverview, ...]:
+async def _list_workers(connection: AsyncConnection, now: float, *, ends: bool) -> tuple[WorkerOverview, ...]:
     own = sa.select(sa.func.count()).where(turns.c.owner == workers.c.id, is_active(turns)).scalar_subquery()
     rows = (
         await connection.execute(sa.select(workers.c.id, workers.c.lease_expires_at, own).order_by(workers.c.id))
@@ -189,7 +189,7 @@ async def _workers(connection: AsyncConnection, now: float, *, ends: bool) -> tu
     return tuple(WorkerOverview(id_, lease - now if ends else None, count) for id_, lease, count in rows)
 
 
-async def _waiting(connection: AsyncConnection, now: float) -> QueueOverview:
+async def _get_queue(connection: AsyncConnection, now: float) -> QueueOverview:
     busy = sa.exists().where(turns.c.session == inbox.c.session, is_active(turns))
     query = sa.select(
         sa.func.count(),
@@ -201,14 +201,14 @@ async def _waiting(connection: AsyncConnection, now: float) -> QueueOverview:
     return QueueOverview(count, session_count, now - oldest if oldest else 0.0, now - claimable if claimable else 0.0)
 
 
-async def _channels(connection: AsyncConnection, now: float) -> tuple[ChannelOverview, ...]:
+async def _list_channels(connection: AsyncConnection, now: float) -> tuple[ChannelOverview, ...]:
     rows = (await connection.execute(sa.select(channels).order_by(channels.c.name))).all()
     return tuple(
         ChannelOverview(row.name, row.owner, None if row.watermark is None else now - row.watermark) for row in rows
     )
 
 
-async def _failures(connection: AsyncConnection, since: float) -> tuple[FailureGroup, ...]:
+async def _group_failures(connection: AsyncConnection, since: float) -> tuple[FailureGroup, ...]:
     failed = sa.select(turns.c.id, turns.c.error).where(turns.c.state == "failed", turns.c.finished_at >= since)
     rows = (await connection.execute(failed.order_by(turns.c.finished_at.desc()))).all()
     found: dict[str, list[str]] = {}

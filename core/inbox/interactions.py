@@ -67,7 +67,7 @@ class InteractionQueue:
             return True
 
     @asynccontextmanager
-    async def processing(self, key: str) -> AsyncIterator[None]:
+    async def process(self, key: str) -> AsyncIterator[None]:
         """Delete the interaction after the block, also after an error.
 
         If the block is cancelled, the row stays, and another worker processes it.
@@ -97,7 +97,7 @@ class InteractionQueue:
 
         Args:
             channel: the name of the adapter.
-            run: called with the key and the payload of each; it has to use `processing`.
+            run: called with the key and the payload of each; it has to use `process`.
         """
 
         async def run_all() -> None:

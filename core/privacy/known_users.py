@@ -25,7 +25,7 @@ class KnownUser:
     names: tuple[str, ...]
 
 
-async def sessions_that_name(connection: AsyncConnection, user_id: str) -> set[str]:
+async def list_sessions_with(connection: AsyncConnection, user_id: str) -> set[str]:
     """Return the ids of sessions with a stored message of which a user is an author."""
     is_candidate = sa.cast(messages.c.attribution, sa.Text).contains(json.dumps(user_id), autoescape=True)
     query = sa.select(messages.c.session, messages.c.attribution).where(is_candidate)

@@ -19,7 +19,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from core.inbox_message import InboxOutcome
 from core.models.grounding import READ_URLS_KEY
 from core.models.tokens import estimate_tokens
-from core.privacy.known_users import name_of, sessions_that_name
+from core.privacy.known_users import list_sessions_with, name_of
 from core.sessions import state as scopes
 from core.sessions.codec import measure_event, parse_event, to_columns, to_folded_column, to_row
 from core.sessions.prompt_text import CONTINUATION_PREFIX, LINE_PREFIX, AttributedPrompt, strip_author
@@ -101,7 +101,7 @@ async def find_sessions_of(connection: AsyncConnection, user_id: str) -> tuple[l
     Sessions that only name the user count as shared. Both are sorted lists of ids.
     """
     inbox_sessions = sa.select(inbox.c.session).where(inbox.c.author == user_id).distinct()
-    ids = await sessions_that_name(connection, user_id) | set((await connection.execute(inbox_sessions)).scalars())
+    ids = await list_sessions_with(connection, user_id) | set((await connection.execute(inbox_sessions)).scalars())
     # SQLite's LIKE ignores case: the rows are compared once more
     may_be_author = sa.cast(human_requests.c.authors, sa.Text).contains(json.dumps(user_id), autoescape=True)
     query = sa.select(human_requests).where((human_requests.c.decided_by == user_id) | may_be_author)

@@ -39,15 +39,15 @@ async def verify_schema(database: Database) -> None:
         StoreError: `migrate` has to be run first, or the database cannot be used.
     """
     async with database.read() as connection:
-        pending = await connection.run_sync(_pending)
-        missing = [] if pending else await connection.run_sync(_missing)
+        pending = await connection.run_sync(_find_pending)
+        missing = [] if pending else await connection.run_sync(_find_missing)
     if pending:
         raise StoreError("DATABASE_URL: the database lacks migrations: run `parley migrate`")
     if missing:
         raise SchemaError(f"the database is damaged: it lacks {', '.join(missing)}; restore a backup")
 
 
-def _missing(connection: sa.Connection) -> list[str]:
+def _find_missing(connection: sa.Connection) -> list[str]:
     """Return the names of the missing tables and columns."""
     found = sa.inspect(connection)
     tables = set(found.get_table_names())
@@ -67,18 +67,18 @@ async def list_pending(database: Database) -> list[str]:
         StoreError: it cannot be used.
     """
     async with database.read() as connection:
-        return await connection.run_sync(_pending)
+        return await connection.run_sync(_find_pending)
 
 
 def _migrate(connection: sa.Connection) -> list[str]:
-    missing = _pending(connection)
+    missing = _find_pending(connection)
     if missing:
-        command.upgrade(_config(connection), "head")
+        command.upgrade(_create_config(connection), "head")
     return missing
 
 
-def _pending(connection: sa.Connection) -> list[str]:
-    scripts = ScriptDirectory.from_config(_config(connection))
+def _find_pending(connection: sa.Connection) -> list[str]:
+    scripts = ScriptDirectory.from_config(_create_config(connection))
     applied = set(MigrationContext.configure(connection).get_current_heads())
     revisions = [script.revision for script in scripts.walk_revisions()]  # a single line of revisions, newest first
     if unknown := applied - set(revisions):
@@ -90,7 +90,7 @@ def _pending(connection: sa.Connection) -> list[str]:
     return newer[::-1]
 
 
-def _config(connection: sa.Connection) -> Config:
+def _create_config(connection: sa.Connection) -> Config:
     config = Config()
     config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
     config.attributes["connection"] = connection

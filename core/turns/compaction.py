@@ -184,7 +184,7 @@ class HistoryCompactor:
         marked = (
             sa.update(sessions).where(is_session).values(summarizing_worker=self._turns.worker_id).returning(sessions)
         )
-        async with self._writing() as connection:
+        async with self._open_transaction() as connection:
             session: sa.Row[Any] | None = (await connection.execute(marked)).one_or_none()
         return session
 
@@ -201,7 +201,7 @@ class HistoryCompactor:
             return
         options = {"agent": turn.agent, "model": session.model}
         summary = await self._summarizer.summarize(part.previous, part.rows, max_tokens=self._summary_limit, **options)
-        async with self._writing() as connection:
+        async with self._open_transaction() as connection:
             if await self._lock_marked_session(connection, session):
                 await self._save_summary(connection, turn, part, summary)
                 log.info("session %s: summarized its messages up to id %d", turn.session_id, part.rows[-1].id)
@@ -280,7 +280,7 @@ class HistoryCompactor:
         )
 
     @asynccontextmanager
-    async def _writing(self) -> AsyncIterator[AsyncConnection]:
+    async def _open_transaction(self) -> AsyncIterator[AsyncConnection]:
         """Open a transaction; after its commit, all workers look for turns to claim."""
         async with self._database.write() as connection:
             yield connection
@@ -296,7 +296,7 @@ def _select_unsummarized(_dialect: str) -> sa.Select[Any]:
 
     At most `MAX_MESSAGES_READ` are selected.
     """
-    c, summaries = messages.c, messages.alias("told")
+    c, summaries = messages.c, messages.alias("summaries")
     session, generation = sa.bindparam("session", type_=sa.Text), sa.bindparam("generation", type_=sa.Integer)
     covers = sa.select(sa.func.coalesce(sa.func.max(summaries.c.last_covered_id), 0)).where(
         summaries.c.session == session,

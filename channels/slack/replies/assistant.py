@@ -52,7 +52,7 @@ class AssistantThreads:
         return {"session_status": "processing"} if is_set else {}
 
     @contextmanager
-    def processing(self, address: Mapping[str, Any], is_resumed: Callable[[], bool]) -> Iterator[None]:
+    def show_processing(self, address: Mapping[str, Any], is_resumed: Callable[[], bool]) -> Iterator[None]:
         """Set the status of a thread to `processing` within the block, `active` after it.
 
         Args:

@@ -89,7 +89,7 @@ class SlackSurface(MessageSurface):
     def track_reply(self) -> Iterator[None]:
         with ExitStack() as stack:
             if self._assistant is not None:
-                stack.enter_context(self._assistant.processing(self._address, lambda: self._is_resumed))
+                stack.enter_context(self._assistant.show_processing(self._address, lambda: self._is_resumed))
             stack.enter_context(super().track_reply())
             yield
 

@@ -40,7 +40,7 @@ async def run_orphaned(queue: InteractionQueue, loops: int = 1) -> AsyncIterator
     found = asyncio.Queue[tuple[str, str]]()
 
     async def run(key: str, payload: str) -> None:
-        async with queue.processing(key):
+        async with queue.process(key):
             await asyncio.sleep(0)
         found.put_nowait((key, payload))
 
@@ -64,13 +64,13 @@ async def test_a_processed_or_failed_interaction_is_deleted_and_a_cancelled_one_
     queue = await create_worker(database)
     for key in ("cancelled", "failed", "processed"):
         await queue.add("slack", key, "payload")
-    async with queue.processing("processed"):
+    async with queue.process("processed"):
         assert "processed" in await list_stored_keys(database)
     with pytest.raises(StoreError):
-        async with queue.processing("failed"):
+        async with queue.process("failed"):
             raise StoreError("out of reach")
     with pytest.raises(asyncio.CancelledError):
-        async with queue.processing("cancelled"):
+        async with queue.process("cancelled"):
             raise asyncio.CancelledError
     assert await list_stored_keys(database) == ["cancelled"]
 

@@ -113,7 +113,7 @@ async def test_with_scarce_calls_each_started_status_is_ended(slack: SlackSandbo
     with ExitStack() as at_work:
         for question in questions:
             address = {"team": slack.team_id, "channel": direct.id, "thread_ts": question.ts}
-            at_work.enter_context(told.processing(address, lambda: False))
+            at_work.enter_context(told.show_processing(address, lambda: False))
     await told.drain(10)
     shown = [session for question in questions if (session := slack.find_session(question))]
     assert 15 < len(shown) < 30
