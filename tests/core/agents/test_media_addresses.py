@@ -18,7 +18,7 @@ from core.models.finish_reasons import FILE_TOO_LARGE
 PNG = b"\x89PNG\r\n\x1a\n" + b"pixels" * 50
 
 
-class Painter(BaseAgent):
+class ImageAgent(BaseAgent):
     """Agent that answers with parts."""
 
     parts: list[types.Part]
@@ -62,7 +62,7 @@ async def origin() -> AsyncIterator[str]:
 
 async def run(parts: list[types.Part], plugin: MediaPlugin) -> list[types.Part]:
     """Run an agent that answers with these parts, and return the parts of its event."""
-    app = App(name="app", root_agent=Painter(name="painter", parts=parts), plugins=[plugin])
+    app = App(name="app", root_agent=ImageAgent(name="painter", parts=parts), plugins=[plugin])
     runner = InMemoryRunner(app=app)
     await runner.session_service.create_session(app_name="app", user_id="u", session_id="s")
     message = types.Content(role="user", parts=[types.Part(text="draw")])

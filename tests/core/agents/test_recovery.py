@@ -296,7 +296,7 @@ steps = st.lists(st.tuples(st.sampled_from(CallState), st.booleans()), min_size=
 
 @pytest.fixture
 async def idle(converse: Converse) -> Conversation:
-    """A conversation in which nobody has said anything yet."""
+    """Return a conversation without messages."""
     return await converse(root=LlmAgent(name="root", model=adapter(ScriptedProvider())))
 
 

@@ -27,8 +27,8 @@ from tests.core.sessions.events import list_call_ids, list_texts, reset_session
 Reply = str | types.FunctionCall
 
 
-class Script(BaseLlm):
-    """A model that says its lines one after another and keeps what it was asked."""
+class ScriptedModel(BaseLlm):
+    """Model that returns its lines in order, and records the requests."""
 
     model: str = "script"
     lines: list[Reply]
@@ -65,7 +65,7 @@ def call(name: str = "add", id_: str = "call_1", **args: Any) -> types.FunctionC
     return types.FunctionCall(id=id_, name=name, args=args)
 
 
-def create_runner(service: SessionService, model: Script, *tools: Any) -> Runner:
+def create_runner(service: SessionService, model: ScriptedModel, *tools: Any) -> Runner:
     agent = LlmAgent(name="bot", model=model, tools=list(tools))
     return Runner(app=App(name="app", root_agent=agent), session_service=service)
 
@@ -95,7 +95,7 @@ async def session(service: SessionService) -> None:
 
 
 async def test_two_turns_with_a_tool_store_their_events(service: SessionService) -> None:
-    model = Script(lines=[call(a=1, b=2), "It is three.", "You are welcome."])
+    model = ScriptedModel(lines=[call(a=1, b=2), "It is three.", "You are welcome."])
     runner = create_runner(service, model, add)
     seen = [event for text in ("1 + 2?", "Thanks!") for event in await ask(runner, text)]
     events = await list_history(service)
@@ -118,21 +118,21 @@ async def test_a_reset_in_the_middle_of_a_run_ends_it_and_nothing_is_stored(
         await reset_session(service, "s")
         return {"done": True}
 
-    runner = create_runner(service, Script(lines=[call("slow"), "never said"]), slow)
+    runner = create_runner(service, ScriptedModel(lines=[call("slow"), "never said"]), slow)
     with pytest.raises(SessionResetError):
         await ask(runner, "go")
     async with database.read() as connection:
         assert (await connection.execute(sa.select(messages))).all() == []
-    runner = create_runner(service, Script(lines=["Hello."]), slow)
+    runner = create_runner(service, ScriptedModel(lines=["Hello."]), slow)
     await ask(runner, "anew")
     assert list_texts(await list_history(service)) == ["anew", "Hello."]
 
 
 async def test_a_failed_run_resumes_without_repeating_the_question(service: SessionService) -> None:
-    runner = create_runner(service, Script(lines=[call(a=1, b=2)]), add)
+    runner = create_runner(service, ScriptedModel(lines=[call(a=1, b=2)]), add)
     with pytest.raises(IndexError):
         await ask(runner, "1 + 2?", invocation_id="turn-1")
-    model = Script(lines=["It is three."])
+    model = ScriptedModel(lines=["It is three."])
     await ask(create_runner(service, model, add), "1 + 2?", invocation_id="turn-1")
     events = await list_history(service)
     assert [text for text in list_texts(events) if text] == ["1 + 2?", "It is three."]
@@ -142,19 +142,19 @@ async def test_a_failed_run_resumes_without_repeating_the_question(service: Sess
 
 async def test_a_confirmation_is_decided_many_messages_later(service: SessionService) -> None:
     guarded = FunctionTool(add, require_confirmation=True)
-    await ask(create_runner(service, Script(lines=[call(a=1, b=2)]), guarded), "1 + 2?")
+    await ask(create_runner(service, ScriptedModel(lines=[call(a=1, b=2)]), guarded), "1 + 2?")
     (asked,) = [
         call
         for event in await list_history(service)
         for call in event.get_function_calls()
         if call.name == "adk_request_confirmation"
     ]
-    chat = create_runner(service, Script(lines=["ok"] * 25), guarded)
+    chat = create_runner(service, ScriptedModel(lines=["ok"] * 25), guarded)
     for n in range(25):
         await ask(chat, f"by the way {n}")
     decision = types.FunctionResponse(id=asked.id, name=asked.name, response={"confirmed": True})
     events = await ask(
-        create_runner(service, Script(lines=["It is three."]), guarded), types.Part(function_response=decision)
+        create_runner(service, ScriptedModel(lines=["It is three."]), guarded), types.Part(function_response=decision)
     )
     assert [answer.response for event in events for answer in event.get_function_responses()] == [{"sum": 3}]
     assert list_texts(await list_history(service))[-1] == "It is three."
@@ -163,4 +163,4 @@ async def test_a_confirmation_is_decided_many_messages_later(service: SessionSer
 async def test_a_missing_session_is_adks_error(service: SessionService) -> None:
     await service.delete_session(app_name="app", user_id="place", session_id="s")
     with pytest.raises(SessionNotFoundError):
-        await ask(create_runner(service, Script(lines=["hi"])), "hi")
+        await ask(create_runner(service, ScriptedModel(lines=["hi"])), "hi")

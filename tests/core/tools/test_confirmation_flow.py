@@ -181,7 +181,7 @@ class ConversationFactory(Protocol):
 
 
 @pytest.fixture
-async def create_conversation(database: FailingDatabase, tmp_path: Path) -> AsyncIterator[ConversationFactory]:
+async def conversation_factory(database: FailingDatabase, tmp_path: Path) -> AsyncIterator[ConversationFactory]:
     """Yield a function that creates a conversation with an agent on the database."""
     async with AsyncExitStack() as stack:
         sessions = SessionService(database, TokenCounter(tmp_path))
@@ -215,10 +215,10 @@ async def list_pay_results(conversation: Conversation) -> list[str]:
 
 @pytest.mark.parametrize("shape", SHAPES)
 async def test_a_run_resumes_after_other_messages_and_repeats_no_call(
-    create_conversation: ConversationFactory, shape: Shape
+    conversation_factory: ConversationFactory, shape: Shape
 ) -> None:
     till = PaymentTools()
-    conversation = create_conversation(shape(till))
+    conversation = conversation_factory(shape(till))
     asks = get_requests(await conversation.events("go", run_id="run-1"))
     assert [(ask.tool, ask.arguments) for ask in asks] == [("pay", {"to": "Ada"})]
     assert (till.paid, till.looked) == ([], 1)
@@ -252,10 +252,10 @@ async def test_a_denied_call_is_not_made_and_the_run_continues(converse: Convers
 @pytest.mark.parametrize("ids", [("p1", "p2"), ("", ""), ("p1", "p1")], ids=["ids", "no ids", "equal ids"])
 @pytest.mark.parametrize("shape", PAIRS)
 async def test_two_approved_calls_run_once_each(
-    create_conversation: ConversationFactory, shape: Pair, ids: Ids, together: bool
+    conversation_factory: ConversationFactory, shape: Pair, ids: Ids, together: bool
 ) -> None:
     till = PaymentTools()
-    conversation = create_conversation(shape(till, ids))
+    conversation = conversation_factory(shape(till, ids))
     asks = get_requests(await conversation.events("go", run_id="run-1"))
     assert sorted(ask.arguments["to"] for ask in asks) == ["Ada", "Bob"]
     for decided in [asks] if together else [[ask] for ask in asks]:
@@ -267,10 +267,10 @@ async def test_two_approved_calls_run_once_each(
 
 @pytest.mark.parametrize("shape", PAIRS)
 async def test_one_of_two_calls_is_denied_and_the_other_runs(
-    create_conversation: ConversationFactory, shape: Pair
+    conversation_factory: ConversationFactory, shape: Pair
 ) -> None:
     till = PaymentTools()
-    conversation = create_conversation(shape(till, ("", "")))
+    conversation = conversation_factory(shape(till, ("", "")))
     first, second = get_requests(await conversation.events("go", run_id="run-1"))
     decisions = [
         Decision(first.call_id, first.arguments_hash, False),
@@ -282,10 +282,10 @@ async def test_one_of_two_calls_is_denied_and_the_other_runs(
 
 @pytest.mark.parametrize("shape", PAIRS)
 async def test_two_approved_calls_run_once_over_a_restart(
-    create_conversation: ConversationFactory, shape: Pair
+    conversation_factory: ConversationFactory, shape: Pair
 ) -> None:
     till = PaymentTools()
-    conversation = create_conversation(shape(till, ("p1", "p1")))
+    conversation = conversation_factory(shape(till, ("p1", "p1")))
     asks = get_requests(await conversation.events("go", run_id="run-1"))
     decisions = [Decision(ask.call_id, ask.arguments_hash, True) for ask in asks]
     async with aclosing(conversation.stream("", run_id="run-1", decisions=decisions)) as events:
@@ -306,14 +306,14 @@ def ask_tailor(about: str) -> None:
 @pytest.mark.parametrize("is_node", [False, True], ids=["agent", "node"])
 @pytest.mark.parametrize("is_interrupted", [False, True], ids=["at once", "after a crash"])
 async def test_an_approval_and_an_answer_of_one_step_both_reach_the_model(
-    create_conversation: ConversationFactory, is_node: bool, is_interrupted: bool
+    conversation_factory: ConversationFactory, is_node: bool, is_interrupted: bool
 ) -> None:
     till = PaymentTools()
     clerk = agent(
         "clerk", till, [ToolCall("a1", "ask_tailor", {"about": "M"}), ToolCall("p1", "pay", {"to": "Ada"}), Done()]
     )
     clerk.tools.append(LongRunningFunctionTool(ask_tailor))
-    conversation = create_conversation(Workflow(name="root", edges=[("START", clerk)]) if is_node else clerk)
+    conversation = conversation_factory(Workflow(name="root", edges=[("START", clerk)]) if is_node else clerk)
     events = await conversation.events("go", run_id="run-1")
     (ask,), (question,) = get_requests(events), events[-1].questions
     decisions = [Decision(ask.call_id, ask.arguments_hash, True), Answer(question.call_id, question.tool, "it fits")]
