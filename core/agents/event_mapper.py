@@ -4,7 +4,6 @@ A step is one model call of one agent. Its partial texts are provisional, and it
 is the texts of the steps, joined by a blank line.
 """
 
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -20,7 +19,7 @@ from core.models.adapter import NO_CONTENT
 from core.models.finish_reasons import BLOCKED_REASONS, with_ending_note
 from core.models.grounding import Source, find_sources, is_web_address
 from core.models.retries_and_fallbacks import is_retraction
-from core.models.tool_calls import fence_code, part_text
+from core.models.tool_calls import format_value, part_text
 from core.sessions.history import CONFIRMATION_CALL_NAME
 from core.sessions.resume import INPUT_CALL
 from core.tools.adk_confirmations import ConfirmationRequest, confirmations_in
@@ -222,9 +221,7 @@ def _result_text(response: types.FunctionResponse) -> str:
     if not result or "error" in result:
         return ""
     value = result.get("result") if set(result) == {"result"} else result
-    return (
-        value if isinstance(value, str) else fence_code(json.dumps(value, ensure_ascii=False, indent=2), "json").strip()
-    )
+    return format_value(value)
 
 
 def _map_response(response: types.FunctionResponse) -> Iterator[StreamEvent]:

@@ -18,7 +18,7 @@ from core.agents.config import (
     AgentConfig,
 )
 from core.agents.media import MediaPlugin
-from core.agents.plugins import GuardPlugin, MeterPlugin
+from core.agents.plugins import GuardPlugin, MeterPlugin, WorkflowAnswerPlugin
 from core.errors import SettingsError
 from core.models.selection import AgentRunConfig, ModelSelectionPlugin
 from core.tools.call_log import ToolCallLog
@@ -63,4 +63,5 @@ def create_plugins(
         call_log: log of the tool calls in stored sessions, so that no call is made twice; None for no log.
         tool_seconds: time limit of a tool call that sets none itself.
     """
-    return [GuardPlugin(call_log, tool_seconds=tool_seconds), ModelSelectionPlugin(), MeterPlugin(), MediaPlugin()]
+    guard = GuardPlugin(call_log, tool_seconds=tool_seconds)
+    return [guard, ModelSelectionPlugin(), MeterPlugin(), WorkflowAnswerPlugin(), MediaPlugin()]

@@ -14,6 +14,7 @@ from google.adk.agents.base_agent import BaseAgent
 from google.adk.agents.callback_context import CallbackContext
 from google.adk.agents.invocation_context import InvocationContext
 from google.adk.agents.run_config import RunConfig
+from google.adk.events.event import Event
 from google.adk.models import BaseLlm, LlmRequest, LlmResponse
 from google.adk.plugins import BasePlugin
 from google.adk.tools.base_tool import BaseTool
@@ -27,7 +28,7 @@ from core.identity import ANONYMOUS, USER_STATE_KEY, User, to_user_state
 from core.models.adapter import ModelAdapter
 from core.models.messages import parameter_schema
 from core.models.selection import AgentRunConfig
-from core.models.tool_calls import unique_id
+from core.models.tool_calls import format_value, unique_id
 from core.secret_redaction import redact_secrets
 from core.sessions.history import INTERRUPTED
 from core.sessions.writer import StoredSession
@@ -312,6 +313,27 @@ def _check_agent_name(tool: BaseTool, tool_args: dict[str, Any]) -> dict[str, An
         if unknown_name in valid
         else {"error": f"Agent {unknown_name!r} does not exist. Valid agents: {', '.join(valid)}."}
     )
+
+
+class WorkflowAnswerPlugin(BasePlugin):
+    """ADK plugin that makes the messages and the result of a workflow answers of the agent.
+
+    ADK gives `Event(message=...)` the role `user`, and the result of a workflow's last node is no content.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(name="parley_workflow_answer")
+
+    async def on_event_callback(self, *, invocation_context: InvocationContext, event: Event) -> None:
+        """Set the role or the content of a workflow's event, before it is stored."""
+        del invocation_context
+        if event.author == "user":
+            return
+        if event.content is not None:
+            if event.content.role == "user" and not event.get_function_responses():
+                event.content = types.Content(role="model", parts=event.content.parts)
+        elif event.output and any("/" not in path for path in event.node_info.output_for or ()):
+            event.content = types.ModelContent(format_value(event.output))
 
 
 class MeterPlugin(BasePlugin):

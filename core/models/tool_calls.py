@@ -113,6 +113,13 @@ def unique_id(call_id: str | None, tool_name: str, used_ids: set[str]) -> str:
     return unique
 
 
+def format_value(value: Any) -> str:
+    """Return a JSON value as Markdown: a text as it is, any other value as a code block."""
+    return (
+        value if isinstance(value, str) else fence_code(json.dumps(value, ensure_ascii=False, indent=2), "json").strip()
+    )
+
+
 def part_text(part: "types.Part") -> str:
     """Return the text of a part; for code that the vendor ran, a Markdown block of it.
 

@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
+from google.adk.events.event import Event
 from google.adk.events.request_input import RequestInput
 from google.adk.tools import LongRunningFunctionTool, request_input
 from google.adk.tools.get_user_choice_tool import get_user_choice_tool
 from google.adk.workflow import JoinNode, Workflow
-from google.genai import types
 
 from channels.i18n import messages as words
 from core.store.schema import human_requests
@@ -212,8 +212,9 @@ async def test_questions_of_parallel_agents_are_answered_one_by_one(sandbox: Any
     async def count(node_input: Any) -> Any:
         yield RequestInput(message="How many?", response_schema=int)
 
-    async def order(node_input: Any) -> types.Content:
-        return types.ModelContent(f"Ordered {node_input}.")
+    async def order(node_input: Any) -> Any:
+        yield Event(message="One moment.")
+        yield f"Ordered {node_input}."
 
     join = JoinNode(name="join")
     edges: Any = [("START", (size, count), join, order)]
@@ -229,4 +230,5 @@ async def test_questions_of_parallel_agents_are_answered_one_by_one(sandbox: Any
         await chat.say("2")
         await wait_for_texts(chat, lambda found: any(words.ANSWER_NOTED.strip("_") in text for text in found))
         await wait_for_texts(chat, lambda found: any("'M'" in text and "2" in text for text in found))
+        assert any(text.startswith("One moment.\n\nOrdered") for text in texts(chat))
         assert [(row.decision, row.answer) for row in await list_requests(chat)] == [("answered", "M"), ("answered", 2)]

@@ -28,7 +28,8 @@ def test_the_agent_has_its_configured_values() -> None:
     assert isinstance(agent, LlmAgent)
     assert (app.name, agent.name, agent.description) == ("helper", "helper", "Helps.")
     assert [getattr(tool, "name", "") for tool in agent.tools] == ["current_time"]
-    assert [plugin.name for plugin in app.plugins] == ["parley_guard", "parley_choice", "parley_meter", "parley_media"]
+    names = ["parley_guard", "parley_choice", "parley_meter", "parley_workflow_answer", "parley_media"]
+    assert [plugin.name for plugin in app.plugins] == names
 
 
 @pytest.mark.parametrize("name", ["", "user", "_x", "7", "x-y", "x y", "\N{LATIN SMALL LETTER E WITH ACUTE}", "x\n"])

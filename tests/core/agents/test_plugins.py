@@ -2,7 +2,7 @@
 
 import asyncio
 import hashlib
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -11,8 +11,10 @@ from fastapi.openapi.models import OAuth2, OAuthFlowAuthorizationCode, OAuthFlow
 from google.adk.agents import LlmAgent
 from google.adk.auth.auth_credential import AuthCredential, AuthCredentialTypes, OAuth2Auth
 from google.adk.auth.auth_tool import AuthConfig
+from google.adk.events.event import Event
 from google.adk.tools.agent_tool import AgentTool
 from google.adk.tools.tool_context import ToolContext
+from google.adk.workflow import Workflow
 from google.genai import types
 
 from core import secret_redaction as secrets
@@ -31,6 +33,7 @@ from tests.fixtures.conversation import (
     Converse,
     ScriptedProvider,
     adapter,
+    apply_text_events,
     create_team_app,
 )
 
@@ -416,3 +419,54 @@ async def test_an_idempotent_function_runs_again_after_an_interruption(converse:
         await running
     assert await resume(conversation) == "Done."
     assert (looked, get_tool_result(provider)) == ([0, 1], {"result": "seen"})
+
+
+def greet(node_input: Any) -> str:
+    return "Hello."
+
+
+def count(node_input: Any) -> dict[str, int]:
+    return {"shirts": 2}
+
+
+def announce(node_input: Any) -> Iterator[Event | str]:
+    yield Event(message="One moment.")
+    yield "Done."
+
+
+def say_and_return(node_input: Any) -> Event:
+    return Event(message="Two shirts.", output={"shirts": 2})
+
+
+def repeat(node_input: Any) -> str:
+    return f"You said: {node_input}"
+
+
+def end(node_input: Any) -> None:
+    return None
+
+
+@pytest.mark.parametrize(
+    ("nodes", "answer"),
+    [
+        ([greet], "Hello."),
+        ([count], '```json\n{\n  "shirts": 2\n}\n```'),
+        ([announce], "One moment.\n\nDone."),
+        ([say_and_return], "Two shirts."),
+        ([greet, repeat], "You said: Hello."),
+        ([announce, end], "One moment."),
+        ([Workflow(name="inner", edges=[("START", greet)])], "Hello."),
+        ([LlmAgent(name="clerk", model=adapter(ScriptedProvider("Hi.", "Hi.")))], "Hi."),
+    ],
+    ids=["text", "value", "message", "message and value", "two nodes", "no result", "inner workflow", "agent"],
+)
+async def test_the_messages_and_the_result_of_a_workflow_are_its_answer(
+    converse: Converse, nodes: Sequence[Any], answer: str
+) -> None:
+    edges: Any = [("START", *nodes)]
+    conversation = await converse(root=Workflow(name="shop", edges=edges))
+    events = await conversation.events("a shirt", run_id="1")
+    assert events[-1].text == apply_text_events(events) == answer
+    assert "\n\n".join(row.content for row in await conversation.rows() if row.role == "assistant") == answer
+    again = await conversation.events("a shirt", run_id="1")  # as after a crash before the end of the turn
+    assert again[-1].text == answer
