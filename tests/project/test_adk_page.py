@@ -1,7 +1,9 @@
 """The page about ADK's events against the installed ADK."""
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from google.adk.events.event import Event
@@ -9,20 +11,58 @@ from google.adk.events.event_actions import EventActions
 from google.genai import types
 from pydantic import BaseModel
 
+from core.agents.event_mapper import EventMapper
+
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/reference/adk.md").read_text()
 
+#: Headings of the page, with the class of ADK whose fields the section lists.
+SECTIONS: dict[str, type[BaseModel]] = {"Parts": types.Part, "Events": Event, "Actions": EventActions}
 
-@pytest.mark.parametrize(("heading", "model"), [("Parts", types.Part), ("Events", Event), ("Actions", EventActions)])
-def test_the_page_has_a_row_for_each_field_of_adk(heading: str, model: type[BaseModel]) -> None:
+
+def list_rows(heading: str) -> Iterator[tuple[set[str], list[str]]]:
+    """Yield the field names in each row of a section, and the row's other cells."""
     section = PAGE.partition(f"## {heading}\n")[2].partition("\n## ")[0]
-    names = [row.split("|")[1] for row in section.splitlines() if row.startswith("|")]
-    named = set(re.findall(r"`(\w+)`", " ".join(names)))
-    missing = set(model.model_fields) - named - ({"actions"} if model is Event else set())
-    assert not missing
+    for row in [line for line in section.splitlines() if line.startswith("|")][2:]:
+        name, *cells = (cell.strip() for cell in row.strip("|").split("|"))
+        yield set(re.findall(r"`(\w+)`", name)), cells
+
+
+@pytest.mark.parametrize("heading", SECTIONS)
+def test_the_page_has_a_row_for_each_field_of_adk(heading: str) -> None:
+    fields = set(SECTIONS[heading].model_fields) - {"actions"}
+    assert fields - set().union(*(names for names, _ in list_rows(heading))) == set()
 
 
 def test_each_test_of_the_page_exists() -> None:
-    paths = re.findall(r"`([\w/]+\.py)`", PAGE)
-    assert paths
-    assert [path for path in paths if not (ROOT / "tests" / path).is_file()] == []
+    sources = "".join(path.read_text() for path in (ROOT / "tests").rglob("test_*.py"))
+    rows = [line for line in PAGE.splitlines() if line.startswith("| `") or " | `test_" in line]
+    assert [row for row in rows if not re.search(r"`test_\w+`", row)] == []
+    assert [name for name in re.findall(r"`(test_\w+)`", PAGE) if f"def {name}(" not in sources] == []
+
+
+@pytest.mark.parametrize(
+    ("heading", "name"),
+    [
+        (heading, name)
+        for heading in SECTIONS
+        for names, (effect, *_) in list_rows(heading)
+        if effect.startswith("not shown")
+        for name in sorted(names)
+    ],
+)
+def test_fields_that_the_page_calls_not_shown_are_not_shown(heading: str, name: str) -> None:
+    value: Any = {"secret": "secret"} if heading == "Actions" else "secret"
+    event = Event(author="parley")
+    if heading == "Parts":
+        text = "secret" if name == "thought" else None
+        part = types.Part.model_construct(**{"text": text, name: value})
+        event.content = types.Content.model_construct(role="model", parts=[part])
+    else:
+        setattr(event if heading == "Events" else event.actions, name, value)
+    assert list(EventMapper().map_event(event)) == []
+
+
+def test_each_field_that_is_not_shown_has_a_reason() -> None:
+    effects = [effect for heading in SECTIONS for _, (effect, *_) in list_rows(heading)]
+    assert [effect for effect in effects if effect.startswith("not ") and ": " not in effect] == []

@@ -213,7 +213,7 @@ async def test_questions_of_parallel_agents_are_answered_one_by_one(sandbox: Any
         yield RequestInput(message="How many?", response_schema=int)
 
     async def order(node_input: Any) -> Any:
-        yield Event(message="One moment.")
+        yield Event.model_validate({"message": "One moment."})
         yield f"Ordered {node_input}."
 
     join = JoinNode(name="join")
@@ -230,5 +230,5 @@ async def test_questions_of_parallel_agents_are_answered_one_by_one(sandbox: Any
         await chat.say("2")
         await wait_for_texts(chat, lambda found: any(words.ANSWER_NOTED.strip("_") in text for text in found))
         await wait_for_texts(chat, lambda found: any("'M'" in text and "2" in text for text in found))
-        assert any(text.startswith("One moment.\n\nOrdered") for text in texts(chat))
+        assert any(text.startswith("One moment.\n\nOrdered") for text in list_texts(chat))
         assert [(row.decision, row.answer) for row in await list_requests(chat)] == [("answered", "M"), ("answered", 2)]

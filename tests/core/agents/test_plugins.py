@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+import json
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from typing import Any
 
@@ -16,6 +17,7 @@ from google.adk.tools.agent_tool import AgentTool
 from google.adk.tools.tool_context import ToolContext
 from google.adk.workflow import Workflow
 from google.genai import types
+from pydantic import BaseModel
 
 from core import secret_redaction as secrets
 from core.agents.plugins import MAX_ERROR_CHARACTERS
@@ -430,12 +432,12 @@ def count(node_input: Any) -> dict[str, int]:
 
 
 def announce(node_input: Any) -> Iterator[Event | str]:
-    yield Event(message="One moment.")
+    yield Event.model_validate({"message": "One moment."})
     yield "Done."
 
 
 def say_and_return(node_input: Any) -> Event:
-    return Event(message="Two shirts.", output={"shirts": 2})
+    return Event.model_validate({"message": "Two shirts.", "output": {"shirts": 2}})
 
 
 def repeat(node_input: Any) -> str:
@@ -470,3 +472,14 @@ async def test_the_messages_and_the_result_of_a_workflow_are_its_answer(
     assert "\n\n".join(row.content for row in await conversation.rows() if row.role == "assistant") == answer
     again = await conversation.events("a shirt", run_id="1")  # as after a crash before the end of the turn
     assert again[-1].text == answer
+
+
+class Size(BaseModel):
+    size: str
+
+
+async def test_a_structured_answer_is_shown_as_text(converse: Converse) -> None:
+    provider = ScriptedProvider([ToolCall("c1", "set_model_response", {"size": "M"}), Done()])
+    clerk = LlmAgent(name="clerk", model=adapter(provider), output_schema=Size, tools=[greet])
+    conversation = await converse(root=clerk)
+    assert json.loads(await conversation.reply("Which size?")) == {"size": "M"}
