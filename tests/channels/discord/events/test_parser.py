@@ -193,8 +193,7 @@ async def test_a_thread_that_cannot_be_fetched_is_logged(
     server: DiscordSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with run_bot(server, tmp_path, echo) as bot:
-        post = await server.start_forum_post("ada", "ideas", "a post", "one")
-        await server.archive_thread(post)
+        post = await create_archived_post(bot)
         server.faults.fail(GET_CHANNEL, status=403, code=50001)
         await bot.mention_bot("ada", post, "two")
         await wait_until(lambda: "the author of a message could not be resolved" in caplog.text)
