@@ -133,7 +133,8 @@ class SlackPlatform:
     ) -> None:
         with updates.report_refusals():
             target = self._find_message(message)
-            elements = {element["action_id"]: element for element, _ in self._slack.list_inputs(person.id, target)}
+            inputs = self._slack.list_inputs(person.id, target)
+            elements = {f"{block_id}/{element['action_id']}": element for block_id, element, _ in inputs}
             if menu not in elements:
                 raise ActionRefusedError("This menu was removed.")
             value = to_input_value(elements[menu], values)
@@ -202,7 +203,7 @@ class SlackPlatform:
         session = self._slack.find_session(message)
         is_own = message.bot_id == self._slack.bot_id and message.stream is not None and message.stream.is_live
         stop = {"Stop": STOP_BUTTON_ID} if is_own and session is not None and session.status == "processing" else {}
-        return {**stop, **_list_buttons(message)}
+        return {**stop, **{control.label: id_ for id_, control in list_buttons(self._slack, message)}}
 
     def _visible_messages(self, place: ClientLocation, person: PlatformUser) -> list[ClientMessage]:
         """Return the messages of a place's channel and its threads that a user can see, oldest first."""
@@ -242,7 +243,7 @@ class SlackPlatform:
             plain_text=updates.append_extras(
                 "\n".join([*map(_format_task, version.tasks), *filter(None, [version.text])]),
                 (file.name for file in message.files),
-                _list_buttons(message),
+                (control.label for _, control in list_buttons(self._slack, message)),
                 menus,
             ),
             thread=message.thread_ts if message.is_thread_reply else None,
@@ -289,8 +290,3 @@ class SlackPlatform:
 def _format_task(task: TaskCard) -> str:
     """Return a task card as one line: the sign of its status, and its title."""
     return f"{_STATUS_SIGNS.get(task.status, '')}{task.title}"
-
-
-def _list_buttons(message: SlackMessage) -> dict[str, str]:
-    """Return the ids of the buttons by label, without the options of menus."""
-    return {control.label: control.id for control in list_buttons(message)}

@@ -4,7 +4,7 @@ Slack: docs.slack.dev/reference/block-kit/block-elements. A menu with external o
 not ask the app for them.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -26,10 +26,12 @@ _LISTS = {"users_select", "conversations_select", "channels_select"}
 _CONVERSATION_TYPES = {"channel": "public", "group": "private", "im": "im"}
 
 
-def list_buttons(message: SlackMessage) -> list[BlockControl]:
-    """Return the buttons of a message, without the options of menus."""
-    controls = find_controls(message.blocks or ())
-    return [control for control in controls if control.element["type"] not in INPUT_FIELDS]
+def list_buttons(slack: SlackSandbox, message: SlackMessage) -> list[tuple[str, BlockControl]]:
+    """Return the buttons of a message with an id each that is unique in it, without the options of menus."""
+    controls = _filter_buttons(find_controls(message.blocks or ()))
+    if len({control.id for control in controls}) == len(controls):
+        return [(control.id, control) for control in controls]
+    return [(f"{control.block_id}/{control.id}", control) for control in _filter_buttons(slack.list_controls(message))]
 
 
 def list_menus(slack: SlackSandbox, message: SlackMessage, user: str | None) -> tuple[ClientField, ...]:
@@ -40,8 +42,8 @@ def list_menus(slack: SlackSandbox, message: SlackMessage, user: str | None) -> 
     """
     if not any(_is_menu(element) for _, element in find_elements(message.blocks or ())):
         return ()
-    inputs = slack.list_inputs(user, message)
-    return tuple(_create_menu(slack, element, value, user) for element, value in inputs if _is_menu(element))
+    inputs = ((f"{block}/{part['action_id']}", part, value) for block, part, value in slack.list_inputs(user, message))
+    return tuple(_create_menu(slack, id_, element, value, user) for id_, element, value in inputs if _is_menu(element))
 
 
 def convert_view(slack: SlackSandbox, view: SlackView) -> ClientForm:
@@ -76,15 +78,21 @@ def to_input_value(element: Mapping[str, Any], values: Sequence[str]) -> InputVa
         raise ValueError(f"{value} is not a date and time such as 2026-01-31 09:30") from None
 
 
+def _filter_buttons(controls: Iterable[BlockControl]) -> list[BlockControl]:
+    return [control for control in controls if control.element["type"] not in INPUT_FIELDS]
+
+
 def _is_menu(element: Mapping[str, Any]) -> bool:
     return element["type"].removeprefix("multi_") in _OPTION_INPUTS | _LISTS | _PICKERS.keys()
 
 
-def _create_menu(slack: SlackSandbox, element: Mapping[str, Any], value: Any, user: str | None) -> ClientField:
+def _create_menu(
+    slack: SlackSandbox, id_: str, element: Mapping[str, Any], value: Any, user: str | None
+) -> ClientField:
     kind, text = _PICKERS.get(element["type"], (EntryKind.TEXT, "Choose an option"))
     label = (element.get("placeholder") or {}).get("text") or text
     return ClientField(
-        id=element["action_id"],
+        id=id_,
         label=label,
         hint=label,
         values=_list_values(element, value),

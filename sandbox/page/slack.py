@@ -13,6 +13,7 @@ from sandbox.client.slack_inputs import list_buttons, list_menus
 from sandbox.page.mrkdwn import render_blocks, render_content, render_mrkdwn
 from sandbox.page.pane import Json, create_file_view, create_menu_view, format_local_time
 from sandbox.slack import SlackMessage, SlackSandbox
+from sandbox.slack.state.controls import BlockControl
 
 #: Slack's emoji names that differ from the ones of Rich.
 _EMOJI_NAMES = {"+1": "thumbs_up", "-1": "thumbs_down"}
@@ -155,7 +156,7 @@ class SlackPane:
             "buttons": [
                 *buttons,
                 *map(create_menu_view, list_menus(self._slack, message, user_id)),
-                *_create_button_views(message),
+                *(_create_button_view(id_, control) for id_, control in list_buttons(self._slack, message)),
             ],
             "reactions": [_create_reaction_view(name, users, user_id) for name, users in message.reactions.items()],
         }
@@ -174,20 +175,13 @@ def _create_reaction_view(name: str, users: Sequence[str], user_id: str) -> Json
     return {"key": name, "emoji": emoji, "count": len(users), "mine": user_id in users}
 
 
-def _create_button_views(message: SlackMessage) -> list[Json]:
-    """Return the buttons of a message, without the options of menus."""
-    buttons: list[Json] = []
-    for control in list_buttons(message):
-        is_thumb = control.element["type"] == "feedback_buttons"
-        style = str(control.element.get("style") or "plain")
-        thumb = ("👍" if control.option is control.element.get("positive_button") else "👎") if is_thumb else ""
-        buttons.append(
-            {
-                "id": control.id,
-                "label": control.label,
-                "said": control.accessibility_label,
-                "look": style,
-                "emoji": thumb,
-            }
-        )
-    return buttons
+def _create_button_view(id_: str, control: BlockControl) -> Json:
+    is_thumb = control.element["type"] == "feedback_buttons"
+    thumb = ("👍" if control.option is control.element.get("positive_button") else "👎") if is_thumb else ""
+    return {
+        "id": id_,
+        "label": control.label,
+        "said": control.accessibility_label,
+        "look": str(control.element.get("style") or "plain"),
+        "emoji": thumb,
+    }

@@ -12,6 +12,7 @@ from sandbox.slack.events.dispatcher import SlackEventDispatcher
 from sandbox.slack.interactions.commands import SlashCommands
 from sandbox.slack.interactions.delivery import SlackInteractions
 from sandbox.slack.interactions.entry import InputValue
+from sandbox.slack.state.controls import BlockControl
 from sandbox.slack.state.markup import SlackContent
 from sandbox.slack.state.messages import BROADCAST_SUBTYPE, SlackConversation, SlackFile, SlackMessage
 from sandbox.slack.state.payloads import SlackPayloads
@@ -235,7 +236,8 @@ class SlackUserActions:
         Args:
             user: the user who clicks.
             target: the message or view with the button.
-            action_id: the action id; for feedback buttons and options of a menu, the value.
+            action_id: the action id; for feedback buttons and options of a menu, the value. `BLOCK_ID/ACTION_ID` if
+                several blocks have it.
 
         Raises:
             ValueError: the message or view has no such button, or the user does not see it.
@@ -250,7 +252,7 @@ class SlackUserActions:
         Args:
             user: the user who enters it.
             target: the message or view.
-            action_id: the action id of the element.
+            action_id: the action id of the element, or `BLOCK_ID/ACTION_ID` if several blocks have it.
             value: a text, an option's value, a date, a time, a Unix time, a user or channel; a list for several.
 
         Returns:
@@ -261,9 +263,15 @@ class SlackUserActions:
         """
         return await self._interactions.set_input(self._find_user(user), target, action_id, value, self._commands_url)
 
-    def list_inputs(self, user: WorkspaceUser | str | None, message: SlackMessage) -> list[tuple[dict[str, Any], Any]]:
-        """Return the input elements of a message, each with the user's value; with the initial one for None."""
+    def list_inputs(
+        self, user: WorkspaceUser | str | None, message: SlackMessage
+    ) -> list[tuple[str, dict[str, Any], Any]]:
+        """Return the block id and element of each input of a message with the user's value; None: the initial one."""
         return self._interactions.list_inputs(user if user is None else self._find_user(user), message)
+
+    def list_controls(self, message: SlackMessage) -> list[BlockControl]:
+        """Return the buttons and options of a message with their block ids."""
+        return self._interactions.list_controls(message)
 
     async def use_shortcut(self, user: WorkspaceUser | str, message: SlackMessage, callback_id: str) -> bool:
         """Use a message shortcut; return whether the app acknowledged it in time.

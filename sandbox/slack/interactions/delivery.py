@@ -15,7 +15,7 @@ from sandbox.slack.events.http_mode import EnvelopeSender
 from sandbox.slack.events.socket_mode import ACK_TIMEOUT_SECONDS, EnvelopeDelivery
 from sandbox.slack.interactions.commands import SlashCommands
 from sandbox.slack.interactions.entry import REQUIRED, InputValue, parse_input
-from sandbox.slack.state.controls import create_action, find_controls
+from sandbox.slack.state.controls import BlockControl, create_action, find_controls
 from sandbox.slack.state.inputs import INPUT_FIELDS, InputState, Json, find_elements
 from sandbox.slack.state.messages import SlackConversation, SlackMessage
 from sandbox.slack.state.payloads import TEAM_DOMAIN, SlackPayloads
@@ -52,19 +52,19 @@ class SlackInteractions:
         """Click a button or option; return whether the app acknowledged it in time.
 
         Args:
-            control_id: see `BlockControl.id`.
+            control_id: see `BlockControl.id`, or `BLOCK_ID/CONTROL_ID`: an action id is unique in its block only.
 
         Raises:
             ValueError: the message or view has no such button, or the user does not see it.
         """
-        matches = [control for control in find_controls(self._visible_blocks(user, target)) if control.id == control_id]
+        controls = find_controls(self._visible_blocks(user, target))
+        matches = [control for control in controls if control_id in (control.id, f"{control.block_id}/{control.id}")]
         if not matches:
             raise ValueError(f"there is no button {control_id}")
         control = matches[0]
         if control.element["type"] in INPUT_FIELDS and control.option is not None:
-            return await self.set_input(
-                user, target, control.element["action_id"], control.option["value"], response_base_url
-            )
+            name = f"{control.block_id}/{control.element['action_id']}"
+            return await self.set_input(user, target, name, control.option["value"], response_base_url)
         return await self._send_action(user, target, control.action_payload(), response_base_url)
 
     async def set_input(
@@ -83,10 +83,12 @@ class SlackInteractions:
             ValueError: the element does not exist or does not accept the value.
         """
         elements = find_elements(self._visible_blocks(user, target))
-        inputs = {e["action_id"]: (b, e) for b, e in elements if e["type"] in INPUT_FIELDS}
-        if action_id not in inputs:
-            raise ValueError(f"there is no input {action_id}; the inputs are {', '.join(inputs) or 'none'}")
-        block, element = inputs[action_id]
+        inputs = [(block, element) for block, element in elements if element["type"] in INPUT_FIELDS]
+        matches = [(b, e) for b, e in inputs if action_id in (e["action_id"], f"{b['block_id']}/{e['action_id']}")]
+        if not matches:
+            names = ", ".join(element["action_id"] for _, element in inputs)
+            raise ValueError(f"there is no input {action_id}; the inputs are {names or 'none'}")
+        block, element = matches[0]
         entered = parse_input(element, value, self._workspace)
         _get_state(target, user).set_value(block["block_id"], element, entered)
         if block["type"] == "input" and not block.get("dispatch_action"):
@@ -94,11 +96,16 @@ class SlackInteractions:
         action = create_action(element, block["block_id"]) | {INPUT_FIELDS[element["type"]][0]: entered}
         return await self._send_action(user, target, action, response_base_url)
 
-    def list_inputs(self, user: WorkspaceUser | None, message: SlackMessage) -> list[tuple[Json, Any]]:
-        """Return the input elements of a message, each with the user's value; with the initial one for None."""
+    def list_inputs(self, user: WorkspaceUser | None, message: SlackMessage) -> list[tuple[str, Json, Any]]:
+        """Return the block id and element of each input of a message with the user's value; None: the initial one."""
         state = InputState() if user is None else _get_state(message, user)
         elements = find_elements(self._payloads.blocks(message))
-        return [(e, state.get_value(b["block_id"], e)) for b, e in elements if e["type"] in INPUT_FIELDS]
+        inputs = [(block["block_id"], element) for block, element in elements if element["type"] in INPUT_FIELDS]
+        return [(block_id, element, state.get_value(block_id, element)) for block_id, element in inputs]
+
+    def list_controls(self, message: SlackMessage) -> list[BlockControl]:
+        """Return the buttons and options of a message with their block ids."""
+        return list(find_controls(self._payloads.blocks(message)))
 
     def _visible_blocks(self, user: WorkspaceUser, target: SlackMessage | SlackView) -> Sequence[Mapping[str, Any]]:
         """Return the blocks of a message or view; none if the user does not see it."""

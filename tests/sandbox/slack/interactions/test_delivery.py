@@ -5,6 +5,8 @@ from typing import Any
 import pytest
 from slack_bolt.async_app import AsyncApp
 
+from sandbox.client.platform import ClientLocation
+from sandbox.client.slack import SlackPlatform
 from sandbox.slack import SlackMessage, SlackSandbox
 from tests.sandbox.slack.conftest import Connect, catch_error, create_client
 
@@ -160,3 +162,28 @@ async def test_a_shortcut_opens_a_modal_and_its_inputs_are_submitted(slack: Slac
     assert await slack.submit_modal(modal, question="why?")
     assert slack.modals("ada") == []
     assert filled[-1]["view"]["private_metadata"] == message.ts
+
+
+async def test_an_action_id_is_unique_in_its_block_only(slack: SlackSandbox, connect: Connect) -> None:
+    app, pressed = AsyncApp(client=create_client(slack)), list[dict[str, Any]]()
+
+    async def record_press(ack: Any, action: dict[str, Any]) -> None:
+        await ack()
+        pressed.append(action)
+
+    for name in ("again", "which"):
+        app.action(name)(record_press)
+    await connect(slack, app)
+    blocks = [{"type": "actions", "block_id": name, "elements": [BUTTON | {"value": name}, SELECT]} for name in "ab"]
+    await create_client(slack).chat_postMessage(channel=slack.channels["general"].id, text="x", blocks=blocks)
+    message = slack.messages("general")[-1]
+    for id_ in ("again", "b/again"):
+        assert await slack.click_button("ada", message, id_)
+    for id_ in ("which", "b/which"):
+        assert await slack.set_input("ada", message, id_, "one")
+    await slack.wait_for(lambda: len(pressed) == 4)
+    assert [action["block_id"] for action in pressed] == ["a", "b", "a", "b"]
+    assert [action["value"] for action in pressed[:2]] == ["a", "b"]
+    platform = SlackPlatform(slack)
+    shown = platform.list_messages(ClientLocation(message.channel.id), platform.people[0])[-1]
+    assert (shown.buttons, [menu.id for menu in shown.menus]) == ({"Again": "b/again"}, ["a/which", "b/which"])
