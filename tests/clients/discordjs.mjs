@@ -305,6 +305,10 @@ const steps = {
     return { isGlobal: waits.includes(true) };
   },
 
+  async blocked({ message }) {
+    return { status: await message.channel.send('at last').then(() => 200, (error) => error.status) };
+  },
+
   async retry({ message }) {
     await message.channel.send('again');
   },

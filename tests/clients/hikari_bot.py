@@ -336,6 +336,14 @@ async def slow_down(event: hikari.GuildMessageCreateEvent, _: str) -> Fields:
     return None
 
 
+async def blocked(event: hikari.GuildMessageCreateEvent, _: str) -> Fields:
+    try:
+        await event.message.respond("at last")
+    except hikari.HTTPResponseError as error:
+        return {"status": int(error.status)}
+    return {"status": 200}
+
+
 async def retry(event: hikari.GuildMessageCreateEvent, _: str) -> Fields:
     await event.message.respond("again")
     return None
@@ -403,7 +411,7 @@ STEPS: dict[str, Step] = {
         step.__name__: step
         for step in (mention, edits, delete, buttons, selects, modals, upload, files, direct, threads, history)
     },
-    **{step.__name__: step for step in (reactions, directory, errors, retry, ping, shards)},
+    **{step.__name__: step for step in (reactions, directory, errors, blocked, retry, ping, shards)},
     **{step.__name__: step for step in (flags, pins, members, poll, forward)},
 }
 

@@ -342,6 +342,7 @@ async def test_the_bot_hears_of_its_removal(server: DiscordSandbox, bot: Bot) ->
     bot.event(on_guild_remove)
     server.remove_bot()
     assert await asyncio.wait_for(gone, 5) == int(server.guild_id)
+    assert [guild async for guild in bot.fetch_guilds()] == []
 
 
 async def test_people_type(server: DiscordSandbox, connect: Connect) -> None:
