@@ -264,13 +264,15 @@ def _turn_json(report: TurnReport) -> Json:
     }
 
 
-async def _load_titles(connection: AsyncConnection, where: sa.ColumnElement[bool]) -> dict[str, str]:
+async def _load_titles(connection: AsyncConnection, condition: sa.ColumnElement[bool]) -> dict[str, str]:
     """Return the titles of turns: their messages, or the decisions that started them.
 
     Args:
-        where: the condition that selects the turns.
+        condition: selects the turns.
     """
-    messages_of_turns = sa.select(turns.c.id, inbox.c.message).join(inbox, inbox.c.turn == turns.c.origin).where(where)
+    messages_of_turns = (
+        sa.select(turns.c.id, inbox.c.message).join(inbox, inbox.c.turn == turns.c.origin).where(condition)
+    )
     texts: dict[str, list[str]] = {}
     for turn, inbound in await connection.execute(messages_of_turns.order_by(inbox.c.sent_at)):
         if text := (inbound or {}).get("text"):
@@ -281,7 +283,7 @@ async def _load_titles(connection: AsyncConnection, where: sa.ColumnElement[bool
     )
     decisions_of_turns = decisions_of_turns.join(
         human_requests, (c.turn == first.c.parent) & c.decision.is_not(None)
-    ).where(where)
+    ).where(condition)
     subjects: dict[str, dict[str, list[str]]] = {}
     for turn, decision, tool, arguments in await connection.execute(decisions_of_turns.order_by(c.requested_at, c.id)):
         question = arguments.get("message") if tool == INPUT_CALL else None

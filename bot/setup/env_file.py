@@ -78,20 +78,22 @@ class EnvFile:
             raise SettingsError(f"{self.path}: it cannot be read ({error.strerror})") from None
 
 
-def _with_value(text: str, name: str, written: str) -> str:
+def _with_value(text: str, name: str, assignment: str) -> str:
     bindings = list(parse_stream(io.StringIO(text)))
     if any(each.key == name for each in bindings):
-        return "".join(_replace_value(each, written) if each.key == name else each.original.string for each in bindings)
+        return "".join(
+            _replace_value(each, assignment) if each.key == name else each.original.string for each in bindings
+        )
     example = re.search(rf"^#[^\S\r\n]*{name}=.*$", text, re.MULTILINE)
     at = example.end() if example else len(text)
     before, after = text[:at], text[at:].removeprefix("\n")
-    return f"{before}{'' if before.endswith(chr(10)) or not before else chr(10)}{name}={written}\n{after}"
+    return f"{before}{'' if before.endswith(chr(10)) or not before else chr(10)}{name}={assignment}\n{after}"
 
 
-def _replace_value(binding: Binding, written: str) -> str:
+def _replace_value(binding: Binding, assignment: str) -> str:
     found = _ASSIGNMENT.fullmatch(binding.original.string)
     assert found is not None, "dotenv parsed it as a setting"
-    return f"{found['head']}={written}{found['rest']}"
+    return f"{found['head']}={assignment}{found['rest']}"
 
 
 def _quote(value: str) -> str:

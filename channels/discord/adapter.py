@@ -202,14 +202,14 @@ class DiscordChannel:
             max_concurrency: how many sessions may start at once: see `ShardConnections`.
         """
 
-        def backfill(shard: int, heard_at: Callable[[], float]) -> Backfill:
+        def backfill(shard: int, get_last_event_at: Callable[[], float]) -> Backfill:
             return Backfill(
                 NAME,
                 self._watermarks,
                 self._backfill_limits,
                 store_message=self._intake.accept,
                 fetch_since=self._read_history,
-                last_event_at=heard_at,
+                last_event_at=get_last_event_at,
                 delays_new_messages=True,
                 watermark_name=self._assignment.row_name(shard, count),
                 has_place=lambda place: shard_for_place(place, count) == shard,

@@ -33,8 +33,8 @@ class UnreadableFileError(SurfaceError):
         status: the HTTP status of the download; 0 if there is none.
     """
 
-    def __init__(self, why: str, *, status: int = 0) -> None:
-        super().__init__(why)
+    def __init__(self, reason: str, *, status: int = 0) -> None:
+        super().__init__(reason)
         self.status = status
 
 

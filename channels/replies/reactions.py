@@ -57,9 +57,9 @@ class QueuedReactions:
         """Wait for the running calls for at most `seconds`, then cancel them."""
         await self._background.drain(seconds)
 
-    async def _remove_after(self, adding: asyncio.Task[None] | None, address: Address) -> None:
-        if adding is not None:
-            await adding
+    async def _remove_after(self, addition: asyncio.Task[None] | None, address: Address) -> None:
+        if addition is not None:
+            await addition
         await _log_errors(self._remove_reaction, address)
 
 

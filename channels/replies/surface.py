@@ -285,23 +285,23 @@ class MessageSurface(ABC):
         await self._show_files(plan, shown_ids[-1] if shown_ids else "", known_ids, record)
         return True
 
-    async def _undo_late_calls(self, pieces: Sequence[PlannedMessage], shown: Sequence[str]) -> None:
+    async def _undo_late_calls(self, pieces: Sequence[PlannedMessage], shown_ids: Sequence[str]) -> None:
         """Undo calls that took effect after their caller gave up: edit again, delete.
 
         These are unanswered calls, and those of a worker that had the turn before. They get `LATE_CALL_SECONDS` to
         take effect.
 
         Args:
-            shown: the ids of the messages that show the pieces.
+            shown_ids: the ids of the messages that show the pieces.
         """
-        if self._to_rewrite.isdisjoint(shown) and not self._has_strays:
+        if self._to_rewrite.isdisjoint(shown_ids) and not self._has_strays:
             return
         await asyncio.sleep(LATE_CALL_SECONDS)
-        for piece, message_id in zip(pieces, shown, strict=True):
+        for piece, message_id in zip(pieces, shown_ids, strict=True):
             if message_id in self._to_rewrite:
                 await self._edit(message_id, *piece.content, Priority.PROGRESS)
         if self._has_strays:
-            await self.delete_messages(await self._find_strays(shown))
+            await self.delete_messages(await self._find_strays(shown_ids))
         self._to_rewrite.clear()
         self._has_strays = False
 
@@ -400,12 +400,12 @@ class MessageSurface(ABC):
     async def _detach(self, file_id: str) -> None:
         """Remove an attached file; it is no error if there is none."""
 
-    async def _find_strays(self, shown: Sequence[str]) -> Sequence[str]:
-        """Return the ids of the reply's messages on the platform that are not `shown`.
+    async def _find_strays(self, shown_ids: Sequence[str]) -> Sequence[str]:
+        """Return the ids of the reply's messages on the platform that are not in `shown_ids`.
 
         A post can take effect long after its caller gave up, or come from another process.
         """
-        del shown
+        del shown_ids
         return ()
 
     @abstractmethod

@@ -108,7 +108,7 @@ async def delete_session(
         await _insert_tombstone(connection, row, reset_at)
 
 
-async def tombstone_messages(connection: AsyncConnection, where: sa.ColumnElement[bool]) -> None:
+async def tombstone_messages(connection: AsyncConnection, condition: sa.ColumnElement[bool]) -> None:
     """Delete all of the matching inbox messages but their event keys."""
     empty = {
         "session": "",
@@ -119,7 +119,7 @@ async def tombstone_messages(connection: AsyncConnection, where: sa.ColumnElemen
         "parent": None,
         "turn": None,
     }
-    await connection.execute(sa.update(inbox).where(where).values(**empty, outcome=FORGOTTEN))
+    await connection.execute(sa.update(inbox).where(condition).values(**empty, outcome=FORGOTTEN))
 
 
 async def _insert_tombstone(connection: AsyncConnection, session: sa.Row[Any], reset_at: float) -> None:

@@ -231,13 +231,13 @@ _KEY_COLUMNS = {
 
 
 async def _redact_rows(
-    connection: AsyncConnection, table: sa.Table, where: sa.ColumnElement[bool], redaction: Redaction
+    connection: AsyncConnection, table: sa.Table, condition: sa.ColumnElement[bool], redaction: Redaction
 ) -> None:
     """Remove the user from all text columns of the matching rows of a table."""
     texts = [
         column.name for column in table.c if isinstance(column.type, _TEXT_TYPES) if column.name not in _KEY_COLUMNS
     ]
-    for row in (await connection.execute(sa.select(table).where(where))).all():
+    for row in (await connection.execute(sa.select(table).where(condition))).all():
         values = row._mapping
         redacted = {name: redaction.redact_json(values[name]) for name in texts}
         changed = {name: value for name, value in redacted.items() if value != values[name]}

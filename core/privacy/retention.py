@@ -132,8 +132,8 @@ def _is_expired_message(before: sa.ColumnElement[float]) -> sa.ColumnElement[boo
     return (inbox.c.accepted_at < before) & is_ended & has_newer
 
 
-async def _delete(connection: AsyncConnection, table: sa.Table, where: sa.ColumnElement[bool]) -> int:
+async def _delete(connection: AsyncConnection, table: sa.Table, condition: sa.ColumnElement[bool]) -> int:
     """Delete at most `BATCH_SIZE` matching rows of a table, and return their number."""
     key = list(table.primary_key)
-    batch = sa.select(*key).where(where).order_by(*key).limit(BATCH_SIZE)
+    batch = sa.select(*key).where(condition).order_by(*key).limit(BATCH_SIZE)
     return (await connection.execute(sa.delete(table).where(sa.tuple_(*key).in_(batch)))).rowcount

@@ -297,7 +297,7 @@ class HistoryLoader:
         )
 
     async def _read_rows(
-        self, *where: sa.ColumnElement[bool], limit: int, oldest_first: bool = False
+        self, *conditions: sa.ColumnElement[bool], limit: int, oldest_first: bool = False
     ) -> dict[int, StoredMessage]:
         c = messages.c
         query = (
@@ -306,7 +306,7 @@ class HistoryLoader:
                 is_in_session(self.session),
                 c.generation == self.snapshot.generation,
                 c.last_covered_id.is_(None),
-                *where,
+                *conditions,
             )
             .order_by(*(OLDEST_FIRST if oldest_first else NEWEST_FIRST))
             .limit(limit)

@@ -394,8 +394,8 @@ class HumanRequestService:
         chain = _find_chain({**answers, turn.origin: MessageAnswer(turn.origin, run, call_id)}, turn.origin)
         return MessageAnswerResult(chain, next(iter(await self._select_questions(connection, is_this)), question))
 
-    async def _select_questions(self, connection: AsyncConnection, where: sa.ColumnElement[bool]) -> list[Question]:
-        return [one for one in await select_requests(connection, where) if isinstance(one, Question)]
+    async def _select_questions(self, connection: AsyncConnection, condition: sa.ColumnElement[bool]) -> list[Question]:
+        return [one for one in await select_requests(connection, condition) if isinstance(one, Question)]
 
     async def expire(self) -> list[HumanRequest]:
         """Set the verdict `expired` for open requests whose time is over, and return them.

@@ -121,11 +121,11 @@ class Question(HumanRequest):
         return message if isinstance(message, str) else ""
 
 
-async def select_requests(connection: AsyncConnection, where: sa.ColumnElement[bool]) -> list[HumanRequest]:
+async def select_requests(connection: AsyncConnection, condition: sa.ColumnElement[bool]) -> list[HumanRequest]:
     """Return the readable requests that meet a condition, oldest first."""
     query = sa.select(human_requests, turns.c.origin, turns.c.agent).join(turns, turns.c.id == human_requests.c.turn)
     order = human_requests.c.requested_at, human_requests.c.id
-    rows = (await connection.execute(query.where(where).order_by(*order))).all()
+    rows = (await connection.execute(query.where(condition).order_by(*order))).all()
     result = list[HumanRequest]()
     for row in rows:
         messages = [

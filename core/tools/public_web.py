@@ -96,7 +96,7 @@ class _PublicResolver(AbstractResolver):
 
 @asynccontextmanager
 async def open_url(
-    asked: str, is_allowed: Callable[[Address], bool] = is_public
+    first_url: str, is_allowed: Callable[[Address], bool] = is_public
 ) -> AsyncIterator[tuple[str, aiohttp.ClientResponse]]:
     """Request a URL, and follow its redirects. The caller sets the time limit.
 
@@ -110,7 +110,7 @@ async def open_url(
         UrlRefusedError: the URL is not allowed. Of names, it is the cause of an `aiohttp.ClientError`.
         aiohttp.ClientError, OSError, ValueError: the URL cannot be requested.
     """
-    url = URL(asked)
+    url = URL(first_url)
     connector = aiohttp.TCPConnector(resolver=_PublicResolver(is_allowed), use_dns_cache=False)
     async with aiohttp.ClientSession(connector=connector, trust_env=False) as session:
         for _ in range(_MAX_REDIRECTS + 1):

@@ -140,8 +140,8 @@ class DiscordSurface(DiscordMessageSurface):
 
         async def find_posted() -> SentMessage | None:
             after = self._question if self._side_name else answered
-            own = await self._fetch_reply(after, None if starts_thread else answered)
-            return SentMessage(own[0].id, own[0].content) if own else None
+            own_messages = await self._fetch_reply(after, None if starts_thread else answered)
+            return SentMessage(own_messages[0].id, own_messages[0].content) if own_messages else None
 
         async def post(reply_to: int | None) -> SentMessage | None:
             return await self._api.post_message(
@@ -276,27 +276,27 @@ class DiscordSurface(DiscordMessageSurface):
             return list(recorded_ids)
         return await super().find_message_ids(recorded_ids, is_contested=is_contested)
 
-    async def _find_strays(self, shown: Sequence[str]) -> Sequence[str]:
-        """Return the ids of the reply's messages that are not `shown`.
+    async def _find_strays(self, shown_ids: Sequence[str]) -> Sequence[str]:
+        """Return the ids of the reply's messages that are not in `shown_ids`.
 
         The list is empty for a message beside a reply, which is found by its buttons.
         """
         if self._side_name:
             return ()
         try:
-            own = await self._api.fetch_own_messages(self._channel, self._question)
+            own_messages = await self._api.fetch_own_messages(self._channel, self._question)
         except SurfaceError as error:
             log.warning("stray posts cannot be searched for: %s", error)
             return ()
-        known = {int(id_) for id_ in shown}
+        known = {int(id_) for id_ in shown_ids}
         return [
             str(message.id)
-            for message in find_stray_replies(own, None if self._is_thread_start else self._question, known)
+            for message in find_stray_replies(own_messages, None if self._is_thread_start else self._question, known)
         ]
 
     async def _find_own(self) -> dict[int, str]:
-        own = await self._fetch_reply(self._question, None if self._is_thread_start else self._question)
-        return {position: str(message.id) for position, message in enumerate(own)}
+        own_messages = await self._fetch_reply(self._question, None if self._is_thread_start else self._question)
+        return {position: str(message.id) for position, message in enumerate(own_messages)}
 
     async def _fetch_reply(self, after: int, answered: int | None) -> list[discord.Message]:
         """Fetch the messages of this reply.
@@ -305,8 +305,12 @@ class DiscordSurface(DiscordMessageSurface):
             after: only messages with a higher id.
             answered: the id of the message that the first one replies to; None if it replies to nothing.
         """
-        own = await self._api.fetch_own_messages(self._channel, after)
-        return find_by_button(own, self._side_name) if self._side_name else find_reply_chain(own, answered)
+        own_messages = await self._api.fetch_own_messages(self._channel, after)
+        return (
+            find_by_button(own_messages, self._side_name)
+            if self._side_name
+            else find_reply_chain(own_messages, answered)
+        )
 
 
 async def edit_outcome(edit: Awaitable[object]) -> EditOutcome:
@@ -337,16 +341,16 @@ async def ignore_deleted(call: Awaitable[object]) -> None:
             raise
 
 
-def find_reply_chain(own: Sequence[discord.Message], question: int | None) -> list[discord.Message]:
+def find_reply_chain(own_messages: Sequence[discord.Message], question: int | None) -> list[discord.Message]:
     """Return the first reply to a message, the first reply to that, and so on.
 
     Args:
-        own: the bot's messages, oldest first.
+        own_messages: the bot's messages, oldest first.
         question: the id of the message; None in a thread that was started on it, where the first message replies to
             nothing.
     """
     found, last = list[discord.Message](), question
-    for message in own:
+    for message in own_messages:
         if message.type in USER_MESSAGE_TYPES and _get_replied_id(message) == last:
             found.append(message)
             last = message.id
@@ -354,31 +358,31 @@ def find_reply_chain(own: Sequence[discord.Message], question: int | None) -> li
 
 
 def find_stray_replies(
-    own: Sequence[discord.Message], question: int | None, known_ids: Collection[int]
+    own_messages: Sequence[discord.Message], question: int | None, known_ids: Collection[int]
 ) -> list[discord.Message]:
     """Return unknown replies of the bot to a message or to its known replies.
 
     A message that replies to nothing is not returned: its purpose is unknown.
 
     Args:
-        own: the bot's messages, oldest first.
+        own_messages: the bot's messages, oldest first.
         question: the id of the user's message; None in a thread that was started on it.
         known_ids: the ids of the known messages of the reply.
     """
     answered = {question, *known_ids} - {None}
     return [
         message
-        for message in own
+        for message in own_messages
         if message.type in USER_MESSAGE_TYPES and _get_replied_id(message) in answered and message.id not in known_ids
     ]
 
 
-def find_by_button(own: Sequence[discord.Message], button_suffix: str) -> list[discord.Message]:
+def find_by_button(own_messages: Sequence[discord.Message], button_suffix: str) -> list[discord.Message]:
     """Return the first message with a button whose id ends with `:` and this suffix.
 
     The list has one message or none.
     """
-    return [message for message in own if has_button(message, f":{button_suffix}")][:1]
+    return [message for message in own_messages if has_button(message, f":{button_suffix}")][:1]
 
 
 def _get_replied_id(message: discord.Message) -> int | None:

@@ -214,22 +214,22 @@ class SlackSurface(MessageSurface):
         marked = [message for message in thread if self._is_own(message)]
         # of two messages at a position, the recorded one counts
         marked.sort(key=lambda message: message["ts"] in self._recorded)
-        own = {_position(message): message for message in marked}
+        own_by_position = {_position(message): message for message in marked}
         unmarked = [message for message in thread if self._is_unmarked(message)]
-        free = (position for position in count() if position not in own)
+        free = (position for position in count() if position not in own_by_position)
         for position, message in zip([next(free) for _ in unmarked], unmarked, strict=True):
-            own[position] = message
+            own_by_position[position] = message
             self._stream_positions[str(message["ts"])] = position
-        return own
+        return own_by_position
 
     def _is_unmarked(self, message: Answer) -> bool:
         if (message.get("metadata") or {}).get("event_type") == _METADATA_EVENT or message.get("files"):
             return False
         return bool(self._bot) and message.get("user") == self._bot and float(message["ts"]) > float(self._question_ts)
 
-    async def _find_strays(self, shown: Sequence[str]) -> Sequence[str]:
+    async def _find_strays(self, shown_ids: Sequence[str]) -> Sequence[str]:
         try:
-            others = [message for message in await self._read_thread() if message["ts"] not in shown]
+            others = [message for message in await self._read_thread() if message["ts"] not in shown_ids]
         except SurfaceError as error:
             log.warning("stray messages of a reply cannot be searched for: %s", error)
             return ()

@@ -53,8 +53,8 @@ class PageReader:
             refused = error.__cause__ if isinstance(error.__cause__, UrlRefusedError) else None
             return {"error": str(refused) if refused else f"the page cannot be read ({type(error).__name__})"}
 
-    async def _read(self, asked: str) -> dict[str, Any]:
-        async with open_url(asked, self.is_allowed) as (url, response):
+    async def _read(self, address: str) -> dict[str, Any]:
+        async with open_url(address, self.is_allowed) as (url, response):
             return await _read_response(url, response)
 
 

@@ -72,7 +72,7 @@ def parse_timestamp(name: str, text: str) -> datetime:
     return time if time.tzinfo else time.replace(tzinfo=UTC)
 
 
-def parse_limit(query: Mapping[str, str], most: int, *, default: int) -> int:
+def parse_limit(query: Mapping[str, str], max_limit: int, *, default: int) -> int:
     """Return the limit of a page.
 
     Raises:
@@ -81,20 +81,20 @@ def parse_limit(query: Mapping[str, str], most: int, *, default: int) -> int:
     limit = query.get("limit", str(default))
     if not limit.isdecimal():
         raise create_form_error("limit", "NUMBER_TYPE_COERCE", f'Value "{limit}" is not int.')
-    if int(limit) > most:
-        raise create_form_error("limit", "NUMBER_TYPE_MAX", f"int value should be less than or equal to {most}.")
+    if int(limit) > max_limit:
+        raise create_form_error("limit", "NUMBER_TYPE_MAX", f"int value should be less than or equal to {max_limit}.")
     if int(limit) < 1:
         raise create_form_error("limit", "NUMBER_TYPE_MIN", "int value should be greater than or equal to 1.")
     return int(limit)
 
 
-def parse_page(query: Mapping[str, str], ids: Sequence[str], most: int, *, default: int) -> Sequence[str]:
+def parse_page(query: Mapping[str, str], ids: Sequence[str], max_limit: int, *, default: int) -> Sequence[str]:
     """Return one page of sorted ids, after the id `after`.
 
     Raises:
         DiscordError: 50035, the limit is not a number from 1 to `most`.
     """
-    limit = parse_limit(query, most, default=default)
+    limit = parse_limit(query, max_limit, default=default)
     return [one for one in ids if int(one) > int(query.get("after") or 0)][:limit]
 
 
