@@ -117,7 +117,7 @@ class Caller:
         send: Callable[[], Awaitable[T]],
         limiter: RateLimiter,
         *,
-        within: RateLimiter | None = None,
+        outer_limiter: RateLimiter | None = None,
         priority: Priority = Priority.PROGRESS,
     ) -> T:
         """Make a call for which `limiter` has a slot, without a retry.
@@ -125,8 +125,8 @@ class Caller:
         Args:
             name: the platform's name of the method, for metrics and log.
             send: makes the call; raises `RefusedError` or `TransientError`.
-            within: another limiter that applies to the call, and that has no slot for it yet.
-            priority: the priority of the wait for `within`.
+            outer_limiter: another limiter that applies to the call, and that has no slot for it yet.
+            priority: the priority of the wait for `outer_limiter`.
 
         Raises:
             RefusedError: the platform refuses the call.
@@ -134,13 +134,13 @@ class Caller:
         """
         outcome = "failed"
         try:
-            if within is not None:
-                await within.acquire(priority)
+            if outer_limiter is not None:
+                await outer_limiter.acquire(priority)
             try:
                 answer = await send()
             finally:
-                if within is not None:
-                    within.complete()
+                if outer_limiter is not None:
+                    outer_limiter.complete()
             outcome = "ok"
             return answer
         except RefusedError:
@@ -162,7 +162,7 @@ class Caller:
         send: Callable[[], Awaitable[T]],
         limiter: RateLimiter,
         *,
-        within: RateLimiter | None = None,
+        outer_limiter: RateLimiter | None = None,
         priority: Priority = Priority.PROGRESS,
         has_slot: bool = False,
         find_effect: Callable[[], Awaitable[T | None]] | None = None,
@@ -175,7 +175,7 @@ class Caller:
         Args:
             name: the platform's name of the method, for metrics and log.
             send: makes the call; raises `RefusedError` or `TransientError`.
-            within: another limiter that applies to the call.
+            outer_limiter: another limiter that applies to the call.
             has_slot: whether `limiter` has a slot for the call already.
             find_effect: for a call that must not take effect twice: returns its result if it took effect and the
                 answer was lost, else None.
@@ -197,7 +197,7 @@ class Caller:
                 await _acquire(limiter, priority)
         while True:
             try:
-                return await self.call_once(name, send, limiter, within=within, priority=priority)
+                return await self.call_once(name, send, limiter, outer_limiter=outer_limiter, priority=priority)
             except TransientError as error:
                 failure = error
             if priority is Priority.STREAM_UPDATE:

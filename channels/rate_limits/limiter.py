@@ -215,14 +215,14 @@ class RateLimiter:
         free = self._free_within(seconds if windows else 0.0)
         return event_loop.now() >= self._closed_until and min(free, max_calls) - self._reserved >= calls
 
-    def has_room(self, priority: Priority, within: float) -> bool:
-        """Return whether a new call is likely to get a slot within so many seconds.
+    def has_room(self, priority: Priority, seconds: float) -> bool:
+        """Return whether a new call is likely to get a slot soon enough.
 
         Args:
-            within: seconds from now.
+            seconds: the most seconds from now.
         """
         earlier = sum(waiter.priority <= priority for waiter in self._queue)
-        return self._closed_until <= event_loop.now() + within and self._free_within(within) > earlier
+        return self._closed_until <= event_loop.now() + seconds and self._free_within(seconds) > earlier
 
     @property
     def calls_per_reply(self) -> float:

@@ -109,7 +109,7 @@ class SlackApi:
         arguments: Mapping[str, Any],
         limiter: RateLimiter,
         *,
-        within: RateLimiter | None = None,
+        outer_limiter: RateLimiter | None = None,
         priority: Priority = Priority.PROGRESS,
         has_slot: bool = False,
         reads: bool = False,
@@ -135,7 +135,13 @@ class SlackApi:
             return await self._send(method, request)
 
         return await self._caller.call(
-            method, send, limiter, within=within, priority=priority, has_slot=has_slot, find_effect=find_effect
+            method,
+            send,
+            limiter,
+            outer_limiter=outer_limiter,
+            priority=priority,
+            has_slot=has_slot,
+            find_effect=find_effect,
         )
 
     async def read_pages(

@@ -190,7 +190,7 @@ class SlackSurface(MessageSurface):
                 **message_content(text, buttons),
             },
             self._post_limiter,
-            within=self._api.limiter(("chat.postMessage", self._team), WORKSPACE_POST_WINDOW),
+            outer_limiter=self._api.limiter(("chat.postMessage", self._team), WORKSPACE_POST_WINDOW),
             priority=priority,
             has_slot=self.use_slot(self._post_limiter),
             find_effect=find_posted,
