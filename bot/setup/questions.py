@@ -155,7 +155,7 @@ def model_access_questions(model: str) -> Iterator[SetupQuestion]:
         )
         has_own_server = _agent_settings().openai_base_url is not None
 
-    async def tries(key: str) -> list[CheckResult]:
+    async def try_key(key: str) -> list[CheckResult]:
         provider, provider_model = make_provider(model, _agent_settings(model=model, **{name.lower(): key}).endpoints)
         try:
             return await trials.check_model(model, provider, provider_model)
@@ -167,7 +167,7 @@ def model_access_questions(model: str) -> Iterator[SetupQuestion]:
             await provider.aclose()
 
     hint = "The key of your server; Enter for none." if has_own_server else f"Create a key at {page}."
-    yield SetupQuestion(name, hint, tries, f"asking {model}", is_required=not has_own_server, earlier_setting="MODEL")
+    yield SetupQuestion(name, hint, try_key, f"asking {model}", is_required=not has_own_server, earlier_setting="MODEL")
 
 
 def database_question(default_path: str) -> SetupQuestion:

@@ -76,12 +76,12 @@ def replace_tokens(text: str, names: Mapping[tuple[str, int], str]) -> str:
             used.
     """
 
-    def words(token: re.Match[str]) -> str:
+    def render_token(token: re.Match[str]) -> str:
         kind = token["kind"].rstrip("!")
         name = names.get((kind, int(token["id"])))
         return f"{kind[0]}{name or token['id']}"
 
-    text = _COMMAND.sub(r"\1", _EMOJI.sub(r"\1", _TOKEN.sub(words, text)))
+    text = _COMMAND.sub(r"\1", _EMOJI.sub(r"\1", _TOKEN.sub(render_token, text)))
     return _TIME.sub(_format_time, _NAVIGATION.sub(r"#\1", text))
 
 

@@ -121,7 +121,7 @@ class RunRecorder:
     """
 
     def __init__(self) -> None:
-        self._begun_at = monotonic()
+        self._started_at = monotonic()
         self._first_text_seconds: float | None = None
         self._tool_calls: dict[str, ToolCallRecord] = {}
         self._omitted_tool_calls = 0
@@ -145,7 +145,7 @@ class RunRecorder:
             case "history":
                 self._history = event.history
             case "text_delta" if self._first_text_seconds is None and event.text.strip():
-                self._first_text_seconds = monotonic() - self._begun_at
+                self._first_text_seconds = monotonic() - self._started_at
             case "tool_start":
                 self._add_tool_call(event)
             case "tool_past":
@@ -171,7 +171,7 @@ class RunRecorder:
             files=self._files,
             sources=self._sources,
             first_text_seconds=_round(self._first_text_seconds),
-            seconds=round(monotonic() - self._begun_at, 3),
+            seconds=round(monotonic() - self._started_at, 3),
         ).to_json()
 
     def _add_tool_call(self, event: StreamEvent, *, is_earlier: bool = False) -> None:

@@ -137,10 +137,10 @@ class _MarkdownWriter:
 
     def __init__(self, session_id: str) -> None:
         self._session = session_id
-        self._are_several = False
+        self._has_several_agents = False
 
     def begin(self, about: Mapping[str, Any]) -> str:
-        self._are_several = len(about.get("agents", ())) > 1
+        self._has_several_agents = len(about.get("agents", ())) > 1
         return f"# Conversation `{self._session}`\n"
 
     def run(self, run: TranscriptRun) -> str:
@@ -180,7 +180,7 @@ class _MarkdownWriter:
     def _agent(self, run: TranscriptRun, message: TranscriptMessage) -> str:
         """Return the agent's name in brackets if the session has several agents."""
         agent = (run.turn or {}).get("agent")
-        is_named = self._are_several and agent and message.role != "user" and agent != message.author
+        is_named = self._has_several_agents and agent and message.role != "user" and agent != message.author
         return f" ({agent})" if is_named else ""
 
 

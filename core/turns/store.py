@@ -67,7 +67,7 @@ class TurnStore:
         self.agents = agents
         self._notices = NotificationBus(database)
         self._served: LRUCache[str, int] = LRUCache(MAX_SERVED)  # by author, the number of the newest turn
-        self._begun = count(1)
+        self._turn_numbers = count(1)
 
     @property
     def worker_id(self) -> str:
@@ -101,7 +101,7 @@ class TurnStore:
         except IntegrityError:  # another worker began a turn of one of the sessions
             return []
         for turn in claimed:
-            number = next(self._begun)
+            number = next(self._turn_numbers)
             self._served.update((message.author, number) for message in turn.messages)
         return claimed
 

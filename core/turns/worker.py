@@ -84,7 +84,7 @@ class Worker:
         self._poll = poll
         self._on_idle = on_idle
         self._idle_delay_seconds = idle_delay_seconds
-        self._resting: asyncio.TimerHandle | None = None
+        self._idle_timer: asyncio.TimerHandle | None = None
         self._wake = asyncio.Event()
         self._stopping = asyncio.Event()
         self._is_closing = False
@@ -179,8 +179,8 @@ class Worker:
         async with self._claiming:
             while not self._stopping.is_set() and (free := self._limit - len(self._running)) > 0:
                 claimed = await self._turns.claim(free, running=list(self._running))
-                if claimed and self._resting is not None:
-                    self._resting.cancel()
+                if claimed and self._idle_timer is not None:
+                    self._idle_timer.cancel()
                 for turn in claimed:
                     if self._is_closing:
                         await self._hand_back(turn)
@@ -233,7 +233,7 @@ class Worker:
             del self._running[turn.id]
             self._wake.set()  # the session is idle
             if not self._running:
-                self._resting = asyncio.get_running_loop().call_later(self._idle_delay_seconds, self._on_idle)
+                self._idle_timer = asyncio.get_running_loop().call_later(self._idle_delay_seconds, self._on_idle)
 
     async def _back_off(self, turn: Turn) -> None:
         """Wait before a failed turn that is still active is claimed again.

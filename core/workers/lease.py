@@ -43,7 +43,7 @@ class Lease:
     def __init__(self, database: Database, *, seconds: float = LEASE_SECONDS) -> None:
         self._database = database
         self._seconds = seconds
-        self._sure_from = 0.0
+        self._trustworthy_from = 0.0
         self._until = 0.0
         self.worker_id = uuid.uuid4().hex[:12]
 
@@ -95,7 +95,7 @@ class Lease:
 
         After its own lease ended, or a renewal failed, the cause may have stopped all workers: they get time to renew.
         """
-        return self.is_valid and event_loop.now() >= self._sure_from
+        return self.is_valid and event_loop.now() >= self._trustworthy_from
 
     def has_no_live_worker(self, owner: sa.ColumnElement[Any]) -> sa.ColumnElement[bool]:
         """Return the SQL condition that a row has no owner, or one whose lease has ended.
@@ -113,7 +113,7 @@ class Lease:
 
         All workers may have failed to renew.
         """
-        self._sure_from = event_loop.now() + 2 * self._seconds
+        self._trustworthy_from = event_loop.now() + 2 * self._seconds
 
     async def _write(self, connection: AsyncConnection) -> float:
         """Renew or insert this worker's row.

@@ -87,7 +87,7 @@ class ShardAssignment:
                 self._assigned = assigned
                 yield assigned
                 if released := before - assigned:
-                    await self._release(self._are(released, count))
+                    await self._release(self._is_row_of(released, count))
             await asyncio.sleep(LOOK_SECONDS)
 
     async def release(self) -> None:
@@ -103,7 +103,7 @@ class ShardAssignment:
         self._assigned = (self._assigned or frozenset()).difference(
             shards
         )  # a shard that is assigned again is connected anew
-        await self._release(self._are(shards, count), no_shards_until=self._database.now + UNFIT_SECONDS)
+        await self._release(self._is_row_of(shards, count), no_shards_until=self._database.now + UNFIT_SECONDS)
 
     async def acquire_slot(self, part: int, count: int, seconds: float) -> None:
         """Wait until a slot for identifying is free over all workers, and take it.
@@ -173,7 +173,7 @@ class ShardAssignment:
         if shards:
             async with self._database.write() as connection:
                 for shard in shards:
-                    free = self._are([shard], count) & self._lease.has_no_live_worker(channels.c.owner)
+                    free = self._is_row_of([shard], count) & self._lease.has_no_live_worker(channels.c.owner)
                     if (
                         await connection.execute(sa.update(channels).where(free).values(owner=self._lease.worker_id))
                     ).rowcount:
@@ -199,7 +199,7 @@ class ShardAssignment:
                 "%s is connected by no worker until this worker's lease ends: %s", self._name, format_error(error)
             )
 
-    def _are(self, shards: Collection[int], count: int) -> sa.ColumnElement[bool]:
+    def _is_row_of(self, shards: Collection[int], count: int) -> sa.ColumnElement[bool]:
         return channels.c.name.in_([self.row_name(shard, count) for shard in shards])
 
     def _is_ours(self) -> sa.ColumnElement[bool]:

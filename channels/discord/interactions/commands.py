@@ -90,10 +90,10 @@ def _make_menu_entry(action: MenuAction, handler: DiscordInteractionHandler) -> 
 
 def _make_ask(handler: DiscordInteractionHandler) -> Command:
     @app_commands.describe(question=_localize(words.ASK_OPTION))
-    async def give(interaction: discord.Interaction, question: str) -> None:
+    async def ask(interaction: discord.Interaction, question: str) -> None:
         await handler.handle_question(interaction, question)
 
-    return app_commands.Command(name="ask", description=_localize(words.ASK_HELP), callback=give)
+    return app_commands.Command(name="ask", description=_localize(words.ASK_HELP), callback=ask)
 
 
 def _localize(sentence: str) -> app_commands.locale_str:

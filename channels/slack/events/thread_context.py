@@ -41,7 +41,7 @@ class SlackContextFetcher:
     def __init__(self, api: SlackApi, directory: WorkspaceDirectory, *, tracks_unaddressed: bool) -> None:
         self._api = api
         self._directory = directory
-        self._hears_all = tracks_unaddressed
+        self._tracks_unaddressed = tracks_unaddressed
 
     async def fetch(self, messages: Sequence[InboxMessage], history: HistoryState | None) -> SurroundingMessages:
         """Return the context of a turn's messages: see `Channel.fetch_context`.
@@ -111,7 +111,12 @@ class SlackContextFetcher:
         }
         api = self._api.at(str(newest.address["team"]))
         limiter = api.limiter(("conversations.replies", newest.address["team"]), HISTORY)
-        if history is not None and history.is_quiet and self._hears_all and not limiter.can_reserve(MIN_SPARE_CALLS):
+        if (
+            history is not None
+            and history.is_quiet
+            and self._tracks_unaddressed
+            and not limiter.can_reserve(MIN_SPARE_CALLS)
+        ):
             return []
         found = await api.read_pages("conversations.replies", arguments, limiter, max_pages=MAX_PAGES)
         return list({message["ts"]: message for message in found}.values())

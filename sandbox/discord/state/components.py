@@ -74,18 +74,18 @@ def assign_component_ids(components: Sequence[Mapping[str, Any]]) -> list[Json]:
     given_ids = {component.get("id") for component in iterate_components(components)}
     numbers = (number for number in count(1) if number not in given_ids)
 
-    def one(component: Mapping[str, Any]) -> Json:
+    def complete(component: Mapping[str, Any]) -> Json:
         about: Json = {**component, "id": component.get("id") or next(numbers)}
         if "components" in about:
-            about["components"] = [one(inner) for inner in about["components"]]
+            about["components"] = [complete(inner) for inner in about["components"]]
         if "items" in about:
             about["items"] = [_MEDIA_DEFAULTS | item for item in about["items"]]
         for name in ("accessory", "component"):
             if name in about:
-                about[name] = one(about[name])
+                about[name] = complete(about[name])
         return about | {name: value for name, value in _DEFAULTS.get(about["type"], {}).items() if name not in about}
 
-    return [one(component) for component in components]
+    return [complete(component) for component in components]
 
 
 def list_media(component: Json) -> list[tuple[str, Json]]:
