@@ -70,7 +70,7 @@ async def test_an_incomplete_database_is_described_and_unchanged(database: Datab
     connection.executescript("DROP TABLE blobs; ALTER TABLE turns DROP COLUMN usage")
     connection.close()
     before = content(path)
-    with pytest.raises(StoreError, match=r"lacks the table blobs, the column turns\.usage; go back"):
+    with pytest.raises(StoreError, match=r"lacks the table blobs, the column turns\.usage; restore a backup"):
         await verify_schema(database)
     assert content(path) == before
 
