@@ -21,7 +21,7 @@ DAY = 86_400.0
 def answer_from_memory(asked: ReceivedRequest) -> Turn:
     """Summarize the history, or answer whether it contains the secret."""
     said = " ".join(text for _, text in asked.messages)
-    if "You keep the memory" in asked.system:
+    if "You keep notes" in asked.system:
         return f"The code name is {SECRET}." if SECRET in said else "Nothing of note."
     if "which of them" in asked.text:
         return " and ".join(which for which, name in (("old", OLD), ("new", NEW)) if name in said) or "None."

@@ -60,7 +60,7 @@ def summarize(asked: ReceivedRequest) -> Script:
 
 def answer_from_memory(asked: ReceivedRequest) -> Script:
     """Answer a summary request, or answer with the facts in the history."""
-    if "You keep the memory" in asked.system:
+    if "You keep notes" in asked.system:
         return summarize(asked)
     said = " ".join(text for _, text in asked.messages)
     return ", ".join(fact for fact in FACTS.values() if fact in said) or "Noted."
@@ -157,7 +157,7 @@ async def conversation(
     counter = TokenCounter(tmp_path)
 
     def answer(asked: ReceivedRequest) -> Script:
-        (one.summary_requests if "You keep the memory" in asked.system else one.agent_requests).append(asked)
+        (one.summary_requests if "You keep notes" in asked.system else one.agent_requests).append(asked)
         return one.script(asked)
 
     async with ScriptedOpenAI(answer) as model:
@@ -338,7 +338,7 @@ async def test_no_summary_is_stored_if_the_history_has_changed(conversation: Com
 
 
 async def test_a_retried_prompt_is_sent_though_a_summary_covers_it(conversation: CompactedConversation) -> None:
-    conversation.script = lambda asked: summarize(asked) if "You keep the memory" in asked.system else "Noted."
+    conversation.script = lambda asked: summarize(asked) if "You keep notes" in asked.system else "Noted."
     await conversation.run_turn("an old question")
     assert conversation.last_turn is not None
     old = conversation.last_turn
