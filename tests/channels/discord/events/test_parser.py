@@ -5,7 +5,7 @@ import pytest
 
 from channels.i18n import messages as words
 from sandbox.discord import DiscordSandbox, GuildChannel
-from tests.channels.discord.conftest import Bot, echo, has_ignored_messages, run_bot, wait_until
+from tests.channels.discord.conftest import Bot, echo, has_ignored_messages, run_bot
 
 GET_CHANNEL = "GET /channels/{channel}"
 
@@ -189,15 +189,14 @@ async def test_a_message_that_is_not_resolved_in_time_is_fetched(
         assert "the author of a message could not be resolved: TimeoutError" in caplog.text
 
 
-async def test_a_thread_that_cannot_be_fetched_is_logged(
+async def test_a_message_of_a_thread_that_cannot_be_fetched_is_backfilled(
     server: DiscordSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with run_bot(server, tmp_path, echo) as bot:
         post = await create_archived_post(bot)
         server.faults.fail(GET_CHANNEL, status=403, code=50001)
-        await bot.mention_bot("ada", post, "two")
-        await wait_until(lambda: "the author of a message could not be resolved" in caplog.text)
-        assert await has_ignored_messages(bot)
+        await bot.wait_for_replies(await bot.mention_bot("ada", post, "two"), "heard: Ada Lovelace: two")
+        assert "the author of a message could not be resolved: RefusedError: channel: 50001" in caplog.text
 
 
 async def test_only_the_configured_servers_are_served(server: DiscordSandbox, tmp_path: Path) -> None:
