@@ -1,7 +1,7 @@
 """Message catalogue: the bot's own messages in each of its languages.
 
 The constants below are the English messages. They are the keys of the gettext catalogue in `locales`, like the
-messages of `core.errors` and `core.models.finish_reasons`. `make preview` updates the catalogue.
+messages of `core.errors` and `core.models.finish_reasons`. `make words` updates the catalogue.
 """
 
 import asyncio

@@ -8,7 +8,7 @@ run that asked people for approvals or answers, in a reply of its own.
 A session has at most one turn that is `queued`, `running` or `answered`: an index of the database ensures it.
 
 A turn belongs to the worker that has claimed it, while the lease of that worker lasts. Then any worker may claim it,
-answers the same messages, and goes on with what was stored and shown. Later writes of the former worker fail. An
+answers the same messages, and continues from what was stored and shown. Later writes of the former worker fail. An
 attempt is counted when the lease of a worker expires while it has the turn (`Turn.attempt`), so that a turn that kills
 its workers is given up. A turn that is handed back, or that its own worker claims again, counts none.
 
