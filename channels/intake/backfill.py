@@ -308,7 +308,7 @@ class Backfill:
         gap = self._gap
         if gap is None:
             return
-        if len(self._pending) >= MAX_PENDING:  # what is fetched could not be stored either
+        if len(self._pending) >= MAX_PENDING:  # fetched messages could not be stored either
             raise StoreError("too many messages could not be stored")
         try:
             async with asyncio.timeout(BACKFILL_TIMEOUT) as limit:

@@ -36,7 +36,7 @@ IDENTIFY_SECONDS = 1.0
 #: a "question" to the agent, or an "answer" to one of the agent.
 Kind = Literal["command", "press", "question", "menu", "form", "answer"]
 
-#: What an entry in the menu of a message does: shows the report of the answer, or rates it.
+#: Action of an entry in the menu of a message: it shows the report of the answer, or rates it.
 MenuAction = Literal["why", "good", "bad"]
 
 #: Removes a question that is shown, and tells its author why it is not answered.

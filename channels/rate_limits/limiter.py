@@ -35,7 +35,7 @@ BACKOFF_FACTOR, RECOVERY_FACTOR = 0.5, 1.25
 #: Seconds by which the platform's clock may differ, and seconds that are too few to wait for.
 CLOCK_SKEW_SECONDS, MIN_WAIT_SECONDS = 0.01, 1e-6
 
-#: How much a reply counts when workers divide a limit. Each worker counts 1 besides, for a reply that it may begin.
+#: The weight of a reply when workers divide a limit. Each worker counts 1 besides, for a reply that it may begin.
 REPLY_WEIGHT = 6
 
 #: Rounds of exchange among workers before a larger part of a limit may be used: the others make theirs smaller first.

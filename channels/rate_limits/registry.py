@@ -6,7 +6,7 @@ from hashlib import blake2b
 from channels.rate_limits.limiter import RateLimiter, Window
 from core.workers.rate_limit_sharing import LimitUsage, LimitUsages
 
-#: How many limiters are kept before idle ones are dropped.
+#: The most limiters that are kept; above that, idle ones are dropped.
 MAX_LIMITERS = 1000
 
 

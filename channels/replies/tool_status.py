@@ -34,7 +34,7 @@ class ToolStatus:
     """Running tool calls of one turn, with their status lines."""
 
     def __init__(self) -> None:
-        self._lines: dict[str, str] = {}  # what is shown of each, the newest last
+        self._lines: dict[str, str] = {}  # the line of each running call, the newest last
         self._is_idle = asyncio.Event()
         self._is_idle.set()
 

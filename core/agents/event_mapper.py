@@ -57,7 +57,7 @@ class EventMapper:
             return
         if event.content is not None:
             text = _visible_text(event)
-            if text.strip() and not event.get_function_calls():  # with calls, the run goes on
+            if text.strip() and not event.get_function_calls():  # with calls, the run continues
                 text = with_ending_note(text, event.finish_reason)
             step = self._open_steps.pop((event.author, event.branch), None)
             if step is not None:

@@ -18,7 +18,7 @@ from core.usage.meter import ModelCall, stored_calls
 from core.usage.prices import Prices
 from core.usage.spending import list_last_names
 
-#: How many of the newest turns of a session are searched for a message of a reply.
+#: The most turns of a session, newest first, that are searched for a message of a reply.
 _LOOK = 200
 
 #: The columns of `turns` that a report has as they are.

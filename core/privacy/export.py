@@ -94,7 +94,7 @@ async def stream_export(
         StoreError: the database cannot be read.
     """
     writer, size, has_begun = _WRITERS[format_](session_id), 0, False
-    authors = dict[str, set[str]]()  # by the id of the run, which goes on in another one after an approval
+    authors = dict[str, set[str]]()  # by the id of the run, which another run continues after an approval
     async with aclosing(stream_runs(database, session_id)) as runs:
         async for run in runs:
             if not has_begun:

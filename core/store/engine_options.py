@@ -84,7 +84,7 @@ def engine_options(address: sa.URL, *, connections: int) -> dict[str, Any]:
             "command_timeout": STATEMENT_TIMEOUT_SECONDS,
         }
     )
-    # `Database` leaves no transaction open: to roll back what is none would take a trip to the connection's thread.
+    # `Database` leaves no transaction open: a rollback of nothing would take a trip to the connection's thread.
     # The connection that was used last has prepared the statements that are needed next.
     pool = {"pool_size": connections, "max_overflow": 0, "pool_reset_on_return": None, "pool_use_lifo": True}
     return {"connect_args": default | typed, **pool}
