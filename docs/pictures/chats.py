@@ -1,4 +1,4 @@
-"""Pictures of Slack beside Discord: an answer, questions, an approval, an image, sources, a report and a reset."""
+"""Pictures of Slack beside Discord: answers, an edit, questions, an approval, files, a report and a reset."""
 
 import asyncio
 import tempfile
@@ -88,6 +88,9 @@ async def _take_pictures(settings: Mapping[str, str]) -> None:
     ):
         await _ask(page, "How do I undo my last commit, but keep the changes?", "Regenerate")
         await _take_picture(page, "chat-answer")
+        await _edit_question(page, "How do I undo my last two commits, but keep the changes?")
+        await _wait_for_text(page, "Answer the edited message")
+        await _take_picture(page, "chat-edited")
         await _take_choice(page)
         await _take_form(page)
         await _ask(page, "Draw a chart of the revenue.", "Friday was")
@@ -119,6 +122,15 @@ async def _use_menu(page: Page, pane: str, entry: str) -> None:
     await message.hover()
     await message.get_by_label("More actions").click()
     await message.get_by_role("button", name=entry).click()
+
+
+async def _edit_question(page: Page, text: str) -> None:
+    """Edit Ada's newest question on both platforms."""
+    for pane, mention in (("slack", ""), ("discord", "@parley ")):
+        question = page.locator(f"#{pane} .messages > .message[aria-label^='ada']").last
+        await question.hover()
+        await question.get_by_label("Edit", exact=True).click()
+        await send_message(page, pane, f"{mention}{text}")
 
 
 async def _take_choice(page: Page) -> None:
