@@ -59,21 +59,21 @@ def update_page(page: str) -> str:
 
 
 def _create_table(title: str, modelled: Iterable[str], known: Iterable[str], group: Callable[[str], str]) -> str:
-    """Return a table with a row per group of names, and a line of the groups without a modelled name."""
+    """Return a table with a row per group of names, and a line with the number of names in other groups."""
     modelled, rows = set(modelled), defaultdict(list)
     for name in sorted(modelled | set(known)):
         rows[group(name)].append(name)
-    lines, missing = [f"| {title} | Modelled | Not modelled |", "| --- | --- | --- |"], []
+    lines, missing = [f"| {title} | Modelled | Not modelled |", "| --- | --- | --- |"], 0
     for label, names in sorted(rows.items()):
         if modelled.isdisjoint(names):
-            missing.append(f"{label} ({len(names)})")
+            missing += len(names)
             continue
         columns = [
             [f"`{name}`" for name in names if (name in modelled) is is_modelled] for is_modelled in (True, False)
         ]
         lines.append(f"| {label} | {' | '.join(', '.join(column) for column in columns)} |")
     if missing:
-        lines += ["", f"{title} that are not modelled, by group with their number: {', '.join(missing)}."]
+        lines += ["", f"{title} of other groups, none of them modelled: {missing}."]
     return "\n".join(lines) + "\n"
 
 
