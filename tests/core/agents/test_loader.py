@@ -153,7 +153,7 @@ def test_a_path_without_an_agent_is_a_settings_error(
     assert fault in str(raised.value)
 
 
-@pytest.mark.parametrize(("name", "fault"), [("user", "ADK does not take it"), ("core", "another module of the name")])
+@pytest.mark.parametrize(("name", "fault"), [("user", "ADK rejects it"), ("core", "another module of the name")])
 def test_a_folder_with_a_reserved_or_used_name_is_a_settings_error(folder: Folder, name: str, fault: str) -> None:
     with pytest.raises(SettingsError, match=fault):
         load_app(str(folder(name, agent__py=PLAIN)))
