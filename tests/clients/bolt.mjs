@@ -190,8 +190,11 @@ const steps = {
     const download = (headers) => fetch(file.url_private, { headers });
     const bytes = await (await download({ Authorization: `Bearer ${SLACK_BOT_TOKEN}` })).arrayBuffer();
     const anonymous = await download({});
+    const { files: listed } = await client.files.list({ channel: channel_id });
     await client.files.delete({ file: files[0].id });
     return {
+      listed: listed.map(({ name }) => name).sort(),
+      shared: Object.keys(file.shares.public),
       names: files.map(({ name }) => name),
       bytes: [...Buffer.from(bytes)],
       anonymous: anonymous.headers.get('content-type'),
@@ -242,7 +245,11 @@ const steps = {
     await client.reactions.remove(target);
     const gone = await catchCode(client.reactions.remove(target));
     await client.reactions.add({ ...target, name: 'thumbsup' });
-    return { twice, gone, unknown: await catchCode(client.reactions.add({ ...target, name: 'no_such_emoji' })) };
+    const { message } = await client.reactions.get({ channel, timestamp });
+    const { items } = await client.reactions.list({ limit: 1 });
+    const nothing = await catchCode(client.reactions.get({ channel, timestamp: 'yesterday' }));
+    const names = message.reactions.map(({ name }) => name);
+    return { twice, gone, names, listed: items[0].message.ts === timestamp, nothing, unknown: await catchCode(client.reactions.add({ ...target, name: 'no_such_emoji' })) };
   },
 
   async people({ event, client }) {
@@ -255,6 +262,68 @@ const steps = {
       names: members.map(({ name }) => name),
       channels: channels.map(({ name }) => name),
       team: team.id,
+    };
+  },
+
+  async lookups({ event, client }) {
+    const { channel, user } = event;
+    const { bot_id } = await client.auth.test();
+    const { bot } = await client.bots.info({ bot: bot_id });
+    const { user: byEmail } = await client.users.lookupByEmail({ email: 'ada@example.com' });
+    const { profile } = await client.users.profile.get({ user });
+    const { channels } = await client.users.conversations({ user, types: 'public_channel' });
+    const { warning } = await client.conversations.join({ channel });
+    const { emoji } = await client.emoji.list();
+    const { args } = await client.api.test({ foo: 'bar' });
+    const pages = [];
+    for await (const page of client.paginate('conversations.members', { channel, limit: 3 })) pages.push(page.members);
+    return {
+      bot: bot.user_id, byEmail: byEmail.id, picture: profile.image_72, warning, emoji, args, pages,
+      isMember: channels.some(({ id }) => id === channel),
+      noUser: await catchCode(client.users.lookupByEmail({ email: 'nobody@example.com' })),
+      noBot: await catchCode(client.bots.info({ bot: 'B0NOTHING00' })),
+    };
+  },
+
+  async pins({ event, client }) {
+    const { channel, ts: timestamp } = event;
+    await client.pins.add({ channel, timestamp });
+    const twice = await catchCode(client.pins.add({ channel, timestamp }));
+    const { items } = await client.pins.list({ channel });
+    await client.pins.remove({ channel, timestamp });
+    const gone = await catchCode(client.pins.remove({ channel, timestamp }));
+    return { twice, gone, pinned: items.map(({ message }) => message.ts) };
+  },
+
+  async schedule({ event, client }) {
+    const { channel } = event;
+    const schedule = (seconds, text) => client.chat.scheduleMessage({
+      channel, text, post_at: Math.floor(Date.now() / 1000) + seconds,
+    });
+    const { scheduled_message_id } = await schedule(3600, 'never');
+    await schedule(2, 'soon');
+    const { scheduled_messages: listed } = await client.chat.scheduledMessages.list({ channel });
+    const remove = () => client.chat.deleteScheduledMessage({ channel, scheduled_message_id });
+    await remove();
+    return {
+      listed: listed.map(({ text }) => text), gone: await catchCode(remove()), past: await catchCode(schedule(-9, 'past')),
+    };
+  },
+
+  async meMessage({ event, client }) {
+    return client.chat.meMessage({ channel: event.channel, text: 'waves' });
+  },
+
+  async headers({ event, client }) {
+    const { response_metadata } = await client.auth.test();
+    const headers = { Authorization: `Bearer ${SLACK_BOT_TOKEN}`, 'Content-Type': 'application/json; charset=utf-8' };
+    const body = JSON.stringify({ channel: event.channel, ts: event.ts });
+    const response = await fetch(`${SLACK_API_URL}conversations.replies`, { method: 'POST', headers, body });
+    return {
+      scopes: response_metadata.scopes,
+      code: (await response.json()).error,
+      failure: response.headers.get('x-slack-failure'),
+      id: response.headers.get('x-slack-req-id'),
     };
   },
 
@@ -275,6 +344,10 @@ const steps = {
       sameIds: await post({ blocks: [{ ...section('a'), ...id }, { ...section('b'), ...id }] }),
       tooLong: await post({ blocks: [section('x'.repeat(3001))] }),
       tooMany: await post({ blocks: Array(51).fill(section('x')) }),
+      mrkdwnButton: await post({ blocks: [actions({ ...button('go'), text: { type: 'mrkdwn', text: 'go' } })] }),
+      unknownKey: await post({ blocks: [{ ...section('a'), colour: 'red' }] }),
+      sameActions: await post({ blocks: [actions(button('go'), button('go'))] }),
+      truncated: (await client.chat.postMessage({ channel, text: 'x'.repeat(40001) })).warning,
       unknownMethod: await catchCode(client.apiCall('chat.shout', { channel })),
     };
   },
@@ -298,6 +371,10 @@ const steps = {
   },
 
   async refreshed() {
+    return {};
+  },
+
+  async thawed() {
     return {};
   },
 
@@ -329,6 +406,11 @@ app.assistant(new Assistant({
   }),
 }));
 
+app.use(async ({ body, context, next }) => {
+  if (context.retryNum) print({ step: 'retry of event', type: body.event.type, count: context.retryNum, reason: context.retryReason });
+  await next();
+});
+
 app.event('app_mention', async (args) => {
   const [, step] = args.event.text.split(' ');
   await runStep(step, () => steps[step](args));
@@ -356,6 +438,8 @@ app.event('message', async ({ event, context }) => {
   if (isByMe) return;
   if (subtype === 'message_changed') {
     print({ step: 'changed', text: message.text, before: previous.text });
+  } else if (subtype === 'bot_message') {
+    print({ step: 'botMessage', text: event.text, username: event.username, bot: event.bot_id });
   } else if (subtype === 'message_deleted') {
     print({ step: 'deleted', ts: deleted_ts, before: previous?.text });
   }

@@ -11,7 +11,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from sandbox.slack import SlackConversation, SlackFile, SlackMessage, SlackSandbox, SlackView
+from sandbox.slack import EnvelopeRecord, SlackConversation, SlackFile, SlackMessage, SlackSandbox, SlackView
 from tests.clients.client_script import CapabilityTable, ClientScript, Line, find_command, run_script
 from tests.sandbox.slack.test_fidelity import (
     SHAPES,
@@ -48,6 +48,9 @@ class Conversation:
         channel, mention = await self.mention(step)
         line = await self.bolt.read_step(step)
         return [message for message in self.slack.messages(channel) if message is not mention], line
+
+    def count_connections(self) -> int:
+        return sum(call.method == "apps.connections.open" for call in self.slack.calls)
 
     async def wait_for_modal(self, title: str) -> SlackView:
         """Return Ada's top view, once it has this title."""
@@ -294,13 +297,14 @@ async def ephemeral(run: Conversation) -> None:
     assert line["unknown"] == "user_not_in_channel"
 
 
-@TABLE.row("files up: uploadV2, files.info, download, files.delete")
+@TABLE.row("files up: uploadV2, files.info, files.list, download, files.delete")
 async def upload(run: Conversation) -> None:
     messages, line = await run.run_step("upload")
     assert line["names"] == ["a.md", "b.bin"]
     assert line["bytes"] == [0, 255, 10]
     assert line["anonymous"].startswith("text/html")
     assert line["deleted"] == "file_not_found"
+    assert (line["listed"], line["shared"]) == (["a.md", "b.bin"], [run.slack.channels["upload"].id])
     assert messages == []
 
 
@@ -378,12 +382,36 @@ async def history(run: Conversation) -> None:
     assert line["latest"]
 
 
-@TABLE.row("reactions: add, remove, both twice, an unknown emoji")
+@TABLE.row("reactions: add, remove, both twice, get, list, an unknown emoji")
 async def reactions(run: Conversation) -> None:
     _, mention = await run.mention("reactions")
     line = await run.bolt.read_step("reactions")
     assert (line["twice"], line["gone"], line["unknown"]) == ("already_reacted", "no_reaction", "invalid_name")
+    assert (line["names"], line["listed"], line["nothing"]) == (["thumbsup"], True, "bad_timestamp")
     assert list(mention.reactions) == ["thumbsup"]
+
+
+@TABLE.row("pins: add, list, remove, both twice")
+async def pins(run: Conversation) -> None:
+    _, mention = await run.mention("pins")
+    line = await run.bolt.read_step("pins")
+    assert line == {"step": "pins", "twice": "already_pinned", "gone": "no_pin", "pinned": [mention.ts]}
+
+
+@TABLE.row("scheduled messages: schedule, list, delete, one that is posted")
+async def schedule(run: Conversation) -> None:
+    channel, _ = await run.mention("schedule")
+    line = await run.bolt.read_step("schedule")
+    assert (line["listed"], line["gone"]) == (["soon", "never"], "invalid_scheduled_message_id")
+    assert line["past"] == "time_in_past"
+    (message,) = await run.slack.wait_for(lambda: run.slack.messages(channel)[1:])
+    assert message.text == "soon"
+
+
+@TABLE.row("me message")
+async def me_message(run: Conversation) -> None:
+    (message,), line = await run.run_step("meMessage")
+    assert (message.text, message.subtype, message.ts) == ("waves", "me_message", line["ts"])
 
 
 @TABLE.row("edits and deletions by people: message_changed, message_deleted")
@@ -395,6 +423,13 @@ async def changes(run: Conversation) -> None:
     assert await run.bolt.read_step("deleted") == {"step": "deleted", "ts": message.ts, "before": "after"}
 
 
+@TABLE.row("messages of other apps: bot_message")
+async def bot_message(run: Conversation) -> None:
+    message = await run.slack.post_as_bot("Robot", run.slack.add_channel("robots"), "beep")
+    line = await run.bolt.read_step("botMessage")
+    assert line == {"step": "botMessage", "text": "beep", "username": "Robot", "bot": message.bot_id}
+
+
 @TABLE.row("directory: users, channels, team")
 async def people(run: Conversation) -> None:
     _, line = await run.run_step("people")
@@ -403,10 +438,30 @@ async def people(run: Conversation) -> None:
     assert {"general", "random"} <= set(line["channels"])
 
 
+@TABLE.row("directory: members, memberships, emails, profiles, bots, emoji")
+async def lookups(run: Conversation) -> None:
+    ada, channel = run.slack.people["ada"].id, run.slack.add_channel("lookups")
+    await run.slack.post_message("ada", channel, f"<@{run.slack.bot_user_id}> lookups")
+    line = await run.bolt.read_step("lookups")
+    assert (line["bot"], line["byEmail"], line["isMember"]) == (run.slack.bot_user_id, ada, True)
+    assert line["picture"].startswith("https://")
+    assert (line["warning"], line["emoji"], line["args"]["foo"]) == ("already_in_channel", {}, "bar")
+    assert [len(page) for page in line["pages"]] == [3, 1]
+    assert {member for page in line["pages"] for member in page} == channel.members
+    assert (line["noUser"], line["noBot"]) == ("users_not_found", "bot_not_found")
+
+
+@TABLE.row("headers: scopes, request id and error; JSON for a method that takes forms")
+async def headers(run: Conversation) -> None:
+    _, line = await run.run_step("headers")
+    assert set(line["scopes"]) == run.slack.scopes
+    assert (line["code"], line["failure"], len(line["id"])) == ("invalid_arguments", "invalid_arguments", 32)
+
+
 @TABLE.row("refusals: each with Slack's error code")
 async def errors(run: Conversation) -> None:
     _, line = await run.run_step("errors")
-    blocks = ("unknownBlock", "unknownText", "noAltText", "sameIds", "tooLong", "tooMany")
+    blocks = ("unknownBlock", "unknownText", "unknownKey", "mrkdwnButton", "noAltText", "sameIds", "sameActions")
     assert line == {
         "step": "errors",
         "foreign": "cant_update_message",
@@ -414,7 +469,8 @@ async def errors(run: Conversation) -> None:
         "nobody": "user_not_found",
         "longUpdate": "msg_too_long",
         "empty": "no_text",
-        **dict.fromkeys(blocks, "invalid_blocks"),
+        **dict.fromkeys((*blocks, "tooLong", "tooMany"), "invalid_blocks"),
+        "truncated": "message_truncated",
         "unknownMethod": "unknown_method",
     }
 
@@ -426,6 +482,27 @@ async def session(run: Conversation) -> None:
     known = run.slack.find_session(mention)
     assert known is not None
     assert (known.statuses, known.title) == (["processing", "closed"], "Done")
+
+
+@TABLE.row("slash command without a listener: an error of Slackbot")
+async def unknown_command(run: Conversation) -> None:
+    (message,) = await run.slack.run_command("ada", "general", "/nobody")
+    assert "operation_timeout" in message.text
+
+
+@TABLE.row("an event that is sent again: the number and the reason of the retry")
+async def retried_event(run: Conversation) -> None:
+    message = await run.slack.post_message("ada", run.slack.add_channel("retried"), "look")
+
+    def find_envelope() -> EnvelopeRecord | None:
+        acknowledged = (envelope for envelope in run.slack.envelopes[::-1] if envelope.acknowledged_at)
+        return next((e for e in acknowledged if e.payload.get("event", {}).get("ts") == message.ts), None)
+
+    await run.slack.wait_for(find_envelope)
+    await run.slack.redeliver(message)
+    line = await run.bolt.read_step("retry of event")
+    assert (line["type"], line["count"]) == ("message", 1)
+    assert line["reason"] in ("timeout", "http_timeout")
 
 
 @SOCKET_MODE_TABLE.row("rate limit: the client waits as Retry-After says")
@@ -449,14 +526,20 @@ async def reconnect(run: Conversation) -> None:
     await run.bolt.read_step("reconnected")
 
 
+@SOCKET_MODE_TABLE.row("Socket Mode: a frozen connection is noticed, and opened again")
+async def thaw(run: Conversation) -> None:
+    before = run.count_connections()
+    await run.slack.freeze_sockets()
+    await run.slack.wait_for(lambda: run.count_connections() > before and run.slack.connection_count)
+    await run.mention("thawed")
+    await run.bolt.read_step("thawed")
+
+
 @SOCKET_MODE_TABLE.row("Socket Mode: opens another connection when Slack asks for it")
 async def refresh(run: Conversation) -> None:
-    def count_connections() -> int:
-        return sum(call.method == "apps.connections.open" for call in run.slack.calls)
-
-    before = count_connections()
+    before = run.count_connections()
     await run.slack.refresh_sockets()
-    await run.slack.wait_for(lambda: count_connections() > before and run.slack.connection_count)
+    await run.slack.wait_for(lambda: run.count_connections() > before and run.slack.connection_count)
     await run.mention("refreshed")
     await run.bolt.read_step("refreshed")
 
