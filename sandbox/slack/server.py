@@ -1,14 +1,13 @@
 """Slack sandbox: a workspace behind an HTTP server on this machine."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from secrets import token_hex
 from time import monotonic
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any
 
 from aiohttp import web
 
-from sandbox.rate_limit import RateLimitUsage
 from sandbox.slack.api.assistant import AssistantMethods
 from sandbox.slack.api.base import SCOPES, WebApi
 from sandbox.slack.api.directory import DirectoryMethods
@@ -29,20 +28,19 @@ from sandbox.slack.interactions.commands import SlashCommands
 from sandbox.slack.interactions.delivery import SlackInteractions
 from sandbox.slack.manifest_check import check_manifest
 from sandbox.slack.oauth import OAuthMethods
+from sandbox.slack.observer import SlackObserver
 from sandbox.slack.router import SlackRouter
-from sandbox.slack.state.activity_log import EnvelopeRecord, SlackActivityLog, Subscription
+from sandbox.slack.state.activity_log import EnvelopeRecord, SlackActivityLog
 from sandbox.slack.state.messages import SlackConversation, SlackMessage
 from sandbox.slack.state.payloads import SlackPayloads
 from sandbox.slack.state.workspace import UserGroup, Workspace, WorkspaceChange, WorkspaceUser, create_id
 from sandbox.slack.user_actions import SlackUserActions
 
-T = TypeVar("T")
-
 _DEFAULT_USERS = {"ada": "Ada Lovelace", "grace": "Grace Hopper", "linus": "Linus Pauling"}
 _DEFAULT_CHANNELS = ("general", "random")
 
 
-class SlackSandbox(SlackUserActions):
+class SlackSandbox(SlackUserActions, SlackObserver):
     """Slack workspace with one installed app, as an async context manager.
 
     Methods take users and channels as objects, names or ids (`"ada"`, `"general"`). Texts of people are in Slack's
@@ -360,54 +358,6 @@ class SlackSandbox(SlackUserActions):
     async def refresh_sockets(self, reason: str = "refresh_requested") -> None:
         """Send `disconnect` to every client, and close its socket `CLOSE_DELAY_SECONDS` later."""
         await self._sockets.refresh_sockets(reason)
-
-    @property
-    def connection_count(self) -> int:
-        """Number of sockets that receive events; always 1 with a request URL."""
-        return self._sender.connection_count
-
-    # Watching
-
-    def changes(self) -> Subscription:
-        """Return a subscription to all visible changes from now on."""
-        return self._activity_log.subscribe()
-
-    async def wait_for_change(self) -> None:
-        """Wait for the next visible change, API call, or change of a connection."""
-        await self._activity_log.wait_for_change()
-
-    def rate_limit_usage(self) -> list[RateLimitUsage]:
-        """Return the use of each rate-limit window that has calls; none without rate limits."""
-        return self._limits.list_usage() if self._limits else []
-
-    async def wait_for(self, predicate: Callable[[], T], *, timeout: float = 20) -> T:  # noqa: ASYNC109 (the message)
-        """Return the first truthy result of `predicate`, called now and after every change or call.
-
-        Raises:
-            TimeoutError: there was none within `timeout` seconds; the message describes the state.
-        """
-        return await self._activity_log.wait_until(predicate, timeout, self._describe_state)
-
-    async def wait_until_connected(self, timeout: float = 10) -> None:  # noqa: ASYNC109 (as `wait_for`)
-        """Wait until a client is connected to Socket Mode, or a request URL is set.
-
-        Raises:
-            TimeoutError: none was within `timeout` seconds.
-        """
-        await self.wait_for(lambda: self.connection_count, timeout=timeout)
-
-    def _describe_state(self) -> str:
-        calls = [f"{c.method} {c.status} {c.error or ''}".rstrip() for c in self.calls[-10:]]
-        unacknowledged = sum(e.acknowledged_at is None for e in self.envelopes)
-        messages = [f"{m.channel.name}/{m.ts}: {m.text[:80]!r}" for m in self._workspace.latest_messages(10)]
-        return "\n  ".join(
-            [
-                f"{self.connection_count} sockets, {len(self.envelopes)} envelopes ({unacknowledged} unacknowledged)",
-                f"{len(self.calls)} calls, the last: {calls}",
-                "messages:",
-                *messages,
-            ]
-        )
 
     # Inside
 
