@@ -289,7 +289,7 @@ async def _load_titles(connection: AsyncConnection, condition: sa.ColumnElement[
         question = arguments.get("message") if tool == INPUT_CALL else None
         subjects.setdefault(turn, {}).setdefault(_DECISIONS[decision], []).append(str(question or tool))
     decisions = {
-        turn: "; ".join(f"{label}: {', '.join(names)}" for label, names in groups.items())
+        turn: "; ".join(f"{label}: {' · '.join(names)}" for label, names in groups.items())
         for turn, groups in subjects.items()
     }
     return decisions | {turn: "\n".join(lines) for turn, lines in texts.items()}
