@@ -35,13 +35,12 @@ def count_statements(database: Database) -> Iterator[Counter[str]]:
         counts["commit"] += 1
 
     async def count_and_run(statement: Statement, **values: Any) -> list[tuple[Any, ...]]:
-        counts.update(kinds(statement))
+        counts[kind_of(statement)] += 1
         return await original_run(statement, **values)
 
     @cache  # preparing a statement takes longer than running it, and counted turns are timed
-    def kinds(statement: Statement) -> list[str]:
-        found = [_kind(step.sql) for step in statement.compile_for(database.engine.dialect).steps]
-        return ["begin", *found, "commit"] if len(found) > 1 else found
+    def kind_of(statement: Statement) -> str:
+        return _kind(statement.compile_for(database.engine.dialect).sql)
 
     # SQLAlchemy has no event for statements that the fast path gives to the driver itself.
     original_run = database.run

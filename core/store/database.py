@@ -18,7 +18,7 @@ from core.store.engine_options import engine_options
 from core.store.errors import store_errors
 from core.store.fast_path import PreparedStatement, Statement
 from core.store.schema import write_checks
-from core.store.upsert import build_insert
+from core.store.upsert import insert_or_update
 
 log = logging.getLogger(__name__)
 
@@ -104,8 +104,6 @@ class Database:
     async def run(self, statement: Statement, **values: Any) -> list[tuple[Any, ...]]:
         """Run one statement as a transaction, by the driver itself, in one round trip.
 
-        For SQLite a statement may be several: they are one transaction, and the rows are those of the first.
-
         Args:
             values: the bind parameters of the statement.
 
@@ -113,7 +111,6 @@ class Database:
             The rows, as the driver returns them: JSON is text.
 
         Raises:
-            ValueError: a stored text is not UTF-8.
             IntegrityError: a constraint does not hold.
         """
         prepared = self._prepared.get(statement)
@@ -138,7 +135,8 @@ class Database:
         Raises:
             StoreError: the database takes no writes; the text has the reason.
         """
-        await self.run(_PULSE, now=time.time())
+        async with self.write() as connection:
+            await insert_or_update(connection, write_checks, {"id": 1, "written_at": time.time()})
 
     async def aclose(self) -> None:
         """Close all connections. Later calls raise `DatabaseClosedError`.
@@ -165,17 +163,6 @@ class Database:
     def _check_open(self) -> None:
         if self._is_closed:
             raise DatabaseClosedError
-
-
-def _pulse(dialect: str) -> sa.Insert:
-    now = sa.bindparam("now", type_=sa.Double)
-    insert = build_insert(dialect, write_checks).values(id=sa.literal_column("1"), written_at=now)
-    return insert.on_conflict_do_update(
-        index_elements=[write_checks.c.id], set_={"written_at": insert.excluded.written_at}
-    )
-
-
-_PULSE = Statement(_pulse)
 
 
 def _read_json(text: str) -> Any:
