@@ -2,6 +2,7 @@
 
 import sqlite3
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import sqlalchemy as sa
@@ -38,11 +39,17 @@ _PARAMETERS: Mapping[str, Mapping[str, Callable[[str], object]]] = {
 
 
 class _SqliteConnection(sqlite3.Connection):
-    """SQLite connection that rolls back an open transaction when it is closed.
+    """SQLite connection that reads damaged texts, and rolls back when it is closed.
+
+    A text that is not UTF-8 has U+FFFD in it, instead of an error that makes all rows of the query unreadable.
 
     `sqlite3` only marks a connection as closed while a cursor has not read all of its rows: that of a cancelled task
     keeps the file locked until its traceback is freed.
     """
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.text_factory = partial(str, encoding="utf-8", errors="replace")
 
     def close(self) -> None:
         if self.in_transaction:

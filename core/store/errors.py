@@ -64,16 +64,14 @@ def _asyncpg_errors(*names: str, other: tuple[type[Exception], ...] = ()) -> tup
 def collect_unreadable(id_: str, damaged: set[str]) -> Iterator[None]:
     """Log an error of reading a row in the block, and add `id_` to `damaged`.
 
-    The error is not raised: the transaction continues, since what the driver or the parser cannot read is no error of
-    the database.
+    The error is not raised: the transaction continues, since what cannot be parsed is no error of the database.
 
     Args:
         id_: names the row, for the log.
         damaged: gets `id_`.
     """
     try:
-        with store_errors():
-            yield
+        yield
     except UNREADABLE_ERRORS as error:
         log.error("the stored rows of %s cannot be read: %s", id_, format_error(error))
         damaged.add(id_)
@@ -86,7 +84,6 @@ def store_errors() -> Iterator[None]:
     Raises:
         StoreError: the database cannot be used; the text has advice for operators.
         IntegrityError: a constraint does not hold.
-        ValueError: a stored text is not UTF-8.
     """
     try:
         yield
@@ -99,8 +96,6 @@ def store_errors() -> Iterator[None]:
         fault: BaseException = error
         while (cause := fault.__cause__) is not None and not isinstance(cause, CancelledError):  # a limit's own
             fault = cause
-        if isinstance(fault, sqlite3.Error) and not hasattr(fault, "sqlite_errorname") and "decode" in str(fault):
-            raise ValueError("a stored text is not UTF-8") from error
         kind = getattr(fault, "sqlite_errorname", type(fault).__name__)  # `SQLITE_FULL`, `InvalidPasswordError`
         advice = next((f": {advice}" for known, advice in _ADVICE.items() if kind.startswith(known)), "")
         metrics.database_errors.add(1, {"kind": kind})

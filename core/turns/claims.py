@@ -24,11 +24,10 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.inbox_message import InboxMessage, InboxOutcome
-from core.secret_redaction import format_error
 from core.sessions.resume import resume_run
 from core.sessions.routing import AgentRouter
 from core.store.database import Database
-from core.store.errors import UNREADABLE_ERRORS, collect_unreadable, store_errors
+from core.store.errors import collect_unreadable
 from core.store.schema import inbox, sessions, turns
 from core.turns.queries import (
     get_messages_of_turns,
@@ -122,9 +121,8 @@ async def _claim_abandoned(
         .limit(limit)
         .with_for_update(skip_locked=True)
     )
-    rows, damaged = await _read_each(connection, query, turns.c.id)
-    resumed = list[Turn]()
-    for row in rows:
+    resumed, damaged = list[Turn](), set[str]()
+    for row in (await connection.execute(query)).all():
         with collect_unreadable(row.id, damaged):
             resumed.append(await _resumed_turn(connection, lease.worker_id, row))
     if damaged:
@@ -244,9 +242,7 @@ async def _lock_sessions(connection: AsyncConnection, limit: int, served: Mappin
         .limit(limit)
         .with_for_update(skip_locked=True, of=sessions)
     )
-    rows, damaged = await _read_each(connection, query.params(served=dict(served)), sessions.c.id)
-    if damaged:
-        await _drop_messages(connection, inbox.c.session.in_(damaged))
+    rows: sa.Result[Any] = await connection.execute(query.params(served=dict(served)))
     return {row.id: row for row in rows}
 
 
@@ -270,27 +266,17 @@ async def _read_waiting(connection: AsyncConnection, session_ids: Sequence[str])
         return {}
     waits = inbox.c.session.in_(session_ids) & is_waiting(inbox) & is_idle(inbox.c.session)
     query = sa.select(inbox).where(waits).order_by(inbox.c.sent_at, inbox.c.id)
-    rows, damaged = await _read_each(connection, query, inbox.c.id)
-    found: dict[str, list[_QueuedMessage]] = {session: [] for session in session_ids}
-    for row in rows:
+    found, damaged = {session: list[_QueuedMessage]() for session in session_ids}, list[int]()
+    for row in await connection.execute(query):
         if (message := parse_inbox_message(row.message)) is None:
-            damaged.add(row.id)
+            damaged.append(row.id)
         else:
             found[row.session].append(_QueuedMessage(row, message))
     if damaged:
-        await _drop_messages(connection, inbox.c.id.in_(damaged))
+        log.error("the messages %s cannot be read", damaged)
+        unreadable = sa.update(inbox).where(inbox.c.id.in_(damaged)).values(outcome=InboxOutcome.UNREADABLE)
+        await connection.execute(unreadable)
     return {session: queued for session, queued in found.items() if queued}
-
-
-async def _drop_messages(connection: AsyncConnection, condition: sa.ColumnElement[bool]) -> None:
-    """Give the waiting messages that match a condition the outcome `unreadable`."""
-    dropped = (
-        sa.update(inbox)
-        .where(condition, is_waiting(inbox))
-        .values(outcome=InboxOutcome.UNREADABLE)
-        .returning(inbox.c.id)
-    )
-    log.error("the messages %s cannot be read", list((await connection.execute(dropped)).scalars()))
 
 
 def _select_batch(waiting: list[_QueuedMessage]) -> list[_QueuedMessage]:
@@ -367,31 +353,6 @@ async def _to_rerun(connection: AsyncConnection, turn: Turn, parent: sa.Row[Any]
         chunks=tuple(parent.chunks or ()),
         agent=parent.agent if kind == "retry" else turn.agent,
     )
-
-
-async def _read_each(
-    connection: AsyncConnection, query: sa.Select[Any], key: sa.Column[Any]
-) -> tuple[Sequence[sa.Row[Any]], set[Any]]:
-    """Return the readable rows of a query, and the keys of the unreadable ones.
-
-    SQLite: a text that is not UTF-8 fails the whole query, so that its rows are then read one by one.
-
-    Args:
-        key: the column that identifies a row.
-    """
-    try:
-        with store_errors():
-            return (await connection.execute(query)).all(), set()
-    except UNREADABLE_ERRORS as error:
-        log.error("a row of %s cannot be read: %s", key.table.name, format_error(error))
-    found, damaged = list[sa.Row[Any]](), set[Any]()
-    for id_ in (await connection.execute(query.with_only_columns(key))).scalars().all():
-        unreadable = set[str]()
-        with collect_unreadable(f"{key.table.name} {id_}", unreadable):
-            found += (await connection.execute(query.where(key == id_))).all()
-        if unreadable:
-            damaged.add(id_)
-    return found, damaged
 
 
 def new_turn_id() -> str:

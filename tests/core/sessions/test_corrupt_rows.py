@@ -16,7 +16,6 @@ SQLITE = {
     "no JSON in the calls": "UPDATE messages SET event = NULL, tool_calls = '{' WHERE session = 's'",
     "words for a number": "UPDATE messages SET tokens = 'many' WHERE session = 's'",
     "words for a time": "UPDATE messages SET created_at = 'soon' WHERE session = 's'",
-    "no text": "UPDATE messages SET event = CAST(X'ff' AS TEXT) WHERE session = 's'",
     "no JSON in the state": "UPDATE state SET value = '{' WHERE scope = 'session' AND owner = 's'",
 }
 
@@ -79,6 +78,14 @@ async def test_an_unreadable_event_is_rebuilt_from_its_columns(
     assert list_texts(session.events) == ["hi", "hello"]
     await service.append_event(session, user_event("and?"))
     assert list_texts((await load(service)).events) == ["hi", "hello", "and?"]
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+async def test_a_text_that_is_not_utf8_is_read_with_a_mark(service: SessionService, database: Database) -> None:
+    await create_damaged_session(service, database, "UPDATE messages SET event = NULL, content = CAST(X'68ff' AS TEXT)")
+    assert list_texts((await load(service)).events) == ["h\ufffd", "h\ufffd"]
+    await execute(database, "UPDATE messages SET event = CAST(X'ff' AS TEXT)")
+    assert list_texts((await load(service)).events) == ["h\ufffd", "h\ufffd"]
 
 
 async def test_unreadable_open_calls_are_reported_at_the_next_message(
