@@ -120,7 +120,7 @@ async def measure(provider: Provider, streams: int) -> DeltaFigures:
             finally:
                 ended.release()
 
-        worker = Worker(turns, answer, limit=streams, on_idle=garbage.collect_garbage)
+        worker = Worker(turns, answer, limit=streams)
         inbox = InboxStore(database, turns, worker)
         for number in range(streams):
             await inbox.accept(message(number))

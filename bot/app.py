@@ -183,7 +183,7 @@ async def _build(settings: Settings) -> AsyncIterator[_BotParts]:
                 await compaction.run_turn(turn, answerer.answer)
 
         turns = TurnStore(database, lease, loaded.agents)
-        worker = Worker(turns, answer, limit=settings.max_concurrent_turns, on_idle=garbage.collect_garbage)
+        worker = Worker(turns, answer, limit=settings.max_concurrent_turns)
         inbox = InboxStore(database, turns, worker, rates=settings.user_rate_limits)
         conversations = ConversationService(database, turns, worker, budget=settings.history_max_tokens)
         human_requests = HumanRequestService(

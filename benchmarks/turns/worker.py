@@ -235,7 +235,7 @@ async def run_worker(
                 raise
             on_end(turn)
 
-        worker = Worker(turns, answer, limit=limit, on_idle=garbage.collect_garbage)
+        worker = Worker(turns, answer, limit=limit)
         conversations = ConversationService(database, turns, worker, budget=0)
         human_requests = HumanRequestService(database, turns, worker)
         context = ContextBuilder(database, counter.count)

@@ -36,11 +36,3 @@ def freeze_gc() -> None:
     gc.freeze()
     gc.enable()
     gc.set_threshold(_YOUNG, _MIDDLE, _ALL)
-
-
-def collect_garbage() -> None:
-    """Run a full garbage collection; call it while no turn runs.
-
-    It takes a few milliseconds then.
-    """
-    gc.collect()

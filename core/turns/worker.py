@@ -64,8 +64,6 @@ class Worker:
             turn.
         limit: the most turns that run at once.
         poll: seconds between two claims when no notification comes.
-        on_idle: called when no turn has run for `idle_delay_seconds`; it may block the event loop.
-        idle_delay_seconds: see `on_idle`.
     """
 
     def __init__(
@@ -75,16 +73,11 @@ class Worker:
         *,
         limit: int = 100,
         poll: float = 3.0,
-        on_idle: Callable[[], object] = lambda: None,
-        idle_delay_seconds: float = 0.5,
     ) -> None:
         self._turns = turns
         self._answer = answer
         self._limit = limit
         self._poll = poll
-        self._on_idle = on_idle
-        self._idle_delay_seconds = idle_delay_seconds
-        self._idle_timer: asyncio.TimerHandle | None = None
         self._wake = asyncio.Event()
         self._stopping = asyncio.Event()
         self._is_closing = False
@@ -179,8 +172,6 @@ class Worker:
         async with self._claiming:
             while not self._stopping.is_set() and (free := self._limit - len(self._running)) > 0:
                 claimed = await self._turns.claim(free, running=list(self._running))
-                if claimed and self._idle_timer is not None:
-                    self._idle_timer.cancel()
                 for turn in claimed:
                     if self._is_closing:
                         await self._hand_back(turn)
@@ -232,8 +223,6 @@ class Worker:
         finally:
             del self._running[turn.id]
             self._wake.set()  # the session is idle
-            if not self._running:
-                self._idle_timer = asyncio.get_running_loop().call_later(self._idle_delay_seconds, self._on_idle)
 
     async def _back_off(self, turn: Turn) -> None:
         """Wait before a failed turn that is still active is claimed again.

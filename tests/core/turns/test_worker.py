@@ -25,21 +25,15 @@ SECRET = "password=hunter2"
 class WorkerBench:
     """Running worker whose turns wait until the test lets them end."""
 
-    def __init__(
-        self, database: FailingDatabase, turns: TurnStore, folder: Path, *, limit: int, poll: float, rest: float
-    ) -> None:
+    def __init__(self, database: FailingDatabase, turns: TurnStore, *, limit: int, poll: float) -> None:
         self.database = database
         self.turns = turns
-        self.worker = Worker(
-            self.turns, self._answer, limit=limit, poll=poll, on_idle=self._record_rest, idle_delay_seconds=rest
-        )
+        self.worker = Worker(self.turns, self._answer, limit=limit, poll=poll)
         self.inbox = InboxStore(database, turns, self.worker)
         self.begun_turns: list[Turn] = []
         self.start_times: list[float] = []
         self.ended_texts: list[str] = []
         self.cancellations: list[object] = []
-        self.texts_at_rest: list[list[str]] = []
-        self.rested = asyncio.Event()
         self.max_concurrent = 0
         self.claim_count = 0
         self.is_claiming = False
@@ -83,10 +77,6 @@ class WorkerBench:
             row = (await connection.execute(sa.select(turns_table))).one()
         return (row.state, row.owner, row.attempt) == ("queued", None, 1)
 
-    def _record_rest(self) -> None:
-        self.texts_at_rest.append(list(self.ended_texts))
-        self.rested.set()
-
     async def wait_until(self, condition: Callable[[], object]) -> None:
         async with asyncio.timeout(20), self._changed:
             await self._changed.wait_for(condition)
@@ -102,7 +92,6 @@ async def run_worker(
     *,
     limit: int = 100,
     poll: float = 60,
-    rest: float = 0.05,
     url: str | None = None,
     seconds: float = 30,
 ) -> AsyncIterator[WorkerBench]:
@@ -110,7 +99,7 @@ async def run_worker(
     if url is None:
         await tables.create_tables(database)
     turns = await create_turn_store(database, seconds=seconds)
-    bench = WorkerBench(database, turns, tmp_path, limit=limit, poll=poll, rest=rest)
+    bench = WorkerBench(database, turns, limit=limit, poll=poll)
     run = asyncio.create_task(bench.worker.run())
     try:
         yield bench
@@ -199,19 +188,6 @@ async def test_a_claimed_turn_that_is_reset_before_it_starts_ends_with_the_reaso
         await bench.inbox.reset_session(inbound("reset", session="p:b"))
         await bench.wait_until(lambda: bench.ended_texts)
         assert (bench.ended_texts, bench.cancellations) == (["second"], [(CancelReason.RESET,)])
-
-
-async def test_the_worker_is_at_rest_after_its_last_turn(tmp_path: Path) -> None:
-    async with run_worker(tmp_path, rest=1.0) as bench:
-        await bench.inbox.accept(inbound("a", session="p:a"))
-        await bench.inbox.accept(inbound("b", session="p:b"))
-        await bench.wait_until(lambda: len(bench.begun_turns) == 2)
-        bench.may_end.set()
-        await bench.wait_until(lambda: len(bench.ended_texts) == 2)
-        assert not bench.texts_at_rest, "who answers at once is not held up"
-        async with asyncio.timeout(30):
-            await bench.rested.wait()
-        assert [sorted(ended) for ended in bench.texts_at_rest] == [["a", "b"]]
 
 
 async def test_a_failed_turn_stops_no_other_and_its_text_is_not_logged(
