@@ -152,9 +152,7 @@ async def delete_old_runs(connection: AsyncConnection, prices: Prices, session_i
     old = in_session & (messages.c.created_at < before) & messages.c.invocation_id.not_in(kept_runs)
     deleted = await connection.execute(sa.delete(messages).where(old, messages.c.last_covered_id.is_(None)))
     summaries = in_session & messages.c.last_covered_id.is_not(None)
-    if deleted.rowcount:  # a summary that is being made covers deleted messages: its worker no longer owns it
-        await connection.execute(sa.update(sessions).where(sessions.c.id == session_id).values(summarizing_worker=None))
-    else:
+    if not deleted.rowcount:
         summaries &= messages.c.created_at < before
     answered = sa.exists().where(turns.c.session == session_id, turns.c.origin == inbox.c.turn)
     run = sa.func.coalesce(artifacts.c.run, "")

@@ -176,7 +176,6 @@ async def redact_session(connection: AsyncConnection, session_id: str, redaction
     in_session = messages.c.session == session_id
     await connection.execute(sa.delete(memories).where(memories.c.session == session_id))
     await connection.execute(sa.delete(messages).where(in_session, messages.c.last_covered_id.is_not(None)))
-    await connection.execute(sa.update(sessions).where(sessions.c.id == session_id).values(summarizing_worker=None))
     count = 0
     for row in (await connection.execute(sa.select(messages).where(in_session).order_by(messages.c.id))).all():
         if (changed := _redact_message(row, redaction, is_theirs=row.invocation_id in runs)) is not None:

@@ -50,7 +50,7 @@ class JsonText(sa.TypeDecorator[Any]):
 #: one with the same id. `updated_at`: the creation, the last reset, or the last change of the state. `model`: the
 #: chosen model by its full name (null: the default). `agent`: the chosen agent (null: as the access rules say).
 #: `is_muted`: the bot answers mentions only. A reset changes none of these three. `app`: the default agent, whichever
-#: agent answers. `summarizing_worker`: the worker that makes a summary of the session.
+#: agent answers.
 sessions = sa.Table(
     "sessions",
     metadata,
@@ -63,7 +63,6 @@ sessions = sa.Table(
     sa.Column("model", sa.Text),
     sa.Column("agent", sa.Text),
     sa.Column("is_muted", sa.Boolean, nullable=False, server_default=sa.false()),
-    sa.Column("summarizing_worker", sa.Text),
 )
 sa.Index("ix_sessions_app_user_id", sessions.c.app, sessions.c.user_id)
 

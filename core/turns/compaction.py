@@ -1,16 +1,15 @@
 """Compaction: replaces the oldest turns of a long history by a summary.
 
 A summary begins some seconds after the end of a turn, and is cancelled when a new turn begins. A failure is logged,
-and the history is cut as without a summary. Of several workers that summarize at once, the one that began last stores
-its summary, in one transaction. The summarized messages stay stored, but are no longer sent to the model.
+and the history is cut as without a summary. Of several workers that summarize at once, one stores its summary, in one
+transaction. The summarized messages stay stored, but are no longer sent to the model.
 
 The next summary replaces the former one: it covers that one and the messages since.
 """
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,10 +20,10 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from core.secret_redaction import format_error
 from core.sessions.codec import NEWEST_FIRST, OLDEST_FIRST, is_in_session, to_columns, to_row
 from core.sessions.history import DEFAULT_BUDGET_TOKENS, DEFAULT_MAX_TURNS
+from core.sessions.lifecycle import find_session_row, lock_session_row
 from core.sessions.summarizer import GeneratedSummary, Summarizer, create_summary_event, get_summary_start
 from core.store.database import Database
-from core.store.fast_path import Statement
-from core.store.schema import messages, sessions, turns
+from core.store.schema import messages, turns
 from core.turns.queries import is_active
 from core.turns.store import TurnStore
 from core.turns.turn import Turn
@@ -158,67 +157,36 @@ class HistoryCompactor:
         try:
             await asyncio.sleep(self._delay_seconds)
             async with self._slots, asyncio.timeout(TIMEOUT_SECONDS):
-                if await self._is_full(turn) and (session := await self._mark(turn)) is not None:
+                async with self._database.read() as connection:
+                    session = await find_session_row(connection, turn.session_id)
+                    part = await self._read_part(connection, turn)
+                if session is not None and part is not None:
                     async with self._spending_limiter.limit_followup(meter):
-                        await self._summarize(turn, session)
+                        await self._summarize(turn, session.model, part)
         except Exception as error:
             self._failed[turn.session_id] = True
             log.warning("session %s cannot be summarized: %s", turn.session_id, format_error(error))
 
-    async def _is_full(self, turn: Turn) -> bool:
-        """Return whether the history without a summary is long enough for one.
+    async def _summarize(self, turn: Turn, model: str | None, part: _HistoryPart) -> None:
+        """Summarize a part of the history, and store the summary.
 
-        It has to reach `START_FRACTION` of the most turns, or of the most tokens, that are sent.
-        """
-        rows = await self._database.run(UNSUMMARIZED, session=turn.session_id, generation=turn.generation)
-        turn_count = sum(role == "user" for role, _ in rows)
-        tokens = sum(int(count) for _, count in rows)
-        return turn_count >= self._turn_limit * START_FRACTION or tokens >= self._history_limit * START_FRACTION
-
-    async def _mark(self, turn: Turn) -> sa.Row[Any] | None:
-        """Mark the session as being summarized and return its row; None if it is gone.
-
-        Another worker that begins, a deletion and a redaction overwrite the mark: the summary is then not stored.
-        """
-        is_session = (sessions.c.id == turn.session_id) & (sessions.c.generation == turn.generation)
-        marked = (
-            sa.update(sessions).where(is_session).values(summarizing_worker=self._turns.worker_id).returning(sessions)
-        )
-        async with self._open_transaction() as connection:
-            session: sa.Row[Any] | None = (await connection.execute(marked)).one_or_none()
-        return session
-
-    async def _summarize(self, turn: Turn, session: sa.Row[Any]) -> None:
-        """Summarize the oldest turns, and store the summary.
-
-        The summary is not stored if the mark has changed or a turn runs.
+        It is not stored if a turn runs, or if the part has changed: by another summary, a deletion or a redaction.
 
         Args:
-            session: the marked row of `sessions`.
+            model: the full name of the model that was chosen for the session; None for the default.
         """
-        part = await self._read_part(turn)
-        if not part.rows:
-            return
-        options = {"agent": turn.agent, "model": session.model}
-        summary = await self._summarizer.summarize(part.previous, part.rows, max_tokens=self._summary_limit, **options)
-        async with self._open_transaction() as connection:
-            if await self._lock_marked_session(connection, session):
+        summary = await self._summarizer.summarize(
+            part.previous, part.rows, agent=turn.agent, model=model, max_tokens=self._summary_limit
+        )
+        busy = sa.select(turns.c.id).where(turns.c.session == turn.session_id, is_active(turns))
+        async with self._database.write() as connection:
+            await lock_session_row(connection, turn.session_id)
+            is_idle = (await connection.execute(busy)).first() is None
+            if is_idle and await self._read_part(connection, turn) == part:
                 await self._save_summary(connection, turn, part, summary)
                 log.info("session %s: summarized its messages up to id %d", turn.session_id, part.rows[-1].id)
-
-    async def _lock_marked_session(self, connection: AsyncConnection, marked: sa.Row[Any]) -> bool:
-        """Lock a session; return whether it has its mark still and no active turn.
-
-        Args:
-            marked: the row of the session when it was marked.
-        """
-        c = sessions.c
-        is_same = (c.id == marked.id) & (c.generation == marked.generation) & (c.created_at == marked.created_at)
-        has_mark = sa.select(c.id).where(is_same, c.summarizing_worker == self._turns.worker_id).with_for_update()
-        if (await connection.execute(has_mark)).first() is None:
-            return False
-        busy = sa.select(turns.c.id).where(turns.c.session == marked.id, is_active(turns))
-        return (await connection.execute(busy)).first() is None
+            await self._turns.notify_workers(connection)  # a claim skips a session whose row is locked
+        self._wake()
 
     async def _save_summary(
         self, connection: AsyncConnection, turn: Turn, part: _HistoryPart, summary: GeneratedSummary
@@ -238,77 +206,52 @@ class HistoryCompactor:
         await connection.execute(sa.delete(messages).where(old))
         await connection.execute(sa.insert(messages).values(row))
 
-    async def _read_part(self, turn: Turn) -> _HistoryPart:
+    async def _read_part(self, connection: AsyncConnection, turn: Turn) -> _HistoryPart | None:
         """Return the oldest turns after the former summary that fit in `budget` tokens.
 
         The newest turns, which stay without a summary, are not among them.
+
+        Returns:
+            The part; None if the history without a summary has less than `START_FRACTION` of the turns and of the
+            tokens that are sent.
         """
         c = messages.c
         in_generation = is_in_session(turn.session_id) & (c.generation == turn.generation)
-        async with self._database.read() as connection:
-            newest = (
-                sa.select(messages)
-                .where(in_generation, c.last_covered_id.is_not(None))
-                .order_by(*NEWEST_FIRST)
-                .limit(1)
-            )
-            before = (await connection.execute(newest)).one_or_none()
-            since = in_generation & c.last_covered_id.is_(None)
-            read = (
-                sa.select(c.id, c.role, c.tokens, c.tool_calls)
-                .where(since)
-                .order_by(*NEWEST_FIRST)
-                .limit(MAX_MESSAGES_READ)
-            )
-            newest_rows = (await connection.execute(read)).all()
-            end = find_first_kept_id(
-                newest_rows,
-                tokens=int(self._history_limit * KEPT_FRACTION),
-                turns=int(self._turn_limit * KEPT_FRACTION),
-            )
-            rows, last = list[sa.Row[Any]](), before.last_covered_id if before else 0
-            while sum(row.tokens for row in rows) <= self._budget:
-                page = sa.select(*_READ).where(since, c.id > last, c.id < end).order_by(*OLDEST_FIRST).limit(PAGE_SIZE)
-                page_rows = (await connection.execute(page)).all()
-                if not page_rows:
-                    break
-                rows, last = [*rows, *page_rows], page_rows[-1].id
+        newest = (
+            sa.select(messages).where(in_generation, c.last_covered_id.is_not(None)).order_by(*NEWEST_FIRST).limit(1)
+        )
+        before = (await connection.execute(newest)).one_or_none()
+        last = before.last_covered_id if before else 0
+        since = in_generation & c.last_covered_id.is_(None) & (c.id > last)
+        sizes = sa.select(c.role, c.tokens).where(since).order_by(*NEWEST_FIRST).limit(MAX_MESSAGES_READ)
+        if not self._is_full((await connection.execute(sizes)).all()):
+            return None
+        read = sizes.add_columns(c.id, c.tool_calls)
+        end = find_first_kept_id(
+            (await connection.execute(read)).all(),
+            tokens=int(self._history_limit * KEPT_FRACTION),
+            turns=int(self._turn_limit * KEPT_FRACTION),
+        )
+        rows = list[sa.Row[Any]]()
+        while sum(row.tokens for row in rows) <= self._budget:
+            page = sa.select(*_READ).where(since, c.id > last, c.id < end).order_by(*OLDEST_FIRST).limit(PAGE_SIZE)
+            page_rows = (await connection.execute(page)).all()
+            if not page_rows:
+                break
+            rows, last = [*rows, *page_rows], page_rows[-1].id
         begin = get_summary_start(before.event) if before else None
         turn_rows = _cut_to_whole_turns(rows, self._budget)
-        return _HistoryPart(
-            before.content if before else "", begin or (turn_rows[0].created_at if turn_rows else 0.0), turn_rows
-        )
+        if not turn_rows:
+            return None
+        return _HistoryPart(before.content if before else "", begin or turn_rows[0].created_at, turn_rows)
 
-    @asynccontextmanager
-    async def _open_transaction(self) -> AsyncIterator[AsyncConnection]:
-        """Open a transaction; after its commit, all workers look for turns to claim."""
-        async with self._database.write() as connection:
-            yield connection
-            await self._turns.notify_workers(connection)
-        self._wake()
+    def _is_full(self, rows: Sequence[Any]) -> bool:
+        """Return whether rows of `messages` are long enough for a summary."""
+        turn_count, tokens = sum(row.role == "user" for row in rows), sum(row.tokens for row in rows)
+        return bool(turn_count >= self._turn_limit * START_FRACTION or tokens >= self._history_limit * START_FRACTION)
 
 
 _READ = [messages.c[name] for name in ("id", "role", "author", "content", "tool_calls", "tokens", "created_at")]
-
-
-def _select_unsummarized(_dialect: str) -> sa.Select[Any]:
-    """Select role and tokens of the messages that no summary covers, newest first.
-
-    At most `MAX_MESSAGES_READ` are selected.
-    """
-    c, summaries = messages.c, messages.alias("summaries")
-    session, generation = sa.bindparam("session", type_=sa.Text), sa.bindparam("generation", type_=sa.Integer)
-    covers = sa.select(sa.func.coalesce(sa.func.max(summaries.c.last_covered_id), 0)).where(
-        summaries.c.session == session,
-        summaries.c.generation == generation,
-        summaries.c.long_running_calls.is_not(None),
-    )
-    in_generation = is_in_session(session) & (c.generation == generation) & c.last_covered_id.is_(None)
-    newest = sa.select(c.role, c.tokens).where(in_generation, c.id > covers.scalar_subquery()).order_by(*NEWEST_FIRST)
-    return newest.limit(sa.literal_column(str(MAX_MESSAGES_READ)))
-
-
-UNSUMMARIZED = Statement(_select_unsummarized)
 
 
 def find_first_kept_id(newest: Sequence[Any], *, tokens: int, turns: int) -> int:

@@ -156,7 +156,6 @@ def upgrade() -> None:
         sa.Column("model", sa.Text(), nullable=True),
         sa.Column("agent", sa.Text(), nullable=True),
         sa.Column("is_muted", sa.Boolean(), server_default=sa.false(), nullable=False),
-        sa.Column("summarizing_worker", sa.Text(), nullable=True),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_sessions")),
     )
     op.create_index("ix_sessions_app_user_id", "sessions", ["app", "user_id"], unique=False)
