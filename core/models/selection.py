@@ -9,7 +9,7 @@ from google.adk.agents.callback_context import CallbackContext
 from google.adk.agents.run_config import RunConfig
 from google.adk.models import LlmRequest
 from google.adk.plugins import BasePlugin
-from pydantic import PrivateAttr
+from pydantic import Field
 
 from core.errors import SettingsError
 from core.identity import User
@@ -137,29 +137,17 @@ class AgentRunConfig(RunConfig):
         model: full name of the selected model; None for the default.
         speaker: the user for whom the agent runs; None if unknown.
         bot_name: the bot's name on the platform; empty if it is unknown.
+        tool_timer: the timer of the run's tool calls.
+        call_ids: the ids of the run's tool calls so far, of all agents and branches.
+        file_names: the names of the files in the run's events so far, of all agents and branches.
     """
 
     model: str | None = None
     speaker: User | None = None
     bot_name: str = ""
-    _tool_timer: ToolTimer = PrivateAttr(default_factory=ToolTimer)
-    _call_ids: set[str] = PrivateAttr(default_factory=set)
-    _file_names: list[str] = PrivateAttr(default_factory=list)
-
-    @property
-    def tool_timer(self) -> ToolTimer:
-        """Timer of the run's tool calls."""
-        return self._tool_timer
-
-    @property
-    def call_ids(self) -> set[str]:
-        """Ids of the run's tool calls so far, of all agents and branches."""
-        return self._call_ids
-
-    @property
-    def file_names(self) -> list[str]:
-        """Names of the files in the run's events so far, of all agents and branches."""
-        return self._file_names
+    tool_timer: ToolTimer = Field(default_factory=ToolTimer)
+    call_ids: set[str] = Field(default_factory=set)
+    file_names: list[str] = Field(default_factory=list)
 
 
 class ModelSelectionPlugin(BasePlugin):

@@ -307,12 +307,12 @@ def _to_model_call(model: str, metadata: types.GenerateContentResponseUsageMetad
     )
 
 
+@dataclass(slots=True)
 class ToolTimer:
     """Timer of a run's tool calls, by call id."""
 
-    def __init__(self) -> None:
-        self._starts: dict[str, float] = {}
-        self._durations: dict[str, float] = {}
+    _starts: dict[str, float] = field(default_factory=dict)
+    _durations: dict[str, float] = field(default_factory=dict)
 
     def start(self, call_id: str) -> None:
         self._starts[call_id] = monotonic()
