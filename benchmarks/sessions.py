@@ -33,7 +33,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from core.concurrency import gc_tuning as garbage
 from core.models.tokens import TokenCounter
-from core.sessions.codec import measure_event, to_columns, to_row
+from core.sessions.codec import measure_event, to_row
 from core.sessions.service import SessionService
 from core.store.database import Database
 from core.store.migrate import migrate
@@ -103,7 +103,7 @@ async def create_parley(where: str, url: str) -> SessionContender:
         rows = []
         for one in events:
             words, tokens = measure_event(one)
-            values = to_columns(to_row(one), tokens + await counter.count(words))
+            values = to_row(one, tokens=tokens + await counter.count(words))
             rows.append({"session": session, "generation": 1, **values})
         async with database.write() as connection:
             await connection.execute(sa.insert(messages), rows)

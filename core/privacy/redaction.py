@@ -21,7 +21,7 @@ from core.models.grounding import READ_URLS_KEY
 from core.models.tokens import estimate_tokens
 from core.privacy.known_users import list_sessions_with, name_of
 from core.sessions import state as scopes
-from core.sessions.codec import measure_event, parse_event, to_columns, to_folded_column, to_row
+from core.sessions.codec import measure_event, parse_event, to_folded_column, to_row
 from core.sessions.prompt_text import CONTINUATION_PREFIX, LINE_PREFIX, AttributedPrompt, strip_author
 from core.sessions.resume import correction_run_id
 from core.store.schema import (
@@ -273,7 +273,7 @@ def _redact_message(row: sa.Row[Any], redaction: Redaction, *, is_theirs: bool) 
     if changed == event and attribution == row.attribution:
         return None
     words, tokens = measure_event(changed)
-    values = to_columns(to_row(changed, has_references=True), tokens + estimate_tokens(words))
+    values = to_row(changed, tokens=tokens + estimate_tokens(words))
     return {
         **values,
         "long_running_calls": row.long_running_calls,

@@ -7,8 +7,7 @@ import json
 import logging
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 from google.adk.events.event import Event
@@ -50,38 +49,12 @@ NEWEST_FIRST = messages.c.session.desc(), messages.c.id.desc()
 OLDEST_FIRST = messages.c.session, messages.c.id
 
 
-@dataclass(frozen=True, slots=True)
-class EventRow:
-    """The columns of `messages` that an event fills.
+class EncodedEvent(NamedTuple):
+    """An event that can be stored, its columns of `messages`, and its large bytes by SHA-256."""
 
-    Attributes:
-        role: `user`, `assistant`, `tool` or `event`: see `get_role`.
-        author: ADK's author: `user`, or the name of an agent.
-        content: the visible text, and the tool responses as JSON.
-        tool_calls: `id`, `name` and `input` of each call, `id`, `name` and `output` of each response; the latter two
-            as JSON texts.
-        created_at: seconds since the epoch.
-        event: the event as JSON, with references for its large bytes; None for rows without one.
-        long_running_calls: for each long-running call whether it was answered; empty for a summary, None for others.
-        search_text: the content for searches; see `to_folded_column`.
-        blobs: the bytes that the event refers to, by their SHA-256.
-    """
-
-    role: str
-    author: str
-    content: str
-    tool_calls: list[dict[str, str]]
-    created_at: float
-    invocation_id: str = ""
-    event_id: str | None = None
-    event: str | None = None
-    long_running_calls: dict[str, bool] | None = None
-    search_text: str | None = None
-    blobs: Mapping[str, bytes] = field(default_factory=dict)
-
-
-#: The columns of `messages` that a row fills.
-_ROW_COLUMNS = {field.name for field in fields(EventRow)} - {"blobs"}
+    event: Event
+    row: dict[str, Any]
+    blobs: Mapping[str, bytes]
 
 
 def is_state_only(event: Event) -> bool:
@@ -109,16 +82,17 @@ def get_role(event: Event) -> str:
     return "user" if event.author == "user" else "assistant"
 
 
-def encode_event(event: Event) -> tuple[Event, EventRow]:
-    """Return an event that can be stored, and its row.
+def encode_event(event: Event) -> EncodedEvent:
+    """Return an event that can be stored, with its row and its large bytes.
 
     The event is the same one, or a copy with U+FFFD for lone surrogates, which UTF-8 cannot encode.
     """
+    blobs: dict[str, bytes] = {}
     try:
-        return event, to_row(event)
+        return EncodedEvent(event, to_row(event, blobs), blobs)
     except (PydanticSerializationError, UnicodeEncodeError):
         event = Event.model_validate(_replace_surrogates(event.model_dump(exclude_none=True, exclude_defaults=True)))
-        return event, to_row(event)
+        return EncodedEvent(event, to_row(event, blobs), blobs)
 
 
 def to_json_value(value: Any) -> Any:
@@ -129,18 +103,19 @@ def to_json_value(value: Any) -> Any:
     return from_json(to_json(_replace_surrogates(value), inf_nan_mode="null", serialize_unknown=True))
 
 
-def to_row(event: Event, *, has_references: bool = False) -> EventRow:
-    """Return the row of an event, without the text of a vendor's error.
+def to_row(event: Event, blobs: dict[str, bytes] | None = None, *, tokens: int = 0) -> dict[str, Any]:
+    """Return the columns of `messages` that an event fills (see `core.store.schema`).
 
-    That text is ADK's `error_message`.
+    The text of a vendor's error, ADK's `error_message`, is left out.
 
     Args:
-        has_references: whether the event was read from a row, so that its bytes are references already.
+        blobs: gets the event's large bytes by their SHA-256. None for an event that was read from a row, whose bytes
+            are references already.
+        tokens: the tokens that the event costs when it is sent to a model.
     """
-    blobs: dict[str, bytes] = {}
 
     def to_reference(data: bytes) -> bytes:
-        if has_references or (len(data) <= MAX_INLINE_BYTES and not data.startswith(BLOB_PREFIX)):
+        if blobs is None or (len(data) <= MAX_INLINE_BYTES and not data.startswith(BLOB_PREFIX)):
             return data
         digest = hashlib.sha256(data).hexdigest()
         blobs[digest] = data
@@ -148,19 +123,19 @@ def to_row(event: Event, *, has_references: bool = False) -> EventRow:
 
     stored_event = _replace_bytes(event, to_reference)
     role, content = get_role(event), _get_text(event).replace("\0", "\ufffd")  # PostgreSQL: a text cannot hold NUL
-    return EventRow(
-        role=role,
-        author=event.author,
-        content=content,
-        search_text=to_folded_column(content) if role in SEARCHABLE_ROLES else None,
-        tool_calls=_list_tool_calls(event),
-        created_at=event.timestamp,
-        invocation_id=event.invocation_id,
-        event_id=event.id,
-        event=stored_event.model_dump_json(exclude_none=True, exclude_defaults=True, exclude={"error_message"}),
-        long_running_calls=_get_held_calls(event),
-        blobs=blobs,
-    )
+    return {
+        "role": role,
+        "author": event.author,
+        "content": content,
+        "search_text": to_folded_column(content) if role in SEARCHABLE_ROLES else None,
+        "tool_calls": _list_tool_calls(event),
+        "created_at": event.timestamp,
+        "invocation_id": event.invocation_id,
+        "event_id": event.id,
+        "event": stored_event.model_dump_json(exclude_none=True, exclude_defaults=True, exclude={"error_message"}),
+        "long_running_calls": _get_held_calls(event),
+        "tokens": tokens,
+    }
 
 
 def fold_text(text: str) -> str:
@@ -188,15 +163,6 @@ def has_word(table: sa.Table, word: str) -> sa.ColumnElement[bool]:
     """
     text = sa.func.coalesce(table.c.search_text, sa.func.lower(table.c.content))
     return text.contains(fold_text(word), autoescape=True)
-
-
-def to_columns(row: EventRow, tokens: int) -> dict[str, Any]:
-    """Return the values of an event's columns in `messages`, by name.
-
-    Args:
-        tokens: the tokens that the event costs when it is sent to a model.
-    """
-    return {name: getattr(row, name) for name in _ROW_COLUMNS} | {"tokens": tokens}
 
 
 def list_blob_digests(event: Event) -> set[str]:

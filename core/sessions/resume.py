@@ -15,7 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.models.tokens import estimate_tokens
 from core.sessions.artifacts import FROM_EVENT
-from core.sessions.codec import measure_event, parse_event, to_columns, to_row
+from core.sessions.codec import measure_event, parse_event, to_row
 from core.sessions.history import INTERRUPTED, answer_calls
 from core.sessions.lifecycle import delete_unreferenced_blobs
 from core.store.schema import artifacts, human_requests, memories, messages, sessions, tool_calls
@@ -195,7 +195,7 @@ class _RunMessage:
             neighbor: a row of the same run, whose session and generation it gets.
         """
         words, tokens = measure_event(event)
-        new = to_columns(to_row(event), tokens + estimate_tokens(words))
+        new = to_row(event, tokens=tokens + estimate_tokens(words))
         return cls(neighbor.id, {**neighbor.columns, **new}, event)
 
     @property

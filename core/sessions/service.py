@@ -215,14 +215,14 @@ class SessionService(BaseSessionService):
             session.last_update_time = event.timestamp
             self._update_session_state(session, event)
             return event
-        event, row = (
+        event, row, blobs = (
             (await asyncio.to_thread(encode_event, event))
             if count_media_bytes(event) > _LARGE_MEDIA_BYTES
             else encode_event(event)
         )
         words, tokens = measure_event(event)
-        tokens += await self._counter.count(words)
-        await self._run_with_retries(partial(writer.append, event, row, tokens), session.id)
+        row["tokens"] = tokens + await self._counter.count(words)
+        await self._run_with_retries(partial(writer.append, event, row, blobs), session.id)
         session.last_update_time = event.timestamp
         self._commit_event_to_session(session, event)
         session.events[-1:] = split_responses(event)

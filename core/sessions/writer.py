@@ -1,8 +1,10 @@
 """Loaded sessions, and the writer of their events into the loaded generation."""
 
 import asyncio
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 import sqlalchemy as sa
@@ -14,12 +16,12 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.errors import SessionResetError
 from core.sessions import state as scopes
-from core.sessions.codec import EventRow, to_columns
 from core.sessions.history import HistoryWindow, is_user_message
 from core.sessions.prompt_text import AttributedPrompt
+from core.store import schema
 from core.store.database import Database
 from core.store.fast_path import Statement
-from core.store.schema import blobs, messages, sessions
+from core.store.schema import messages, sessions
 from core.store.upsert import build_insert, insert_new
 from core.workers.fencing import OWNS_TURN, FencingToken, join_owned_turn
 
@@ -62,36 +64,38 @@ class EventWriter:
     database: Database
     session: StoredSession
 
-    async def append(self, event: Event, row: EventRow | None = None, tokens: int = 0) -> None:
+    async def append(
+        self, event: Event, row: Mapping[str, Any] | None = None, blobs: Mapping[str, bytes] = MappingProxyType({})
+    ) -> None:
         """Store an event and its state change.
 
         A cancelled caller waits for the end of the write.
 
         Args:
-            row: the event's row; None to store its state change alone.
-            tokens: the tokens that the event costs when it is sent to a model.
+            row: the event's columns of `messages`; None to store its state change alone.
+            blobs: its large bytes, by their SHA-256.
 
         Raises:
             SessionNotFoundError: the session was deleted.
             SessionResetError: the session was reset; nothing is stored.
             TurnLostError: another worker owns the turn; nothing is stored.
         """
-        writing = asyncio.create_task(self._append(event, row, tokens), name="append")
+        writing = asyncio.create_task(self._append(event, row, blobs), name="append")
         try:
             await asyncio.shield(writing)
         except asyncio.CancelledError:
             await asyncio.gather(writing, return_exceptions=True)
             raise
 
-    async def _append(self, event: Event, row: EventRow | None, tokens: int) -> None:
+    async def _append(self, event: Event, row: Mapping[str, Any] | None, blobs: Mapping[str, bytes]) -> None:
         values = {
             "session": self.session.id,
             "generation": self.session.generation,
             "attribution": self.session.get_attribution(event),
-            **(to_columns(row, tokens) if row else {}),
+            **(row or {}),
         }
         delta = event.actions.state_delta
-        if row and not delta and not row.blobs and await self._insert_row(event, values):
+        if row and not delta and not blobs and await self._insert_row(event, values):
             return
         session = self.session
         async with self.database.write() as connection:
@@ -101,8 +105,8 @@ class EventWriter:
             if row is None:
                 return
             await self._record_answers(connection, event)
-            data = ({"session": session.id, "hash": digest, "data": data} for digest, data in row.blobs.items())
-            await insert_new(connection, blobs, *data)
+            data = ({"session": session.id, "hash": digest, "data": data} for digest, data in blobs.items())
+            await insert_new(connection, schema.blobs, *data)
             await insert_new(connection, messages, values)
 
     async def _insert_row(self, event: Event, values: dict[str, Any]) -> bool:

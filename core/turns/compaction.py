@@ -18,7 +18,7 @@ from cachetools import TTLCache
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.secret_redaction import format_error
-from core.sessions.codec import NEWEST_FIRST, OLDEST_FIRST, is_in_session, to_columns, to_row
+from core.sessions.codec import NEWEST_FIRST, OLDEST_FIRST, is_in_session, to_row
 from core.sessions.history import DEFAULT_BUDGET_TOKENS, DEFAULT_MAX_TURNS
 from core.sessions.lifecycle import find_session_row, lock_session_row
 from core.sessions.summarizer import GeneratedSummary, Summarizer, create_summary_event, get_summary_start
@@ -193,9 +193,7 @@ class HistoryCompactor:
     ) -> None:
         """Store a summary as a row of `messages`, and delete the session's former one."""
         last = part.rows[-1]
-        row = to_columns(
-            to_row(create_summary_event(summary.text, begin=part.begin, end=last.created_at)), summary.tokens
-        )
+        row = to_row(create_summary_event(summary.text, begin=part.begin, end=last.created_at), tokens=summary.tokens)
         row |= {
             "session": turn.session_id,
             "generation": turn.generation,

@@ -20,7 +20,7 @@ from core.privacy.deletion import DeletionRequest, DeletionResult, DeletionServi
 from core.privacy.known_users import KnownUser
 from core.privacy.retention import DAY, RetentionService
 from core.sessions.artifacts import ArtifactService
-from core.sessions.codec import to_columns, to_row
+from core.sessions.codec import to_row
 from core.sessions.history import repair_history
 from core.sessions.memory import MemoryService
 from core.sessions.prompt_text import AttributedPrompt, build_quote, quote_message
@@ -159,7 +159,7 @@ class StoredConversations:
         return turn.id
 
     async def save_summary(self, session: str, text: str) -> None:
-        row = to_columns(to_row(create_summary_event(text, begin=1.0, end=2.0)), 5)
+        row = to_row(create_summary_event(text, begin=1.0, end=2.0), tokens=5)
         values = {**row, "session": session, "generation": 1, "last_covered_id": 1, "content": text}
         async with self.database.write() as connection:
             await connection.execute(sa.insert(messages).values(values))

@@ -16,7 +16,7 @@ from core.privacy.export import stream_export
 from core.privacy.export_attachments import safe_name
 from core.privacy.transcript import stream_runs
 from core.sessions.artifacts import ArtifactService
-from core.sessions.codec import to_columns, to_row
+from core.sessions.codec import to_row
 from core.sessions.prompt_text import AttributedPrompt
 from core.sessions.service import SessionService
 from core.sessions.summarizer import create_summary_event
@@ -62,7 +62,7 @@ async def conversation(database: FailingDatabase, inbox: InboxStore, turns: Turn
     await turns.save_answer(turn, "**A cat.**", turn.meter.to_json())
     await turns.end(turn, "done")
     await FeedbackStore(database).save_feedback(turn.id, "U2", "good")
-    row = to_columns(to_row(create_summary_event("Ada looks.\nAt a cat.", begin=1.0, end=2.0)), 5)
+    row = to_row(create_summary_event("Ada looks.\nAt a cat.", begin=1.0, end=2.0), tokens=5)
     async with database.write() as connection:
         values = {**row, "session": SESSION, "generation": 1, "last_covered_id": 1, "content": "Ada looks.\nAt a cat."}
         await connection.execute(sa.insert(messages).values(values))

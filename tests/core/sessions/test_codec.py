@@ -9,16 +9,16 @@ from google.genai import types
 from hypothesis import given
 
 from core.sessions import codec as record
-from core.sessions.codec import MAX_INLINE_BYTES, EventRow
+from core.sessions.codec import MAX_INLINE_BYTES
 from core.sessions.legacy import EventRebuilder
 from tests.core.sessions import strategies
 from tests.core.sessions.events import call_event, model_event, response_event, user_event
 
 
-def load_event(row: EventRow) -> Event:
-    event = record.parse_event(row.event, 0)
+def load_event(encoded: record.EncodedEvent) -> Event:
+    event = record.parse_event(encoded.row["event"], 0)
     assert event is not None
-    return record.restore_blobs(event, row.blobs)
+    return record.restore_blobs(event, encoded.blobs)
 
 
 def rebuild_events(*rows: Any, agent: str = "bot") -> list[Event]:
@@ -33,60 +33,61 @@ def make_imported_row(role: str, content: str = "", *calls: dict[str, str], auth
 
 @given(strategies.events)
 def test_any_event_comes_back_equal(event: Event) -> None:
-    kept, row = record.encode_event(event)
-    assert kept is event
-    assert load_event(row) == event
+    encoded = record.encode_event(event)
+    assert encoded.event is event
+    assert load_event(encoded) == event
 
 
 @given(strategies.events)
 def test_bytes_of_some_size_are_not_in_the_event_itself(event: Event) -> None:
-    row = record.to_row(event)
-    assert len(row.event or "") < 20_000
-    assert all(len(data) > MAX_INLINE_BYTES or data.startswith(b"parley-blob") for data in row.blobs.values())
+    _, row, blobs = record.encode_event(event)
+    assert len(row["event"]) < 20_000
+    assert all(len(data) > MAX_INLINE_BYTES or data.startswith(b"parley-blob") for data in blobs.values())
 
 
 def test_the_text_of_a_foreign_error_is_not_stored() -> None:
     event = Event(author="bot", error_code="ValueError", error_message="the key is sk-secret")
-    row = record.to_row(event)
-    assert "secret" not in repr(row)
-    assert load_event(row).error_code == "ValueError"
+    encoded = record.encode_event(event)
+    assert "secret" not in repr(encoded.row)
+    assert load_event(encoded).error_code == "ValueError"
 
 
 def test_lone_surrogates_are_replaced_and_pairs_become_the_character_that_they_are() -> None:
     event = call_event("c", args={"a": "x\ud800y", "b": "\ud83d\ude00"})
-    kept, row = record.encode_event(event)
-    assert load_event(row) == kept
+    encoded = record.encode_event(event)
+    kept = encoded.event
+    assert load_event(encoded) == kept
     assert kept.get_function_calls()[0].args == {"a": "x\ufffdy", "b": "😀"}
     assert kept.id == event.id
-    assert record.encode_event(user_event("a\udfffb"))[1].content == "a\ufffdb"
+    assert record.encode_event(user_event("a\udfffb")).row["content"] == "a\ufffdb"
 
 
 def test_the_columns_say_who_spoke() -> None:
-    assert record.to_row(user_event("hi")).role == "user"
-    assert record.to_row(model_event("hello")).role == "assistant"
-    assert record.to_row(call_event("c")).role == "assistant"
-    assert record.to_row(response_event("c")).role == "tool"
-    assert record.to_row(Event(author="bot", error_code="X")).role == "event"
+    assert record.to_row(user_event("hi"))["role"] == "user"
+    assert record.to_row(model_event("hello"))["role"] == "assistant"
+    assert record.to_row(call_event("c"))["role"] == "assistant"
+    assert record.to_row(response_event("c"))["role"] == "tool"
+    assert record.to_row(Event(author="bot", error_code="X"))["role"] == "event"
 
 
 def test_a_call_keeps_its_id_and_one_without_gets_one() -> None:
-    assert record.to_row(call_event("adk-uuid-123", name="exec", args={"cmd": "ls"})).tool_calls == [
+    assert record.to_row(call_event("adk-uuid-123", name="exec", args={"cmd": "ls"}))["tool_calls"] == [
         {"id": "adk-uuid-123", "name": "exec", "input": '{"cmd": "ls"}'}
     ]
-    calls = record.to_row(call_event(None, None, "call_t_2", None)).tool_calls
+    calls = record.to_row(call_event(None, None, "call_t_2", None))["tool_calls"]
     assert calls[0]["id"] == "call_t"
     assert len({call["id"] for call in calls}) == 4
 
 
 def test_an_answer_is_in_the_calls_and_in_the_content() -> None:
     row = record.to_row(response_event("adk-uuid-123", name="exec", response={"output": "file.txt"}))
-    assert row.tool_calls == [{"id": "adk-uuid-123", "name": "exec", "output": '{"output": "file.txt"}'}]
-    assert row.content == '{"output": "file.txt"}'
+    assert row["tool_calls"] == [{"id": "adk-uuid-123", "name": "exec", "output": '{"output": "file.txt"}'}]
+    assert row["content"] == '{"output": "file.txt"}'
 
 
 def test_thoughts_are_not_in_the_content() -> None:
     parts = [types.Part(text="hm", thought=True), types.Part(text="yes")]
-    assert record.to_row(Event(author="bot", content=types.Content(role="model", parts=parts))).content == "yes"
+    assert record.to_row(Event(author="bot", content=types.Content(role="model", parts=parts)))["content"] == "yes"
 
 
 def test_a_state_only_event_differs_from_one_with_content() -> None:
