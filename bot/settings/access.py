@@ -1,14 +1,14 @@
 """Settings of access: allowed and blocked ids, admins, approvers, rate limits."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Annotated
 
-from pydantic import Field, field_validator
+from pydantic import AfterValidator, BeforeValidator, Field
 from pydantic_settings import NoDecode
 
 from bot.settings.discord import DiscordSection
-from bot.settings.parsing import split_commas
+from bot.settings.parsing import Names
 from bot.settings.slack import SlackSection
 from channels.access import DIRECT_MESSAGES, AccessPolicy, AccessRules
 from core.identity import AUTHOR
@@ -22,83 +22,6 @@ _DISCORD_KINDS = ("user", "role", "channel", "guild")
 
 _SLACK_ID_HELP = "copy the id from a profile's or channel's menu, or from the URL in a browser"
 _DISCORD_ID_HELP = "turn on developer mode, then right-click and choose Copy ID"
-
-
-class AccessSection(SlackSection, DiscordSection):
-    """Settings of access: allowed and blocked ids, admins, approvers, rate limits."""
-
-    slack_allow: Annotated[tuple[str, ...], NoDecode] = ()
-    slack_block: Annotated[tuple[str, ...], NoDecode] = ()
-    discord_allow: Annotated[tuple[str, ...], NoDecode] = ()
-    discord_block: Annotated[tuple[str, ...], NoDecode] = ()
-    admins: Annotated[tuple[str, ...], NoDecode] = ()
-    approvers: Annotated[tuple[str, ...], NoDecode] = (AUTHOR,)
-    approval_hours: float = Field(default=24, gt=0)
-    rate_limit_per_user: Annotated[RateLimit | None, NoDecode] = None
-    rate_limit_per_channel: Annotated[RateLimit | None, NoDecode] = None
-
-    @field_validator("slack_allow", "slack_block", mode="before")
-    @classmethod
-    def _parse_slack_rules(cls, value: object) -> object:
-        return tuple(map(_parse_slack_rule, _split_strings(value)))
-
-    @field_validator("discord_allow", "discord_block", mode="before")
-    @classmethod
-    def _parse_discord_rules(cls, value: object) -> object:
-        return tuple(map(_parse_discord_rule, _split_strings(value)))
-
-    @field_validator("admins", mode="before")
-    @classmethod
-    def _parse_admins(cls, value: object) -> object:
-        return tuple(map(_parse_admin_id, _split_strings(value)))
-
-    @field_validator("approvers", mode="before")
-    @classmethod
-    def _parse_approvers(cls, value: object) -> object:
-        return split_commas(value)
-
-    @field_validator("rate_limit_per_user", "rate_limit_per_channel", mode="before")
-    @classmethod
-    def _parse_rates(cls, value: object) -> object:
-        return RateLimit.parse(value) if isinstance(value, str) else value
-
-    def find_conflicts(self) -> Iterator[str]:
-        """Yield a line for each id that is both allowed and blocked."""
-        yield from super().find_conflicts()
-        for allowed, blocked, name in (
-            (self.slack_allow, self.slack_block, "SLACK"),
-            (self.discord_allow, self.discord_block, "DISCORD"),
-        ):
-            if conflicts := sorted({*allowed} & {*blocked}):
-                yield f"{name}_ALLOW: {conflicts[0]} is also in {name}_BLOCK, which wins: remove one of them"
-
-    @property
-    def access_policy(self) -> AccessPolicy:
-        """Policy for who may use the bot where, from the ids in the settings."""
-        servers = {f"guild:{id_}" for id_ in self.discord_guild_ids}
-        servers |= {rule for rule in self.discord_allow if rule.startswith("guild:")}
-        slack = AccessRules(
-            frozenset(self.slack_allow),
-            frozenset(self.slack_block),
-            allows_external=self.slack_allow_external_users,
-            allows_bots=self.slack_allow_bots,
-        )
-        discord = AccessRules(
-            frozenset(self.discord_allow) | servers,  # direct messages have no server: members are checked
-            frozenset(self.discord_block),
-            guilds=frozenset(rule.partition(":")[2] for rule in servers) if self.discord_guild_ids else frozenset(),
-        )
-        return AccessPolicy({"slack": slack, "discord": discord}, self.admins, self.approvers)
-
-    @property
-    def user_rate_limits(self) -> UserRateLimiter:
-        """Rate limits of messages per person and place, from the settings."""
-        return UserRateLimiter(person=self.rate_limit_per_user, place=self.rate_limit_per_channel)
-
-
-def _split_strings(value: object) -> Sequence[str]:
-    found = split_commas(value)
-    return tuple(map(str, found)) if isinstance(found, Sequence) else ()
 
 
 def _parse_slack_rule(rule: str) -> str:
@@ -136,3 +59,60 @@ def _parse_admin_id(rule: str) -> str:
             f"{rule!r} is not the id of a user or role; in Slack, {_SLACK_ID_HELP}; in Discord, {_DISCORD_ID_HELP}"
         )
     return id_
+
+
+def _map_each(parse: Callable[[str], str]) -> AfterValidator:
+    """Return the validator that parses each of several values."""
+    return AfterValidator(lambda values: tuple(map(parse, values)))
+
+
+_Rate = Annotated[
+    RateLimit, NoDecode, BeforeValidator(lambda value: RateLimit.parse(value) if isinstance(value, str) else value)
+]
+
+
+class AccessSection(SlackSection, DiscordSection):
+    """Settings of access: allowed and blocked ids, admins, approvers, rate limits."""
+
+    slack_allow: Annotated[Names, _map_each(_parse_slack_rule)] = ()
+    slack_block: Annotated[Names, _map_each(_parse_slack_rule)] = ()
+    discord_allow: Annotated[Names, _map_each(_parse_discord_rule)] = ()
+    discord_block: Annotated[Names, _map_each(_parse_discord_rule)] = ()
+    admins: Annotated[Names, _map_each(_parse_admin_id)] = ()
+    approvers: Names = (AUTHOR,)
+    approval_hours: float = Field(default=24, gt=0)
+    rate_limit_per_user: _Rate | None = None
+    rate_limit_per_channel: _Rate | None = None
+
+    def find_conflicts(self) -> Iterator[str]:
+        """Yield a line for each id that is both allowed and blocked."""
+        yield from super().find_conflicts()
+        for allowed, blocked, name in (
+            (self.slack_allow, self.slack_block, "SLACK"),
+            (self.discord_allow, self.discord_block, "DISCORD"),
+        ):
+            if conflicts := sorted({*allowed} & {*blocked}):
+                yield f"{name}_ALLOW: {conflicts[0]} is also in {name}_BLOCK, which wins: remove one of them"
+
+    @property
+    def access_policy(self) -> AccessPolicy:
+        """Policy for who may use the bot where, from the ids in the settings."""
+        servers = {f"guild:{id_}" for id_ in self.discord_guild_ids}
+        servers |= {rule for rule in self.discord_allow if rule.startswith("guild:")}
+        slack = AccessRules(
+            frozenset(self.slack_allow),
+            frozenset(self.slack_block),
+            allows_external=self.slack_allow_external_users,
+            allows_bots=self.slack_allow_bots,
+        )
+        discord = AccessRules(
+            frozenset(self.discord_allow) | servers,  # direct messages have no server: members are checked
+            frozenset(self.discord_block),
+            guilds=frozenset(rule.partition(":")[2] for rule in servers) if self.discord_guild_ids else frozenset(),
+        )
+        return AccessPolicy({"slack": slack, "discord": discord}, self.admins, self.approvers)
+
+    @property
+    def user_rate_limits(self) -> UserRateLimiter:
+        """Rate limits of messages per person and place, from the settings."""
+        return UserRateLimiter(person=self.rate_limit_per_user, place=self.rate_limit_per_channel)

@@ -4,18 +4,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import Field, SecretStr, field_validator
-from pydantic_settings import NoDecode
+from pydantic import AfterValidator, Field, SecretStr
 
 from bot.settings.base import SettingsSection
-from bot.settings.parsing import read_utf8, secret_value, split_commas, validate_http_url
-from core.agents.config import (
-    AGENT_NAME_PATTERN,
-    AGENT_NAME_RULE,
-    DEFAULT_INSTRUCTION,
-    TOOL_TIMEOUT_SECONDS,
-    AgentConfig,
-)
+from bot.settings.parsing import HttpUrl, Names, read_utf8, secret_value, validate_text_file
+from core.agents.config import DEFAULT_INSTRUCTION, TOOL_TIMEOUT_SECONDS, AgentConfig, validate_agent_name
 from core.identity import DEFAULT_AGENT_NAME
 from core.models.vendors import VendorSettings, find_model_fault
 
@@ -32,46 +25,22 @@ class AgentSection(SettingsSection):
     """Settings of the agent, its models and its tools."""
 
     model: str = DEFAULT_MODEL
-    models: Annotated[tuple[str, ...], NoDecode] = ()
+    models: Names = ()
     google_api_key: SecretStr | None = None
-    google_base_url: str | None = None
+    google_base_url: HttpUrl | None = None
     openai_api_key: SecretStr | None = None
-    openai_base_url: str | None = None
+    openai_base_url: HttpUrl | None = None
     anthropic_api_key: SecretStr | None = None
-    anthropic_base_url: str | None = None
+    anthropic_base_url: HttpUrl | None = None
 
     agent: str = ""
     agents_file: Path = Path("agents.toml")
-    agent_name: str = DEFAULT_AGENT_NAME
+    agent_name: Annotated[str, AfterValidator(validate_agent_name)] = DEFAULT_AGENT_NAME
     agent_instruction: str = DEFAULT_INSTRUCTION
-    agent_instruction_file: Path | None = None
-    tools: Annotated[tuple[str, ...], NoDecode] = ("core.tools:current_time",)
+    agent_instruction_file: Annotated[Path, AfterValidator(validate_text_file)] | None = None
+    tools: Names = ("core.tools:current_time",)
     mcp_file: Path = Path("mcp.toml")
     tool_timeout_seconds: float = Field(default=TOOL_TIMEOUT_SECONDS, gt=0)
-
-    @field_validator("agent_name")
-    @classmethod
-    def _validate_name(cls, value: str) -> str:
-        if AGENT_NAME_PATTERN.fullmatch(value) is None:
-            raise ValueError(AGENT_NAME_RULE)
-        return value
-
-    @field_validator("agent_instruction_file")
-    @classmethod
-    def _validate_instruction_file(cls, value: Path | None) -> Path | None:
-        if value is not None and not read_utf8(value).strip():
-            raise ValueError(f"{value} is empty")
-        return value
-
-    @field_validator("tools", "models", mode="before")
-    @classmethod
-    def _split_names(cls, value: object) -> object:
-        return split_commas(value)
-
-    @field_validator("google_base_url", "openai_base_url", "anthropic_base_url")
-    @classmethod
-    def _validate_base_urls(cls, value: str | None) -> str | None:
-        return validate_http_url(value)
 
     def find_conflicts(self) -> Iterator[str]:
         """Yield a line for each setting that conflicts with `AGENT` or another one."""

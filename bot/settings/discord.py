@@ -1,26 +1,36 @@
 """Settings of Discord."""
 
+from functools import partial
 from typing import Annotated
 
-from pydantic import Field, SecretStr, field_validator
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, field_validator
 from pydantic_settings import NoDecode
 
 from bot.settings.base import SettingsSection
-from bot.settings.parsing import parse_ids, validate_http_url
+from bot.settings.parsing import HttpUrl, parse_ids
 from channels.discord.settings import DISCORD_API, DiscordSettings, SessionScope
 
 DISCORD_APPS = "https://discord.com/developers/applications"
+
+
+def _parse_ids(kind: str, hint: str) -> BeforeValidator:
+    """Return the validator of a comma-separated list of ids."""
+    return BeforeValidator(partial(parse_ids, description=f"ids of {kind}s, separated by commas ({hint})"))
+
+
+_SERVER_IDS = _parse_ids("server", "right-click a server, Copy Server ID")
+_CHANNEL_IDS = _parse_ids("channel", "right-click a channel, Copy Channel ID")
 
 
 class DiscordSection(SettingsSection):
     """Settings of Discord: bot token, API URL, servers, sessions and replies."""
 
     discord_bot_token: SecretStr | None = None
-    discord_api_url: str = DISCORD_API
-    discord_guild_ids: Annotated[tuple[int, ...], NoDecode] = ()
+    discord_api_url: Annotated[HttpUrl, AfterValidator(lambda url: url.rstrip("/"))] = DISCORD_API
+    discord_guild_ids: Annotated[tuple[int, ...], NoDecode, _SERVER_IDS] = ()
     discord_channel_sessions: SessionScope = "shared"
     discord_auto_thread: bool = False
-    discord_free_channel_ids: Annotated[tuple[int, ...], NoDecode] = ()
+    discord_free_channel_ids: Annotated[tuple[int, ...], NoDecode, _CHANNEL_IDS] = ()
     discord_silent_messages: bool = False
     discord_ping_after_seconds: float = Field(default=0, ge=0)
     discord_shard_count: str = Field(
@@ -33,26 +43,6 @@ class DiscordSection(SettingsSection):
         if value is not None and value.get_secret_value().count(".") != 2:
             raise ValueError(f"it must contain two dots; copy it at {DISCORD_APPS}, your app, under Bot")
         return value
-
-    @field_validator("discord_guild_ids", mode="before")
-    @classmethod
-    def _parse_guild_ids(cls, value: object) -> object:
-        return parse_ids(value, "ids of servers, separated by commas (right-click a server, Copy Server ID)")
-
-    @field_validator("discord_free_channel_ids", mode="before")
-    @classmethod
-    def _parse_channel_ids(cls, value: object) -> object:
-        return parse_ids(value, "ids of channels, separated by commas (right-click a channel, Copy Channel ID)")
-
-    @field_validator("discord_api_url")
-    @classmethod
-    def _validate_discord_url(cls, value: str | None) -> str | None:
-        return validate_http_url(value)
-
-    @field_validator("discord_api_url")
-    @classmethod
-    def _remove_trailing_slash(cls, value: str) -> str:
-        return value.rstrip("/")
 
     @property
     def discord(self) -> DiscordSettings | None:

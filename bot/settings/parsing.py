@@ -3,25 +3,27 @@
 from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from pathlib import Path
+from typing import Annotated
 from urllib.parse import urlsplit
 
-from pydantic import SecretStr, ValidationError
+from pydantic import AfterValidator, BeforeValidator, SecretStr, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
+from pydantic_settings import NoDecode
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
 SLACK_APPS = "https://api.slack.com/apps"
 
 
-def validate_http_url(value: str | None) -> str | None:
-    """Return a URL unchanged, or None.
+def validate_http_url(value: str) -> str:
+    """Return a URL unchanged.
 
     Raises:
         ValueError: it is no http(s) URL with a host.
     """
     try:
-        parts = urlsplit(value or "http://unset")
+        parts = urlsplit(value)
         is_sound = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError:
         is_sound = False
@@ -30,8 +32,8 @@ def validate_http_url(value: str | None) -> str | None:
     return value
 
 
-def validate_prefix(value: SecretStr | None, prefix: str, page: str) -> SecretStr | None:
-    """Return a token of Slack unchanged, or None.
+def validate_prefix(value: SecretStr, *, prefix: str, page: str) -> SecretStr:
+    """Return a token of Slack unchanged.
 
     Args:
         page: the page of the app's settings that has the token, for the error.
@@ -39,7 +41,7 @@ def validate_prefix(value: SecretStr | None, prefix: str, page: str) -> SecretSt
     Raises:
         ValueError: it does not begin with `prefix`.
     """
-    if value is not None and not value.get_secret_value().startswith(prefix):
+    if not value.get_secret_value().startswith(prefix):
         raise ValueError(f"it must begin with {prefix}; copy it at {SLACK_APPS}, your app, under {page}")
     return value
 
@@ -66,6 +68,14 @@ def split_commas(value: object) -> object:
     return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
 
 
+#: Validator of a setting with several values.
+SPLIT_COMMAS = BeforeValidator(split_commas)
+
+#: Settings that are comma-separated names, and http(s) URLs.
+Names = Annotated[tuple[str, ...], NoDecode, SPLIT_COMMAS]
+HttpUrl = Annotated[str, AfterValidator(validate_http_url)]
+
+
 def read_utf8(file: Path) -> str:
     """Return the text of a file.
 
@@ -78,6 +88,17 @@ def read_utf8(file: Path) -> str:
         raise ValueError(f"{file} is not UTF-8 text") from None
     except OSError as error:
         raise ValueError(f"{file} cannot be read ({error.strerror})") from None
+
+
+def validate_text_file(file: Path) -> Path:
+    """Return the path of a text file unchanged.
+
+    Raises:
+        ValueError: the file cannot be read, is not UTF-8 or is empty.
+    """
+    if not read_utf8(file).strip():
+        raise ValueError(f"{file} is empty")
+    return file
 
 
 def secret_value(secret: SecretStr | None) -> str | None:

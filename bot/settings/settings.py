@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from dotenv import dotenv_values
-from pydantic import Field, SecretStr, ValidationError, field_validator
+from pydantic import AfterValidator, Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import NoDecode, SettingsConfigDict
 from sqlalchemy.engine import make_url
 
 from bot.settings.access import AccessSection
 from bot.settings.agent import AgentSection
 from bot.settings.monitoring import LOOPBACK, MonitoringSection
-from bot.settings.parsing import describe_errors, normalize_database_url, split_commas
+from bot.settings.parsing import SPLIT_COMMAS, describe_errors, normalize_database_url
 from bot.settings.spending import SpendingSection
 from channels.i18n.messages import find_language
 from channels.settings import CONTEXT_MAX_TOKENS, AttachmentLimits, BackfillLimits, ExtraButton, ReplySettings
@@ -64,7 +64,7 @@ RENAMED_SETTINGS = {
 class Settings(AccessSection, AgentSection, SpendingSection, MonitoringSection):
     """Every setting; `.env.example` explains them one by one."""
 
-    database_url: str = ""
+    database_url: Annotated[str, AfterValidator(normalize_database_url)] = ""
     database_pool_size: int = Field(default=15, ge=3)
     allow_ephemeral_database: bool = False
     data_dir: Path = Path(".parley")
@@ -78,7 +78,7 @@ class Settings(AccessSection, AgentSection, SpendingSection, MonitoringSection):
     file_max_count: int = Field(default=5, ge=0)
 
     language: str = "en"
-    reply_buttons: Annotated[tuple[ExtraButton, ...], NoDecode] = ("regenerate", "feedback")
+    reply_buttons: Annotated[tuple[ExtraButton, ...], NoDecode, SPLIT_COMMAS] = ("regenerate", "feedback")
     reply_without_mention: ReplyWithoutMention = "author"
 
     turn_timeout_seconds: float = Field(default=600, gt=0)
@@ -93,11 +93,6 @@ class Settings(AccessSection, AgentSection, SpendingSection, MonitoringSection):
     backfill_hours: float = Field(default=24, ge=0)
     backfill_max_messages: int = Field(default=100, gt=0)
 
-    @field_validator("reply_buttons", mode="before")
-    @classmethod
-    def _split_buttons(cls, value: object) -> object:
-        return split_commas(value)
-
     @field_validator("language")
     @classmethod
     def _resolve_language(cls, value: str) -> str:
@@ -106,11 +101,6 @@ class Settings(AccessSection, AgentSection, SpendingSection, MonitoringSection):
         LANGUAGE is also gettext's variable, which has such lists.
         """
         return find_language(value) or "en"
-
-    @field_validator("database_url")
-    @classmethod
-    def _normalize_database_url(cls, value: str) -> str:
-        return normalize_database_url(value)
 
     def find_conflicts(self) -> Iterator[str]:
         """Yield a line for each conflict between settings, with the remedy."""

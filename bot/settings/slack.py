@@ -1,21 +1,27 @@
 """Settings of Slack."""
 
 from collections.abc import Iterator
+from functools import partial
+from typing import Annotated
 
-from pydantic import Field, SecretStr, field_validator
+from pydantic import AfterValidator, Field, SecretStr
 
 from bot.settings.base import SettingsSection
-from bot.settings.parsing import SLACK_APPS, secret_value, validate_http_url, validate_prefix
+from bot.settings.parsing import SLACK_APPS, HttpUrl, secret_value, validate_prefix
 from channels.slack.settings import DEFAULT_PROMPTS, MAX_PROMPTS, Direct, Mode, SlackSettings, Streaming
 from core.privacy.vault import MIN_KEY_LENGTH, is_weak
+
+_BotToken = Annotated[SecretStr, AfterValidator(partial(validate_prefix, prefix="xoxb-", page="OAuth & Permissions"))]
+_SOCKET_MODE_PAGE = "Basic Information, App-Level Tokens (scope connections:write)"
+_AppToken = Annotated[SecretStr, AfterValidator(partial(validate_prefix, prefix="xapp-", page=_SOCKET_MODE_PAGE))]
 
 
 class SlackSection(SettingsSection):
     """Settings of Slack: tokens, API URL, connection mode, sessions and replies."""
 
-    slack_bot_token: SecretStr | None = None
-    slack_app_token: SecretStr | None = None
-    slack_api_url: str = "https://slack.com/api/"
+    slack_bot_token: _BotToken | None = None
+    slack_app_token: _AppToken | None = None
+    slack_api_url: Annotated[HttpUrl, AfterValidator(lambda url: f"{url.rstrip('/')}/")] = "https://slack.com/api/"
     slack_streaming: Streaming = "auto"
     slack_dm_sessions: Direct = "thread"
     slack_mode: Mode = "socket"
@@ -28,26 +34,6 @@ class SlackSection(SettingsSection):
     slack_allow_bots: bool = False
     slack_bot_loop_limit: int = Field(default=5, gt=0)
     secret_key: SecretStr | None = None
-
-    @field_validator("slack_bot_token")
-    @classmethod
-    def _validate_bot_token(cls, value: SecretStr | None) -> SecretStr | None:
-        return validate_prefix(value, "xoxb-", "OAuth & Permissions")
-
-    @field_validator("slack_app_token")
-    @classmethod
-    def _validate_app_token(cls, value: SecretStr | None) -> SecretStr | None:
-        return validate_prefix(value, "xapp-", "Basic Information, App-Level Tokens (scope connections:write)")
-
-    @field_validator("slack_api_url")
-    @classmethod
-    def _validate_slack_url(cls, value: str | None) -> str | None:
-        return validate_http_url(value)
-
-    @field_validator("slack_api_url")
-    @classmethod
-    def _add_trailing_slash(cls, value: str) -> str:
-        return value if value.endswith("/") else f"{value}/"
 
     def find_conflicts(self) -> Iterator[str]:
         """Yield a line for each missing or conflicting token and key."""

@@ -5,11 +5,10 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import Field, field_validator
-from pydantic_settings import NoDecode
+from pydantic import Field
 
 from bot.settings.base import SettingsSection
-from bot.settings.parsing import split_commas
+from bot.settings.parsing import Names
 from core.usage.prices import to_amount
 from core.usage.spending_limits import SpendingLimits
 
@@ -25,12 +24,7 @@ class SpendingSection(SettingsSection):
     daily_spending_limit_per_channel_usd: Dollars = Decimal(0)
     daily_spending_limit_per_model_usd: Dollars = Decimal(0)
     daily_spending_limit_usd: Dollars = Decimal(0)
-    model_fallbacks: Annotated[tuple[str, ...], NoDecode] = ()
-
-    @field_validator("model_fallbacks", mode="before")
-    @classmethod
-    def _split_fallbacks(cls, value: object) -> object:
-        return split_commas(value)
+    model_fallbacks: Names = ()
 
     def find_conflicts(self) -> Iterator[str]:
         """Yield a line if a fallback model is listed twice."""

@@ -13,6 +13,18 @@ TOOL_TIMEOUT_SECONDS = 120.0
 AGENT_NAME_PATTERN = re.compile(r"(?!user$)[A-Za-z][A-Za-z0-9_]*")
 AGENT_NAME_RULE = "it must begin with a letter, consist of letters, digits and underscores, and not be `user`"
 
+
+def validate_agent_name(name: str) -> str:
+    """Return the name of an agent unchanged.
+
+    Raises:
+        ValueError: it is not valid in ADK.
+    """
+    if AGENT_NAME_PATTERN.fullmatch(name) is None:
+        raise ValueError(AGENT_NAME_RULE)
+    return name
+
+
 #: Placeholder in an instruction for the bot's name on the platform of the conversation.
 BOT_NAME_PLACEHOLDER = "{bot_name}"
 
