@@ -6,7 +6,6 @@ import resource
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from aiohttp import web
 
@@ -22,12 +21,6 @@ REQUEST_SECONDS = 10.0
 
 #: Open files that the process requests; the hard limit may be lower.
 OPEN_FILES = 65_536
-
-#: Seconds between two log lines about connections that cannot be accepted.
-ACCEPT_LOG_SECONDS = 60.0
-
-#: asyncio's own message, once for each failed attempt (`asyncio.selector_events`).
-_ACCEPT_FAILED = "socket.accept() out of system resource"
 
 
 class ConnectionLimiter:
@@ -147,26 +140,3 @@ def raise_open_files_limit() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (target, hard))
     except (ValueError, OSError) as error:
         log.warning("the limit of open files stays at %s: %s", soft, error)
-
-
-class AcceptErrorLog:
-    """Exception handler of the event loop that logs failed accepts.
-
-    It logs them once in `ACCEPT_LOG_SECONDS` at most; other errors are handled as by default.
-    """
-
-    def __init__(self) -> None:
-        self._next = 0.0
-        self._count = 0
-
-    def __call__(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        if context.get("message") != _ACCEPT_FAILED:
-            loop.default_exception_handler(context)
-            return
-        self._count += 1
-        if loop.time() < self._next:
-            return
-        self._next = loop.time() + ACCEPT_LOG_SECONDS
-        error = context.get("exception")
-        log.error("no connection can be accepted (%s), %s attempts since the last line", error, self._count)
-        self._count = 0

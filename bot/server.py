@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 
 from aiohttp import web
 
-from bot.connections import AcceptErrorLog, ConnectionLimiter
+from bot.connections import ConnectionLimiter
 from bot.monitoring.health import HealthMonitor
 from bot.settings.monitoring import LOOPBACK
 from core.errors import SettingsError
@@ -82,7 +82,7 @@ async def run_server(
     Raises:
         SettingsError: the server is needed and cannot listen.
     """
-    server, loop = HttpServer(), asyncio.get_running_loop()
+    server = HttpServer()
 
     @web.middleware
     async def limit_connections(
@@ -98,12 +98,10 @@ async def run_server(
     await runner.setup()
     assert runner.server is not None
     limiter = ConnectionLimiter(runner.server)
-    handler_before = loop.get_exception_handler()
-    loop.set_exception_handler(AcceptErrorLog())
     listener: asyncio.Server | None = None
     try:
         try:
-            listener = await loop.create_server(limiter, host if port else LOOPBACK, port)
+            listener = await asyncio.get_running_loop().create_server(limiter, host if port else LOOPBACK, port)
         except OSError as error:
             name = f"LISTEN_HOST={host}" if isinstance(error, socket.gaierror) else f"PORT={port}"
             problem = f"{name}: the bot cannot listen there ({error.strerror})"
@@ -118,7 +116,6 @@ async def run_server(
             )
         yield server
     finally:
-        loop.set_exception_handler(handler_before)
         if listener is not None:
             listener.close()
         await runner.cleanup()

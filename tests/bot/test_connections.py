@@ -1,5 +1,4 @@
 import asyncio
-import logging
 import resource
 
 import aiohttp
@@ -7,7 +6,7 @@ import pytest
 from aiohttp import web
 
 from bot import connections
-from bot.connections import AcceptErrorLog, raise_open_files_limit
+from bot.connections import raise_open_files_limit
 from bot.server import run_server
 
 
@@ -85,17 +84,6 @@ async def test_at_the_limit_the_connection_that_was_idle_for_longest_closes(monk
             assert (await asyncio.wait_for(reader.read(), 30)).startswith(b"HTTP/1.1 200")
         for writer in (busy_writer, idle_writer, newer_writer):
             writer.close()
-
-
-async def test_failed_accepts_are_logged_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
-    loop, handler = asyncio.get_running_loop(), AcceptErrorLog()
-    failed = {"message": "socket.accept() out of system resource", "exception": OSError(24, "Too many open files")}
-    with caplog.at_level(logging.ERROR):
-        for _ in range(100):
-            handler(loop, failed)
-        assert [record.name for record in caplog.records] == ["bot.connections"]
-        handler(loop, {"message": "something else"})
-    assert [record.name for record in caplog.records] == ["bot.connections", "asyncio"]
 
 
 def test_the_soft_limit_of_open_files_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
