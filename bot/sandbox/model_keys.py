@@ -7,7 +7,7 @@ from bot.settings import DEFAULT_MODEL, LOCAL_MODEL, Settings, load_settings
 from bot.setup.env_file import EnvFile
 from bot.setup.questions import model_access_questions
 from core.errors import SettingsError
-from core.models.vendors import split_model
+from core.models.vendors import KEY_SETTINGS, split_model
 from core.secret_redaction import add_secret
 from core.usage.prices import Prices
 
@@ -16,8 +16,6 @@ _MODELS = {"gemini": DEFAULT_MODEL, "openai": "openai/gpt-5-mini", "anthropic": 
 
 #: By the beginning of a key, its vendor; the first one that fits counts.
 _PREFIXES = {"sk-ant-": "anthropic", "sk-": "openai", "AIza": "gemini", "AQ.": "gemini"}
-
-_KEY_SETTINGS = {"gemini": "GOOGLE_API_KEY", "openai": "OPENAI_API_KEY", "anthropic": "ANTHROPIC_API_KEY"}
 
 #: Most characters of a key; the vendors' keys have fewer than 200.
 _MAX_KEY_CHARACTERS = 500
@@ -58,7 +56,7 @@ async def save_key(key: str, vendor: str = "", env_file: Path = Path(".env")) ->
     model = configured if split_model(configured)[0] == vendor else _MODELS[vendor]
     *_, question = model_access_questions(model)
     await question.check(key)
-    values = {_KEY_SETTINGS[vendor]: key}
+    values = {KEY_SETTINGS[vendor][0]: key}
     if model != configured:
         values["MODEL"] = model
     file = EnvFile(env_file)

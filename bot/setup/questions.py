@@ -20,18 +20,12 @@ from channels.discord import invite
 from channels.slack.settings import SlackSettings
 from core.errors import ModelNotFoundError, ProviderError, SettingsError
 from core.models.provider_registry import make_provider
+from core.models.vendors import KEY_SETTINGS, split_model
 
 _Section = TypeVar("_Section", bound=SettingsSection)
 
 #: Placeholders for later answers, so that the earlier ones can be validated.
 _PLACEHOLDERS: Mapping[str, Any] = {"slack_app_token": "xapp-", "slack_signing_secret": "-"}
-
-#: By prefix of a model's name: the setting of its key, and the page that creates one.
-_KEY_SETTINGS: Mapping[str, tuple[str, str]] = {
-    "gemini-": ("GOOGLE_API_KEY", "https://aistudio.google.com/apikey"),
-    "openai/": ("OPENAI_API_KEY", "https://platform.openai.com/api-keys"),
-    "anthropic/": ("ANTHROPIC_API_KEY", "https://platform.claude.com/settings/keys"),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,12 +133,12 @@ def model_access_questions(model: str) -> Iterator[SetupQuestion]:
     Args:
         model: full name of the model.
     """
-    vendor = next((vendor for vendor in _KEY_SETTINGS if model.startswith(vendor)), "")
-    if not vendor:
+    vendor, _ = split_model(model)
+    if vendor not in KEY_SETTINGS:
         return
-    name, page = _KEY_SETTINGS[vendor]
+    name, page = KEY_SETTINGS[vendor]
     has_own_server = False
-    if vendor == "openai/":
+    if vendor == "openai":
         yield SetupQuestion(
             "OPENAI_BASE_URL",
             "Base URL of another server with OpenAI's API; Enter for OpenAI's own.",

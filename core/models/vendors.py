@@ -3,9 +3,15 @@
 It imports no SDK.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-VENDORS = ("gemini", "openai", "anthropic", "local")
+#: The setting of a vendor's key, and the page that creates one.
+KEY_SETTINGS: Mapping[str, tuple[str, str]] = {
+    "gemini": ("GOOGLE_API_KEY", "https://aistudio.google.com/apikey"),
+    "openai": ("OPENAI_API_KEY", "https://platform.openai.com/api-keys"),
+    "anthropic": ("ANTHROPIC_API_KEY", "https://platform.claude.com/settings/keys"),
+}
 
 _NAME_FORMATS = "gemini-NAME, openai/NAME, anthropic/NAME or local/NAME"
 
@@ -31,16 +37,11 @@ def find_model_fault(model: str, endpoints: VendorSettings) -> str | None:
     if not _is_known_vendor(model):
         return f"MODEL={model}: there is no such provider; use {_NAME_FORMATS}"
     vendor, _ = split_model(model)
-    if vendor == "gemini" and not endpoints.google_api_key:
-        return "GOOGLE_API_KEY is not set: get a key at https://aistudio.google.com/apikey"
-    if vendor == "openai" and not endpoints.openai_api_key and not endpoints.openai_base_url:
-        return (
-            "OPENAI_API_KEY is not set: get a key at https://platform.openai.com/api-keys, "
-            "or set OPENAI_BASE_URL to a server that needs none"
-        )
-    if vendor == "anthropic" and not endpoints.anthropic_api_key:
-        return "ANTHROPIC_API_KEY is not set: get a key at https://platform.claude.com/settings/keys"
-    return None
+    setting, page = KEY_SETTINGS.get(vendor, ("", ""))
+    if not setting or getattr(endpoints, setting.lower()) or (vendor == "openai" and endpoints.openai_base_url):
+        return None
+    other = ", or set OPENAI_BASE_URL to a server that needs none" if vendor == "openai" else ""
+    return f"{setting} is not set: get a key at {page}{other}"
 
 
 def lacks_key(model: str, endpoints: VendorSettings) -> bool:
@@ -66,4 +67,4 @@ def split_model(model: str) -> tuple[str, str]:
 
 def _is_known_vendor(model: str) -> bool:
     vendor, name = split_model(model)
-    return vendor in VENDORS and bool(name.strip())
+    return vendor in (*KEY_SETTINGS, "local") and bool(name.strip())
