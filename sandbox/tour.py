@@ -34,9 +34,6 @@ Thursday,39,1,811.20
 Friday,52,3,1120.60
 """
 
-#: Bars of the chart: the revenue of each day in `CSV`.
-DAYS, REVENUES = ("Mon", "Tue", "Wed", "Thu", "Fri"), (612.4, 540.1, 903.75, 811.2, 1120.6)
-
 GRINDS = ("Whole beans", "Filter", "Espresso")
 
 #: JSON Schema of the form, as ADK's `request_input` takes it.
@@ -190,7 +187,7 @@ def _make_file(request: ReceivedRequest) -> Turn:
 
 def _draw_chart(request: ReceivedRequest) -> Turn:
     if _get_result(request, "draw_chart") is None:
-        return _call("draw_chart", name="revenue.png", labels=list(DAYS), values=list(REVENUES))
+        return _call("draw_chart", name="revenue.png")
     return _say("The revenue of each day in dollars. Friday was the best one.", STEPS[8])
 
 

@@ -7,6 +7,7 @@ server of `sandbox.tour`, which answers in place of a vendor.
 """
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 from google.adk.agents import LlmAgent
@@ -16,11 +17,13 @@ from google.adk.tools.get_user_choice_tool import get_user_choice_tool
 from google.adk.tools.tool_context import ToolContext
 from google.genai import types
 
-from bot.sandbox.bar_chart import draw_bar_chart
 from core.tools import idempotent, make_file
 
 #: Time that the shop's database takes, so that people can see the line of the tool.
 LOOKUP_SECONDS = 1.0
+
+#: Chart of the week's revenue, with the numbers of `sandbox.tour`.
+CHART = Path(__file__).with_name("revenue.png")
 
 ORDERS = {
     "1042": {"customer": "Mina Park", "item": "Harbour Blend, 2 bags", "total": "$42.00", "state": "delivered damaged"}
@@ -51,17 +54,15 @@ def refund_order(order: str, amount: str) -> dict[str, str]:
     return {"order": order, "refunded": amount}
 
 
-async def draw_chart(name: str, labels: list[str], values: list[float], tool_context: ToolContext) -> dict[str, str]:
-    """Draw a bar chart, and give it to the people in this conversation.
+async def draw_chart(name: str, tool_context: ToolContext) -> dict[str, str]:
+    """Give the bar chart of the week's revenue to the people in this conversation.
 
     Args:
         name: the name of the picture, such as revenue.png.
-        labels: a short label for each bar.
-        values: the value of each bar.
     """
-    picture = types.Part.from_bytes(data=draw_bar_chart(labels, values), mime_type="image/png")
-    bars = ", ".join(f"{label} {value:g}" for label, value in zip(labels, values, strict=True))
-    await tool_context.save_artifact(name, picture, {"alt": f"Bar chart: {bars}"})
+    picture = types.Part.from_bytes(data=CHART.read_bytes(), mime_type="image/png")
+    alt = "Bar chart: Mon 612, Tue 540, Wed 904, Thu 811, Fri 1121"
+    await tool_context.save_artifact(name, picture, {"alt": alt})
     return {"drawn": name}
 
 

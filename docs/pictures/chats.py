@@ -10,7 +10,7 @@ from playwright.async_api import FloatRect, Page, expect
 from docs.pictures.browser import REST_MILLISECONDS, open_page, run_scripted_sandbox, send_message
 from docs.pictures.stage import write_files
 from sandbox.models import CallTool, Cite, Finish, ReceivedRequest, Say, Turn
-from sandbox.tour import DAYS, GRINDS, REVENUES, TASTING_QUESTION, TASTING_SCHEMA
+from sandbox.tour import GRINDS, TASTING_QUESTION, TASTING_SCHEMA
 
 HERE = Path(__file__).parent
 
@@ -42,7 +42,7 @@ _TURNS: dict[str, Turn] = {
         Say("Some details, please."),
         CallTool("adk_request_input", {"message": TASTING_QUESTION, "response_schema": TASTING_SCHEMA}, id="c2"),
     ],
-    "chart": CallTool("draw_chart", {"name": "revenue.png", "labels": list(DAYS), "values": list(REVENUES)}, id="c3"),
+    "chart": CallTool("draw_chart", {"name": "revenue.png"}, id="c3"),
     "refund": [
         Say("A refund needs an approval."),
         CallTool("refund_order", {"order": "1042", "amount": "$42.00"}, id="c5"),
