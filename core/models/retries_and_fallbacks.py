@@ -14,7 +14,6 @@ import logging
 import random
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
-from functools import partial
 
 from google.adk.models.llm_response import LlmResponse
 from google.genai import types
@@ -39,46 +38,6 @@ _RETRACTION = "parley_retraction"
 
 #: Starts an attempt of a model call. Arguments: the model's full name, and the model that it replaces or "".
 Attempt = Callable[[str, str], AsyncGenerator[LlmResponse, None]]
-
-
-class RetryStream:
-    """Responses of one model call over its attempts, with retractions between them."""
-
-    def __init__(self) -> None:
-        self._has_output = False
-
-    async def run(
-        self, attempt: Callable[[], AsyncGenerator[LlmResponse, None]], waits: Sequence[float]
-    ) -> AsyncGenerator[LlmResponse, None]:
-        """Yield the responses of an attempt, and of a retry after each failure.
-
-        The first response of a retry follows a retraction of the failed attempt's output. A call that fails for good
-        retracts nothing.
-
-        Args:
-            attempt: starts an attempt.
-            waits: seconds before each retry, give or take a half; their number is that of the retries.
-
-        Raises:
-            ProviderError: the error of the last attempt.
-        """
-        for number, wait in enumerate((*waits, None), 2):
-            is_stale = self._has_output
-            try:
-                async with aclosing(attempt()) as responses:
-                    async for response in responses:
-                        if is_stale:
-                            is_stale = False
-                            yield retraction()
-                        self._has_output = True
-                        yield response
-                return
-            except ProviderError as error:
-                delay = None if wait is None else _retry_delay(error, wait)
-                if delay is None:
-                    raise
-                log.warning("a model call failed: %s; attempt %d follows in %.1f s", format_error(error), number, delay)
-            await asyncio.sleep(delay)
 
 
 def is_retraction(response: LlmResponse) -> bool:
@@ -117,34 +76,48 @@ class Fallbacks:
         self.models = models or {}
         self._skipped_until = dict[str, float]()  # times of the event loop's clock
 
-    async def stream(self, model: str, attempt: Attempt, waits: tuple[float, ...]) -> AsyncGenerator[LlmResponse, None]:
+    async def stream(self, model: str, attempt: Attempt, waits: Sequence[float]) -> AsyncGenerator[LlmResponse, None]:
         """Yield the responses of a model, or of the first fallback that answers.
+
+        The first response after a failed attempt follows a retraction of its output. A call that fails for good
+        retracts nothing.
 
         Args:
             model: the full name of the model.
-            waits: seconds before each retry. A model that was skipped before gets no retry.
+            waits: seconds before each retry, give or take a half. A model that was skipped before gets no retry.
 
         Raises:
-            ProviderError: the error of the first model that was tried, if none answers.
+            ProviderError: the last error of the first model that was tried, if none answers.
         """
-        first_error, stream = None, RetryStream()
+        first_error, has_output = None, False
         for name in self._list_candidates(model):
-            start = partial(attempt, name, "" if name == model else model)
-            try:
-                async with aclosing(stream.run(start, () if name in self._skipped_until else waits)) as responses:
-                    async for response in responses:
-                        yield response
-            except ProviderError as error:
-                is_request_fault = isinstance(error, ContentBlockedError | ProviderRequestError)
-                if first_error is None and is_request_fault:
-                    raise
-                if self.models and not is_request_fault:
-                    self._skipped_until[name] = event_loop.now() + SKIP_SECONDS
-                first_error = first_error or error
-                log.warning("%s cannot answer: %s", name, format_error(error))
-            else:
-                self._skipped_until.pop(name, None)
-                return
+            for number, wait in enumerate((*(() if name in self._skipped_until else waits), None), 2):
+                is_stale = has_output
+                try:
+                    async with aclosing(attempt(name, "" if name == model else model)) as responses:
+                        async for response in responses:
+                            if is_stale:
+                                is_stale = False
+                                yield retraction()
+                            has_output = True
+                            yield response
+                    self._skipped_until.pop(name, None)
+                    return
+                except ProviderError as error:
+                    failure = error
+                if wait is None or (delay := _retry_delay(failure, wait)) is None:
+                    break
+                log.warning(
+                    "a model call failed: %s; attempt %d follows in %.1f s", format_error(failure), number, delay
+                )
+                await asyncio.sleep(delay)
+            is_request_fault = isinstance(failure, ContentBlockedError | ProviderRequestError)
+            if first_error is None and is_request_fault:
+                raise failure
+            if self.models and not is_request_fault:
+                self._skipped_until[name] = event_loop.now() + SKIP_SECONDS
+            first_error = first_error or failure
+            log.warning("%s cannot answer: %s", name, format_error(failure))
         assert first_error is not None, "at least one model was tried"
         raise first_error
 

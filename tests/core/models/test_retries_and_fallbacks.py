@@ -19,7 +19,7 @@ from core.errors import (
     ProviderStreamError,
     ProviderUnavailableError,
 )
-from core.models.retries_and_fallbacks import MAX_RETRY_AFTER_SECONDS, RETRY_SECONDS, RetryStream, is_retraction
+from core.models.retries_and_fallbacks import MAX_RETRY_AFTER_SECONDS, RETRY_SECONDS, Fallbacks, is_retraction
 
 Script = Sequence[str | Exception | asyncio.Event]
 BUSY = ProviderRateLimitError("busy")
@@ -33,7 +33,7 @@ class ScriptedCalls:
         self.started = self.closed = 0
         self.is_waiting, self.has_ended = asyncio.Event(), asyncio.Event()
 
-    async def __call__(self) -> AsyncGenerator[LlmResponse, None]:
+    async def __call__(self, *_models: str) -> AsyncGenerator[LlmResponse, None]:
         self.started += 1
         try:
             for step in self.scripts.pop(0):
@@ -52,7 +52,7 @@ class ScriptedCalls:
 
 async def collect_texts(calls: ScriptedCalls, waits: Sequence[float] = (0, 0)) -> list[str | None]:
     """Return the texts of the responses, with None for a retraction."""
-    async with aclosing(RetryStream().run(calls, waits)) as responses:
+    async with aclosing(Fallbacks().stream("m", calls, waits)) as responses:
         return [get_text(response) async for response in responses]
 
 
@@ -154,7 +154,7 @@ async def test_the_text_of_a_failed_attempt_is_retracted_before_new_text() -> No
 
 
 async def test_the_text_stays_if_every_attempt_fails() -> None:
-    responses = RetryStream().run(ScriptedCalls(["Hel", BUSY], [BUSY], [BUSY]), (0, 0))
+    responses = Fallbacks().stream("m", ScriptedCalls(["Hel", BUSY], [BUSY], [BUSY]), (0, 0))
     assert get_text(await anext(responses)) == "Hel"
     with pytest.raises(ProviderRateLimitError):
         await anext(responses)
@@ -197,6 +197,6 @@ async def test_cancelling_an_attempt_ends_it_without_a_retry() -> None:
 
 async def test_closing_the_stream_ends_the_attempt() -> None:
     calls = ScriptedCalls(["Hel", BUSY], ["Hello"], ["never asked for"])
-    async with aclosing(RetryStream().run(calls, (0, 0))) as responses:
+    async with aclosing(Fallbacks().stream("m", calls, (0, 0))) as responses:
         assert [get_text(await anext(responses)) for _ in range(2)] == ["Hel", None]
     assert (calls.started, calls.closed) == (2, 2)
