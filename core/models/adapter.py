@@ -29,7 +29,6 @@ from core.models.media import drop_files, drop_unsupported_files, shorten_histor
 from core.models.messages import clean_json, clean_text, convert_messages, list_tools
 from core.models.provider import (
     Done,
-    Failed,
     Grounding,
     Media,
     ModelHandle,
@@ -183,8 +182,6 @@ class ModelAdapter(BaseLlm):
                 event = await self._next_event(events, handle.provider.name)
                 if isinstance(event, Done):
                     break
-                if isinstance(event, Failed):
-                    raise event.error
                 answer.add(event)
                 if stream and isinstance(event, Text | Thought) and event.text:
                     yield _response([_text_part(event.text, isinstance(event, Thought))], partial=True)

@@ -14,27 +14,24 @@ from core.errors import (
     ProviderRequestError,
     ProviderUnavailableError,
 )
-from core.models.provider import Failed, ProviderEvent
+from core.models.provider import ProviderEvent
 
 
-async def with_failure_event(
+async def convert_errors(
     events: AsyncGenerator[ProviderEvent, None], to_provider_error: Callable[[Exception], ProviderError]
 ) -> AsyncGenerator[ProviderEvent, None]:
-    """Yield the events of a stream, and its exception as a last `Failed` event.
+    """Yield the events of a stream, and raise its exception as a `ProviderError`.
 
-    Every exception is converted, because no vendor's SDK has one base class for its errors. The exception is the cause
-    of the event's error.
+    Every exception is converted, because no vendor's SDK has one base class for its errors.
     """
     try:
         async with aclosing(events):
             async for event in events:
                 yield event
-        return
+    except ProviderError:
+        raise
     except Exception as error:
-        failure = to_provider_error(error)
-        if failure is not error:
-            failure.__cause__ = error
-    yield Failed(failure)
+        raise to_provider_error(error) from error
 
 
 @asynccontextmanager

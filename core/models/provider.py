@@ -188,14 +188,7 @@ class Done:
     usage: Usage = field(default_factory=Usage)
 
 
-@dataclass(frozen=True, slots=True)
-class Failed:
-    """Last event of a failed stream; `error` is one of `core.errors`."""
-
-    error: Exception
-
-
-ProviderEvent = Text | Thought | Media | ToolCall | Grounding | Done | Failed
+ProviderEvent = Text | Thought | Media | ToolCall | Grounding | Done
 
 
 def join_text(first: ProviderEvent | None, second: ProviderEvent | None) -> Text | Thought | None:
@@ -225,11 +218,12 @@ class Provider(Protocol):
         """Return the files that a model accepts, by the model's name at the vendor."""
 
     def stream(self, request: ModelRequest) -> AsyncIterator[ProviderEvent]:
-        """Send a request and yield the events of the answer.
-
-        The last one is `Done` or `Failed`.
+        """Send a request and yield the events of the answer; the last one is `Done`.
 
         It is an async generator: closing it (`contextlib.aclosing`) closes the HTTP connection.
+
+        Raises:
+            ProviderError: the request failed, or the stream broke off.
         """
 
     async def aclose(self) -> None:

@@ -6,7 +6,7 @@ from contextlib import aclosing
 from typing import cast
 
 from core.errors import ProviderStreamError, ProviderTimeoutError, SettingsError
-from core.models.provider import Failed, ModelMessage, ModelRequest, Provider, ProviderEvent, Text
+from core.models.provider import ModelMessage, ModelRequest, Provider, ProviderEvent, Text
 from core.models.vendors import VendorSettings, find_model_fault, split_model
 
 
@@ -59,7 +59,5 @@ async def probe_model(provider: Provider, model: str, seconds: float = 30.0) -> 
             event = await anext(events, None)
     except TimeoutError:
         raise ProviderTimeoutError(f"{provider.name} sent nothing for {seconds:g} seconds") from None
-    if isinstance(event, Failed):
-        raise event.error
     if event is None:
         raise ProviderStreamError(f"{provider.name} ended its stream before the answer was complete")

@@ -6,7 +6,7 @@ from google.genai import types
 
 from core.errors import ProviderRateLimitError, ProviderStreamError
 from core.models.messages import convert_messages
-from core.models.provider import Done, Failed, ModelMessage, ProviderEvent, Text, ToolCall
+from core.models.provider import Done, ModelMessage, ProviderEvent, Text, ToolCall
 from tests.fixtures.conversation import Answer, ScriptedProvider, adapter
 
 both_modes = pytest.mark.parametrize("stream", [False, True], ids=["non-streaming", "streaming"])
@@ -56,7 +56,7 @@ async def test_streaming_mode_yields_partial_events_and_complete_final() -> None
 async def test_provider_error_propagates_correctly(stream: bool) -> None:
     """Provider error propagates correctly."""
     error = ProviderRateLimitError("busy")
-    model = adapter(ScriptedProvider([Text("Hel"), Failed(error), Text("never said"), Done()]))
+    model = adapter(ScriptedProvider([Text("Hel"), error, Text("never said"), Done()]))
     responses = model.generate_content_async(LlmRequest(contents=[types.UserContent("Hi")]), stream)
     if stream:
         assert get_parts(await anext(responses))[0].text == "Hel"

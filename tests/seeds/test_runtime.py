@@ -7,7 +7,7 @@ import pytest
 
 from core.agents.events import StreamEvent
 from core.errors import ProviderRateLimitError
-from core.models.provider import Done, Failed, ProviderEvent, Text, ToolCall
+from core.models.provider import Done, ProviderEvent, Text, ToolCall
 from core.tools.tool import Tool
 from tests.fixtures.conversation import Converse, ScriptedProvider, create_team_app
 
@@ -35,7 +35,7 @@ async def test_non_streaming_mode_collects_from_final_event(converse: Converse) 
 
 @pytest.mark.parametrize(
     "invented",
-    [create_transfer("ghost"), [Failed(ValueError("failed to find agent: ghost"))]],
+    [create_transfer("ghost"), [ValueError("failed to find agent: ghost")]],
     ids=["as ADK for Python says it", "as ADK for Go says it"],
 )
 async def test_hallucinated_agent_name_triggers_retry(converse: Converse, invented: list[ProviderEvent]) -> None:
@@ -68,7 +68,7 @@ async def test_retry_also_fails(converse: Converse) -> None:
 async def test_non_hallucination_error_is_not_retried(converse: Converse) -> None:
     """Non-hallucination error is not retried."""
     error = ProviderRateLimitError("busy")
-    provider = ScriptedProvider([Failed(error)], "never asked for")
+    provider = ScriptedProvider([error], "never asked for")
     conversation = await converse(app=create_team_app(provider, "billing", "research", has_guard=False))
     with pytest.raises(ProviderRateLimitError) as raised:
         await conversation.reply("Where is my bill?")
@@ -79,7 +79,7 @@ async def test_non_hallucination_error_is_not_retried(converse: Converse) -> Non
 async def test_no_sub_agents_means_no_retry(converse: Converse) -> None:
     """No sub-agents means no retry."""
     error = ValueError("failed to find agent: ghost")
-    provider = ScriptedProvider([Failed(error)], "never asked for")
+    provider = ScriptedProvider([error], "never asked for")
     conversation = await converse(provider)
     with pytest.raises(ValueError, match="failed to find agent: ghost") as raised:
         await conversation.reply("Where is my bill?")
@@ -120,7 +120,7 @@ async def test_error_handling(converse: Converse) -> None:
         raise OSError("the disk is full")
 
     broken = ProviderRateLimitError("busy")
-    provider = ScriptedProvider([ToolCall("c1", "exec", {}), Done()], [Failed(broken)])
+    provider = ScriptedProvider([ToolCall("c1", "exec", {}), Done()], [broken])
     conversation = await converse(provider, tools=[Tool("exec", "Runs a command.", run)])
     of_tool, of_run = [event for event in await conversation.events("Go.") if event.type == "error"]
     assert (of_tool.tool, of_tool.call_id) == ("exec", "c1")

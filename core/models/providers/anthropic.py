@@ -39,7 +39,7 @@ from core.errors import (
     ProviderStreamError,
     ProviderUnavailableError,
 )
-from core.models.errors import parse_errors, parse_retry_after, status_error, with_failure_event
+from core.models.errors import convert_errors, parse_errors, parse_retry_after, status_error
 from core.models.grounding import Source, make_grounding
 from core.models.media import move_files_to_user
 from core.models.messages import answer_schema, clean_tool_name, wants_search
@@ -134,7 +134,7 @@ class AnthropicProvider:
         return _SUPPORTED_FILES
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[ProviderEvent, None]:
-        return with_failure_event(self._events(request), lambda error: _to_provider_error(error, request.model))
+        return convert_errors(self._events(request), lambda error: _to_provider_error(error, request.model))
 
     async def aclose(self) -> None:
         await self._client.close()
@@ -250,8 +250,6 @@ def _parse_delta(delta: Any) -> ProviderEvent | None:
 
 def _to_provider_error(error: Exception, model: str) -> ProviderError:
     match error:
-        case ProviderError():
-            return error
         case anthropic.APIStatusError():
             return _from_status_error(error, model)
         case anthropic.APIConnectionError() | httpx2.HTTPError():  # the SDK does not convert the latter in a stream

@@ -22,7 +22,7 @@ from core.errors import (
     ProviderStreamError,
     ProviderUnavailableError,
 )
-from core.models.errors import parse_errors, status_error, with_failure_event
+from core.models.errors import convert_errors, parse_errors, status_error
 from core.models.media import UNKNOWN_TYPE, to_playable
 from core.models.messages import clean_tool_name
 from core.models.provider import (
@@ -93,7 +93,7 @@ class GeminiProvider:
         return _SUPPORTED_FILES
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[ProviderEvent, None]:
-        return with_failure_event(self._events(request), lambda error: _to_provider_error(error, request.model))
+        return convert_errors(self._events(request), lambda error: _to_provider_error(error, request.model))
 
     async def aclose(self) -> None:
         await self._http.aclose()
@@ -289,8 +289,6 @@ def _usage(usage: types.GenerateContentResponseUsageMetadata) -> Usage:
 
 def _to_provider_error(error: Exception, model: str) -> ProviderError:
     match error:
-        case ProviderError():
-            return error
         case errors.APIError():
             details = list(_list_error_details(error.details))
             if any(detail.get("reason") == "API_KEY_INVALID" for detail in details):

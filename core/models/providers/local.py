@@ -16,8 +16,8 @@ from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from core.errors import ProviderError, ProviderUnavailableError, SettingsError
-from core.models.provider import NO_FILES, Failed, ModelMessage, ModelRequest, ProviderEvent, SupportedFiles, Text
+from core.errors import ProviderUnavailableError, SettingsError
+from core.models.provider import NO_FILES, ModelMessage, ModelRequest, ProviderEvent, SupportedFiles, Text
 from core.models.providers.openai import OpenAIProvider
 
 _SERVER = Path(__file__).with_name("local_server.py")
@@ -75,16 +75,10 @@ class LocalProvider:
         return NO_FILES
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ProviderEvent, None]:
-        try:
-            client = await self._ensure_started()
-        except ProviderError as error:
-            failure = error
-        else:
-            async with aclosing(client.stream(_adapt_request(request))) as events:
-                async for event in events:
-                    yield event
-            return
-        yield Failed(failure)
+        client = await self._ensure_started()
+        async with aclosing(client.stream(_adapt_request(request))) as events:
+            async for event in events:
+                yield event
 
     async def aclose(self) -> None:
         async with self._lock:

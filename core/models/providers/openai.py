@@ -23,7 +23,7 @@ from core.errors import (
     ProviderStreamError,
     ProviderUnavailableError,
 )
-from core.models.errors import parse_errors, parse_retry_after, status_error, unknown_model, with_failure_event
+from core.models.errors import convert_errors, parse_errors, parse_retry_after, status_error, unknown_model
 from core.models.grounding import Source, make_grounding
 from core.models.media import UNKNOWN_TYPE, move_files_to_user, to_playable
 from core.models.messages import answer_schema, clean_tool_name, wants_search
@@ -122,7 +122,7 @@ class OpenAIProvider:
         )
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[ProviderEvent, None]:
-        return with_failure_event(self._events(request), lambda error: self._to_provider_error(error, request.model))
+        return convert_errors(self._events(request), lambda error: self._to_provider_error(error, request.model))
 
     async def aclose(self) -> None:
         await self._client.close()
@@ -165,8 +165,6 @@ class OpenAIProvider:
 
     def _to_provider_error(self, error: Exception, model: str) -> ProviderError:
         match error:
-            case ProviderError():
-                return error
             case openai.APIStatusError():
                 return self._from_status_error(error, model)
             case openai.APIConnectionError():

@@ -19,7 +19,7 @@ from google.genai import types
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from core.models.provider import Done, Failed, Text, ToolCall, ToolResult
+from core.models.provider import Done, Text, ToolCall, ToolResult
 from core.sessions.history import INTERRUPTED
 from core.sessions.resume import resume_run
 from core.sessions.service import SessionService
@@ -228,7 +228,7 @@ async def test_an_agent_resumes_after_a_transfer(converse: Converse) -> None:
 
 async def test_a_run_resumes_after_the_correction_of_an_invented_agent(converse: Converse) -> None:
     pay = CountedTool("pay", free=0)
-    ghost: Answer = [Text("One moment."), Failed(ValueError("Transfer target agent 'ghost' not found."))]
+    ghost: Answer = [Text("One moment."), ValueError("Transfer target agent 'ghost' not found.")]
     provider = ScriptedProvider(ghost, calls("pay", "c1", Text("Then I do it.")), "Paid?")
     root = LlmAgent(
         name="root", model=adapter(provider), tools=[pay.tool], sub_agents=[agent("till", ScriptedProvider())]

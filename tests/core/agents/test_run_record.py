@@ -8,7 +8,7 @@ import pytest
 from core.agents.events import StreamEvent
 from core.agents.run_record import MAX_TOOLS, FileRecord, RunRecord, RunRecorder
 from core.errors import ProviderRequestError
-from core.models.provider import Done, Failed, ToolCall
+from core.models.provider import Done, ToolCall
 from core.sessions.history import DEFAULT_MAX_TURNS
 from core.tools.tool import Tool
 from tests.fixtures.conversation import Converse, ScriptedProvider
@@ -56,7 +56,7 @@ async def test_concurrent_calls_have_their_own_times_and_outcomes(converse: Conv
 
 
 async def test_calls_of_an_earlier_attempt_are_marked(converse: Converse) -> None:
-    refused = [Failed(ProviderRequestError("no"))]
+    refused = [ProviderRequestError("no")]
     provider = ScriptedProvider(calls(1, 3), refused, calls(2), "Done.")
     conversation = await converse(provider, tools=[Tool("wait", "Waits.", wait, SCHEMA)])
     first, second = RunRecorder(), RunRecorder()

@@ -28,7 +28,7 @@ from core.identity import User
 from core.models.adapter import ModelAdapter
 from core.models.coalescing import CoalescingProvider
 from core.models.finish_reasons import CUT_OFF, WITHHELD
-from core.models.provider import Done, Failed, ProviderEvent, Text, Thought, ToolCall, ToolResult
+from core.models.provider import Done, ProviderEvent, Text, Thought, ToolCall, ToolResult
 from core.store.schema import state
 from core.tools.tool import Tool, to_adk_tool
 from core.usage.meter import Usage
@@ -166,7 +166,7 @@ async def test_a_synchronous_tool_does_not_block_the_event_loop(converse: Conver
 
 async def test_a_run_that_fails_ends_in_one_error(converse: Converse) -> None:
     error = ProviderRateLimitError("busy")
-    events = await (await converse(ScriptedProvider([Text("Hel"), Failed(error)]))).events("Hi")
+    events = await (await converse(ScriptedProvider([Text("Hel"), error]))).events("Hi")
     assert list_types(events) == ["text_delta", "error"]
     assert (events[-1].error, events[-1].call_id) == (error, "")
 
@@ -266,22 +266,22 @@ async def converse_with_retries(converse: Converse, provider: ScriptedProvider, 
     return await converse(app=create_app(AgentConfig(), model=model, tools=[to_adk_tool(tool) for tool in tools]))
 
 
-def rate_limit_failure() -> Failed:
-    return Failed(ProviderRateLimitError("busy", retry_after=0.01))
+def rate_limit_failure() -> ProviderError:
+    return ProviderRateLimitError("busy", retry_after=0.01)
 
 
-def overload_failure() -> Failed:
-    return Failed(ProviderUnavailableError("overloaded"))
+def overload_failure() -> ProviderError:
+    return ProviderUnavailableError("overloaded")
 
 
-def stall_failure() -> Failed:
-    return Failed(ProviderStreamError("silent"))
+def stall_failure() -> ProviderError:
+    return ProviderStreamError("silent")
 
 
 @pytest.mark.parametrize("streaming", [True, False])
 @pytest.mark.parametrize("broken", [rate_limit_failure, overload_failure, stall_failure])
 async def test_a_broken_step_restarts_and_its_text_appears_once(
-    converse: Converse, broken: Callable[[], Failed], streaming: bool
+    converse: Converse, broken: Callable[[], ProviderError], streaming: bool
 ) -> None:
     looked: list[object] = []
     look = Tool("look", "Looks.", looked.append)
@@ -321,14 +321,12 @@ async def test_a_step_that_keeps_failing_ends_in_its_last_error_after_the_text(c
     conversation = await converse_with_retries(converse, provider)
     events = await conversation.events("Hi")
     assert list_types(events) == ["text_delta", "error"]
-    assert events[-1].error is last.error
+    assert events[-1].error is last
     assert not any("Hel" in str(row) for row in await conversation.rows())
 
 
 async def test_closing_a_run_during_a_wait_ends_it(converse: Converse) -> None:
-    provider = ScriptedProvider(
-        [Text("Hel"), Failed(ProviderRateLimitError("busy", retry_after=30))], "never asked for"
-    )
+    provider = ScriptedProvider([Text("Hel"), ProviderRateLimitError("busy", retry_after=30)], "never asked for")
     conversation = await converse_with_retries(converse, provider)
     async with asyncio.timeout(20):
         async with aclosing(conversation.stream("Hi")) as events:
@@ -364,7 +362,7 @@ async def test_an_invented_agent_is_corrected_within_the_turn(converse: Converse
     ],
 )
 async def test_an_invented_agent_is_known_by_each_of_adks_words(converse: Converse, words: str) -> None:
-    provider = ScriptedProvider([Failed(ValueError(words))], "Here I am.")
+    provider = ScriptedProvider([ValueError(words)], "Here I am.")
     assert await (await converse(app=create_team_app(provider, "billing"))).reply("Hi") == "Here I am."
     assert 'Agent "ghost" does not exist. Valid agents: billing.' in provider.requests[1].messages[-1].text
 
@@ -378,7 +376,7 @@ async def test_text_before_an_invented_agent_is_retracted(converse: Converse) ->
 
 async def test_the_error_of_the_retry_is_caused_by_the_first(converse: Converse) -> None:
     busy = ProviderRateLimitError("busy")
-    provider = ScriptedProvider(transfer_events("ghost"), [Failed(busy)])
+    provider = ScriptedProvider(transfer_events("ghost"), [busy])
     events = await (await converse(app=create_team_app(provider, "billing", has_guard=False))).events("Hi")
     assert list_types(events).count("error") == 1
     assert events[-1].error is busy

@@ -6,7 +6,8 @@ from typing import Any, NamedTuple, cast
 
 import pytest
 
-from core.models.provider import Failed, ModelMessage, ModelRequest, Provider, ProviderEvent, Text
+from core.errors import ProviderError
+from core.models.provider import ModelMessage, ModelRequest, Provider, ProviderEvent, Text
 from core.models.providers.anthropic import AnthropicProvider
 from core.models.providers.gemini import GeminiProvider
 from core.models.providers.openai import OpenAIProvider
@@ -21,6 +22,9 @@ VENDORS: dict[str, tuple[Callable[[str, str], Provider], Callable[..., Server]]]
 }
 
 
+_GREETING = (ModelMessage("user", (Text("Hi"),)),)
+
+
 class ConnectedProvider(NamedTuple):
     """A provider, and the scripted server that it is connected to."""
 
@@ -28,19 +32,27 @@ class ConnectedProvider(NamedTuple):
     server: Server
 
     async def collect_events(self, *messages: ModelMessage, **more: Any) -> list[ProviderEvent]:
-        asked = messages or (ModelMessage("user", (Text("Hi"),)),)
-        request = ModelRequest("the-model", asked, **more)
+        request = ModelRequest("the-model", messages or _GREETING, **more)
         async with aclosing(self.stream(request)) as events:
             return [event async for event in events]
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[ProviderEvent, None]:
         return cast(AsyncGenerator[ProviderEvent, None], self.provider.stream(request))
 
+    async def collect_until_error(self, **more: Any) -> tuple[list[ProviderEvent], ProviderError]:
+        """Return the events of a failed request, and its error."""
+        events = list[ProviderEvent]()
+        try:
+            async with aclosing(self.stream(ModelRequest("the-model", _GREETING, **more))) as stream:
+                async for event in stream:
+                    events.append(event)
+        except ProviderError as error:
+            return events, error
+        raise AssertionError(f"the request did not fail: {events}")
+
     async def get_error(self) -> Exception:
         """Return the error of a failed request."""
-        failed = (await self.collect_events())[-1]
-        assert isinstance(failed, Failed)
-        return failed.error
+        return (await self.collect_until_error())[1]
 
 
 @asynccontextmanager

@@ -15,7 +15,7 @@ from google.genai import types
 
 from core.errors import ContentBlockedError, ProviderRateLimitError, ProviderStreamError
 from core.models.adapter import NO_CONTENT, ModelAdapter
-from core.models.provider import Done, Failed, ModelRequest, ProviderEvent, SupportedFiles, Text, Thought, ToolCall
+from core.models.provider import Done, ModelRequest, ProviderEvent, SupportedFiles, Text, Thought, ToolCall
 from core.usage.meter import Usage
 
 both_modes = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streaming"])
@@ -27,7 +27,7 @@ class FakeProvider:
 
     name = "fake"
 
-    def __init__(self, events: Sequence[ProviderEvent], *, stalls: bool = False) -> None:
+    def __init__(self, events: Sequence[ProviderEvent | Exception], *, stalls: bool = False) -> None:
         self.events = events
         self.stalls = stalls
         self.requests: list[ModelRequest] = []
@@ -40,6 +40,8 @@ class FakeProvider:
         self.requests.append(request)
         try:
             for event in self.events:
+                if isinstance(event, Exception):
+                    raise event
                 yield event
             if self.stalls:
                 await asyncio.Event().wait()
@@ -51,7 +53,7 @@ class FakeProvider:
 
 
 async def respond(
-    events: Sequence[ProviderEvent], stream: bool = False, *, stalls: bool = False, **request: Any
+    events: Sequence[ProviderEvent | Exception], stream: bool = False, *, stalls: bool = False, **request: Any
 ) -> list[LlmResponse]:
     provider = FakeProvider(events, stalls=stalls)
     request.setdefault("contents", [types.UserContent("Hi")])
@@ -102,7 +104,7 @@ async def test_calls_are_in_the_final_response_alone() -> None:
 async def test_a_failure_is_raised_at_once(stream: bool) -> None:
     error = ProviderRateLimitError("busy", retry_after=3)
     with pytest.raises(ProviderRateLimitError) as raised:
-        await respond([Text("Hel"), Failed(error), Text("never"), Done()], stream)
+        await respond([Text("Hel"), error, Text("never"), Done()], stream)
     assert raised.value is error
 
 

@@ -14,7 +14,6 @@ from core.models.coalescing import CoalescingProvider
 from core.models.provider import (
     NO_FILES,
     Done,
-    Failed,
     ModelRequest,
     ProviderEvent,
     SupportedFiles,
@@ -107,8 +106,11 @@ async def test_text_thoughts_calls_and_signed_parts_stay_separate_and_ordered() 
 
 
 async def test_text_before_a_failure_comes_before_it() -> None:
-    failed = Failed(ProviderUnavailableError("gone"))
-    assert await coalesce(Text("a"), Text("b"), failed) == [Text("ab"), failed]
+    script: Script = [Text("a"), Text("b"), ProviderUnavailableError("gone")]
+    async with aclosing(CoalescingProvider(ScriptedStream(script)).stream(REQUEST)) as events:
+        assert await anext(events) == Text("ab")
+        with pytest.raises(ProviderUnavailableError):
+            await anext(events)
     with pytest.raises(RuntimeError, match="broken"):
         await coalesce(Text("a"), RuntimeError("broken"))
 

@@ -33,7 +33,6 @@ from core.models.adapter import ModelAdapter
 from core.models.media import shorten_history
 from core.models.provider import (
     Done,
-    Failed,
     Media,
     ModelHandle,
     ModelMessage,
@@ -48,7 +47,7 @@ from core.models.vendors import VendorSettings
 from core.usage.meter import Usage
 from tests.fixtures.conversation import Converse, ScriptedProvider, apply_text_events, list_types
 
-DOWN: list[ProviderEvent | asyncio.Event] = [Failed(ProviderUnavailableError("down"))]
+DOWN: list[ProviderEvent | asyncio.Event | Exception] = [ProviderUnavailableError("down")]
 
 
 def make_adapter(first: ScriptedProvider, *others: ScriptedProvider, **more: Any) -> ModelAdapter:
@@ -71,7 +70,7 @@ def make_adapter(first: ScriptedProvider, *others: ScriptedProvider, **more: Any
 async def test_a_fallback_answers_and_its_call_names_the_replaced_model(
     converse: Converse, error: ProviderError
 ) -> None:
-    first, second = ScriptedProvider([Failed(error)]), ScriptedProvider([Failed(error)])
+    first, second = ScriptedProvider([error]), ScriptedProvider([error])
     third = ScriptedProvider([Text("Here I am."), Done(usage=Usage(1, 2))])
     conversation = await converse(app=create_app(AgentConfig(), model=make_adapter(first, second, third)))
     done = (await conversation.events("hi"))[-1]
@@ -89,9 +88,7 @@ async def test_a_fallback_answers_and_its_call_names_the_replaced_model(
 )
 async def test_a_fault_of_the_request_is_not_sent_to_a_fallback(converse: Converse, error: ProviderError) -> None:
     other = ScriptedProvider()
-    conversation = await converse(
-        app=create_app(AgentConfig(), model=make_adapter(ScriptedProvider([Failed(error)]), other))
-    )
+    conversation = await converse(app=create_app(AgentConfig(), model=make_adapter(ScriptedProvider([error]), other)))
     assert (await conversation.events("hi"))[-1].error is error
     assert other.requests == []
 
@@ -99,7 +96,7 @@ async def test_a_fault_of_the_request_is_not_sent_to_a_fallback(converse: Conver
 async def test_a_fallback_within_a_text_retracts_it_and_calls_tools_once(
     converse: Converse,
 ) -> None:
-    broken: list[ProviderEvent | asyncio.Event] = [Text("The sky is gr"), *DOWN]
+    broken: list[ProviderEvent | asyncio.Event | Exception] = [Text("The sky is gr"), *DOWN]
     first = ScriptedProvider([Text("Let me look. "), ToolCall("c", "current_time", {}), Done()], broken, broken)
     other = ScriptedProvider("The sky is blue.")
     conversation = await converse(app=create_app(AgentConfig(), model=make_adapter(first, other, retry_seconds=(0,))))
@@ -112,7 +109,7 @@ async def test_a_fallback_within_a_text_retracts_it_and_calls_tools_once(
 
 async def test_if_all_models_fail_the_error_is_the_first_ones(converse: Converse) -> None:
     error = ProviderAuthError("its key is refused")
-    model = make_adapter(ScriptedProvider([Failed(error)]), ScriptedProvider(DOWN))
+    model = make_adapter(ScriptedProvider([error]), ScriptedProvider(DOWN))
     assert (await (await converse(app=create_app(AgentConfig(), model=model))).events("hi"))[-1].error is error
 
 
@@ -168,7 +165,7 @@ async def test_a_fallback_gets_supported_files_and_a_shorter_history(
             return SupportedFiles({}, max_total_bytes=0)
 
     first = ScriptedProvider(*(f"Answer {n}." for n in range(6)), DOWN)
-    long: list[ProviderEvent | asyncio.Event] = [Failed(ContextLengthError("too long"))]
+    long: list[ProviderEvent | asyncio.Event | Exception] = [ContextLengthError("too long")]
     blind = TextOnlyProvider(long, long, "I have read the end of it.")
     conversation = await converse(app=create_app(AgentConfig(), model=make_adapter(first, blind)))
     for n in range(6):

@@ -9,13 +9,13 @@ import pytest
 from google.genai.types import FinishReason
 
 from core.errors import ProviderRequestError
-from core.models.provider import Done, Failed, ModelMessage, Text, ToolCall, ToolResult
+from core.models.provider import Done, ModelMessage, Text, ToolCall, ToolResult
 from core.sessions.history import INTERRUPTED
 from core.sessions.resume import resume_run
 from core.tools.tool import Tool
 from tests.fixtures.conversation import SESSION, Conversation, Converse, ScriptedProvider
 
-BROKEN = (Text("Well, I thi"), Failed(ProviderRequestError("no")))
+BROKEN = (Text("Well, I thi"), ProviderRequestError("no"))
 CALL = ToolCall("call_1", "pay", {"sum": 3})
 
 

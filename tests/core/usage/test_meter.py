@@ -18,7 +18,7 @@ from core.agents.factory import create_plugins
 from core.errors import ProviderUnavailableError
 from core.identity import DEFAULT_AGENT_NAME
 from core.models.adapter import ModelAdapter
-from core.models.provider import Done, Failed, ModelRequest, ProviderEvent, Text, ToolCall
+from core.models.provider import Done, ModelRequest, ProviderEvent, Text, ToolCall
 from core.models.tokens import estimate_tokens
 from core.usage.meter import CANCELLED, ModelCall, Usage, UsageMeter, stored_calls
 from sandbox.models import Say, Stall
@@ -59,7 +59,7 @@ class AdkModel(BaseLlm):
 async def test_failed_calls_and_calls_of_agent_tools_are_counted(
     converse: Converse,
 ) -> None:
-    busy: list[ProviderEvent | asyncio.Event] = [Text("The"), Failed(ProviderUnavailableError("down"))]
+    busy: list[ProviderEvent | asyncio.Event | Exception] = [Text("The"), ProviderUnavailableError("down")]
     provider = UsageReportingProvider(
         [ToolCall("c", "expert", {"request": "?"}), Done(usage=TOLD)], busy, [Text("The sky."), Done(usage=TOLD)]
     )
@@ -153,7 +153,7 @@ async def test_a_stopped_answer_is_counted_by_its_text(converse: Converse, vendo
 
 
 async def test_a_call_that_fails_before_its_answer_costs_nothing(converse: Converse) -> None:
-    provider = ScriptedProvider([Failed(ProviderUnavailableError("down"))])
+    provider = ScriptedProvider([ProviderUnavailableError("down")])
     (call,) = (await (await converse(provider)).events("Hi"))[-1].calls
     assert (call.tokens, call.error) == (0, "ProviderUnavailableError")
 

@@ -18,7 +18,6 @@ from core.errors import (
 from core.models.adapter import ModelAdapter
 from core.models.provider import (
     Done,
-    Failed,
     Media,
     ModelMessage,
     ModelRequest,
@@ -133,9 +132,8 @@ async def test_signatures_in_the_history_are_sent_back_unchanged(gemini_wire: Co
 
 
 async def test_an_invalid_request_is_not_an_error_of_the_response(gemini_wire: ConnectedProvider) -> None:
-    failed = (await gemini_wire.collect_events(config=types.GenerateContentConfig(audio_timestamp=True)))[-1]
-    assert isinstance(failed, Failed)
-    assert isinstance(failed.error, ProviderRequestError)
+    _, error = await gemini_wire.collect_until_error(config=types.GenerateContentConfig(audio_timestamp=True))
+    assert isinstance(error, ProviderRequestError)
     assert gemini_wire.server.requests == []
 
 
@@ -196,17 +194,15 @@ async def test_a_blocked_prompt_has_its_own_error(gemini_wire: ConnectedProvider
 
 async def test_an_overload_in_the_middle_of_a_stream_is_a_limit(gemini_wire: ConnectedProvider) -> None:
     gemini_wire.server.add_turns([Say("Hel"), Fail(429, retry_after=1.5)])
-    failed = (await gemini_wire.collect_events())[-1]
-    assert isinstance(failed, Failed)
-    assert isinstance(failed.error, ProviderRateLimitError)
-    assert failed.error.retry_after == 1.5
+    _, error = await gemini_wire.collect_until_error()
+    assert isinstance(error, ProviderRateLimitError)
+    assert error.retry_after == 1.5
 
 
 async def test_a_response_that_is_not_json_is_unavailable(gemini_wire: ConnectedProvider) -> None:
     gemini_wire.server.add_turns([Say("Hel"), Fail(500, body="<html>oops</html>")])
-    failed = (await gemini_wire.collect_events())[-1]
-    assert isinstance(failed, Failed)
-    assert isinstance(failed.error, ProviderUnavailableError)
+    _, error = await gemini_wire.collect_until_error()
+    assert isinstance(error, ProviderUnavailableError)
 
 
 async def test_every_finish_reason_is_passed_on(gemini_wire: ConnectedProvider) -> None:

@@ -21,7 +21,6 @@ from core.errors import (
 from core.models.adapter import ModelAdapter
 from core.models.provider import (
     Done,
-    Failed,
     Media,
     ModelMessage,
     ModelRequest,
@@ -214,35 +213,31 @@ async def test_an_unreachable_server_is_unavailable(vendor: str) -> None:
 
 async def test_a_broken_connection_is_unavailable(wire: ConnectedProvider) -> None:
     wire.server.add_turns([Say("Hel"), DropConnection()])
-    text, failed = await wire.collect_events()
-    assert text == Text("Hel")
-    assert isinstance(failed, Failed)
-    assert isinstance(failed.error, ProviderUnavailableError)
+    events, error = await wire.collect_until_error()
+    assert events == [Text("Hel")]
+    assert isinstance(error, ProviderUnavailableError)
 
 
 async def test_an_error_within_a_stream_has_its_own_class(wire: ConnectedProvider) -> None:
     wire.server.add_turns([Say("Hel"), Fail(503)])
-    _, failed = await wire.collect_events()
-    assert isinstance(failed, Failed)
-    assert isinstance(failed.error, ProviderUnavailableError)
+    _, error = await wire.collect_until_error()
+    assert isinstance(error, ProviderUnavailableError)
 
 
 @pytest.mark.parametrize("step", [CorruptChunk(), Fail(500, body="<html>oops</html>")], ids=["a chunk", "an error"])
 async def test_invalid_json_in_a_stream_is_unavailable(wire: ConnectedProvider, step: Step) -> None:
     wire.server.add_turns([Say("Hel"), step])
-    text, failed = await wire.collect_events()
-    assert text == Text("Hel")
-    assert isinstance(failed, Failed)
-    assert isinstance(failed.error, ProviderUnavailableError)
-    assert "oops" not in str(failed.error)
+    events, error = await wire.collect_until_error()
+    assert events == [Text("Hel")]
+    assert isinstance(error, ProviderUnavailableError)
+    assert "oops" not in str(error)
 
 
 async def test_a_stream_without_a_finish_reason_is_an_error(wire: ConnectedProvider) -> None:
     wire.server.add_turns([Say("Hel"), EndStream()])
-    text, failed = await wire.collect_events()
-    assert text == Text("Hel")
-    assert isinstance(failed, Failed)
-    assert isinstance(failed.error, ProviderStreamError)
+    events, error = await wire.collect_until_error()
+    assert events == [Text("Hel")]
+    assert isinstance(error, ProviderStreamError)
 
 
 @pytest.mark.parametrize(
