@@ -123,12 +123,6 @@ class Database:
             ):
                 return await prepared.fetch(connection, values)
 
-    async def update(self, statement: sa.Update) -> int:
-        """Run an update as its own transaction, and return the number of changed rows."""
-        with store_errors():
-            async with self._write_lock, self._connect(self._autocommit) as connection:
-                return (await connection.execute(statement)).rowcount
-
     async def ping(self) -> None:
         """Write a row, to find out whether the database takes writes.
 

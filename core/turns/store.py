@@ -300,7 +300,8 @@ class TurnStore:
         update = sa.update(turns).where(fence.owns_turn, turns.c.state.in_(states)).values(values)
 
         async def work() -> None:
-            if not await self._database.update(update):
-                raise fence.lost_error
+            async with self._database.write() as connection:
+                if not (await connection.execute(update)).rowcount:
+                    raise fence.lost_error
 
         await retry_store(work, operation=f"turn {turn.id}")
