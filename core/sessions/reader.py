@@ -63,7 +63,6 @@ class SessionSnapshot:
     """Session, state and newest messages at one moment.
 
     Attributes:
-        created_at: seconds since the epoch.
         updated_at: seconds since the epoch, of the newest message or change.
         state: ADK's state, its keys with ADK's prefixes.
         newest: its newest messages, at most `BATCH_ROWS`, by their ids.
@@ -71,7 +70,6 @@ class SessionSnapshot:
     """
 
     generation: int
-    created_at: float
     updated_at: float
     state: Mapping[str, Any]
     newest: Mapping[int, StoredMessage]
@@ -102,25 +100,25 @@ async def read_snapshot(
     Raises:
         ValueError: a stored value is invalid.
     """
-    session_columns: tuple[int, float, float] | None = None
+    session_columns: tuple[int, float] | None = None
     state_rows: list[tuple[str, str, str]] = []
     rows_by_kind: dict[_RowKind, dict[int, StoredMessage]] = {_RowKind.NEWEST: {}, _RowKind.REQUIRED: {}}
     owners = {f"{scope}_owner": owner for scope, owner in scopes.get_scope_owners(app, user_id, session_id).items()}
     for part, id_, word, text, number, json, at, until in await database.run(_SNAPSHOT, session=session_id, **owners):
         match part:
             case _RowKind.SESSION if (word, text) == (home_app or app, user_id):
-                session_columns = id_, at, until
+                session_columns = id_, at
             case _RowKind.STATE:
                 state_rows.append((word, text, json))
             case _RowKind.NEWEST | _RowKind.REQUIRED:
                 rows_by_kind[part][id_] = StoredMessage(id_, word, text, number, json not in (None, "{}"), at, until)
     if session_columns is None:
         return None
-    generation, created_at, changed_at = session_columns
+    generation, changed_at = session_columns
     newest = rows_by_kind[_RowKind.NEWEST]
     updated_at = max([changed_at, *(row.created_at for row in newest.values())])
     return SessionSnapshot(
-        generation, created_at, updated_at, scopes.merge_state(state_rows), newest, rows_by_kind[_RowKind.REQUIRED]
+        generation, updated_at, scopes.merge_state(state_rows), newest, rows_by_kind[_RowKind.REQUIRED]
     )
 
 
@@ -167,8 +165,8 @@ def _build_snapshot_query(dialect: str) -> sa.CompoundSelect[Any]:
             session_row.user_id,
             zero,
             sa.null(),
-            session_row.created_at,
             session_row.updated_at,
+            zero,
         ).where(session_row.id == session),
     )
 

@@ -145,7 +145,6 @@ class SessionService(BaseSessionService):
                 state=dict(snapshot.state),
                 last_update_time=snapshot.updated_at,
                 generation=snapshot.generation,
-                created_at=snapshot.created_at,
             )
             if config is None or config.num_recent_events != 0:
                 loader = HistoryLoader(self._database, session_id, snapshot, self._budget, self._turns, self._agent)

@@ -17,13 +17,14 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from core.errors import SessionResetError
 from core.sessions import state as scopes
 from core.sessions.history import HistoryWindow, is_user_message
+from core.sessions.lifecycle import find_session_row
 from core.sessions.prompt_text import AttributedPrompt
 from core.store import schema
 from core.store.database import Database
 from core.store.fast_path import Statement
 from core.store.schema import messages, sessions
 from core.store.upsert import build_insert, insert_new
-from core.workers.fencing import OWNS_TURN, FencingToken, join_owned_turn
+from core.workers.fencing import OWNS_TURN, FencingToken, join_owned_turn, lock_session_and_turn
 
 
 class StoredSession(Session):
@@ -31,14 +32,12 @@ class StoredSession(Session):
 
     Attributes:
         generation: the session generation that appended events belong to.
-        created_at: seconds since the epoch.
         fence: token of the turn whose run appends to the session; None without a turn.
         prompt: the user messages of that turn, with their authors; None if they are unknown.
         window: the part of the history that was loaded.
     """
 
     generation: int = Field(default=0, exclude=True)
-    created_at: float = Field(default=0.0, exclude=True)
     fence: FencingToken | None = Field(default=None, exclude=True)
     prompt: AttributedPrompt | None = Field(default=None, exclude=True)
     window: HistoryWindow = Field(default=HistoryWindow(), exclude=True)
@@ -99,7 +98,7 @@ class EventWriter:
             return
         session = self.session
         async with self.database.write() as connection:
-            await self._lock_session(connection, event.timestamp)
+            await self._lock_session_and_turn(connection, event.timestamp)
             owners = scopes.get_scope_owners(session.app_name, session.user_id, session.id)
             await scopes.write_state(connection, owners, delta)
             if row is None:
@@ -116,31 +115,25 @@ class EventWriter:
             Whether it is stored; False, with nothing done, if the slower way has to find out why or to do more.
         """
         may_answer_calls = bool(event.get_function_responses()) or is_user_message(event)
-        parameters = {"session_created_at": self.session.created_at, "may_answer_calls": may_answer_calls}
         if self.session.fence is None:
-            return bool(await self.database.run(_INSERT, **values, **parameters))
-        return bool(await self.database.run(_FENCED_INSERT, **values, **parameters, **self.session.fence.values))
+            return bool(await self.database.run(_INSERT, **values, may_answer_calls=may_answer_calls))
+        owner = self.session.fence.values
+        return bool(await self.database.run(_FENCED_INSERT, **values, **owner, may_answer_calls=may_answer_calls))
 
-    async def _lock_session(self, connection: AsyncConnection, at: float) -> None:
+    async def _lock_session_and_turn(self, connection: AsyncConnection, at: float) -> None:
         """Lock the row of the loaded session generation, and that of the turn.
 
         Args:
             at: the time of the last change, in seconds since the epoch.
         """
-        session, fence = self.session, self.session.fence
-        session_row = _select_session(
-            session.id, session.generation, session.created_at, None if fence is None else fence.owns_turn
-        )
-        update = sa.update(sessions).where(
-            sessions.c.id == session_row.with_only_columns(sessions.c.id).scalar_subquery()
-        )
-        if (await connection.execute(update.values(updated_at=at))).rowcount == 1:
-            return
-        if fence is not None:
-            await fence.check(connection)
-        if (await connection.execute(sa.select(sessions.c.id).where(sessions.c.id == session.id))).first() is None:
-            raise SessionNotFoundError(f"Session not found: {session.id}")
-        raise SessionResetError.of(session.id, session.generation)
+        session = self.session
+        try:
+            await lock_session_and_turn(connection, session.id, session.generation, session.fence, key_share=True)
+        except SessionResetError:
+            if await find_session_row(connection, session.id) is None:
+                raise SessionNotFoundError(f"Session not found: {session.id}") from None
+            raise
+        await connection.execute(sa.update(sessions).where(sessions.c.id == session.id).values(updated_at=at))
 
     async def _record_answers(self, connection: AsyncConnection, event: Event) -> None:
         """Mark the long-running calls that an event answers as answered.
@@ -168,35 +161,20 @@ class EventWriter:
             )
 
 
-def _select_session(
-    session: Any, generation: Any, created_at: Any, is_own: sa.ColumnElement[bool] | None
-) -> sa.Select[Any]:
-    """Return the query of a session with unchanged generation, creation time and turn.
-
-    PostgreSQL: the row stays locked until the transaction ends. So a reset comes before or after, and the ids of a
-    session's messages are in the order of their commits.
-
-    Args:
-        is_own: the condition that this worker owns the turn; None without a turn.
-    """
-    query = sa.select(sessions.c.id, sessions.c.generation).where(
-        sessions.c.id == session, sessions.c.generation == generation, sessions.c.created_at == created_at
-    )
-    return (query if is_own is None else join_owned_turn(query, is_own)).with_for_update(key_share=True)
-
-
 def _build_insert(dialect: str, *, is_own: sa.ColumnElement[bool] | None = None) -> sa.Insert:
     """Return the insert of one message that the fast path runs.
 
     It inserts nothing if the session is reset or the turn lost, or if open calls exist that the message may answer.
     """
     names = [column.name for column in messages.c if column.name not in ("id", "last_covered_id")]
-    session_row = _select_session(
-        sa.bindparam("session", type_=sa.Text),
-        sa.bindparam("generation", type_=sa.Integer),
-        sa.bindparam("session_created_at", type_=sa.Double),
-        is_own,
-    ).subquery("life")
+    locked = sa.select(sessions.c.id, sessions.c.generation).where(
+        sessions.c.id == sa.bindparam("session", type_=sa.Text),
+        sessions.c.generation == sa.bindparam("generation", type_=sa.Integer),
+    )
+    locked = locked if is_own is None else join_owned_turn(locked, is_own)
+    # PostgreSQL: the row stays locked until the transaction ends. So a reset comes before or after, and the ids of a
+    # session's messages are in the order of their commits
+    session_row = locked.with_for_update(key_share=True).subquery("locked")
     in_generation = (messages.c.session == session_row.c.id) & (messages.c.generation == session_row.c.generation)
     open_rows = sa.exists().where(in_generation, messages.c.long_running_calls.is_not(None))
     may_answer_calls = sa.bindparam("may_answer_calls", type_=sa.Boolean)

@@ -46,11 +46,10 @@ class JsonText(sa.TypeDecorator[Any]):
             return None
 
 
-#: Sessions. A reset begins a new generation. `generation` and `created_at` together also tell a session from a deleted
-#: one with the same id. `updated_at`: the creation, the last reset, or the last change of the state. `model`: the
-#: chosen model by its full name (null: the default). `agent`: the chosen agent (null: as the access rules say).
-#: `is_muted`: the bot answers mentions only. A reset changes none of these three. `app`: the default agent, whichever
-#: agent answers.
+#: Sessions. A reset begins a new `generation`. `updated_at`: the creation, the last reset, or the last change of the
+#: state. `model`: the chosen model by its full name (null: the default). `agent`: the chosen agent (null: as the access
+#: rules say). `is_muted`: the bot answers mentions only. A reset changes none of these three. `app`: the default agent,
+#: whichever agent answers.
 sessions = sa.Table(
     "sessions",
     metadata,
