@@ -2,7 +2,7 @@
 
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from itertools import chain
@@ -13,9 +13,9 @@ from google.adk.plugins import BasePlugin
 from bot.agents import AgentSet, find_unusable_tools, make_agents, make_model_registry, select_summary_model
 from bot.sandbox.process import FEED_VARIABLE
 from bot.settings import LOCAL_MODEL, Settings
-from bot.settings.price_check import check_prices
 from core.agents.runtime import AgentRuntime, warm_up
 from core.concurrency.retry import retry_store
+from core.errors import SettingsError
 from core.models.tokens import TokenCounter
 from core.sessions.artifacts import ArtifactService
 from core.sessions.lifecycle import reassign_sessions
@@ -63,7 +63,7 @@ async def load_agents(settings: Settings, database: Database, prices: Prices, st
     page = os.environ.get(FEED_VARIABLE)
     registry = make_model_registry(settings, replaces_keyless=page is not None)
     stack.push_async_callback(registry.aclose)
-    check_prices(settings, prices, registry.handles)
+    _check_prices(settings, prices, registry.handles)
     watching = list[BasePlugin]()
     if page is not None:
         from bot.sandbox.feed import connect_feed  # noqa: PLC0415 - only in the sandbox
@@ -112,3 +112,19 @@ def _make_runtime(
         memory=MemoryService(database),
         progress_texts=agent_set.progress_texts.get(app.name, {}),
     )
+
+
+def _check_prices(settings: Settings, prices: Prices, models: Iterable[str]) -> None:
+    """Check that each of the configured models has a price if a spending limit is set.
+
+    Raises:
+        SettingsError: a spending limit is set, and a model has no price.
+    """
+    if settings.spending_limits and (unpriced := [model for model in models if prices.get_price(model) is None]):
+        raise SettingsError(
+            *(
+                f"PRICES_FILE: {model} has no price, so no spending limit would hold for it: name a file that has "
+                f'"{model}" = {{ input = ..., output = ... }}, in US dollars per million tokens'
+                for model in unpriced
+            )
+        )

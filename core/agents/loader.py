@@ -4,20 +4,23 @@ import os
 import sys
 import traceback
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
+from types import MappingProxyType
 
 from google.adk.agents import LlmAgent
 from google.adk.apps import App
 from google.adk.plugins import BasePlugin
 from google.adk.tools.agent_tool import AgentTool
+from google.adk.tools.base_tool import BaseTool
 from google.adk.tools.load_memory_tool import LoadMemoryTool
 from google.adk.tools.preload_memory_tool import PreloadMemoryTool
 from google.adk.workflow import BaseNode
 
 from core.agents.config import find_agent_folder
 from core.errors import ParleyError, SettingsError
+from core.tools.mcp import McpServer
 
 _LAYOUT_HINT = (
     "it must have `app` or `root_agent` in agent.py or __init__.py, or be described in root_agent.yaml: "
@@ -162,3 +165,32 @@ def has_memory_tool(app: App) -> bool:
     """Return whether an agent of an app uses ADK's memory tools."""
     kinds = (LoadMemoryTool, PreloadMemoryTool)
     return any(isinstance(tool, kinds) for agent in list_llm_agents(app) for tool in agent.tools)
+
+
+#: Lines that are shown while Parley's and ADK's built-in tools run. Names in braces stand for arguments of the call.
+BUILTIN_PROGRESS_TEXTS: Mapping[str, str] = MappingProxyType(
+    {
+        "current_time": "Checking the time",
+        "search_history": "Searching the conversation",
+        "read_page": "Reading {url}",
+        "make_file": "Writing {name}",
+        "transfer_to_agent": "Transferring to {agent_name}",
+        "load_memory": "Searching memory",
+        "load_artifacts": "Loading files",
+        "google_search": "Searching the web",
+    }
+)
+
+
+def get_progress_texts(app: App) -> dict[str, str]:
+    """Return the texts to show while an app's tools run, by tool name."""
+    texts = dict[str, str]()
+    for tool in (tool for agent in list_llm_agents(app) for tool in agent.tools):
+        if isinstance(tool, McpServer):
+            texts |= tool.progress_texts
+            continue
+        name = tool.name if isinstance(tool, BaseTool) else getattr(tool, "__name__", "")
+        for marked in (tool, getattr(tool, "func", None)):
+            if isinstance(line := getattr(marked, "progress", None), str) and line:
+                texts[name] = line
+    return texts

@@ -28,9 +28,8 @@ from opentelemetry import trace
 
 from core.agents.event_mapper import EventMapper
 from core.agents.events import StreamEvent
-from core.agents.loader import has_memory_tool, list_llm_agents
+from core.agents.loader import BUILTIN_PROGRESS_TEXTS, get_progress_texts, has_memory_tool, list_llm_agents
 from core.agents.runner import ResumableRunner, RunCorrectedError
-from core.agents.tool_progress import BUILTIN_PROGRESS_TEXTS, get_progress_texts
 from core.errors import (
     ParleyError,
     ProviderError,

@@ -17,7 +17,7 @@ from babel.messages.pofile import read_po, write_po
 
 from channels.i18n import messages as words
 from core import errors
-from core.agents.tool_progress import BUILTIN_PROGRESS_TEXTS
+from core.agents.loader import BUILTIN_PROGRESS_TEXTS
 
 LOCALES = Path(words.__file__).with_name("locales")
 FOREIGN = [language for language in words.LANGUAGES if language != words.ENGLISH.language]
