@@ -159,16 +159,9 @@ def usage(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Print spending by user, channel, model or day."""
-    from bot import output as tables
-    from bot.cli import process
-    from bot.cli import usage as usages
-    from bot.settings import Settings, load_settings
+    from bot.cli import operations
 
-    async def work(settings: Settings, _stop: asyncio.Event) -> None:
-        with tables.show_progress("counting"):
-            await usages.print_usage(settings, by, since=since, until=until, as_json=as_json)
-
-    process.run_until_stopped(work, load_settings())
+    operations.usage(by, since=since, until=until, as_json=as_json)
 
 
 @cli.command()

@@ -1,4 +1,4 @@
-"""Commands of operators: status, turns, sessions, why, retry, cancel.
+"""Commands of operators: status, turns, sessions, why, retry, cancel, usage.
 
 They also work while the bot runs: on SQLite they read, or write a request in a short transaction, which the worker
 polls every few seconds.
@@ -9,7 +9,7 @@ import re
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 
 import typer
 
@@ -22,7 +22,7 @@ from core.conversations.overview import get_overview
 from core.conversations.overview import list_sessions as load_sessions
 from core.conversations.service import ConversationService
 from core.conversations.turn_report import TurnReport, TurnReports
-from core.errors import ParleyError
+from core.errors import ParleyError, SettingsError
 from core.inbox.store import InboxStore
 from core.sessions.routing import AgentRouter
 from core.store.database import Database
@@ -33,8 +33,9 @@ from core.turns.rerun import RerunDenied
 from core.turns.store import TurnStore
 from core.turns.turn import Turn
 from core.turns.worker import Worker
-from core.usage.prices import Prices
-from core.usage.spending import SpendingStore
+from core.usage import SpendingDimension
+from core.usage.prices import Prices, format_dollars, format_exact_dollars
+from core.usage.spending import LAST_DAY, SpendingStore, SpendingSum
 from core.usage.spending_limits import SpendingLimiter
 from core.workers.lease import Lease
 
@@ -47,6 +48,9 @@ _UNIT_SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 
 #: Most turns that an ambiguous id lists, and seconds between two polls of a request's result.
 _MAX_CANDIDATES, _POLL_SECONDS = 5, 0.3
+
+
+_USAGE_COLUMNS = ("calls", "input", "cached", "cache write", "output", "cost")
 
 
 class UnknownIdError(ParleyError):
@@ -269,6 +273,36 @@ def cancel(turn: str, wait: float, *, as_json: bool) -> None:
     _run_command(work, "cancelling")
 
 
+def usage(by: SpendingDimension, *, since: str, until: str, as_json: bool) -> None:
+    """Print the spending between two days, both included (`2026-01-31`, UTC).
+
+    Args:
+        since: first day; the first of this month if empty.
+        until: last day; today if empty.
+
+    Raises:
+        SettingsError: a day is malformed, or the prices cannot be read.
+        StoreError: the database cannot be used.
+    """
+    begin, end = _parse_day(since or f"{datetime.now(UTC):%Y-%m}-01"), _parse_day(until) if until else LAST_DAY
+
+    async def work(database: Database, settings: configuration.Settings) -> int:
+        spending = SpendingStore(database, Prices(settings.prices_file))
+        rows = await spending.sum_spending(by, since=begin, until=end)
+        (total,) = await spending.sum_spending(since=begin, until=end)
+        if as_json:
+            tables.print_json([_sum_to_json(row, by) for row in rows])
+            return 0
+        lines = [_sum_row(tables.format_user(row.name, row.key) or "nobody", row) for row in rows]
+        title, summed = f"Usage since {begin} (UTC)", _sum_row("total", total)
+        tables.print_table(title, [by, *_USAGE_COLUMNS], lines, right_aligned=_USAGE_COLUMNS, total=summed)
+        if total.unpriced:
+            tables.print_lines(f"{total.unpriced:,} of these tokens have no price and are not in the cost.")
+        return 0
+
+    _run_command(work, "counting")
+
+
 def _run_command(work: Callable[[Database, configuration.Settings], Awaitable[int]], progress: str) -> None:
     """Run `work` with the database, and exit with its result as the code.
 
@@ -381,3 +415,21 @@ def _parse_since(text: str) -> float:
             "write a time span (30m, 2h, 7d) or a date (2026-11-22)", param_hint="--since"
         ) from None
     return (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
+
+
+def _parse_day(text: str) -> str:
+    try:
+        return date.fromisoformat(text).isoformat()
+    except ValueError:
+        raise SettingsError(f"{text} is not a day: write 2026-01-31") from None
+
+
+def _sum_to_json(spent: SpendingSum, by: SpendingDimension) -> dict[str, str | int]:
+    """Return the sums as JSON, with the exact dollars as text."""
+    name = {"name": spent.name} if by == "person" else {}
+    tokens = {name: getattr(spent, name) for name in ("input", "cached", "cache_write", "output", "unpriced")}
+    return {by: spent.key, **name, "calls": spent.calls, **tokens, "dollars": format_exact_dollars(spent.cost)}
+
+
+def _sum_row(label: str, spent: SpendingSum) -> list[object]:
+    return [label, spent.calls, spent.input, spent.cached, spent.cache_write, spent.output, format_dollars(spent.cost)]
