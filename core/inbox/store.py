@@ -7,7 +7,6 @@ from math import inf
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from core.concurrency.retry import retry_store
 from core.inbox.edits import ClaimedMessage, DeleteResult, EditResult, delete_message, edit_message
 from core.inbox_message import InboxMessage, InboxOutcome
 from core.sessions.lifecycle import begin_generation, lock_session_row, new_session_row
@@ -139,21 +138,19 @@ class InboxStore:
             StoreError: it could not be stored, after all retries.
         """
 
-        async def work() -> tuple[RerunResult, str | None]:
-            async with self._database.write() as connection:
-                until = await self._limited_until(connection, turn_id, author) if author and self._rates else None
-                if until is not None:
-                    return RateLimitDenial(until), None
-                message = await create_rerun_message(connection, turn_id, author=author, kind=kind)
-                if isinstance(message, RerunDenied):
-                    return message, None
-                accepted = await self._insert(connection, message, kind=kind, parent=turn_id)
-                stopped = None
-                if kind == "revise" and accepted is not AcceptResult.DUPLICATE:
-                    stopped = await self._turns.request_cancel(connection, message.session_id, CancelReason.STOP)
-                return (accepted, message), stopped
+        async def work(connection: AsyncConnection) -> tuple[RerunResult, str | None]:
+            if author and self._rates and (until := await self._limited_until(connection, turn_id, author)) is not None:
+                return RateLimitDenial(until), None
+            message = await create_rerun_message(connection, turn_id, author=author, kind=kind)
+            if isinstance(message, RerunDenied):
+                return message, None
+            accepted = await self._insert(connection, message, kind=kind, parent=turn_id)
+            stopped = None
+            if kind == "revise" and accepted is not AcceptResult.DUPLICATE:
+                stopped = await self._turns.request_cancel(connection, message.session_id, CancelReason.STOP)
+            return (accepted, message), stopped
 
-        accepted, stopped = await retry_store(work, operation=f"{kind} of turn {turn_id}")
+        accepted, stopped = await self._database.write_with_retries(work, operation=f"{kind} of turn {turn_id}")
         self._worker.cancel_and_wake(stopped, CancelReason.STOP)
         return accepted
 

@@ -4,15 +4,16 @@ import asyncio
 import json
 import logging
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy.exc import InvalidatePoolError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
+from core.concurrency.retry import retry_store
 from core.errors import DatabaseClosedError
 from core.store.engine_options import engine_options
 from core.store.errors import store_errors
@@ -21,6 +22,8 @@ from core.store.schema import write_checks
 from core.store.upsert import insert_or_update
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 #: Seconds that closing all connections to a server may take.
 CLOSE_SECONDS = 2.0
@@ -122,6 +125,36 @@ class Database:
                 self._connect(self._autocommit) as connection,
             ):
                 return await prepared.fetch(connection, values)
+
+    async def fetch_with_retries(self, query: sa.Select[Any], *, operation: str) -> Sequence[sa.Row[Any]]:
+        """Return the rows of a query: see `read_with_retries`."""
+
+        async def fetch(connection: AsyncConnection) -> Sequence[sa.Row[Any]]:
+            rows: Sequence[sa.Row[Any]] = (await connection.execute(query)).all()
+            return rows
+
+        return await self.read_with_retries(fetch, operation=operation)
+
+    async def read_with_retries(self, work: Callable[[AsyncConnection], Awaitable[T]], *, operation: str) -> T:
+        """Return the result of `work` with a connection for reading.
+
+        It is retried while the database is unavailable: see `retry_store`, also for `operation`.
+        """
+
+        async def attempt() -> T:
+            async with self.read() as connection:
+                return await work(connection)
+
+        return await retry_store(attempt, operation=operation)
+
+    async def write_with_retries(self, work: Callable[[AsyncConnection], Awaitable[T]], *, operation: str) -> T:
+        """Return the result of `work` in a transaction, retried as `read_with_retries`."""
+
+        async def attempt() -> T:
+            async with self.write() as connection:
+                return await work(connection)
+
+        return await retry_store(attempt, operation=operation)
 
     async def ping(self) -> None:
         """Write a row, to find out whether the database takes writes.
