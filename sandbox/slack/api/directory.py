@@ -50,7 +50,7 @@ class DirectoryMethods:
 
     def api_test(self, arguments: Arguments) -> dict[str, Any]:
         """Return the arguments; `error` is the error to return."""
-        echo = arguments.without("token")
+        echo = arguments.omit("token")
         fields: dict[str, Any] = {"args": echo} if echo else {}
         if error := arguments.text("error"):
             raise SlackError(error, **fields)

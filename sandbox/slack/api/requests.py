@@ -115,7 +115,7 @@ class Arguments:
     def __contains__(self, name: str) -> bool:
         return self._values.get(name) is not None
 
-    def without(self, name: str) -> dict[str, Any]:
+    def omit(self, name: str) -> dict[str, Any]:
         """Return all arguments but one."""
         return {key: value for key, value in self._values.items() if key != name}
 
