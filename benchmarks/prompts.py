@@ -65,7 +65,7 @@ TARGET_SHARE = 0.9
 MODEL, AGENT = "openai/scripted", "parley"
 
 #: The first words of the instruction of the model that summarizes.
-SUMMARY_INSTRUCTION = "You keep the memory"
+SUMMARY_INSTRUCTION = "You keep notes"
 
 #: Seconds between two messages of the thread.
 INTERVAL_SECONDS = 60.0

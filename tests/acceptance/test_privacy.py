@@ -27,7 +27,11 @@ def answer_from_memory(asked: ReceivedRequest) -> Turn:
         return " and ".join(which for which, name in (("old", OLD), ("new", NEW)) if name in said) or "None."
     if "which name" not in asked.text:
         return "Noted."
-    return ("In the summary." if "A summary of what was said" in said else "As it was said.") if SECRET in said else "?"
+    return (
+        ("In the summary." if "A summary of the earlier messages" in said else "As it was said.")
+        if SECRET in said
+        else "?"
+    )
 
 
 async def run_command(bot: Program, fork_server: ForkServer, command: str) -> str:
