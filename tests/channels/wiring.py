@@ -177,6 +177,7 @@ async def run_core(
             error_messages=ErrorMessages(spending_store, admins),
             settings=replies,
         )
+        stack.push_async_callback(answerer.aclose)
         services = ChannelServices(
             inbox,
             conversations,
