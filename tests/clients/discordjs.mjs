@@ -305,7 +305,7 @@ const steps = {
     return { isGlobal: waits.includes(true) };
   },
 
-  async blocked({ message }) {
+  async cloudflareLimit({ message }) {
     return { status: await message.channel.send('at last').then(() => 200, (error) => error.status) };
   },
 

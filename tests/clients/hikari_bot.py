@@ -336,7 +336,7 @@ async def slow_down(event: hikari.GuildMessageCreateEvent, _: str) -> Fields:
     return None
 
 
-async def blocked(event: hikari.GuildMessageCreateEvent, _: str) -> Fields:
+async def cloudflare_limit(event: hikari.GuildMessageCreateEvent, _: str) -> Fields:
     try:
         await event.message.respond("at last")
     except hikari.HTTPResponseError as error:
@@ -405,13 +405,14 @@ STEPS: dict[str, Step] = {
     "cleanReactions": clean_reactions,
     "manageChannels": manage_channels,
     "slowDown": slow_down,
+    "cloudflareLimit": cloudflare_limit,
     "archivedThreads": archived_threads,
     "refuseLogin": refuse_login,
     **{
         step.__name__: step
         for step in (mention, edits, delete, buttons, selects, modals, upload, files, direct, threads, history)
     },
-    **{step.__name__: step for step in (reactions, directory, errors, blocked, retry, ping, shards)},
+    **{step.__name__: step for step in (reactions, directory, errors, retry, ping, shards)},
     **{step.__name__: step for step in (flags, pins, members, poll, forward)},
 }
 

@@ -371,9 +371,9 @@ async def slow_down(run: Conversation) -> None:
 
 
 @TABLE.row("rate limits: after a 429 of Cloudflare the client waits, or reports it")
-async def blocked(run: Conversation) -> None:
+async def cloudflare_limit(run: Conversation) -> None:
     run.server.faults.rate_limit("POST /channels/{channel}/messages", 0.3, has_via_header=False)
-    replies, line = await run.run_step("blocked")
+    replies, line = await run.run_step("cloudflareLimit")
     assert [reply.text for reply in replies] == ([] if line["status"] == 429 else ["at last"])
 
 

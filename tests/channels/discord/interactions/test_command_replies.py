@@ -235,7 +235,7 @@ async def test_a_rate_limited_question_leaves_no_message_and_no_thread(
 
 
 @pytest.mark.parametrize("where", ["group", "abroad", "forbidden"])
-async def test_where_the_bot_cannot_write_the_answer_is_ephemeral(
+async def test_an_answer_is_ephemeral_if_the_bot_cannot_write(
     server: DiscordSandbox, tmp_path: Path, where: str
 ) -> None:
     match where:
