@@ -135,7 +135,10 @@ class Foreman:
         self._environment = {**clean_environment(), "PATH": f"{path}:{os.environ['PATH']}", **settings}
 
     async def start(self, kind: str, number: int = 1) -> Dyno:
-        """Start a process of this type, such as `worker`, on a free port.
+        """Start a process of a type of the Procfile, such as `worker`, on a free port.
+
+        Args:
+            number: the number in the dyno's name, such as 1 in `worker.1`.
 
         Raises:
             KeyError: the Procfile has no such type.

@@ -174,7 +174,7 @@ class CommandContext:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> "CommandContext":
-        """Parse the JSON of `dataclasses.asdict`."""
+        """Create the context from its `dataclasses.asdict`, which went through JSON."""
         actor = data["actor"] and Actor.from_json(data["actor"])
         return cls(**{**data, "actor": actor, "location": Location.from_json(data["location"])})
 

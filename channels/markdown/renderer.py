@@ -161,7 +161,7 @@ class ChunkWriter:
             self._write_group(group, ending if number == len(groups) else TextEnding.WHOLE, is_first=is_first)
 
     def _open_chunk(self, first: SourceLine) -> None:
-        """Reopen the code block, or remove the list's indent, in which the chunk starts."""
+        """Reopen the code block in which the chunk starts; for a list, remove the indent."""
         fence = self._context.fence
         indent = len(first.text) - len(first.text.lstrip(" "))
         if fence and first.kind in (LineKind.CODE, LineKind.FENCE_END):

@@ -71,9 +71,10 @@ class GuardPlugin(BasePlugin):
             invocation_context.session.state.setdefault(USER_STATE_KEY, to_user_state(speaker))
 
     async def before_agent_callback(self, *, agent: BaseAgent, callback_context: CallbackContext) -> None:
-        """Move a workflow agent's repeated input before its stored calls.
+        """Move the input of a resumed workflow agent before the agent's stored function calls.
 
-        Without this, a resumed agent does not see its own calls, and makes them again.
+        A workflow appends the input once more when it resumes. After this event ADK would not see the calls, and the
+        agent would make them again.
         """
         _move_input_before_work(callback_context)
 
@@ -212,7 +213,7 @@ def _move_input_before_work(context: CallbackContext) -> None:
 
 
 class _LoggedResult(dict[str, Any]):
-    """Result from the call log; `after_tool_callback` does not log it again."""
+    """Result of an earlier tool call from the log; `after_tool_callback` does not log this type again."""
 
     @classmethod
     def from_entry(cls, entry: ToolCallEntry, tool: BaseTool, tool_context: ToolContext) -> "_LoggedResult":

@@ -43,8 +43,8 @@ class RunCorrectedError(Exception):
 class _RunContext(InvocationContext):
     """Invocation whose agents do not see events without content.
 
-    A workflow stores such an event when a node starts, perhaps before the node reads its newest event. Then an open
-    call is not the newest event: ADK waits for a response from elsewhere, and the run ends without a reply.
+    A workflow stores such an event when a node starts. If it comes after an open function call, ADK does not find
+    the call as the newest event, waits for the response to it, and ends the run without a reply.
     """
 
     def _get_events(self, *, current_invocation: bool = False, current_branch: bool = False) -> list[Event]:

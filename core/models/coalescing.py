@@ -26,7 +26,7 @@ class DeltaSchedule:
         self._last = 0.0
 
     def next_delay(self) -> float:
-        """Reserve the next time for a delta, and return the seconds until then."""
+        """Reserve the next time for a text delta of a stream, and return the seconds until then."""
         now = event_loop.now()
         self._last = max(now + MIN_INTERVAL_SECONDS, self._last + SPACING_SECONDS)
         return self._last - now

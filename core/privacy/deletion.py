@@ -106,9 +106,9 @@ class DeletionResult:
 
 
 class DeletionService:
-    """Service that deletes stored data.
+    """Service that deletes the data of users, sessions and places.
 
-    Spending is counted first and stays, without names.
+    The cost of deleted turns is stored in the ledger first, and stays there without the user's id and name.
 
     Args:
         prices: prices of the model calls that are not counted yet.

@@ -41,7 +41,7 @@ class MemoryService(BaseMemoryService):
     Attributes:
         session: the id of the session whose run saves memories; None outside of a run.
         generation: the run's session generation. After a reset, the run saves nothing.
-        fence: token of the run's turn. Once another worker owns it, the run saves nothing.
+        fence: token of the run's turn. Once another worker owns the turn, the run saves nothing.
     """
 
     database: Database

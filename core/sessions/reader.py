@@ -77,7 +77,7 @@ class SessionSnapshot:
 
 
 class _RowKind(IntEnum):
-    """The kinds of rows of `_SNAPSHOT`."""
+    """Kind of a row of the query `_SNAPSHOT`, which reads a session, its state and its messages at once."""
 
     SESSION = 0
     STATE = 1

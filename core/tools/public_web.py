@@ -134,9 +134,9 @@ async def read_body(response: aiohttp.ClientResponse, max_bytes: int) -> bytes:
 
 
 def _check_url(url: URL, is_allowed: Callable[[Address], bool]) -> None:
-    """Check that the text of a URL names no address that is not public.
+    """Check the scheme of a URL, and its host if the host is an IP address.
 
-    Host names are checked when they are resolved. The client takes hosts of digits and dots as addresses and does
+    Host names are checked when they are resolved. aiohttp takes hosts of digits and dots as addresses and does
     not resolve them: `127.1` is this machine.
 
     Raises:

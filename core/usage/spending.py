@@ -97,7 +97,7 @@ class SpendingStore:
             await connection.execute(sa.delete(spending).where(spending.c.turn.is_not(None), ~uncounted))
 
     async def count_turn(self, turn_id: str) -> None:
-        """Enter the calls of a turn, if it has ended and is not counted yet.
+        """Store the cost of a turn in the ledger, if the turn has ended and is not in it yet.
 
         Raises:
             StoreError: the database cannot be used.
@@ -106,10 +106,10 @@ class SpendingStore:
             await count_batch(connection, self.prices, turns.c.id == turn_id)
 
     async def add_followup(self, meter: UsageMeter) -> None:
-        """Enter model calls that follow a turn, such as a summary's, and add them to it.
+        """Store the model calls that were made after a turn, such as those of a summary, as usage of the turn.
 
         Args:
-            meter: has the calls; `UsageMeter.followup_meter` makes it.
+            meter: the meter of these calls: see `UsageMeter.followup_meter`.
 
         Raises:
             StoreError: the database cannot be used.
@@ -308,7 +308,12 @@ def _make_turn_rows(turn_id: str, usage: Any, started_at: float, prices: Prices)
 
 
 async def _replace_rows(connection: AsyncConnection, turn_ids: Collection[str], rows: list[dict[str, Any]]) -> None:
-    """Replace the provisional rows of turns by final ones, and count their cost."""
+    """Replace the rows of turns in the table `spending`, and add the cost of the new rows to the metric.
+
+    Args:
+        turn_ids: the turns whose estimated rows are deleted.
+        rows: see `make_rows`.
+    """
     await connection.execute(sa.delete(spending).where(spending.c.turn.in_(turn_ids)))
     if rows:
         await connection.execute(sa.insert(spending), rows)

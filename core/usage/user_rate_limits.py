@@ -161,10 +161,11 @@ class DenialNoticeStore:
         self._database = database
 
     async def claim_notice(self, person: str, kind: DenialKind, *, until: float | None = None) -> bool:
-        """Return whether to notify a person now; then no other notice follows for a time.
+        """Return whether to notify a person of a denial now; if so, later calls return False until `until`.
 
         Args:
             person: `platform:id`.
+            kind: the kind of the denial; each kind has its own notice.
             until: when the next notice may follow, in seconds since the epoch; None for an hour from now.
 
         Raises:

@@ -238,7 +238,7 @@ class ScriptPlayer:
         self._turns.extend(turns)
 
     def next_turn(self, request: ReceivedRequest) -> Sequence[Step]:
-        """Return the steps of the turn for a request; a list without turns left returns `Fail(400)`."""
+        """Return the steps that answer a request; `[Fail(400)]` if the script has no turn left."""
         if self._respond is not None:
             turn = self._respond(request)
         elif self._turns:

@@ -145,7 +145,7 @@ def _render_fence(_self: RendererHTML, tokens: Sequence[Token], number: int, _op
 
 
 def _render_slack_fence(_self: RendererHTML, tokens: Sequence[Token], number: int, _options: Any, _env: Any) -> str:
-    """Return a code block; Slack decodes its entities in code, too."""
+    """Return a code block with Slack's entities (`&amp;`) decoded, as Slack shows them in code, too."""
     token = tokens[number]
     return render_code(decode_entities(token.content), token.info.strip().partition(" ")[0])
 
@@ -189,7 +189,7 @@ def _render_link_open(self: RendererHTML, tokens: Sequence[Token], number: int, 
 
 
 def _render_paragraph(self: RendererHTML, tokens: Sequence[Token], number: int, options: Any, env: Any) -> str:
-    """Return the start of a paragraph, or of Discord's subtext if the text begins with `-# `."""
+    """Return the opening tag of a paragraph, or of Discord's subtext if the text begins with `-# `."""
     children = tokens[number + 1].children or []
     if children and children[0].type == "text" and (found := _SUBTEXT.match(children[0].content)):
         children[0].content = children[0].content[found.end() :]

@@ -154,7 +154,7 @@ class PageServer:
         return socket
 
     async def _serve_feed_socket(self, request: web.Request) -> web.StreamResponse:
-        """Receive the bot's reports, and send it the delay of model calls."""
+        """Serve the WebSocket of the bot: it sends updates for the page, and gets the delay of model calls."""
 
         async def send_model_delay() -> None:
             sent = 0.0

@@ -338,7 +338,7 @@ class SlackSandbox(SlackUserActions, SlackObserver):
             self._sender.redeliver(envelope)
 
     async def end_streams(self) -> None:
-        """End every native stream as if its lifetime were over; the app gets no event."""
+        """End every stream of `chat.startStream` as if its lifetime were over; the app gets no event."""
         for message in self._workspace.all_messages():
             if message.stream is not None and message.stream.is_live:
                 message.stream.ends_at = monotonic()

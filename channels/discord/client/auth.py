@@ -54,7 +54,7 @@ def has_message_content(flags: discord.ApplicationFlags) -> bool:
 
 
 async def log_in(client: discord.Client, settings: DiscordSettings) -> LoginReport:
-    """Log a client in with the bot's token.
+    """Log a client in with the bot's token, and report the servers and intents of the bot.
 
     Raises:
         SettingsError: Discord refuses the token, or cannot be reached.

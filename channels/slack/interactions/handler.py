@@ -162,7 +162,7 @@ class SlackInteractionHandler(InteractionHandler):
         return Interaction("command", context, {"name": "stop", "argument": ""}, asdict(target))
 
     def _parse_press(self, body: Mapping[str, Any]) -> Interaction | None:
-        """Parse a button press; None for the choice of a conversation of another channel.
+        """Parse a button press; None if the button selects a conversation that is not in the channel.
 
         Slack: `actions` has the one button that was pressed.
         """

@@ -408,7 +408,7 @@ def _text_chunks(text: str) -> list[dict[str, Any]]:
 
 
 def _chunk_bytes(chunks: Sequence[Mapping[str, Any]]) -> int:
-    """Return the size of stream chunks in bytes; tasks count twice, as measured."""
+    """Return the size of stream chunks in bytes; Slack counts tasks twice (measured)."""
     return sum(
         len(chunk["text"].encode()) if "text" in chunk else 2 * len(json.dumps(chunk, ensure_ascii=False).encode())
         for chunk in chunks

@@ -155,7 +155,7 @@ class ApiRequest:
 
 @dataclass(frozen=True, slots=True)
 class ApiResponse:
-    """Response of a route.
+    """Response of a route of the REST API.
 
     Attributes:
         body: the JSON body; None for an empty one.

@@ -89,7 +89,10 @@ def assign_component_ids(components: Sequence[Mapping[str, Any]]) -> list[Json]:
 
 
 def list_media(component: Json) -> list[tuple[str, Json]]:
-    """Return the media of one component: the path of its address, and the object with the media."""
+    """Return a pair for each media item of a component.
+
+    The pair has the JSON path of the URL in the component, such as `items.0.media.url`, and the object of the item.
+    """
     holders = {"": component} | {f"items.{number}.": item for number, item in enumerate(component.get("items", ()))}
     return [(f"{path}{name}.url", item) for path, item in holders.items() for name in ("media", "file") if name in item]
 
