@@ -35,12 +35,13 @@ def count_statements(database: Database) -> Iterator[Counter[str]]:
         counts["commit"] += 1
 
     async def count_and_run(statement: Statement, **values: Any) -> list[tuple[Any, ...]]:
-        counts[kind_of(statement)] += 1
+        counts.update(kinds(statement))
         return await original_run(statement, **values)
 
     @cache  # preparing a statement takes longer than running it, and counted turns are timed
-    def kind_of(statement: Statement) -> str:
-        return _kind(statement.compile_for(database.engine.dialect).sql)
+    def kinds(statement: Statement) -> list[str]:
+        found = [_kind(step.sql) for step in statement.compile_for(database.engine.dialect).steps]
+        return ["begin", *found, "commit"] if len(found) > 1 else found
 
     # SQLAlchemy has no event for statements that the fast path gives to the driver itself.
     original_run = database.run

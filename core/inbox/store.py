@@ -1,32 +1,32 @@
 """The inbox: each message is stored before the platform gets its acknowledgement."""
 
-from collections.abc import Collection
+import time
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from enum import Enum, auto
+from functools import cache
 from math import inf
+from typing import Any, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from core.concurrency.retry import retry_store
 from core.inbox.edits import ClaimedMessage, DeleteResult, EditResult, delete_message, edit_message
 from core.inbox_message import InboxMessage, InboxOutcome
-from core.sessions.lifecycle import begin_generation, lock_session_row, new_session_row
+from core.sessions.lifecycle import begin_generation
 from core.store.database import Database
+from core.store.fast_path import Statement
+from core.store.notify import CHANNEL
 from core.store.schema import inbox, sessions, turns
-from core.store.upsert import build_insert, insert_new
-from core.turns.queries import (
-    RerunKind,
-    has_message,
-    is_active,
-    is_waiting,
-    message_columns,
-    parse_inbox_message,
-    record_message,
-)
+from core.store.upsert import build_insert
+from core.turns.queries import RerunKind, has_message, is_active, is_waiting, parse_inbox_message, record_message
 from core.turns.rerun import RerunDenied, create_rerun_message
 from core.turns.store import TurnStore
 from core.turns.turn import CancelReason, TurnKind
 from core.turns.worker import Worker
 from core.usage.user_rate_limits import NO_RATE_LIMITS, RateLimitDenial, UserRateLimiter
+
+T = TypeVar("T")
 
 
 class AcceptResult(Enum):
@@ -68,6 +68,7 @@ class InboxStore:
     ) -> None:
         self._database = database
         self._turns = turns
+        self._agents = turns.agents
         self._worker = worker
         self._rates = rates
 
@@ -79,21 +80,27 @@ class InboxStore:
         Raises:
             StoreError: it is not stored: the platform must not get its acknowledgement.
         """
-        async with self._database.write() as connection:
+
+        async def work(connection: AsyncConnection) -> AcceptResult | RateLimitDenial:
             # in the transaction of the insert: concurrent messages must not pass the limit together
             limited = await self._find_rate_limit(connection, inbound.event_key, inbound.author, inbound.place)
             if limited is not None:
                 await record_message(connection, inbound, InboxOutcome.RATE_LIMITED)
                 return limited
-            accepted = await self._insert(connection, inbound)
-        if accepted is not AcceptResult.DUPLICATE:
+            return await self._insert(connection, inbound)
+
+        if self._rates:
+            accepted = await self._write(work)
+        else:
+            accepted = _to_result(await self._database.run(_INSERT, **self._insert_parameters(inbound)))
+        if accepted in (AcceptResult.NEXT, AcceptResult.WAITING):
             self._worker.wake()
         return accepted
 
     async def _find_rate_limit(
         self, connection: AsyncConnection, event_key: str, author: str, place: str
     ) -> RateLimitDenial | None:
-        if not self._rates or await has_message(connection, event_key):
+        if await has_message(connection, event_key):
             return None
         until = await self._rates.limited_until(connection, author=author, place=place)
         return None if until is None else RateLimitDenial(until)
@@ -110,6 +117,8 @@ class InboxStore:
         Raises:
             StoreError: the database cannot be read.
         """
+        if not self._rates:
+            return None
         async with self._database.read() as connection:
             return await self._find_rate_limit(connection, event_key, author, place)
 
@@ -148,9 +157,11 @@ class InboxStore:
             stopped = None
             if kind == "revise" and accepted is not AcceptResult.DUPLICATE:
                 stopped = await self._turns.request_cancel(connection, message.session_id, CancelReason.STOP)
+            await self._turns.notify_workers(connection)
             return (accepted, message), stopped
 
-        accepted, stopped = await self._database.write_with_retries(work, operation=f"{kind} of turn {turn_id}")
+        operation = f"{kind} of turn {turn_id}"
+        accepted, stopped = await retry_store(lambda: self._write(work), operation=operation)
         self._worker.cancel_and_wake(stopped, CancelReason.STOP)
         return accepted
 
@@ -168,9 +179,13 @@ class InboxStore:
         Raises:
             StoreError: nothing was changed.
         """
-        async with self._database.write() as connection:
+
+        async def work(connection: AsyncConnection) -> EditResult | ClaimedMessage:
             revised = await edit_message(connection, event_key, text, is_mention=is_mention)
             await self._turns.notify_workers(connection)  # a claim skips a session whose row is locked
+            return revised
+
+        revised = await self._write(work)
         self._worker.wake()
         return revised
 
@@ -182,9 +197,13 @@ class InboxStore:
         Raises:
             StoreError: nothing was changed.
         """
-        async with self._database.write() as connection:
+
+        async def work(connection: AsyncConnection) -> DeleteResult | ClaimedMessage:
             withdrawn = await delete_message(connection, event_key, self._turns)
             await self._turns.notify_workers(connection)
+            return withdrawn
+
+        withdrawn = await self._write(work)
         ended = withdrawn.turn_id if isinstance(withdrawn, ClaimedMessage) and withdrawn.is_turn_cancelled else None
         self._worker.cancel_and_wake(ended, CancelReason.MESSAGE_DELETED)
         return withdrawn
@@ -235,7 +254,8 @@ class InboxStore:
         Raises:
             StoreError: nothing was changed.
         """
-        async with self._database.write() as connection:
+
+        async def work(connection: AsyncConnection) -> tuple[list[InboxMessage], str | None] | RerunDenied | None:
             if await self._insert(connection, inbound, outcome=InboxOutcome.RESET) is AcceptResult.DUPLICATE:
                 return None
             if await _has_later_turn(connection, inbound, until):
@@ -244,7 +264,12 @@ class InboxStore:
                 return RerunDenied.SUPERSEDED
             # lock turns before messages, as a claim does: the same order everywhere prevents deadlocks
             running_turn = await self._turns.request_cancel(connection, inbound.session_id, CancelReason.RESET)
-            dropped = await self._begin_generation(connection, inbound.session_id, until)
+            return await self._begin_generation(connection, inbound.session_id, until), running_turn
+
+        done = await self._write(work)
+        if done is None or isinstance(done, RerunDenied):
+            return done
+        dropped, running_turn = done
         self._worker.cancel_and_wake(running_turn, CancelReason.RESET)
         return dropped
 
@@ -253,6 +278,10 @@ class InboxStore:
         query = sa.select(sessions.c.id).where(sessions.c.id == session_id)
         async with self._database.read() as connection:
             return (await connection.execute(query)).first() is not None
+
+    async def _write(self, work: Callable[[AsyncConnection], Awaitable[T]]) -> T:
+        async with self._database.write() as connection:
+            return await work(connection)
 
     async def _insert(
         self,
@@ -270,23 +299,29 @@ class InboxStore:
             parent: the turn that a rerun repeats.
             outcome: the reason why no turn answers the message; None if one will.
         """
-        # PostgreSQL: the lock makes the message wait for a reset, and gives it the generation after that
-        generation = await lock_session_row(connection, inbound.session_id)
-        row = message_columns(inbound, generation or 1) | {"message": inbound.to_json()}
-        row |= {"kind": kind, "parent": parent, "outcome": outcome}
-        insert = build_insert(connection.dialect.name, inbox).values(row).on_conflict_do_nothing()
-        id_ = (await connection.execute(insert.returning(inbox.c.id))).scalar_one_or_none()
-        if id_ is None:
-            return AcceptResult.DUPLICATE
-        if generation is None:
-            new = new_session_row(inbound.session_id, self._turns.agents.default, inbound.place)
-            await insert_new(connection, sessions, new)
-        await self._turns.notify_workers(connection)
-        in_session = inbox.c.session == inbound.session_id
-        waits = sa.exists().where(in_session, is_waiting(inbox), inbox.c.id != id_)
-        runs = sa.exists().where(turns.c.session == inbound.session_id, is_active(turns))
-        is_behind = await connection.scalar(sa.select(waits | runs))
-        return AcceptResult.WAITING if is_behind else AcceptResult.NEXT
+        values = {**self._insert_parameters(inbound), "kind": kind, "parent": parent, "outcome": outcome}
+        first, *others = _build_inserts(connection.dialect.name)
+        rows = (await connection.execute(first, values)).all()
+        for statement in others:
+            await connection.execute(statement, values)
+        return _to_result(rows)
+
+    def _insert_parameters(self, inbound: InboxMessage) -> dict[str, Any]:
+        """Return the parameters of the statements of `_build_inserts` for a message."""
+        return {
+            "event_key": inbound.event_key,
+            "session": inbound.session_id,
+            "place": inbound.place,
+            "author": inbound.author,
+            "message": inbound.to_json(),
+            "sent_at": inbound.sent_at,
+            "accepted_at": time.time(),
+            "kind": "message",
+            "parent": None,
+            "outcome": None,
+            "app": self._agents.default,
+            "worker": self._turns.worker_id,
+        }
 
     async def _begin_generation(self, connection: AsyncConnection, session_id: str, until: float) -> list[InboxMessage]:
         """Begin a new generation of a session, and delete the texts of its ended turns.
@@ -311,6 +346,63 @@ class InboxStore:
         ended = in_session & ~is_waiting(inbox) & ~is_needed
         await connection.execute(sa.update(inbox).where(ended).values(message=None, edited_message=None))
         return [message for data in dropped if (message := parse_inbox_message(data))]
+
+
+def _to_result(rows: Sequence[Sequence[Any]]) -> AcceptResult:
+    """Return the result of accepting a message, from the rows that `_build_inserts` returns."""
+    if not rows:
+        return AcceptResult.DUPLICATE
+    return AcceptResult.WAITING if rows[0][0] else AcceptResult.NEXT
+
+
+@cache
+def _build_inserts(dialect: str) -> tuple[sa.Insert, ...]:
+    """Return the statements that insert a message and its session, each once.
+
+    The first one returns a row for a new message: whether others of its session come before it. PostgreSQL: one
+    statement, which waits for whoever has locked the session, so that the message gets the generation after a reset.
+    """
+    is_postgres = dialect == "postgresql"
+    new = {name: sa.bindparam(name, type_=inbox.c[name].type) for name in _INSERTED}
+    key, session, accepted_at = new["event_key"], new["session"], new["accepted_at"]
+    stored = sa.select(sessions.c.generation).where(sessions.c.id == session)
+    generation = stored.with_for_update().cte("stored") if is_postgres else stored.subquery("stored")
+    columns = [sa.func.coalesce(sa.select(generation.c.generation).scalar_subquery(), 1), *new.values()]
+    insert = (
+        build_insert(dialect, inbox).from_select(["generation", *new], sa.select(*columns)).on_conflict_do_nothing()
+    )
+    others = inbox.alias("others")
+    waits = sa.exists().where(others.c.session == session, is_waiting(others), others.c.event_key != key)
+    is_behind = waits | sa.exists().where(turns.c.session == session, is_active(turns))
+    new_session = sa.select(session, sa.bindparam("app", type_=sa.Text), new["place"], accepted_at, accepted_at)
+    is_stored = sa.exists().where(inbox.c.event_key == key)
+    is_new = inbox.c.accepted_at == accepted_at
+    begin = build_insert(dialect, sessions).from_select(
+        ["id", "app", "user_id", "created_at", "updated_at"],
+        new_session.where(~is_stored if is_postgres else is_stored.where(is_new)),
+    )
+    begin = begin.on_conflict_do_nothing()
+    if not is_postgres:
+        return insert.returning(is_behind), begin
+    notified = sa.func.pg_notify(CHANNEL, sa.bindparam("worker", type_=sa.Text))
+    return (insert.returning(is_behind, notified).add_cte(begin.cte("begun")),)
+
+
+#: Columns of `inbox` that are given to `_build_inserts`.
+_INSERTED = (
+    "event_key",
+    "session",
+    "place",
+    "author",
+    "message",
+    "sent_at",
+    "accepted_at",
+    "kind",
+    "parent",
+    "outcome",
+)
+
+_INSERT = Statement(_build_inserts)
 
 
 async def _has_later_turn(connection: AsyncConnection, reset: InboxMessage, until: float) -> bool:

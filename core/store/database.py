@@ -4,26 +4,23 @@ import asyncio
 import json
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, nullcontext
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.exc import InvalidatePoolError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
-from core.concurrency.retry import retry_store
 from core.errors import DatabaseClosedError
 from core.store.engine_options import engine_options
 from core.store.errors import store_errors
 from core.store.fast_path import PreparedStatement, Statement
 from core.store.schema import write_checks
-from core.store.upsert import insert_or_update
+from core.store.upsert import build_insert
 
 log = logging.getLogger(__name__)
-
-T = TypeVar("T")
 
 #: Seconds that closing all connections to a server may take.
 CLOSE_SECONDS = 2.0
@@ -107,6 +104,8 @@ class Database:
     async def run(self, statement: Statement, **values: Any) -> list[tuple[Any, ...]]:
         """Run one statement as a transaction, by the driver itself, in one round trip.
 
+        For SQLite a statement may be several: they are one transaction, and the rows are those of the first.
+
         Args:
             values: the bind parameters of the statement.
 
@@ -114,6 +113,7 @@ class Database:
             The rows, as the driver returns them: JSON is text.
 
         Raises:
+            ValueError: a stored text is not UTF-8.
             IntegrityError: a constraint does not hold.
         """
         prepared = self._prepared.get(statement)
@@ -126,35 +126,11 @@ class Database:
             ):
                 return await prepared.fetch(connection, values)
 
-    async def fetch_with_retries(self, query: sa.Select[Any], *, operation: str) -> Sequence[sa.Row[Any]]:
-        """Return the rows of a query: see `read_with_retries`."""
-
-        async def fetch(connection: AsyncConnection) -> Sequence[sa.Row[Any]]:
-            rows: Sequence[sa.Row[Any]] = (await connection.execute(query)).all()
-            return rows
-
-        return await self.read_with_retries(fetch, operation=operation)
-
-    async def read_with_retries(self, work: Callable[[AsyncConnection], Awaitable[T]], *, operation: str) -> T:
-        """Return the result of `work` with a connection for reading.
-
-        It is retried while the database is unavailable: see `retry_store`, also for `operation`.
-        """
-
-        async def attempt() -> T:
-            async with self.read() as connection:
-                return await work(connection)
-
-        return await retry_store(attempt, operation=operation)
-
-    async def write_with_retries(self, work: Callable[[AsyncConnection], Awaitable[T]], *, operation: str) -> T:
-        """Return the result of `work` in a transaction, retried as `read_with_retries`."""
-
-        async def attempt() -> T:
-            async with self.write() as connection:
-                return await work(connection)
-
-        return await retry_store(attempt, operation=operation)
+    async def update(self, statement: sa.Update) -> int:
+        """Run an update as its own transaction, and return the number of changed rows."""
+        with store_errors():
+            async with self._write_lock, self._connect(self._autocommit) as connection:
+                return (await connection.execute(statement)).rowcount
 
     async def ping(self) -> None:
         """Write a row, to find out whether the database takes writes.
@@ -162,8 +138,7 @@ class Database:
         Raises:
             StoreError: the database takes no writes; the text has the reason.
         """
-        async with self.write() as connection:
-            await insert_or_update(connection, write_checks, {"id": 1, "written_at": time.time()})
+        await self.run(_PULSE, now=time.time())
 
     async def aclose(self) -> None:
         """Close all connections. Later calls raise `DatabaseClosedError`.
@@ -190,6 +165,17 @@ class Database:
     def _check_open(self) -> None:
         if self._is_closed:
             raise DatabaseClosedError
+
+
+def _pulse(dialect: str) -> sa.Insert:
+    now = sa.bindparam("now", type_=sa.Double)
+    insert = build_insert(dialect, write_checks).values(id=sa.literal_column("1"), written_at=now)
+    return insert.on_conflict_do_update(
+        index_elements=[write_checks.c.id], set_={"written_at": insert.excluded.written_at}
+    )
+
+
+_PULSE = Statement(_pulse)
 
 
 def _read_json(text: str) -> Any:

@@ -1,10 +1,10 @@
 """Fast path for single statements: the drivers' own calls, without SQLAlchemy's.
 
 These are `aiosqlite.Connection.execute_fetchall` and `asyncpg.Connection.fetch`. SQLAlchemy's adapter of aiosqlite
-goes to the connection's thread five times for one statement, which doubles the time of a short statement.
+goes to the connection's thread five times for one statement, which takes 1.1 ms instead of 0.5 to accept a message.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,15 +17,9 @@ BuiltStatement = sa.Select[Any] | sa.CompoundSelect[Any] | sa.UpdateBase
 
 
 @dataclass(frozen=True, slots=True)
-class PreparedStatement:
-    """A `Statement` compiled for one driver.
+class DriverStatement:
+    """SQL text of one statement for one driver, with the order of its parameters."""
 
-    Attributes:
-        writes: whether it changes the database.
-        sql: the text for the driver.
-    """
-
-    writes: bool
     sql: str
     _defaults: Mapping[str, Any]
     _positions: tuple[str, ...]
@@ -38,22 +32,43 @@ class PreparedStatement:
             known[name] = bind(known[name])
         return [known[name] for name in self._positions]
 
+
+@dataclass(frozen=True, slots=True)
+class PreparedStatement:
+    """A `Statement` compiled for one driver.
+
+    Attributes:
+        writes: whether it changes the database.
+        steps: the statements to run: one, or for SQLite several.
+    """
+
+    writes: bool
+    steps: Sequence[DriverStatement]
+
     async def fetch(self, connection: AsyncConnection, values: Mapping[str, Any]) -> list[tuple[Any, ...]]:
-        """Run the statement as one transaction, and return its rows.
+        """Run all steps as one transaction, and return the rows of the first.
 
         Args:
             connection: a connection without a transaction; an error closes it, since its state is unknown then.
             values: the bind parameters by name.
         """
-        arguments = self.arguments(values)
         driver: Any = (await connection.get_raw_connection()).driver_connection
+        statements = [(step.sql, step.arguments(values)) for step in self.steps]
+        (sql, arguments), *others = statements
         try:
             if connection.dialect.name == "postgresql":
-                return list(await driver.fetch(self.sql, *arguments))
-            return list(await driver.execute_fetchall(self.sql, arguments))
+                return list(await driver.fetch(sql, *arguments))
+            if not others:
+                return list(await driver.execute_fetchall(sql, arguments))
+            await driver.execute_fetchall("BEGIN IMMEDIATE")
+            rows = list(await driver.execute_fetchall(sql, arguments))
+            for sql, arguments in others:
+                await driver.execute_fetchall(sql, arguments)
+            await driver.commit()
         except BaseException:
             await connection.invalidate()
             raise
+        return rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,24 +78,29 @@ class Statement:
     Rows are as the driver returns them: JSON is text.
 
     Attributes:
-        make: builds the statement for a dialect's name.
+        make: builds the statement for a dialect's name. For SQLite it may build several that write.
     """
 
-    make: Callable[[str], BuiltStatement]
+    make: Callable[[str], BuiltStatement | tuple[BuiltStatement, ...]]
 
     def compile_for(self, dialect: Dialect) -> PreparedStatement:
         """Return the statement compiled for a dialect."""
         built = self.make(dialect.name)
-        compiled = built.compile(dialect=dialect)
-        assert isinstance(compiled, SQLCompiler)
-        binders = {
-            name: parameter.type.dialect_impl(dialect).bind_processor(dialect)
-            for name, parameter in compiled.binds.items()
-        }
-        return PreparedStatement(
-            built.is_dml,
-            str(compiled),
-            compiled.params,
-            tuple(compiled.positiontup or ()),
-            {name: bind for name, bind in binders.items() if bind is not None},
-        )
+        steps = built if isinstance(built, tuple) else (built,)
+        return PreparedStatement(any(step.is_dml for step in steps), [_prepare(step, dialect) for step in steps])
+
+
+def _prepare(made: BuiltStatement, dialect: Dialect) -> DriverStatement:
+    compiled = made.compile(dialect=dialect)
+    assert isinstance(compiled, SQLCompiler)
+    binders = {name: _binder(parameter.type, dialect) for name, parameter in compiled.binds.items()}
+    return DriverStatement(
+        str(compiled),
+        compiled.params,
+        tuple(compiled.positiontup or ()),
+        {name: bind for name, bind in binders.items() if bind is not None},
+    )
+
+
+def _binder(kind: sa.types.TypeEngine[Any], dialect: Dialect) -> Callable[[Any], Any] | None:
+    return kind.dialect_impl(dialect).bind_processor(dialect)

@@ -27,6 +27,7 @@ from cachetools import LRUCache
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from core.concurrency.retry import retry_store
 from core.inbox_message import InboxMessage
 from core.observability import tracing
 from core.sessions.resume import discard_run, is_prompt_stored
@@ -265,22 +266,29 @@ class TurnStore:
         }
         condition = self.fencing_token(turn).owns_turn & turns.c.state.in_(states_before(state))
 
-        async def work(connection: AsyncConnection) -> None:
-            ended = sa.update(turns).where(condition).values(new).returning(turns.c.cancel_reason)
-            row = (await connection.execute(ended)).one_or_none()
-            if row is None:
-                raise self.fencing_token(turn).lost_error
-            if row.cancel_reason == CancelReason.RESET:
-                answered = inbox.c.turn.in_((turn.id, turn.origin))
-                await connection.execute(sa.update(inbox).where(answered).values(message=None, edited_message=None))
-            elif row.cancel_reason == CancelReason.MESSAGE_DELETED and state == "cancelled":
-                await discard_run(connection, turn.session_id, turn.origin, keep_prompt=False)
+        async def work() -> None:
+            async with self._database.write() as connection:
+                ended = sa.update(turns).where(condition).values(new).returning(turns.c.cancel_reason)
+                row = (await connection.execute(ended)).one_or_none()
+                if row is None:
+                    raise self.fencing_token(turn).lost_error
+                if row.cancel_reason == CancelReason.RESET:
+                    answered = inbox.c.turn.in_((turn.id, turn.origin))
+                    await connection.execute(sa.update(inbox).where(answered).values(message=None, edited_message=None))
+                elif row.cancel_reason == CancelReason.MESSAGE_DELETED and state == "cancelled":
+                    await discard_run(connection, turn.session_id, turn.origin, keep_prompt=False)
 
-        await self._database.write_with_retries(work, operation=f"turn {turn.id}")
+        await retry_store(work, operation=f"turn {turn.id}")
         tracing.record_turn_end(state, error)
 
     async def _read(self, turn: Turn, query: Callable[[AsyncConnection], Awaitable[T]]) -> T:
-        return await self._database.read_with_retries(query, operation=f"turn {turn.id}")
+        """Return the result of `query`, retried while the database is unavailable."""
+
+        async def work() -> T:
+            async with self._database.read() as connection:
+                return await query(connection)
+
+        return await retry_store(work, operation=f"turn {turn.id}")
 
     async def _update(self, turn: Turn, states: Collection[State], **values: Any) -> None:
         """Write columns of a turn, retried while the database is unavailable.
@@ -291,8 +299,8 @@ class TurnStore:
         fence = self.fencing_token(turn)
         update = sa.update(turns).where(fence.owns_turn, turns.c.state.in_(states)).values(values)
 
-        async def work(connection: AsyncConnection) -> None:
-            if not (await connection.execute(update)).rowcount:
+        async def work() -> None:
+            if not await self._database.update(update):
                 raise fence.lost_error
 
-        await self._database.write_with_retries(work, operation=f"turn {turn.id}")
+        await retry_store(work, operation=f"turn {turn.id}")

@@ -61,6 +61,12 @@ class FailingDatabase(Database):
         async with super().read() as connection:
             yield connection
 
+    async def update(self, statement: sa.Update) -> int:
+        if self.failures:
+            async with self.write():
+                pass
+        return await super().update(statement)
+
     async def run(self, statement: Statement, **values: Any) -> list[tuple[Any, ...]]:
         if self.failures and (self.fails_reads or statement.compile_for(self.engine.dialect).writes):
             async with self.write():

@@ -56,8 +56,8 @@ def record_statements(database: Database) -> Iterator[list[tuple[str, Any]]]:
         seen.append((sql, parameters))
 
     async def record_and_run(statement: Statement, **values: Any) -> list[tuple[Any, ...]]:
-        prepared = statement.compile_for(database.engine.dialect)
-        seen.append((prepared.sql, tuple(prepared.arguments(values))))
+        for step in statement.compile_for(database.engine.dialect).steps:
+            seen.append((step.sql, tuple(step.arguments(values))))
         return await run(statement, **values)
 
     with pytest.MonkeyPatch.context() as patch:
