@@ -17,6 +17,7 @@ import time
 import uuid
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from itertools import takewhile
 from typing import Any, NamedTuple
 
@@ -65,6 +66,10 @@ class _QueuedMessage(NamedTuple):
     message: InboxMessage
 
 
+_WAITING = inbox.alias("waiting")
+_HAS_WAITING = sa.exists().where(is_waiting(_WAITING), is_idle(_WAITING.c.session)).label("has_waiting")
+
+
 async def claim_turns(
     database: Database,
     lease: Lease,
@@ -86,11 +91,9 @@ async def claim_turns(
     Raises:
         IntegrityError: another worker began a turn of one of the sessions; nothing is claimed.
     """
-    waiting = inbox.alias("waiting")
     has_abandoned = sa.exists().where(_is_abandoned(lease, running)).label("has_abandoned")
-    has_waiting = sa.exists().where(is_waiting(waiting), is_idle(waiting.c.session)).label("has_waiting")
     async with database.read() as connection:
-        found = (await connection.execute(sa.select(has_abandoned, has_waiting))).one()
+        found = (await connection.execute(sa.select(has_abandoned, _HAS_WAITING))).one()
     if not (found.has_abandoned or found.has_waiting):
         return []
     async with database.write() as connection:
@@ -222,10 +225,20 @@ async def _lock_sessions(connection: AsyncConnection, limit: int, served: Mappin
     """
     if limit <= 0:
         return {}
-    waiting, head = inbox.alias("waiting"), inbox.alias("head")
-    first = sa.func.min(waiting.c.id).label("first")
-    heads = sa.select(waiting.c.session, first).where(is_waiting(waiting)).group_by(waiting.c.session).subquery("heads")
-    known = _json_items(connection.dialect.name, "served")
+    query = _select_claimable(connection.dialect.name)
+    rows: sa.Result[Any] = await connection.execute(query, {"served": dict(served), "limit": limit})
+    return {row.id: row for row in rows}
+
+
+@cache
+def _select_claimable(dialect: str) -> sa.Select[Any]:
+    """Return the query of `_lock_sessions`; building it takes longer than running it."""
+    head = inbox.alias("head")
+    first = sa.func.min(_WAITING.c.id).label("first")
+    heads = (
+        sa.select(_WAITING.c.session, first).where(is_waiting(_WAITING)).group_by(_WAITING.c.session).subquery("heads")
+    )
+    known = _json_items(dialect, "served")
     round_ = sa.func.row_number().over(partition_by=head.c.author, order_by=heads.c.first)
     served_at = sa.func.coalesce(sa.cast(known.c.value, sa.Integer), 0)
     found = (
@@ -235,15 +248,13 @@ async def _lock_sessions(connection: AsyncConnection, limit: int, served: Mappin
         .where(is_idle(heads.c.session))
         .subquery("waiting_sessions")
     )
-    query = (
+    return (
         sa.select(sessions.c.id, sessions.c.generation, sessions.c.model, sessions.c.agent)
         .join(found, found.c.session == sessions.c.id)
         .order_by(found.c.round, found.c.served_at, found.c.first)
-        .limit(limit)
+        .limit(sa.bindparam("limit", type_=sa.Integer))
         .with_for_update(skip_locked=True, of=sessions)
     )
-    rows: sa.Result[Any] = await connection.execute(query.params(served=dict(served)))
-    return {row.id: row for row in rows}
 
 
 def _json_items(dialect: str, parameter: str) -> sa.TableValuedAlias:

@@ -39,14 +39,16 @@ def is_waiting(table: sa.FromClause) -> sa.ColumnElement[bool]:
     return table.c.turn.is_(None) & table.c.outcome.is_(None)
 
 
+_BUSY = turns.alias("busy")
+
+
 def is_idle(session: sa.ColumnElement[str]) -> sa.ColumnElement[bool]:
     """Return the SQL condition that a session has no active turn.
 
     Args:
         session: the column or value with the session's id.
     """
-    busy = turns.alias("busy")
-    return ~sa.exists().where(busy.c.session == session, is_active(busy))
+    return ~sa.exists().where(_BUSY.c.session == session, is_active(_BUSY))
 
 
 def message_columns(inbound: InboxMessage, generation: Any) -> dict[str, Any]:
