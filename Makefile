@@ -63,7 +63,7 @@ bench-start: .venv/ready $(WARM)
 bench-turns: .venv/ready $(WARM)
 	@.venv/bin/python -m benchmarks.turns
 
-# BENCH_DATABASE, SESSIONS, MINUTES, EVERY, PAUSE, SPEED, SEED: see docs/benchmarks.md.
+# BENCH_DATABASE, SESSIONS, MINUTES, EVERY, PAUSE, SPEED, SEED: see benchmarks/load/__main__.py.
 bench-load: .venv/ready $(WARM)
 	@.venv/bin/python -m benchmarks.load
 
