@@ -14,7 +14,7 @@ from sandbox.slack.api.limits import MAX_ATTACHMENTS, MAX_MARKDOWN_CHARS, MAX_PO
 from sandbox.slack.api.requests import Arguments, SlackError
 from sandbox.slack.state.inputs import with_ids
 from sandbox.slack.state.markup import SlackContent
-from sandbox.slack.state.messages import SlackConversation
+from sandbox.slack.state.messages import BROADCAST_SUBTYPE, SlackConversation
 from sandbox.slack.state.workspace import Workspace
 
 #: The scope for another name and picture.
@@ -100,6 +100,26 @@ def truncate(content: SlackContent) -> tuple[SlackContent, dict[str, Any]]:
         return content, {}
     warning = {"warning": "message_truncated", "response_metadata": {"messages": [_TRUNCATED_WARNING]}}
     return replace(content, text=content.text[:MAX_POST_CHARS]), warning
+
+
+def parse_post_fields(api: WebApi, channel: SlackConversation, arguments: Arguments) -> dict[str, Any]:
+    """Return the fields of a message of the bot for the arguments of a post, without its content.
+
+    Raises:
+        SlackError: as for `parse_thread_ts` and `parse_metadata`.
+    """
+    thread_ts = parse_thread_ts(api.workspace, channel, arguments)
+    is_broadcast = thread_ts is not None and arguments.flag("reply_broadcast")
+    return {
+        "user": api.workspace.bot.id,
+        "bot_id": api.workspace.bot_id,
+        "thread_ts": thread_ts,
+        "metadata": parse_metadata(arguments),
+        "unfurl_links": arguments.optional_flag("unfurl_links"),
+        "unfurl_media": arguments.optional_flag("unfurl_media"),
+        **parse_author(api, arguments),
+        **({"subtype": BROADCAST_SUBTYPE} if is_broadcast else {}),
+    }
 
 
 def parse_author(api: WebApi, arguments: Arguments) -> dict[str, Any]:

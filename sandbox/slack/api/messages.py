@@ -4,7 +4,14 @@ from dataclasses import replace
 from typing import Any
 
 from sandbox.slack.api.base import WebApi
-from sandbox.slack.api.content import parse_author, parse_content, parse_metadata, parse_thread_ts, truncate
+from sandbox.slack.api.content import (
+    parse_author,
+    parse_content,
+    parse_metadata,
+    parse_post_fields,
+    parse_thread_ts,
+    truncate,
+)
 from sandbox.slack.api.limits import MAX_POST_CHARS, MAX_UPDATE_CHARS
 from sandbox.slack.api.requests import Arguments, SlackError
 from sandbox.slack.state.markup import SlackContent
@@ -31,20 +38,8 @@ class MessageMethods:
     def post_message(self, arguments: Arguments) -> dict[str, Any]:
         channel = self._api.find_destination(arguments)
         content, warning = truncate(parse_content(arguments))
-        thread_ts = parse_thread_ts(self._workspace, channel, arguments)
-        is_broadcast = thread_ts is not None and arguments.flag("reply_broadcast")
-        broadcast = {"subtype": BROADCAST_SUBTYPE} if is_broadcast else {}
-        message = self._workspace.post_message(
-            channel,
-            content,
-            user=self._workspace.bot.id,
-            bot_id=self._workspace.bot_id,
-            thread_ts=thread_ts,
-            metadata=parse_metadata(arguments),
-            unfurl_links=arguments.optional_flag("unfurl_links"),
-            unfurl_media=arguments.optional_flag("unfurl_media"),
-            **parse_author(self._api, arguments) | broadcast,
-        )
+        fields = parse_post_fields(self._api, channel, arguments)
+        message = self._workspace.post_message(channel, content, **fields)
         posted = self._payloads.post_response(message)
         return {"channel": channel.id, "ts": message.ts, "message": posted} | warning
 

@@ -10,10 +10,10 @@ from time import time
 from typing import Any
 
 from sandbox.slack.api.base import WebApi
-from sandbox.slack.api.content import parse_author, parse_content, parse_metadata, parse_thread_ts, truncate
+from sandbox.slack.api.content import parse_content, parse_post_fields, truncate
 from sandbox.slack.api.requests import Arguments, SlackError, paginate, parse_ts
 from sandbox.slack.state.markup import SlackContent
-from sandbox.slack.state.messages import BROADCAST_SUBTYPE, SlackConversation, SlackMessage
+from sandbox.slack.state.messages import SlackConversation, SlackMessage
 from sandbox.slack.state.workspace import create_id
 
 MAX_AHEAD_SECONDS = 120 * 86_400
@@ -68,18 +68,7 @@ class ScheduledMessageMethods:
         channel = self._api.find_destination(arguments)
         post_at = self._parse_post_at(channel, arguments)
         content, warning = truncate(parse_content(arguments))
-        thread_ts = parse_thread_ts(self._workspace, channel, arguments)
-        is_broadcast = thread_ts is not None and arguments.flag("reply_broadcast")
-        details = {
-            "user": self._workspace.bot.id,
-            "bot_id": self._workspace.bot_id,
-            "thread_ts": thread_ts,
-            "metadata": parse_metadata(arguments),
-            "unfurl_links": arguments.optional_flag("unfurl_links"),
-            "unfurl_media": arguments.optional_flag("unfurl_media"),
-            **parse_author(self._api, arguments),
-            **({"subtype": BROADCAST_SUBTYPE} if is_broadcast else {}),
-        }
+        details = parse_post_fields(self._api, channel, arguments)
         id_ = create_id("Q")
         delay = (post_at - time()) / self._speed
         timer = asyncio.get_running_loop().call_later(delay, self._post, id_)
