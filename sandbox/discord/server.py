@@ -1,10 +1,9 @@
 """Discord sandbox: a server (guild) behind an HTTP server on this machine."""
 
 from base64 import b64encode
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from secrets import token_urlsafe
 from types import TracebackType
-from typing import TypeVar
 
 from aiohttp import web
 
@@ -23,22 +22,20 @@ from sandbox.discord.interactions.commands import CommandRegistry
 from sandbox.discord.interactions.delivery import DiscordInteractions
 from sandbox.discord.interactions.webhooks import WebhookRoutes
 from sandbox.discord.router import PREFIX, DiscordRouter
-from sandbox.discord.state.activity_log import DiscordActivityLog, Subscription
+from sandbox.discord.state.activity_log import DiscordActivityLog
 from sandbox.discord.state.guild import Guild
 from sandbox.discord.state.messages import DiscordMessage, DiscordUser, GuildChange, GuildChannel, GuildEvent
 from sandbox.discord.state.payloads import DiscordPayloads, Json
 from sandbox.discord.state.permissions import DEFAULT_PERMISSIONS, GUILDS, PRIVILEGED
 from sandbox.discord.user_actions import DiscordUserActions
-from sandbox.rate_limit import RateLimitUsage
-
-T = TypeVar("T")
+from sandbox.observer import SandboxObserver
 
 _PEOPLE = {"ada": "Ada Lovelace", "grace": "Grace Hopper", "linus": "Linus Pauling"}
 _CHANNELS = ("general", "random")
 _FORUM = "ideas"
 
 
-class DiscordSandbox(DiscordUserActions):
+class DiscordSandbox(DiscordUserActions, SandboxObserver[GuildChange]):
     """Discord server with one bot, as an async context manager.
 
     Attributes:
@@ -269,34 +266,6 @@ class DiscordSandbox(DiscordUserActions):
         return self._gateway.is_online
 
     # Watching
-
-    def changes(self) -> Subscription:
-        """Return a subscription to all visible changes from now on."""
-        return self._activity_log.subscribe()
-
-    async def wait_for_change(self) -> None:
-        """Wait for the next visible change, API call, gateway event, or change of a connection."""
-        await self._activity_log.wait_for_change()
-
-    def rate_limit_usage(self) -> list[RateLimitUsage]:
-        """Return the use of each open rate-limit window; none without rate limits."""
-        return self._limits.list_usage() if self._limits else []
-
-    async def wait_for(self, predicate: Callable[[], T], *, timeout: float = 20) -> T:  # noqa: ASYNC109 (the message)
-        """Return the first truthy result of `predicate`, called now and after every change or call.
-
-        Raises:
-            TimeoutError: there was none within `timeout` seconds; the message describes the sandbox's state.
-        """
-        return await self._activity_log.wait_until(predicate, timeout, self._describe_state)
-
-    async def wait_until_connected(self, timeout: float = 10) -> None:  # noqa: ASYNC109 (as `wait_for`)
-        """Wait until a client has a gateway session.
-
-        Raises:
-            TimeoutError: none has within `timeout` seconds.
-        """
-        await self.wait_for(lambda: self.connection_count, timeout=timeout)
 
     def _describe_state(self) -> str:
         calls = [f"{c.route} {c.status} {c.code or ''}".rstrip() for c in self.calls[-10:]]

@@ -8,6 +8,7 @@ from typing import Any
 
 from aiohttp import web
 
+from sandbox.observer import SandboxObserver
 from sandbox.slack.api.assistant import AssistantMethods
 from sandbox.slack.api.base import SCOPES, WebApi
 from sandbox.slack.api.directory import DirectoryMethods
@@ -28,7 +29,6 @@ from sandbox.slack.interactions.commands import SlashCommands
 from sandbox.slack.interactions.delivery import SlackInteractions
 from sandbox.slack.manifest_check import check_manifest
 from sandbox.slack.oauth import OAuthMethods
-from sandbox.slack.observer import SlackObserver
 from sandbox.slack.router import SlackRouter
 from sandbox.slack.state.activity_log import EnvelopeRecord, SlackActivityLog
 from sandbox.slack.state.messages import SlackConversation, SlackMessage
@@ -40,7 +40,7 @@ _DEFAULT_USERS = {"ada": "Ada Lovelace", "grace": "Grace Hopper", "linus": "Linu
 _DEFAULT_CHANNELS = ("general", "random")
 
 
-class SlackSandbox(SlackUserActions, SlackObserver):
+class SlackSandbox(SlackUserActions, SandboxObserver[WorkspaceChange]):
     """Slack workspace with one installed app, as an async context manager.
 
     Methods take users and channels as objects, names or ids (`"ada"`, `"general"`). Texts of people are in Slack's
@@ -61,6 +61,8 @@ class SlackSandbox(SlackUserActions, SlackObserver):
         signing_secret: the key that signs requests to the request URL.
         faults: pending faults.
     """
+
+    _activity_log: SlackActivityLog
 
     def __init__(
         self,
@@ -358,6 +360,26 @@ class SlackSandbox(SlackUserActions, SlackObserver):
     async def refresh_sockets(self, reason: str = "refresh_requested") -> None:
         """Send `disconnect` to every client, and close its socket `CLOSE_DELAY_SECONDS` later."""
         await self._sockets.refresh_sockets(reason)
+
+    # Watching
+
+    @property
+    def connection_count(self) -> int:
+        """Number of sockets that receive events; always 1 with a request URL."""
+        return self._sender.connection_count
+
+    def _describe_state(self) -> str:
+        calls = [f"{c.method} {c.status} {c.error or ''}".rstrip() for c in self.calls[-10:]]
+        unacknowledged = sum(e.acknowledged_at is None for e in self.envelopes)
+        messages = [f"{m.channel.name}/{m.ts}: {m.text[:80]!r}" for m in self._workspace.latest_messages(10)]
+        return "\n  ".join(
+            [
+                f"{self.connection_count} sockets, {len(self.envelopes)} envelopes ({unacknowledged} unacknowledged)",
+                f"{len(self.calls)} calls, the last: {calls}",
+                "messages:",
+                *messages,
+            ]
+        )
 
     # Inside
 

@@ -11,7 +11,7 @@ from hashlib import md5
 from time import time
 from typing import Literal
 
-from sandbox.rate_limit import RateLimitUsage
+from sandbox.observer import RateLimitUsage
 
 Scope = Literal["user", "global", "shared"]
 

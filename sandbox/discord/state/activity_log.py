@@ -5,10 +5,8 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import Any
 
-from sandbox import subscriptions as watch
 from sandbox.discord.state.messages import GuildChange
-
-Subscription = watch.Subscription[GuildChange]
+from sandbox.subscriptions import ChangeFeed
 
 
 @dataclass(eq=False, slots=True)
@@ -59,7 +57,7 @@ class DiscordEventRecord:
     sent_at: float | None = None
 
 
-class DiscordActivityLog(watch.ChangeFeed[GuildChange]):
+class DiscordActivityLog(ChangeFeed[GuildChange]):
     """Log of all calls, events and downloads, and feed of the visible changes.
 
     Attributes:

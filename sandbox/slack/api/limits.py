@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from time import monotonic
 
-from sandbox.rate_limit import RateLimitUsage
+from sandbox.observer import RateLimitUsage
 
 #: `chat.postMessage` truncates a longer text.
 MAX_POST_CHARS = 40_000

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import Any, Literal
 
-from sandbox import subscriptions as watch
 from sandbox.slack.state.workspace import WorkspaceChange
+from sandbox.subscriptions import ChangeFeed
 
 
 @dataclass(eq=False, slots=True)
@@ -52,10 +52,7 @@ class EnvelopeRecord:
     response: dict[str, Any] | None = None
 
 
-Subscription = watch.Subscription[WorkspaceChange]
-
-
-class SlackActivityLog(watch.ChangeFeed[WorkspaceChange]):
+class SlackActivityLog(ChangeFeed[WorkspaceChange]):
     """Log of all calls and envelopes, and feed of the visible changes."""
 
     def __init__(self) -> None:

@@ -1,0 +1,81 @@
+"""Observation of a sandbox: changes, connections, and use of rate limits."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
+
+from sandbox.subscriptions import ChangeFeed, Subscription
+
+C = TypeVar("C")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class RateLimitUsage:
+    """Use of a rate limit's current window.
+
+    Attributes:
+        name: the method or route, with the channel's id if the limit is per channel; "" for Discord's global limit.
+        remaining: calls that the window still allows.
+        limit: calls per window.
+        seconds: length of the window in platform seconds.
+        resets_in: real seconds until the window allows more calls.
+    """
+
+    name: str
+    remaining: int
+    limit: int
+    seconds: float
+    resets_in: float
+
+
+class RateLimits(Protocol):
+    """Rate limits of a platform."""
+
+    def list_usage(self) -> list[RateLimitUsage]:
+        """Return the use of each window that has calls."""
+
+
+class SandboxObserver(ABC, Generic[C]):
+    """Base of the local platforms with the methods to watch one; the subclass sets the attributes."""
+
+    _activity_log: ChangeFeed[C]
+    _limits: RateLimits | None
+
+    @property
+    @abstractmethod
+    def connection_count(self) -> int:
+        """Number of connections on which the bot receives events."""
+
+    def changes(self) -> Subscription[C]:
+        """Return a subscription to all visible changes from now on."""
+        return self._activity_log.subscribe()
+
+    async def wait_for_change(self) -> None:
+        """Wait for the next visible change, API call, event, or change of a connection."""
+        await self._activity_log.wait_for_change()
+
+    def rate_limit_usage(self) -> list[RateLimitUsage]:
+        """Return the use of each rate-limit window that has calls; none without rate limits."""
+        return self._limits.list_usage() if self._limits else []
+
+    async def wait_for(self, predicate: Callable[[], T], *, timeout: float = 20) -> T:  # noqa: ASYNC109 (the message)
+        """Return the first truthy result of `predicate`, called now and after every change or call.
+
+        Raises:
+            TimeoutError: there was none within `timeout` seconds; the message describes the state.
+        """
+        return await self._activity_log.wait_until(predicate, timeout, self._describe_state)
+
+    async def wait_until_connected(self, timeout: float = 10) -> None:  # noqa: ASYNC109 (as `wait_for`)
+        """Wait until `connection_count` is not 0.
+
+        Raises:
+            TimeoutError: it was 0 for `timeout` seconds.
+        """
+        await self.wait_for(lambda: self.connection_count, timeout=timeout)
+
+    @abstractmethod
+    def _describe_state(self) -> str:
+        """Return the connections, the latest calls and messages as text, for errors."""
