@@ -1,6 +1,5 @@
 """Sessions as their users see them: status, agent, model, mute, stop, export."""
 
-import time
 from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -8,13 +7,13 @@ from math import inf
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.concurrency.retry import retry_store
 from core.conversations.status import SessionStatus, get_status
 from core.identity import BOT_PREFIX
 from core.inbox_message import InboxMessage, InboxOutcome, ReplyWithoutMention
 from core.privacy.export import ExportFormat, ExportViewer, stream_export
+from core.sessions.lifecycle import find_session_row, new_session_row
 from core.store.database import Database
 from core.store.schema import inbox, sessions, turns
 from core.store.turn_states import State
@@ -163,7 +162,7 @@ class ConversationService:
             StoreError: the database cannot be read.
         """
         async with self._database.read() as connection:
-            row = await _session(connection, session_id)
+            row = await find_session_row(connection, session_id)
             agent = self._answering_agent(row, location_names).name
             if row is None:
                 return SessionStatus(self._choose_valid_model(None, agent), agent, budget=self._budget)
@@ -181,7 +180,7 @@ class ConversationService:
             StoreError: the database cannot be read.
         """
         async with self._database.read() as connection:
-            return self._answering_agent(await _session(connection, session_id), location_names)
+            return self._answering_agent(await find_session_row(connection, session_id), location_names)
 
     async def choose_agent(self, session_id: str, agent: str, *, place: str, location_names: Sequence[str]) -> bool:
         """Set the agent of a session, which may not exist yet, from its next turn on.
@@ -199,7 +198,7 @@ class ConversationService:
         if agent not in self.agents.list_selectable(location_names):
             return False
         chosen = None if agent == self.agents.get_agent_at(location_names) else agent
-        await self._update_session(session_id, self._build_session_row(session_id, place), agent=chosen)
+        await self._update_session(session_id, new_session_row(session_id, self.agents.default, place), agent=chosen)
         return True
 
     async def get_model(self, session_id: str, location_names: Sequence[str] = ()) -> str:
@@ -212,7 +211,7 @@ class ConversationService:
             StoreError: the database cannot be read.
         """
         async with self._database.read() as connection:
-            row = await _session(connection, session_id)
+            row = await find_session_row(connection, session_id)
         agent = self._answering_agent(row, location_names).name
         return self._choose_valid_model(row.model if row is not None else None, agent)
 
@@ -244,7 +243,7 @@ class ConversationService:
         """
         if model is not None and model not in await self.list_models(session_id, location_names):
             return False
-        await self._update_session(session_id, self._build_session_row(session_id, place), model=model)
+        await self._update_session(session_id, new_session_row(session_id, self.agents.default, place), model=model)
         return True
 
     async def set_muted(self, session_id: str, is_muted: bool) -> bool:
@@ -265,7 +264,7 @@ class ConversationService:
             StoreError: the database cannot be read.
         """
         async with self._database.read() as connection:
-            row = await _session(connection, session_id)
+            row = await find_session_row(connection, session_id)
         return row is not None and bool(row.is_muted)
 
     async def list_recent(self, place: str, author: str, limit: int, *, until: float = inf) -> list[RecentSession]:
@@ -352,7 +351,7 @@ class ConversationService:
             return False
         before = inbox.c.event_key != inbound.event_key, inbox.c.sent_at <= inbound.sent_at
         async with self._database.read() as connection:
-            row = await _session(connection, inbound.session_id)
+            row = await find_session_row(connection, inbound.session_id)
             if row is None:
                 return is_on_answer
             if row.is_muted or follow == "everyone":
@@ -434,11 +433,6 @@ class ConversationService:
         self._worker.wake()
         return bool(changed.rowcount)
 
-    def _build_session_row(self, session_id: str, place: str) -> dict[str, Any]:
-        """Return the row of a new session at a place."""
-        now = time.time()
-        return {"id": session_id, "app": self.agents.default, "user_id": place, "created_at": now, "updated_at": now}
-
     def _answering_agent(self, row: sa.Row[Any] | None, location_names: Sequence[str]) -> AnsweringAgent:
         chosen = row.agent if row is not None else None
         name = self.agents.resolve_agent(chosen, location_names)
@@ -448,7 +442,3 @@ class ConversationService:
         """Return the chosen model if the agent has it, else the agent's default."""
         models = self.agents.profiles[agent].models
         return model if model is not None and model in models else models[0]
-
-
-async def _session(connection: AsyncConnection, session_id: str) -> sa.Row[Any] | None:
-    return (await connection.execute(sa.select(sessions).where(sessions.c.id == session_id))).one_or_none()

@@ -22,12 +22,16 @@ from core.privacy.deletion_queries import (
     has_queued_messages,
     has_running_turn,
     lock_or_create_session,
-    lock_session,
     tombstone_messages,
 )
 from core.privacy.known_users import KnownUser, count_records, find_users
 from core.privacy.redaction import find_sessions_of, is_only_author, load_redaction, redact_session
-from core.sessions.lifecycle import begin_generation, delete_unreferenced_blobs
+from core.sessions.lifecycle import (
+    begin_generation,
+    delete_unreferenced_blobs,
+    find_session_row,
+    lock_session_row,
+)
 from core.store.database import Database
 from core.store.notify import NotificationBus
 from core.store.schema import artifacts, blobs, inbox, messages, sessions, spending, turns, workers
@@ -194,7 +198,7 @@ class DeletionService:
         """Open a transaction that locks a session, and count what it deletes."""
         batch = [session_id]
         async with self._database.write() as connection:
-            await lock_session(connection, session_id)
+            await lock_session_row(connection, session_id)
             before = await _count(connection, messages, batch), await _count_files(connection, batch)
             yield connection
             after = await _count(connection, messages, batch), await _count_files(connection, batch)
@@ -228,7 +232,7 @@ class DeletionService:
             await connection.execute(sa.delete(artifacts).where(artifacts.c.session == session_id))
         await self._wait_for_turns(cancelled)
         async with self._lock(session_id, result) as connection:
-            row = await lock_session(connection, session_id)
+            row = await find_session_row(connection, session_id, for_update=True)
             # a smaller generation is that of another session, which began after this one was deleted elsewhere
             if row is not None and generation is not None and row.generation >= generation:
                 await delete_session(
@@ -244,7 +248,7 @@ class DeletionService:
             before: in seconds since the epoch.
         """
         async with self._lock(session_id, result) as connection:
-            if (row := await lock_session(connection, session_id)) is None:
+            if (row := await find_session_row(connection, session_id, for_update=True)) is None:
                 return
             is_old = await connection.scalar(sa.select(_is_older_than(before)).where(sessions.c.id == session_id))
             is_busy = await has_running_turn(connection, session_id) or await has_queued_messages(
@@ -282,7 +286,7 @@ class DeletionService:
             user_id: the user whose waiting messages are deleted; None to delete none.
         """
         async with self._database.write() as connection:
-            await lock_session(connection, session_id)
+            await lock_session_row(connection, session_id)
             cancelled = await self._cancel_turns(connection, session_id, CancelReason.STOP)
             queued = (inbox.c.session == session_id) & is_waiting(inbox)
             await tombstone_messages(connection, queued & (inbox.c.author == user_id))

@@ -8,7 +8,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.inbox_message import InboxOutcome
 from core.sessions import state as scopes
-from core.sessions.lifecycle import delete_session_data, delete_unreferenced_blobs
+from core.sessions.lifecycle import delete_session_data, delete_unreferenced_blobs, find_session_row, new_session_row
 from core.sessions.resume import correction_run_id
 from core.store.schema import (
     artifacts,
@@ -36,25 +36,13 @@ FORGOTTEN = "forgotten"
 TOMBSTONE_PREFIX = "forgotten:"
 
 
-async def lock_session(connection: AsyncConnection, session_id: str) -> sa.Row[Any] | None:
-    """Lock a session until the transaction ends, and return its row.
-
-    The row has id, place (`user_id`) and generation; it is None if there is no session.
-    """
-    query = sa.select(sessions.c.id, sessions.c.user_id, sessions.c.generation).where(sessions.c.id == session_id)
-    result: sa.Result[Any] = await connection.execute(query.with_for_update())
-    return result.one_or_none()
-
-
 async def lock_or_create_session(connection: AsyncConnection, session_id: str) -> sa.Row[Any] | None:
     """Lock a session that is to be deleted, and return its row if it existed.
 
     A session that does not exist is created, so that no other transaction begins it. The caller has to delete it.
     """
-    now = time.time()
-    placeholder = {"id": session_id, "app": "", "user_id": "", "created_at": now, "updated_at": now}
-    while (row := await lock_session(connection, session_id)) is None:
-        await insert_new(connection, sessions, placeholder)
+    while (row := await find_session_row(connection, session_id, for_update=True)) is None:
+        await insert_new(connection, sessions, new_session_row(session_id, "", ""))
     return row if row.user_id else None
 
 
@@ -83,7 +71,7 @@ async def delete_session(
 
     Args:
         prices: prices of the model calls that are not counted yet.
-        row: the result of `lock_session`; None if the session did not exist.
+        row: the row of the session; None if the session did not exist.
         reset_at: a backfill ignores messages sent until then, in seconds since the epoch.
         before_generation: a generation that stays if it has inbox messages. The messages of the earlier ones are
             deleted already; their turns and inbox messages are not. None to delete all generations.
@@ -128,7 +116,7 @@ async def _insert_tombstone(connection: AsyncConnection, session: sa.Row[Any], r
     If no other session has its place, delete the state, files, memories and names of the place.
 
     Args:
-        session: the row that `lock_session` returned.
+        session: the row of the session.
         reset_at: in seconds since the epoch.
     """
     now = time.time()

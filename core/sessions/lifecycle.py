@@ -56,21 +56,15 @@ async def begin_generation(connection: AsyncConnection, session_id: str) -> int 
     return None if row is None else int(row.generation)
 
 
-async def insert_session(connection: AsyncConnection, *, app: str, user_id: str, session_id: str) -> sa.Row[Any]:
-    """Insert a session in its first generation, and return its row.
+def new_session_row(session_id: str, app: str, user_id: str) -> dict[str, Any]:
+    """Return the columns of a session in its first generation, which begins now.
 
     Args:
         app: the name of the default agent.
         user_id: the place of the session.
-
-    Raises:
-        IntegrityError: the id is taken.
     """
     now = time.time()
-    insert = sa.insert(sessions).returning(sessions)
-    new = {"id": session_id, "app": app, "user_id": user_id, "created_at": now, "updated_at": now}
-    row: sa.Row[Any] = (await connection.execute(insert, new)).one()
-    return row
+    return {"id": session_id, "app": app, "user_id": user_id, "created_at": now, "updated_at": now}
 
 
 async def find_session_row(

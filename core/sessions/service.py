@@ -31,7 +31,7 @@ from core.sessions.codec import (
     parse_event,
 )
 from core.sessions.history import DEFAULT_MAX_TURNS, is_user_message, repair_history, split_responses
-from core.sessions.lifecycle import delete_session_data, find_session_row, insert_session
+from core.sessions.lifecycle import delete_session_data, find_session_row, new_session_row
 from core.sessions.prompt_text import AttributedPrompt
 from core.sessions.reader import HistoryLoader, read_snapshot
 from core.sessions.writer import EventWriter, StoredSession
@@ -100,7 +100,8 @@ class SessionService(BaseSessionService):
         session_id = session_id or uuid.uuid4().hex
         try:
             async with self._database.write() as connection:
-                await insert_session(connection, app=self._home_app or app_name, user_id=user_id, session_id=session_id)
+                row = new_session_row(session_id, self._home_app or app_name, user_id)
+                await connection.execute(sa.insert(sessions).values(row))
                 await scopes.write_state(
                     connection, scopes.get_scope_owners(app_name, user_id, session_id), state or {}
                 )

@@ -15,9 +15,9 @@ import sqlalchemy as sa
 
 from channels.i18n import messages as words
 from core.identity import DEFAULT_AGENT_NAME
-from core.sessions.lifecycle import insert_session
+from core.sessions.lifecycle import new_session_row
 from core.store.database import Database
-from core.store.schema import channels
+from core.store.schema import channels, sessions
 from sandbox.discord import DiscordSandbox
 from sandbox.models import ScriptedOpenAI
 from sandbox.slack import SlackSandbox
@@ -218,7 +218,7 @@ class _ScenarioRun:
 async def _insert_known_place(place: str, database: Database) -> None:
     """Insert a watermark and an earlier session, so that a backfill reads this Discord channel."""
     async with database.write() as connection:
-        await insert_session(connection, app=DEFAULT_AGENT_NAME, user_id=place, session_id=place)
+        await connection.execute(sa.insert(sessions).values(new_session_row(place, DEFAULT_AGENT_NAME, place)))
         await connection.execute(sa.insert(channels).values(name="discord", watermark=time.time()))
 
 
