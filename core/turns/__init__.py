@@ -1,1 +1,1 @@
-"""Turns: claims, the worker loop, cancelling, reruns, and history compaction."""
+"""Turns (runs of the agent): claims, worker loop, stops, reruns, compaction."""

@@ -1,4 +1,4 @@
-"""Stops: cancel the running turn of a session and drop its waiting messages."""
+"""Stop requests: cancel a running turn, and drop the messages that wait."""
 
 from dataclasses import dataclass
 from enum import Enum, auto
@@ -16,7 +16,7 @@ from core.turns.queries import get_inbox_rows, is_active, is_waiting, parse_inbo
 from core.turns.store import TurnStore
 from core.turns.turn import CancelReason
 
-#: The columns of a request whose decision was dropped before a turn took it.
+#: Values for columns of `human_requests` that make a decided approval or question open again.
 REOPENED = {"decision": None, "decided_by": None, "decided_by_name": None, "decided_at": None, "answer": None}
 
 
@@ -24,9 +24,9 @@ class StopTurnResult(Enum):
     """Result of a request to stop one turn.
 
     Attributes:
-        STOPPED: the turn is marked as cancelled; its worker ends it.
+        STOPPED: the turn is marked as cancelled; the worker that runs the turn ends it.
         NOT_OWNER: the person wrote none of the messages that the turn answers.
-        NOT_RUNNING: the turn has its answer, has ended, or does not exist.
+        NOT_RUNNING: the final text of the turn is stored, the turn has ended, or it does not exist.
     """
 
     STOPPED = auto()
@@ -36,13 +36,14 @@ class StopTurnResult(Enum):
 
 @dataclass(frozen=True, slots=True)
 class StopResult:
-    """Result of a request to stop a session; false if the stop cancelled nothing.
+    """Changes by a request to stop a session; false if there were none.
 
     Attributes:
         turn_id: the running turn that is cancelled; None if there was none, or the person may not stop it.
-        dropped_messages: messages that waited for a turn, and get none.
-        undecided_turn_ids: turns whose approvals or questions were decided, but not taken up: they are open again.
-        has_cancelled_questions: whether the agent's open questions to people were closed.
+        dropped_messages: the messages that waited for a turn; no turn answers them now.
+        undecided_turn_ids: the turns whose approvals or questions were decided, but whose run had not continued yet:
+            these decisions are deleted, and people may decide again.
+        has_cancelled_questions: whether open questions of the agent to people were deleted.
     """
 
     turn_id: str | None = None
@@ -57,15 +58,16 @@ class StopResult:
 async def stop_session(
     connection: AsyncConnection, turns_: TurnStore, session_id: str, *, author: str | None, until: float = inf
 ) -> StopResult:
-    """Cancel the running turn of a session, and drop the messages that wait there.
+    """Cancel a session's running turn, and drop the messages that wait for a turn.
 
-    A turn that already has its final text is not cancelled. If the session neither runs nor waits, its open questions
-    to people are closed. All is done in the transaction of `connection`.
+    A turn with a stored final text is not cancelled. Dropped messages get the outcome `stopped`. Waiting requests for
+    reruns are deleted, and so are decisions of people that no turn has continued yet. If the session has no turn and no
+    message at all, its open questions to people are deleted. Everything is written in the transaction of `connection`.
 
     Args:
-        author: the platform's id of the person whose work is stopped; None for everybody's.
-        until: seconds since the epoch; messages that were sent later, and a turn that answers one of them, are left
-            alone.
+        turns_: marks the turn as cancelled, and notifies the workers.
+        author: the platform's id of the person whose turn and messages are stopped; None for those of all people.
+        until: seconds since the epoch. Messages that were sent later stay, and so does a turn that answers one of them.
     """
     await lock_session_row(connection, session_id)
     in_session = inbox.c.session == session_id
@@ -98,9 +100,12 @@ async def stop_session(
 async def stop_turn(
     connection: AsyncConnection, turns_: TurnStore, turn_id: str, *, author: str | None
 ) -> StopTurnResult:
-    """Mark a running turn as cancelled, in the transaction of `connection`.
+    """Mark a turn without a final text as cancelled, and notify the workers.
+
+    Both happen in the transaction of `connection`. The worker that runs the turn ends it.
 
     Args:
+        turns_: marks the turn as cancelled.
         author: the platform's id of the person who asks; None for an operator, who may stop any turn.
     """
     session = sa.select(turns.c.session).where(turns.c.id == turn_id)
@@ -116,18 +121,18 @@ async def stop_turn(
 
 
 async def _get_running_turn(connection: AsyncConnection, session_id: str | None) -> sa.Row[Any] | None:
-    """Return the row of a session's active turn without a final text, if there is one."""
+    """Return the `turns` row of a session's queued or running turn; None without one."""
     is_running = is_active(turns) & (turns.c.state != "answered")
     query = sa.select(turns).where(turns.c.session == session_id, is_running)
     return (await connection.execute(query)).one_or_none()
 
 
 async def _may_stop(connection: AsyncConnection, turn: sa.Row[Any], author: str | None, until: float = inf) -> bool:
-    """Return whether a stop applies to a turn.
+    """Return whether the author and the time of a stop permit it to cancel a turn.
 
     Args:
-        turn: its row.
-        author: has to be an author of one of its messages; None for anybody.
+        turn: the row of `turns`.
+        author: the platform's id of a person who must have written a message of the turn; None permits everybody.
         until: seconds since the epoch; no message of the turn may have been sent later.
     """
     rows = await get_inbox_rows(connection, turn.origin)

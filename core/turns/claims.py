@@ -1,15 +1,15 @@
 """Claims of turns: abandoned turns first, then the next turn of each idle session.
 
-To claim a turn is to write this worker's id into its row, so that no other worker runs it. An abandoned turn is an
-active one whose worker is gone. A session is idle when none of its turns is active.
+To claim a turn is to write this worker's id into the turn's row, so that no other worker runs the turn. A turn is
+active until it ends. An active turn is abandoned if its worker is gone, and a session is idle without an active turn.
 
 PostgreSQL: the claim locks the rows of abandoned turns and of sessions, and skips what others have locked, so that
 workers never wait for each other. Each claim locks a session before it reads the messages that wait there: no message
 is claimed twice. SQLite: one transaction writes at a time.
 
-Each row is parsed here. A row that cannot be read is logged, and stops no other: a message gets the outcome
-`unreadable`, a turn fails. If only the stored history cannot be read, the turn is claimed as damaged, and says so in
-the reply (`Turn.is_damaged`).
+A row that cannot be parsed is logged, and the other rows are claimed: an unreadable message gets the outcome
+`unreadable`, an unreadable turn the state `failed`. If only the stored history cannot be parsed, the turn is claimed as
+damaged, and its reply says so (`Turn.is_damaged`).
 """
 
 import logging
@@ -49,10 +49,10 @@ log = logging.getLogger(__name__)
 #: Columns of `turns` that have the same name in `Turn`.
 SHARED_COLUMNS = ("id", "generation", "kind", "origin", "run", "model", "agent")
 
-#: The error of an active turn whose rows cannot be read.
+#: The text in `turns.error` of an active turn whose stored rows cannot be parsed.
 DAMAGED = "its rows cannot be read"
 
-#: Seconds after which a waiting message may have the "queued" reaction.
+#: Seconds after which a waiting message may have got the "queued" reaction from the channel adapter.
 QUEUED_REACTION_SECONDS = 0.2
 
 #: The most messages that one turn answers.
@@ -79,14 +79,19 @@ async def claim_turns(
     running: Collection[str],
     served: Mapping[str, int],
 ) -> list[Turn]:
-    """Claim turns for the worker of a lease: see `TurnStore.claim`.
+    """Claim abandoned turns, then a new turn for each idle session with messages.
 
     A read comes first: without anything to claim, no transaction waits for the lock on writes.
 
     Args:
+        lease: the lease of the worker that gets the turns.
+        agents: decides which agent answers a new turn.
         limit: the most turns.
         running: the ids of the turns that this worker runs now: they are not claimed.
-        served: for each author, a number that grows with the time when a turn last began for them.
+        served: by author id, a number that is higher the later a turn last began for that author.
+
+    Returns:
+        The claimed turns, abandoned ones first.
 
     Raises:
         IntegrityError: another worker began a turn of one of the sessions; nothing is claimed.
@@ -102,9 +107,12 @@ async def claim_turns(
 
 
 def _is_abandoned(lease: Lease, running: Collection[str]) -> sa.ColumnElement[bool]:
-    """Return the condition that a turn is active, and no live worker runs it.
+    """Return the SQL condition that a turn is active, and no live worker runs it.
 
-    A turn that this worker runs is not abandoned, even if its lease ended while the process was held up.
+    Args:
+        lease: the lease of this worker.
+        running: the ids of the turns that this worker runs. They are not abandoned, even if the lease expired while
+            the process was blocked.
     """
     has_no_runner = (turns.c.owner == lease.worker_id) | lease.has_no_live_worker(turns.c.owner)
     return is_active(turns) & turns.c.id.not_in(running) & has_no_runner
@@ -113,9 +121,13 @@ def _is_abandoned(lease: Lease, running: Collection[str]) -> sa.ColumnElement[bo
 async def _claim_abandoned(
     connection: AsyncConnection, lease: Lease, limit: int, running: Collection[str]
 ) -> list[Turn]:
-    """Claim at most `limit` abandoned turns, the oldest first.
+    """Claim at most `limit` abandoned turns, and return them, the oldest first.
 
-    Turns that cannot be read get the state `failed`.
+    A turn whose row or messages cannot be parsed gets the state `failed`.
+
+    Args:
+        lease: the lease of this worker.
+        running: the ids of the turns that this worker runs now: they are not claimed.
     """
     query = (
         sa.select(turns)
@@ -145,16 +157,16 @@ async def _claim_abandoned(
 
 
 async def _resumed_turn(connection: AsyncConnection, worker: str, row: sa.Row[Any]) -> Turn:
-    """Return an abandoned turn as its next attempt.
+    """Return an abandoned turn for its next claim, with messages and partial text.
 
-    The stored events of its run are moved to the end of the history.
+    The stored ADK events of the turn's run are moved to the end of the history, unless the final text is stored.
 
     Args:
         worker: the id of the worker that claims the turn.
-        row: the turn's row as it was before this claim.
+        row: the row of `turns` before this claim.
 
     Raises:
-        ValueError: its messages cannot be read.
+        ValueError: no message of the turn can be parsed.
     """
     messages = (await get_messages_of_turns(connection, {row.origin})).get(row.origin)
     if not messages:
@@ -184,7 +196,13 @@ async def _resumed_turn(connection: AsyncConnection, worker: str, row: sa.Row[An
 async def _claim_waiting(
     connection: AsyncConnection, worker: str, agents: AgentRouter, limit: int, served: Mapping[str, int]
 ) -> list[Turn]:
-    """Claim the next turn of at most `limit` idle sessions in which messages wait."""
+    """Insert and return a turn for each of at most `limit` idle sessions with messages.
+
+    Args:
+        worker: the id of the worker that claims the turns.
+        agents: decides which agent answers a turn.
+        served: by author id, a number that is higher the later a turn last began for that author.
+    """
     locked = await _lock_sessions(connection, limit, served)
     waiting = await _read_waiting(connection, list(locked))
     new_turns = list[tuple[Turn, list[_QueuedMessage]]]()
@@ -219,9 +237,12 @@ _SET_TURN = sa.update(inbox).where(inbox.c.id == sa.bindparam("message_id")).val
 async def _lock_sessions(connection: AsyncConnection, limit: int, served: Mapping[str, int]) -> dict[str, sa.Row[Any]]:
     """Lock at most `limit` idle sessions with waiting messages, and return their rows.
 
-    The rows are by session id, in the order of claiming: a round robin over people. The first session of each person
-    goes before the second one of any; among the first ones, that of the person who was served longest ago goes first.
-    A session is that of the author of its oldest message.
+    The dict has the `sessions` rows by session id, in a round robin over people. The first session of each person comes
+    before the second one of anybody. Among the first ones, the session of the person with the oldest last turn comes
+    first. A session counts for the author of its oldest waiting message.
+
+    Args:
+        served: by author id, a number that is higher the later a turn last began for that author.
     """
     if limit <= 0:
         return {}
@@ -232,7 +253,14 @@ async def _lock_sessions(connection: AsyncConnection, limit: int, served: Mappin
 
 @cache
 def _select_claimable(dialect: str) -> sa.Select[Any]:
-    """Return the query of `_lock_sessions`; building it takes longer than running it."""
+    """Return the query that locks the idle sessions with waiting messages.
+
+    The parameters are `served` (numbers by author id, as JSON) and `limit`. The query is cached: SQLAlchemy takes
+    longer to build it than the database to run it.
+
+    Args:
+        dialect: `sqlite` or `postgresql`.
+    """
     head = inbox.alias("head")
     first = sa.func.min(_WAITING.c.id).label("first")
     heads = (
@@ -258,7 +286,12 @@ def _select_claimable(dialect: str) -> sa.Select[Any]:
 
 
 def _json_items(dialect: str, parameter: str) -> sa.TableValuedAlias:
-    """Return a table of the `key` and `value` of each item of a JSON parameter."""
+    """Return an SQL table with the `key` and `value` of each item of a JSON object.
+
+    Args:
+        dialect: `sqlite` or `postgresql`.
+        parameter: the name of the bind parameter with the JSON object.
+    """
     expand = sa.func.json_each_text if dialect == "postgresql" else sa.func.json_each
     items = expand(sa.bindparam(parameter, type_=sa.JSON))
     return items.table_valued("key", sa.column("value", sa.Text), name=parameter)
@@ -267,11 +300,11 @@ def _json_items(dialect: str, parameter: str) -> sa.TableValuedAlias:
 async def _read_waiting(connection: AsyncConnection, session_ids: Sequence[str]) -> dict[str, list[_QueuedMessage]]:
     """Return the messages that wait in locked sessions, oldest first, by session id.
 
-    Sessions without waiting messages are left out. A message that another worker claimed before the lock does not wait
-    any more, and its session is not idle. Messages that cannot be parsed get the outcome `unreadable`.
+    Sessions without waiting messages, and sessions in which another worker has begun a turn, are left out. Messages
+    that cannot be parsed are logged, and get the outcome `unreadable`.
 
     Args:
-        session_ids: the locked sessions.
+        session_ids: the sessions whose rows the transaction has locked.
     """
     if not session_ids:
         return {}
@@ -291,9 +324,10 @@ async def _read_waiting(connection: AsyncConnection, session_ids: Sequence[str])
 
 
 def _select_batch(waiting: list[_QueuedMessage]) -> list[_QueuedMessage]:
-    """Return the messages that the next turn answers.
+    """Return the waiting messages that the next turn of a session answers.
 
-    These are the oldest ones, at most `MAX_MESSAGES`, up to the next request for a rerun: that is a turn of its own.
+    These are the oldest ones, at most `MAX_MESSAGES`, up to the next request for a rerun. A request for a rerun gets a
+    turn of its own.
 
     Args:
         waiting: all messages that wait in one session, oldest first; not empty.
@@ -307,12 +341,15 @@ def _select_batch(waiting: list[_QueuedMessage]) -> list[_QueuedMessage]:
 async def _next_turn(
     connection: AsyncConnection, session: sa.Row[Any], batch: Sequence[_QueuedMessage], agents: AgentRouter
 ) -> Turn | None:
-    """Return the new turn that answers a batch of messages.
+    """Return the new turn that answers a batch of messages; the caller inserts its row.
 
-    For a `retry` of a turn that got its answer meanwhile, store the outcome `superseded` and return None.
+    If the batch is the request to retry a turn that has its answer by now, the request gets the outcome `superseded`,
+    and the result is None.
 
     Args:
         session: the locked row of `sessions`.
+        batch: the messages, oldest first; or one request for a rerun, or one decision of people.
+        agents: decides which agent answers.
     """
     first, messages = batch[0].row, tuple(queued.message for queued in batch)
     turn_id, agent = new_turn_id(), agents.resolve_agent(session.agent, messages[-1].location_names)
@@ -343,13 +380,14 @@ async def _next_turn(
 
 
 async def _to_rerun(connection: AsyncConnection, turn: Turn, parent: sa.Row[Any], kind: Any) -> Turn:
-    """Return a turn completed from the turn that it repeats or continues.
+    """Return a new turn with the run, messages and reply of the turn that it repeats.
 
-    The stored history is prepared for the new turn.
+    A turn of the kind `decision` gets only the run and the agent of the turn that asked people. For a rerun, the stored
+    ADK events of the run are moved to the end of the history, or deleted.
 
     Args:
         turn: the new turn.
-        parent: the row of the turn that it repeats, or that asked people for decisions.
+        parent: the row of the turn that the new one repeats, or that asked people for decisions.
         kind: `decision`, or a `RerunKind`.
     """
     if kind == "decision":
@@ -367,5 +405,5 @@ async def _to_rerun(connection: AsyncConnection, turn: Turn, parent: sa.Row[Any]
 
 
 def new_turn_id() -> str:
-    """Return an id for a turn: short enough for a user to quote."""
+    """Return a random turn id of ten hexadecimal digits: users can quote it."""
     return uuid.uuid4().hex[:10]

@@ -1,10 +1,10 @@
 """Compaction: replaces the oldest turns of a long history by a summary.
 
-A summary begins some seconds after the end of a turn, and is cancelled when a new turn begins. A failure is logged,
-and the history is cut as without a summary. Of several workers that summarize at once, one stores its summary, in one
-transaction. The summarized messages stay stored, but are no longer sent to the model.
+A task begins to summarize some seconds after the end of a turn, and is cancelled when a new turn begins. A failure is
+logged, and the oldest messages are not sent to the model. If several workers summarize one session at once, only one
+summary is stored. The summarized messages stay stored, but are no longer sent to the model.
 
-The next summary replaces the former one: it covers that one and the messages since.
+The next summary replaces the former one, and covers its messages and those since.
 """
 
 import asyncio
@@ -33,10 +33,10 @@ from core.usage.spending_limits import SpendingLimiter
 
 log = logging.getLogger(__name__)
 
-#: The fraction of a limit at which the oldest turns are summarized, and the fraction that stays: 32 and 16 of 40 turns.
+#: `START_FRACTION` of a limit starts a summary, which leaves out the newest `KEPT_FRACTION`: 32 and 16 of 40 turns.
 START_FRACTION, KEPT_FRACTION = 0.8, 0.4
 
-#: Seconds between a turn and the summary, time limit of a summary, and pause after a failure.
+#: Seconds between a turn and its summary; the time limit of a summary; the pause of a session after a failure.
 DELAY_SECONDS = 2.0
 TIMEOUT_SECONDS = 120.0
 RETRY_SECONDS = 300.0
@@ -51,7 +51,7 @@ MAX_AT_ONCE = 4
 MAX_MESSAGES_READ = 600
 PAGE_SIZE = 200
 
-#: The most tokens of a summary, and the divisor of the token budget that limits it too.
+#: A summary has at most `MAX_SUMMARY_TOKENS` tokens, and at most the token budget divided by `SUMMARY_DIVISOR`.
 MAX_SUMMARY_TOKENS, SUMMARY_DIVISOR = 2_000, 8
 
 
@@ -62,7 +62,7 @@ class _HistoryPart:
     Attributes:
         previous: the text of the former summary; empty if there is none.
         begin: the time of the first covered message, in seconds since the epoch.
-        rows: the messages after the former summary (`_READ`), oldest first.
+        rows: the covered rows of `messages` after the former summary, oldest first, with the columns `_READ`.
     """
 
     previous: str
@@ -74,9 +74,10 @@ class HistoryCompactor:
     """Background service that replaces old messages of a session by a summary.
 
     Args:
-        turns: checks that no turn runs, and notifies the other workers.
+        turns: notifies the other workers after a session's row was locked.
+        summarizer: writes the summary by a model call.
         wake: makes this worker claim turns again: a claim skips a session whose row is locked.
-        spending_limiter: spending limits, which are checked first; the turn pays for the summary.
+        spending_limiter: raises if a spending limit is reached; the cost counts for the people of the turn.
         budget: the most tokens of history that are sent to the model; None turns summaries off.
         turn_limit: the most turns of history that are sent to the model.
         delay_seconds: seconds between the end of a turn and the summary.
@@ -111,18 +112,24 @@ class HistoryCompactor:
         self._failed: TTLCache[str, bool] = TTLCache(MAX_FAILED, RETRY_SECONDS)
 
     async def run_turn(self, turn: Turn, answer: TurnRunner) -> None:
-        """Cancel the session's summary, run the turn with `answer`, schedule the next one."""
+        """Cancel the summary of the turn's session, run the turn, and schedule a summary.
+
+        Args:
+            answer: runs the turn; no summary is scheduled if it raises an error.
+        """
         self.cancel(turn.session_id)
         await answer(turn)
         self.schedule(turn)
 
     def schedule(self, turn: Turn) -> None:
-        """Start a task that summarizes a session after `delay_seconds` seconds, if it is long then.
+        """Start a task that summarizes a session later, if its history is long then.
+
+        The task waits for `delay_seconds` first.
 
         Nothing happens if the session has such a task, or its last summary failed less than `RETRY_SECONDS` ago.
 
         Args:
-            turn: the turn that has ended; it names the session, its generation and its agent.
+            turn: the ended turn, with the session to summarize, its generation and its agent.
         """
         session = turn.session_id
         if self._is_enabled and session not in self._tasks and session not in self._failed:
@@ -168,11 +175,13 @@ class HistoryCompactor:
             log.warning("session %s cannot be summarized: %s", turn.session_id, format_error(error))
 
     async def _summarize(self, turn: Turn, model: str | None, part: _HistoryPart) -> None:
-        """Summarize a part of the history, and store the summary.
+        """Summarize a part of a session's history by a model call, and store the summary.
 
-        It is not stored if a turn runs, or if the part has changed: by another summary, a deletion or a redaction.
+        The summary is dropped if a turn of the session runs by now, or if another summary, a deletion or a redaction
+        has changed the part.
 
         Args:
+            turn: the ended turn, with the session.
             model: the full name of the model that was chosen for the session; None for the default.
         """
         summary = await self._summarizer.summarize(
@@ -191,7 +200,7 @@ class HistoryCompactor:
     async def _save_summary(
         self, connection: AsyncConnection, turn: Turn, part: _HistoryPart, summary: GeneratedSummary
     ) -> None:
-        """Store a summary as a row of `messages`, and delete the session's former one."""
+        """Insert a summary into `messages`, and delete the session's former summary."""
         last = part.rows[-1]
         row = to_row(create_summary_event(summary.text, begin=part.begin, end=last.created_at), tokens=summary.tokens)
         row |= {
@@ -205,13 +214,17 @@ class HistoryCompactor:
         await connection.execute(sa.insert(messages).values(row))
 
     async def _read_part(self, connection: AsyncConnection, turn: Turn) -> _HistoryPart | None:
-        """Return the oldest turns after the former summary that fit in `budget` tokens.
+        """Return the part of a session's history that the next summary covers.
 
-        The newest turns, which stay without a summary, are not among them.
+        These are the oldest turns after the former summary, at most `budget` tokens. The newest turns are left out: the
+        fraction `KEPT_FRACTION` of the limits.
+
+        Args:
+            turn: the ended turn, with the session and its generation.
 
         Returns:
-            The part; None if the history without a summary has less than `START_FRACTION` of the turns and of the
-            tokens that are sent.
+            The part; None if the messages without a summary have less than `START_FRACTION` of the turns and of the
+            tokens that are sent to the model.
         """
         c = messages.c
         in_generation = is_in_session(turn.session_id) & (c.generation == turn.generation)
@@ -244,7 +257,11 @@ class HistoryCompactor:
         return _HistoryPart(before.content if before else "", begin or turn_rows[0].created_at, turn_rows)
 
     def _is_full(self, rows: Sequence[Any]) -> bool:
-        """Return whether rows of `messages` are long enough for a summary."""
+        """Return whether rows of `messages` have the turns or the tokens for a summary.
+
+        Args:
+            rows: all messages that no summary covers, with `role` and `tokens`.
+        """
         turn_count, tokens = sum(row.role == "user" for row in rows), sum(row.tokens for row in rows)
         return bool(turn_count >= self._turn_limit * START_FRACTION or tokens >= self._history_limit * START_FRACTION)
 
@@ -255,7 +272,7 @@ _READ = [messages.c[name] for name in ("id", "role", "author", "content", "tool_
 def find_first_kept_id(newest: Sequence[Any], *, tokens: int, turns: int) -> int:
     """Return the id of the oldest message that a summary must not cover; 0 for none.
 
-    A turn begins at that message, and each tool response after it has its call there.
+    This user message begins a turn. The call of each tool response after the message also follows the message.
 
     Args:
         newest: rows of `messages` with `id`, `role`, `tokens` and `tool_calls`, newest first.
@@ -277,7 +294,12 @@ def find_first_kept_id(newest: Sequence[Any], *, tokens: int, turns: int) -> int
 
 
 def _cut_to_whole_turns(rows: Sequence[sa.Row[Any]], budget: int) -> Sequence[sa.Row[Any]]:
-    """Return the first rows: whole turns within `budget` tokens, at least one turn."""
+    """Return the oldest turns whose messages fit in `budget` tokens; at least one turn.
+
+    Args:
+        rows: rows of `messages`, oldest first. If they have more than `budget` tokens, the last turn may be incomplete,
+            and is left out.
+    """
     begins = [place for place, row in enumerate(rows) if row.role == "user" and place]
     ends = [*begins, len(rows)] if sum(row.tokens for row in rows) <= budget else begins
     fitting = [end for end in ends if sum(row.tokens for row in rows[:end]) <= budget]

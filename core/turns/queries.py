@@ -22,7 +22,8 @@ RerunKind = Literal["retry", "regenerate", "revise"]
 def is_active(table: sa.FromClause) -> sa.ColumnElement[bool]:
     """Return the SQL condition that a turn has not ended.
 
-    It is written with literals, as the partial index `ix_turns_one_active` has it.
+    The states are literals, not parameters, as in the partial index `ix_turns_one_active`; otherwise the database would
+    not use that index.
 
     Args:
         table: `turns` or an alias of it.
@@ -31,7 +32,9 @@ def is_active(table: sa.FromClause) -> sa.ColumnElement[bool]:
 
 
 def is_waiting(table: sa.FromClause) -> sa.ColumnElement[bool]:
-    """Return the SQL condition that a message has neither a turn nor an outcome.
+    """Return the SQL condition that an inbox message waits for a turn.
+
+    Such a message has neither a turn nor an outcome.
 
     Args:
         table: `inbox` or an alias of it.
@@ -52,7 +55,7 @@ def is_idle(session: sa.ColumnElement[str]) -> sa.ColumnElement[bool]:
 
 
 def message_columns(inbound: InboxMessage, generation: Any) -> dict[str, Any]:
-    """Return the values of a message's row in `inbox`, without its text and kind.
+    """Return the values of a message's `inbox` columns, without text, kind and outcome.
 
     Args:
         generation: the session generation, as a number or an SQL expression.
@@ -71,11 +74,11 @@ def message_columns(inbound: InboxMessage, generation: Any) -> dict[str, Any]:
 async def record_message(
     connection: AsyncConnection, inbound: InboxMessage, outcome: InboxOutcome, *, kind: str = "message"
 ) -> bool:
-    """Store the row of a message that no turn answers, without its text.
+    """Insert the `inbox` row of a message that no turn answers, without its text.
 
     Args:
-        outcome: the reason why no turn answers it.
-        kind: of a command, its name.
+        outcome: the reason why no turn answers the message.
+        kind: the name of the command, if the message is one.
 
     Returns:
         Whether the row is new; False if the event key was stored before.
@@ -92,18 +95,19 @@ async def has_message(connection: AsyncConnection, event_key: str) -> bool:
 
 
 def session_generation(inbound: InboxMessage) -> sa.ColumnElement[int]:
-    """Return the SQL expression of the generation of a message's session.
+    """Return the SQL expression of the current generation of a message's session.
 
-    It is 1 if the session does not exist yet.
+    The generation counts up with each reset. It is 1 if the session does not exist yet.
     """
     found = sa.select(sessions.c.generation).where(sessions.c.id == inbound.session_id).scalar_subquery()
     return sa.func.coalesce(found, 1)
 
 
 def parse_inbox_message(data: object) -> InboxMessage | None:
-    """Return the message in the JSON of an `inbox` column; None if there is none.
+    """Return the message in the JSON of an `inbox` column; None if it has no message.
 
-    Damaged JSON counts as no message.
+    Args:
+        data: the parsed JSON of `message` or `edited_message`; None and damaged JSON have no message.
     """
     try:
         return InboxMessage.from_json(data)
@@ -114,7 +118,7 @@ def parse_inbox_message(data: object) -> InboxMessage | None:
 async def get_messages_of_turns(
     connection: AsyncConnection, turn_ids: Collection[str]
 ) -> dict[str, tuple[InboxMessage, ...]]:
-    """Return the messages that turns answer, by turn id, oldest first.
+    """Return the inbox messages that turns answer, by turn id, oldest first.
 
     Messages that their authors deleted are left out, unless a turn has no others. Turns without a readable message are
     left out.
@@ -141,24 +145,24 @@ async def get_messages_of_turns(
 
 
 async def get_inbox_rows(connection: AsyncConnection, origin: str) -> Sequence[sa.Row[Any]]:
-    """Return the inbox rows that a turn and its reruns answer, oldest first.
+    """Return the `inbox` rows of the messages that a turn answers, oldest first.
 
     Args:
-        origin: the id of the first turn that answered them.
+        origin: the `Turn.origin` of the turn: the id of the first turn that answered the messages.
     """
     query = sa.select(inbox).where(inbox.c.turn == origin).order_by(inbox.c.sent_at, inbox.c.id)
     return (await connection.execute(query)).all()
 
 
 async def get_turn_row(connection: AsyncConnection, turn_id: str) -> sa.Row[Any] | None:
-    """Return the row of a turn; None if it is deleted."""
+    """Return the `turns` row of a turn; None if the turn is not stored."""
     return (await connection.execute(sa.select(turns).where(turns.c.id == turn_id))).one_or_none()
 
 
 async def get_message_chain(connection: AsyncConnection, turn_id: str) -> list[InboxMessage]:
-    """Return the messages of a turn, then those of its parent, and so on.
+    """Return the messages of a turn, then those of its parent, up to the first turn.
 
-    Within a turn, the oldest comes first.
+    The parent is the turn that it repeats or continues. The messages of one turn are oldest first.
     """
     found, query = list[InboxMessage](), sa.select(turns)
     turn = (await connection.execute(query.where(turns.c.id == turn_id))).one_or_none()
@@ -170,24 +174,27 @@ async def get_message_chain(connection: AsyncConnection, turn_id: str) -> list[I
 
 
 async def get_requesting_run(connection: AsyncConnection, asking: sa.Row[Any]) -> str | None:
-    """Return the id of the run that a turn's approvals and questions will continue.
+    """Return the id of the run that waits for the approvals and answers of a turn.
 
-    None if the turn has no such requests.
+    None if the turn has no such requests to people.
 
     Args:
-        asking: the row of the turn that asks people for approvals or answers.
+        asking: the `turns` row of the turn that asks people for approvals or answers.
     """
     query = sa.select(human_requests.c.run).where(human_requests.c.turn == asking.id).limit(1)
     return (await connection.execute(query)).scalar_one_or_none()
 
 
 async def prepare_rerun(connection: AsyncConnection, parent: sa.Row[Any], kind: RerunKind) -> RerunKind:
-    """Prepare the stored history for the turn that repeats `parent`.
+    """Move or delete the stored events of a run that a new turn repeats.
 
-    The claim of that turn calls this once.
+    The claim of the new turn calls this once. A `retry` moves the ADK events of the run to the end of the history, a
+    `regenerate` deletes all but the user's message, and a `revise` deletes all. Edited texts of the turn's messages
+    replace the former ones in `inbox`.
 
-    Texts that were edited meanwhile replace the former ones. A `retry` moves the stored events of the run to the end
-    of the history; the others delete them, except the prompt for `regenerate`.
+    Args:
+        parent: the `turns` row of the turn that is repeated.
+        kind: the kind that was requested.
 
     Returns:
         The kind of the rerun: `revise` if a message was edited or deleted meanwhile, else `kind`.

@@ -1,6 +1,6 @@
-"""Reruns: retry, regenerate and revise answer the messages of a turn again.
+"""Reruns: turns that answer the messages of an earlier turn again.
 
-Each is a turn of its own that shows its answer in the same reply.
+A rerun shows its answer in the reply of the earlier turn. `RerunKind` has the kinds: retry, regenerate and revise.
 """
 
 import time
@@ -23,10 +23,11 @@ class RerunDenied(Enum):
     """Reason why a turn is not run again.
 
     Attributes:
-        NOT_OWNER: the person wrote none of the messages.
+        NOT_OWNER: the person wrote none of the messages that the turn answers.
         EXPIRED: the session was reset, the messages were deleted, the state of the turn does not allow this kind of
             rerun, or the turn has had its rerun.
-        SUPERSEDED: newer messages or turns follow: a new answer would change the middle of the conversation.
+        SUPERSEDED: newer messages or turns of the session follow: a new answer would change the middle of the
+            conversation.
     """
 
     NOT_OWNER = auto()
@@ -39,12 +40,12 @@ async def create_rerun_message(
 ) -> InboxMessage | RerunDenied:
     """Return the inbox message that requests a rerun of a turn, or the denial.
 
-    The caller has to store the message.
-
-    The session is locked until the transaction ends, and the turn's approvals and questions are deleted. All requests
-    for one turn have the same event key, so that the inbox takes one.
+    The caller has to store the message. All requests for one turn have the same event key, so that the inbox stores
+    only one. The session's row is locked until the transaction ends. If the rerun is permitted, the approvals and
+    questions of the turn to people are deleted.
 
     Args:
+        turn_id: the turn whose messages are answered again.
         author: the platform's id of the person who asks; None for an operator, who may repeat any turn.
     """
     session = sa.select(turns.c.session).where(turns.c.id == turn_id)
@@ -73,7 +74,7 @@ async def create_rerun_message(
 async def _has_approvals(connection: AsyncConnection, turn_id: str) -> bool:
     """Return whether a turn has asked people for approvals or answers.
 
-    Such a turn continues by their decision.
+    The decisions of these people continue its run, so that it cannot be retried.
     """
     has_requests = sa.exists().where(human_requests.c.turn == turn_id)
     return bool((await connection.execute(sa.select(has_requests))).scalar_one())
@@ -83,7 +84,8 @@ def _is_permitted(turn: sa.Row[Any], kind: RerunKind, *, is_revised: bool) -> bo
     """Return whether the state of a turn allows this kind of rerun.
 
     Args:
-        is_revised: whether one of its messages was edited after the claim.
+        turn: the row of `turns`.
+        is_revised: whether a message of the turn was edited after the claim.
     """
     is_stopped = turn.cancel_reason == CancelReason.STOP and turn.state in ("running", "cancelled")
     match kind:
@@ -96,7 +98,11 @@ def _is_permitted(turn: sa.Row[Any], kind: RerunKind, *, is_revised: bool) -> bo
 
 
 async def _has_followers(connection: AsyncConnection, turn: sa.Row[Any]) -> bool:
-    """Return whether messages wait in the turn's session, or newer turns exist there."""
+    """Return whether the session of a turn has waiting messages or newer turns.
+
+    Args:
+        turn: the row of `turns`.
+    """
     newer = turns.alias("newer")
     waits = sa.exists().where(inbox.c.session == turn.session, is_waiting(inbox))
     follows = sa.exists().where(newer.c.session == turn.session, newer.c.created_at > turn.created_at)
@@ -104,7 +110,10 @@ async def _has_followers(connection: AsyncConnection, turn: sa.Row[Any]) -> bool
 
 
 async def _has_ended(connection: AsyncConnection, event_key: str) -> bool | None:
-    """Return whether the rerun with this event key has ended; None without a rerun."""
+    """Return whether the rerun that an event key requested has ended.
+
+    None if the inbox has no such request.
+    """
     query = (
         sa.select(inbox.c.outcome.is_not(None) | turns.c.state.in_(ENDED_STATES))
         .join_from(inbox, turns, turns.c.id == inbox.c.turn, isouter=True)

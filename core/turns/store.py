@@ -1,19 +1,20 @@
-"""Turns in the database: claims, writes of their owner, cancellation, end.
+"""Turns in the database: claims, writes by the owning worker, cancellation, end.
 
 `core.store.turn_states` has the states of a turn and their order. A turn that has ended is never run again: a rerun of
-its messages is a new turn in the same reply. A `retry` continues from what the failed turn has stored, a `regenerate`
-answers the same question anew, and a `revise` answers the edited question. A turn of the kind `decision` continues a
-run that asked people for approvals or answers, in a reply of its own.
+its messages is a new turn in the same reply. A `retry` continues from the stored events of the failed turn, a
+`regenerate` answers the same question again, and a `revise` answers the edited question. A turn of the kind `decision`
+continues a run that asked people for approvals or answers, and has a reply of its own.
 
 A session has at most one turn that is `queued`, `running` or `answered`: an index of the database ensures it.
 
-A turn belongs to the worker that has claimed it, while the lease of that worker lasts. Then any worker may claim it,
-answers the same messages, and continues from what was stored and shown. Later writes of the former worker fail. An
-attempt is counted when the lease of a worker expires while it has the turn (`Turn.attempt`), so that a turn that kills
-its workers is given up. A turn that is handed back, or that its own worker claims again, counts none.
+A turn belongs to the worker that has claimed it, while the lease of that worker lasts. After that, any worker may claim
+the turn, answers the same messages, and continues from the stored events and the shown text. Later writes of the former
+worker fail. `Turn.attempt` counts up when another worker claims the turn after a lease expired, so that a turn that
+kills its workers is given up. It does not count up for a turn that was handed back, or that its own worker claims
+again.
 
-The end of a turn is written again when the database fails for a short time (`retry_store`). If it fails longer, the
-caller gets the error, and the turn is claimed again when the database is back.
+Writes and reads of a turn are retried while the database fails (`retry_store`). If it fails longer, the caller gets the
+error, and the turn is claimed again when the database is back.
 """
 
 import logging
@@ -44,7 +45,7 @@ from core.workers.lease import Lease
 
 log = logging.getLogger(__name__)
 
-#: The most people for whom a worker remembers the last start of a turn; others count as never served.
+#: The most people whose last start of a turn a worker remembers; other people come first in the round robin.
 MAX_SERVED = 1_000
 
 Json = Mapping[str, Any]
@@ -54,7 +55,7 @@ T = TypeVar("T")
 class TurnStore:
     """Reads and writes of the `turns` table by one worker.
 
-    Every write of a turn fails once another worker has claimed that turn.
+    A write to a turn raises `TurnLostError` once another worker has claimed that turn.
 
     Args:
         lease: the lease of this worker.
@@ -75,17 +76,21 @@ class TurnStore:
         return self._lease.worker_id
 
     def fencing_token(self, turn: Turn) -> FencingToken:
-        """Return the token of this claim; a write with it fails after another claim."""
+        """Return the fencing token of this worker's claim of a turn.
+
+        A write under the token's condition changes nothing after another claim of the turn.
+        """
         return FencingToken(turn.id, self._lease.worker_id, turn.claim_number)
 
     async def claim(self, limit: int, *, running: Collection[str] = ()) -> list[Turn]:
-        """Claim abandoned turns, and the next turn of each idle session with messages.
+        """Claim abandoned turns, and a new turn for each idle session with messages.
 
-        New turns begin round robin over people: many questions of one person delay another person by at most one turn.
+        A turn is abandoned if it has not ended and no live worker runs it. New turns begin round robin over people:
+        many questions of one person delay another person by at most one turn.
 
         Args:
-            limit: the most turns.
-            running: the ids of the turns that this worker runs.
+            limit: the most turns to claim.
+            running: the ids of the turns that this worker runs: they are not claimed.
 
         Returns:
             The claimed turns, abandoned ones first; none if another worker claimed one of the sessions at the same
@@ -106,9 +111,9 @@ class TurnStore:
         return claimed
 
     async def list_owned(self) -> dict[str, CancelReason | None]:
-        """Return the ids of this worker's active turns, each with its cancel reason.
+        """Return the cancel reason of each turn that this worker owns, by turn id.
 
-        The reason is None for a turn that is not cancelled.
+        Turns that have ended are left out. The reason is None for a turn that is not cancelled.
         """
         owned = sa.select(turns.c.id, turns.c.cancel_reason).where(
             is_active(turns), turns.c.owner == self._lease.worker_id
@@ -119,9 +124,9 @@ class TurnStore:
             }
 
     async def check_owned(self, turn: Turn) -> None:
-        """Check that this worker still owns the turn.
+        """Raise an error if another worker has claimed the turn.
 
-        The database is asked only after the lease was interrupted.
+        The row of the turn is read only if this worker's lease may have expired.
 
         Raises:
             TurnLostError: another worker has claimed the turn.
@@ -130,14 +135,15 @@ class TurnStore:
             await self._read(turn, self.fencing_token(turn).check)
 
     async def has_stored_prompt(self, turn: Turn) -> bool:
-        """Return whether the user message that begins the turn's run is in the history."""
+        """Return whether the session's history has the user message of the turn's run."""
         marked = sa.select(is_prompt_stored(turn.session_id, turn.generation, turn.origin))
         return bool(await self._read(turn, lambda connection: connection.scalar(marked)))
 
     async def get_message_chain(self, turn: Turn) -> list[InboxMessage]:
-        """Return the messages that led to the run that a turn continues.
+        """Return the inbox messages that led to the run that a turn continues.
 
-        There are none if it continues no run. The messages of the newest turn come first.
+        These are the messages of the turn, then those of its parent, up to the first turn; within a turn, the oldest
+        comes first. The list is empty if the turn continues no run (`Turn.run` is None).
         """
         return (
             []
@@ -159,8 +165,9 @@ class TurnStore:
         """Store the final text and set the state to `answered`, before the text is shown.
 
         Args:
+            text: the final text of the reply.
             usage: the model calls of the run, as `UsageMeter.to_json` returns them.
-            run_record: steps, tool calls and timings of the run, as JSON; None for none.
+            run_record: steps, tool calls and timings of the run, as JSON; None stores none.
 
         Raises:
             TurnLostError: another worker has claimed the turn, or it has ended.
@@ -169,7 +176,10 @@ class TurnStore:
         await self._update(turn, states_before("answered"), state="answered", **values)
 
     async def hand_back(self, turn: Turn, text: str = "") -> None:
-        """Release the turn, so that any worker may claim it; this counts no attempt.
+        """Release the turn, so that any worker may claim it, and notify all workers.
+
+        A running turn gets the state `queued`; a turn with a final text stays `answered`. The next claim counts no
+        attempt.
 
         Args:
             text: the text that the reply shows so far; it is stored for the next worker.
@@ -190,11 +200,10 @@ class TurnStore:
         await self._notices.notify_now(self._lease.worker_id)
 
     async def request_cancel(self, connection: AsyncConnection, session_id: str, reason: CancelReason) -> str | None:
-        """Mark the active turn of a session as cancelled, and notify all workers.
+        """Store a cancel reason in the active turn of a session, and notify all workers.
 
-        Both happen in the caller's transaction.
-
-        The first reason stays, unless the new one is a reset. A stop does not cancel a turn that has its final text.
+        Both happen in the caller's transaction; the worker that runs the turn then cancels it. An earlier reason is
+        replaced only by `RESET`. `STOP` does not cancel a turn with a stored final text.
 
         Returns:
             The id of the marked turn; None if none was marked.
@@ -211,16 +220,18 @@ class TurnStore:
         return turn_id
 
     async def notify_workers(self, connection: AsyncConnection) -> None:
-        """Notify the other workers, once the transaction is committed, that messages wait."""
+        """Notify the other workers that messages wait, once the transaction is committed."""
         await self._notices.notify(connection, self._lease.worker_id)
 
     async def listen(
         self, *, on_waiting: Callable[[], None], on_cancelled: Callable[[str, CancelReason], None]
     ) -> None:
-        """Call the callbacks for the notifications of all workers, until cancelled.
+        """Receive the notifications of all workers, and call a callback for each.
+
+        This runs until it is cancelled; on SQLite it returns at once.
 
         Args:
-            on_waiting: called when another worker has stored a message, or when notifications may have been lost.
+            on_waiting: called when messages or turns may wait for a claim, or when notifications may have been lost.
             on_cancelled: called with the id of a cancelled turn and the reason.
         """
 
@@ -236,14 +247,15 @@ class TurnStore:
     async def end(
         self, turn: Turn, state: EndState, *, error: str | None = None, run_record: Json | None = None
     ) -> None:
-        """Write the end of the turn: its state, its usage, its error and its run record.
+        """Store the end of the turn: its state, usage, error and run record.
 
-        If a reset cancelled it, the texts of its messages are deleted too; if the deletion of its messages did, the
-        events of its run.
+        After a cancellation by a reset, the texts of the turn and of its messages are deleted. After a cancellation by
+        the deletion of its messages, the stored ADK events of its run are deleted.
 
         Args:
-            error: the failure, for operators, free of secrets.
-            run_record: as for `save_answer`, if none was stored with an answer.
+            state: the new state of the turn.
+            error: the failure, for operators, free of secrets; None without one.
+            run_record: steps, tool calls and timings of the run, as JSON; None leaves the stored one.
 
         Raises:
             TurnLostError: another worker has claimed the turn, or it has ended in another state.
@@ -282,7 +294,11 @@ class TurnStore:
         tracing.record_turn_end(state, error)
 
     async def _read(self, turn: Turn, query: Callable[[AsyncConnection], Awaitable[T]]) -> T:
-        """Return the result of `query`, retried while the database is unavailable."""
+        """Return the result of `query` on a connection, retried while the database fails.
+
+        Args:
+            turn: named in the log.
+        """
 
         async def work() -> T:
             async with self._database.read() as connection:
@@ -291,7 +307,11 @@ class TurnStore:
         return await retry_store(work, operation=f"turn {turn.id}")
 
     async def _update(self, turn: Turn, states: Collection[State], **values: Any) -> None:
-        """Write columns of a turn, retried while the database is unavailable.
+        """Write columns of the turn's row, retried while the database is unavailable.
+
+        Args:
+            states: the states in which the turn may be.
+            values: the new values, by column of `turns`.
 
         Raises:
             TurnLostError: this worker does not own the turn, or the turn has none of `states`.

@@ -1,4 +1,4 @@
-"""A turn, as the worker that runs it sees it."""
+"""A claimed turn: its messages, its reply and its cancel reason."""
 
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -15,11 +15,11 @@ class CancelReason(StrEnum):
     """Reason to cancel a turn.
 
     Attributes:
-        RESET: a person reset the session.
+        RESET: a person reset the session, which deletes its history.
         STOP: a person or an operator stopped the turn.
         MESSAGE_DELETED: the authors deleted all messages that the turn answers.
-        SHUTDOWN: this process ends; another worker continues the turn.
-        LEASE_LOST: another worker claimed the turn.
+        SHUTDOWN: this process stops; another worker continues the turn.
+        LEASE_LOST: another worker claimed the turn, so that this one may not write to it any more.
     """
 
     RESET = "reset"
@@ -35,24 +35,25 @@ class Turn:
 
     Attributes:
         id: ten hexadecimal digits: short enough for a user to quote.
-        generation: the life of the session, counted up by each reset.
-        messages: all messages that waited at the first claim, oldest first.
-        kind: `message`; `retry`, `regenerate` or `revise` for a rerun; `decision` when people decided what a run
-            asked.
-        origin: the first turn that answered the messages; the reply and the stored events have its id.
-        run: of a `decision` turn and its reruns, the id of the run that they continue; None if the id is `origin`.
+        session_id: the id of the session of the messages.
+        generation: the number of the session's generation, which counts up with each reset.
+        messages: the inbox messages that the turn answers, oldest first; at least one.
+        kind: `message`; `retry`, `regenerate` or `revise` for a rerun; `decision` if the turn continues a run after
+            people decided its approvals or answered its questions.
+        origin: the id of the first turn that answered the messages; the reply and the stored ADK events have this id.
+        run: of a `decision` turn and its reruns, the id of the run that they continue; None if that is `origin`.
         model: the full name of the model that was chosen for the session; None for the agent's default.
-        agent: the name of the agent.
-        claim_number: the number of this claim, from 1: the fencing token of its writes.
-        attempt: 1, and one more for each worker that died while it had the turn.
-        is_resumed: whether a worker had claimed it before.
-        may_have_queued_reaction: whether its messages may have the reaction that shows that they wait.
-        chunks: the platform's ids of the messages that show the reply.
-        text: the final text, once it is stored; None before.
-        partial_text: the text that the reply shows so far, from the worker that handed the turn back.
-        cancel: the reason to cancel the turn; None if it is not cancelled.
-        is_damaged: whether its stored history cannot be read: the reply then says so.
-        meter: counts what the run uses of models.
+        agent: the name of the agent that answers.
+        claim_number: the number of this claim of the turn, from 1. A write with an older number fails (fencing token).
+        attempt: 1, and one more for each worker that died while it ran the turn.
+        is_resumed: whether the turn was claimed before.
+        may_have_queued_reaction: whether the messages may have the reaction for waiting messages on the platform.
+        chunks: the platform's ids of the messages that show the reply, in their order.
+        text: the stored final text; None before it is stored.
+        partial_text: the text that the reply showed when the former worker handed the turn back; else empty.
+        cancel: the reason to cancel the turn, as stored at the claim; None if it was not cancelled then.
+        is_damaged: whether the stored history could not be parsed: the reply then says so.
+        meter: counts the model calls of the run, with their tokens.
     """
 
     id: str
@@ -80,7 +81,7 @@ class Turn:
 
     @property
     def is_addressed(self) -> bool:
-        """True if one of its messages is addressed to the bot.
+        """True if a message of the turn is addressed to the bot.
 
         Such a message mentions the bot, replies to it, or is a direct message.
         """
@@ -88,5 +89,5 @@ class Turn:
 
     @property
     def newest_message(self) -> InboxMessage:
-        """The last of `messages`: the reply is shown at its address."""
+        """The last message of `messages`; the reply is shown at the address of this one."""
         return self.messages[-1]

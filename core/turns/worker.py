@@ -1,4 +1,4 @@
-"""The worker loop: claims turns and runs them, one per session, many at once."""
+"""The worker loop: claims turns and runs many at once, at most one per session."""
 
 import asyncio
 import logging
@@ -20,32 +20,33 @@ log = logging.getLogger(__name__)
 #: Runs one turn to its end.
 TurnRunner = Callable[[Turn], Awaitable[None]]
 
-#: Seconds in which a cancelled turn may close its reply at a stop.
+#: Seconds in which a turn that `stop` has cancelled may end its reply.
 CLOSING_SECONDS = 6.0
 
-#: Pauses before this worker claims a failed turn again, doubled each time: the first, and the longest.
+#: The first and the longest pause before this worker claims a turn again whose run raised an error, in seconds. The
+#: pause doubles with each claim.
 BACKOFF_SECONDS, MAX_BACKOFF_SECONDS = 0.1, 30.0
 
 #: Seconds between the starts of two turns of one claim. Without them, 50 turns that start in one iteration of the event
 #: loop hold it for 80 to 200 ms (`make bench-deltas STREAMS=50`).
 SPACING_SECONDS = 0.002
 
-#: Seconds between two checks for cancelled and lost turns, beside the notifications.
+#: Seconds between two reads of the database for cancelled and lost turns: a notification may be lost.
 CANCEL_CHECK_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """A turn that runs in this process, with its task."""
+    """A turn that runs in this process, with its asyncio task."""
 
     turn: Turn
     task: asyncio.Task[None]
 
     def cancel(self, reason: CancelReason) -> None:
-        """Cancel the task with `reason` as its message, unless it is being cancelled.
+        """Cancel the task of the turn, with `reason` as the message of the cancellation.
 
-        A second cancellation would interrupt the final message of the first. A turn that was claimed with this reason
-        already knows of it.
+        Nothing happens if the task is being cancelled: a second cancellation would interrupt the message that ends the
+        reply. Nothing happens either if the turn was claimed with this cancel reason.
         """
         if reason != self.turn.cancel:  # a task that is cancelled before it has begun never begins
             asyncio.get_running_loop().call_soon(self._cancel, reason)
@@ -59,9 +60,9 @@ class Worker:
     """Loop that claims turns, and runs each in its own task.
 
     Args:
-        answer: runs one turn. The message of its cancellation is a `CancelReason`. For `SHUTDOWN` it hands the turn
-            back, for `LEASE_LOST` it does nothing, and for each other reason it says so in the reply and ends the
-            turn.
+        turns: claims turns, and hands them back.
+        answer: runs one turn. The message of its cancellation is a `CancelReason`. For `SHUTDOWN` it must hand the turn
+            back, for `LEASE_LOST` write nothing, and for each other reason end the turn with a note in the reply.
         limit: the most turns that run at once.
         poll: seconds between two claims when no notification comes.
     """
@@ -87,7 +88,7 @@ class Worker:
 
     @property
     def running_count(self) -> int:
-        """The number of running turns."""
+        """The number of turns that run in this process."""
         return len(self._running)
 
     def wake(self) -> None:
@@ -95,24 +96,29 @@ class Worker:
         self._wake.set()
 
     def cancel(self, turn_id: str, reason: CancelReason) -> None:
-        """Cancel a turn, if it runs in this process."""
+        """Cancel the task of a turn, if the turn runs in this process.
+
+        Args:
+            reason: the message of the cancellation.
+        """
         if run := self._running.get(turn_id):
             run.cancel(reason)
 
     def cancel_and_wake(self, turn_id: str | None, reason: CancelReason) -> None:
-        """Cancel a turn that runs in this process, and make the loop claim turns now.
+        """Cancel the task of a turn, if it runs in this process, and claim turns now.
 
         Args:
-            turn_id: None if there is nothing to cancel.
+            turn_id: the turn to cancel; None cancels none.
+            reason: the message of the cancellation.
         """
         if turn_id is not None:
             self.cancel(turn_id, reason)
         self.wake()
 
     async def run(self) -> None:
-        """Claim and run turns until `stop` has finished.
+        """Claim and run turns, and cancel turns on request, until `stop` has finished.
 
-        A claim that fails is logged and repeated.
+        A claim that fails is logged, and repeated after `poll` seconds.
         """
         sides: list[Coroutine[Any, Any, None]] = [
             self._turns.listen(on_waiting=self.wake, on_cancelled=self.cancel),
@@ -136,11 +142,13 @@ class Worker:
             await asyncio.wait(tasks)
 
     async def stop(self, grace: float) -> None:
-        """Claim no more turns, wait for the running ones, and hand back the late ones.
+        """Stop claiming turns, wait for the running ones, then cancel the unfinished ones.
+
+        A cancelled turn is handed back, so that another worker can claim it. Turns that do not end in time are logged.
 
         Args:
-            grace: seconds until the running turns are cancelled; they then have `CLOSING_SECONDS` to hand themselves
-                back.
+            grace: seconds until the running turns are cancelled with `SHUTDOWN`. They have `CLOSING_SECONDS` after
+                that.
         """
         self._stopping.set()
         self._wake.set()
@@ -162,13 +170,20 @@ class Worker:
         self._ended.set()
 
     async def _wait_for_claim(self, until: float) -> None:
-        """Wait until no claim is in progress, at most until this time of the loop's clock."""
+        """Wait until no claim is in progress, or a deadline has passed.
+
+        Args:
+            until: the deadline, in seconds of the event loop's clock.
+        """
         with suppress(TimeoutError):
             async with asyncio.timeout_at(until), self._claiming:
                 pass
 
     async def _claim(self) -> None:
-        """Claim turns and start a task for each, until `limit` run or nothing waits."""
+        """Claim turns and start a task for each, until `limit` run or none is left.
+
+        Turns that are claimed while the worker stops are handed back.
+        """
         async with self._claiming:
             while not self._stopping.is_set() and (free := self._limit - len(self._running)) > 0:
                 claimed = await self._turns.claim(free, running=list(self._running))
@@ -183,9 +198,10 @@ class Worker:
                     return
 
     async def _watch(self) -> None:
-        """Cancel running turns that are marked as cancelled or that another worker owns.
+        """Cancel the tasks of turns that are stored as cancelled, or that another worker owns.
 
-        It runs until it is cancelled.
+        The database is read every `CANCEL_CHECK_SECONDS`, until this task is cancelled. A turn that this worker does
+        not own in two reads gets the reason `LEASE_LOST`.
         """
         missed = set[str]()
 
@@ -225,11 +241,10 @@ class Worker:
             self._wake.set()  # the session is idle
 
     async def _back_off(self, turn: Turn) -> None:
-        """Wait before a failed turn that is still active is claimed again.
+        """Wait before this worker claims a turn again whose run raised an error.
 
-        At a stop, hand it back instead.
-
-        The pause doubles with each claim, from `BACKOFF_SECONDS` to `MAX_BACKOFF_SECONDS`.
+        The pause doubles with each claim of the turn, from `BACKOFF_SECONDS` to `MAX_BACKOFF_SECONDS`. If the worker
+        stops meanwhile, the turn is handed back.
         """
         seconds = min(MAX_BACKOFF_SECONDS, BACKOFF_SECONDS * 2 ** min(turn.claim_number - 1, 10))
         with suppress(TimeoutError):
@@ -237,7 +252,7 @@ class Worker:
             await self._hand_back(turn)
 
     async def _hand_back(self, turn: Turn) -> None:
-        """Release a turn for the next claim; a failure is logged."""
+        """Release a turn, so that any worker may claim it; log a failure of the database."""
         try:
             with suppress(TurnLostError):  # or it has ended
                 await self._turns.hand_back(turn, turn.partial_text)
