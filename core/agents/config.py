@@ -1,4 +1,4 @@
-"""Configuration of an agent: name, instruction, and the folder of a user's agent."""
+"""Configuration of the built-in agent, and the folder of a user's agent."""
 
 import re
 from dataclasses import dataclass
@@ -6,19 +6,19 @@ from pathlib import Path
 
 from core.identity import DEFAULT_AGENT_NAME
 
-#: Time limit of a tool call, unless the tool or the settings have another.
+#: Seconds that a tool call may take, unless the tool or the settings have another limit.
 TOOL_TIMEOUT_SECONDS = 120.0
 
-#: ADK: an app's name begins with a letter, an agent's is an identifier, and `user` is the user's.
+#: ADK: the name of an app begins with a letter, the name of an agent is an identifier, and `user` is reserved.
 AGENT_NAME_PATTERN = re.compile(r"(?!user$)[A-Za-z][A-Za-z0-9_]*")
 AGENT_NAME_RULE = "it must begin with a letter, consist of letters, digits and underscores, and not be `user`"
 
 
 def validate_agent_name(name: str) -> str:
-    """Return the name of an agent unchanged.
+    """Return `name` unchanged if ADK accepts it as the name of an agent.
 
     Raises:
-        ValueError: it is not valid in ADK.
+        ValueError: ADK does not accept the name; the text is `AGENT_NAME_RULE`.
     """
     if AGENT_NAME_PATTERN.fullmatch(name) is None:
         raise ValueError(AGENT_NAME_RULE)
@@ -39,11 +39,11 @@ in. Write Markdown. If you do not know something, say so."""
 
 @dataclass(frozen=True, slots=True)
 class AgentConfig:
-    """Name, instruction and description of an agent.
+    """Name, instruction and description of the built-in agent.
 
     Attributes:
         instruction: the system instruction for the model; `BOT_NAME_PLACEHOLDER` in it is replaced by the bot's name.
-        description: one line by which other agents decide whether to transfer to it.
+        description: one line about this agent, by which the models of other agents decide whether to transfer to it.
     """
 
     name: str = DEFAULT_AGENT_NAME
@@ -52,12 +52,12 @@ class AgentConfig:
 
 
 def find_env_file(agent_path: str) -> Path | None:
-    """Return the nearest `.env` in an agent's folder or above; None if there is none.
+    """Return the path of the `.env` file in an agent's folder or its nearest parent.
 
-    ADK's loader reads the same file.
+    None if no folder has this file, or if `agent_path` is a Python module. ADK's loader reads the same file.
 
     Args:
-        agent_path: the setting `AGENT`: a folder, a file of an agent, or a module.
+        agent_path: value of the setting `AGENT`: path of an agent's folder or file, or name of a Python module.
     """
     folder = find_agent_folder(agent_path)
     folders = [folder, *folder.parents] if folder is not None else []
@@ -65,11 +65,13 @@ def find_env_file(agent_path: str) -> Path | None:
 
 
 def find_agent_folder(agent_path: str) -> Path | None:
-    """Return the folder of a user's agent; None if the path is no agent folder or file.
+    """Return the absolute path of the folder that contains a user's agent.
+
+    None if `agent_path` is neither a folder nor a file of an agent.
 
     Args:
-        agent_path: a folder, or its `agent.py`, `__init__.py` or `root_agent.yaml`; `~` and relative paths are
-            resolved.
+        agent_path: path of a folder, or of its `agent.py`, `__init__.py` or `root_agent.yaml`; `~` and relative paths
+            are resolved.
     """
     path = Path(agent_path).expanduser().resolve()
     if path.is_file() and path.name in ("agent.py", "__init__.py", "root_agent.yaml"):

@@ -1,7 +1,7 @@
-"""Mapping of ADK events to stream events.
+"""Conversion of ADK events to stream events.
 
-A step is one model call of one agent. Its partial texts are provisional, and its final event replaces them. The reply
-is the texts of the steps, joined by a blank line.
+A step is one model call of one agent. Its partial events carry pieces of its text, and the text of its final event
+replaces them. The reply is the texts of the steps, joined by a blank line.
 """
 
 import re
@@ -25,14 +25,15 @@ from core.sessions.resume import INPUT_CALL
 from core.tools.adk_confirmations import ConfirmationRequest, confirmations_in
 from core.tools.adk_requests import CHOICE_TOOL, find_questions
 
-#: Calls that ask a person: they have a message of their own instead of a status line.
+#: Names of calls that ask a person. The channel posts a message for each, so the reply shows no status line for them.
 _REQUEST_CALLS = frozenset({CONFIRMATION_CALL_NAME, INPUT_CALL, CHOICE_TOOL})
 
 
 class EventMapper:
-    """Mapper of one run's ADK events to stream events, with the reply's text so far.
+    """Converter of the ADK events of one run to `StreamEvent`s.
 
-    Agents that run in parallel have an open step each. Author and branch identify the step.
+    It stores the reply's text so far. Agents that run in parallel have one unfinished step each; the author and the
+    branch of an event identify its step.
 
     Args:
         progress_texts: text to show while a tool runs, by the tool's name.
@@ -42,13 +43,17 @@ class EventMapper:
         self._progress_texts = progress_texts
         self._texts: list[str] = []
         self._open_steps: dict[tuple[str, str | None], int] = {}
-        self._error_code = ""  # of the newest step, if it has no text
+        self._error_code = ""  # of the newest event, if it has neither text nor a file
         self._confirmations: dict[str, ConfirmationRequest] = {}
         self._call_events: list[Event] = []
         self._sources: dict[str, Source] = {}
 
     def map_event(self, event: Event) -> Iterator[StreamEvent]:
-        """Yield the stream events of the next ADK event of the run; there may be none."""
+        """Yield the stream events of one ADK event of the run; there may be none.
+
+        Call it with each event of the run, in order. It also updates the reply's text, and collects the confirmations,
+        questions and sources for `create_last_event`.
+        """
         if event.partial:
             if is_retraction(event):
                 yield from self._set_step_text(self._open_step(event), "")
@@ -78,12 +83,13 @@ class EventMapper:
         self._error_code = "" if has_answer else event.error_code or ""
 
     def replay_events(self, stored: Sequence[Event]) -> Iterator[StreamEvent]:
-        """Yield the stream events of stored events, as a resumed run needs them.
+        """Yield the stream events of the stored events of a run that resumes.
 
-        A call that has ended is one `tool_past`; a call without a response is left out, since ADK makes it now.
+        A tool call that has ended yields one `tool_past` instead of its start and end. A call without a response yields
+        `tool_start`, since ADK resumes with it. A long-running call without a response yields nothing.
 
         Args:
-            stored: the events of an earlier attempt, oldest first.
+            stored: the events that earlier attempts at the run stored, oldest first.
         """
         open_calls = find_open_calls(stored)
         calls = dict[str, StreamEvent]()
@@ -101,9 +107,11 @@ class EventMapper:
                     yield replace(call, type="tool_past", error=failed.error if failed else None)
 
     def create_last_event(self) -> StreamEvent:
-        """Return `done` with the whole reply, or `error` if there is none.
+        """Return the last event of the run: `done` with the whole reply, or `error`.
 
-        An answer that ended normally is `done`, even without text.
+        It is `error` if the newest ADK event has an error code and neither text nor a file. The error is a
+        `ContentBlockedError` if safety rules blocked the content, else a `ProviderError`. An empty answer that ended
+        normally (`NO_CONTENT`) is `done`.
         """
         if self._error_code in BLOCKED_REASONS:
             return StreamEvent("error", error=ContentBlockedError(f"blocked: {self._error_code}"))
@@ -119,19 +127,20 @@ class EventMapper:
 
     @property
     def text(self) -> str:
-        """The text of the reply so far."""
+        """The texts of all steps so far, joined by blank lines; empty steps are left out."""
         return "\n\n".join(text for text in self._texts if text.strip())
 
     def create_tool_start(self, tool: str, call_id: str, arguments: Mapping[str, Any]) -> StreamEvent:
-        """Return the stream event of a tool call that begins."""
+        """Return the `tool_start` event of a tool call, with its text and arguments."""
         return StreamEvent(
             "tool_start", text=self._progress_texts.get(tool, ""), tool=tool, call_id=call_id, data=arguments
         )
 
     def _map_tools(self, event: Event) -> Iterator[StreamEvent]:
-        """Yield the starts and ends of an event's tool calls.
+        """Yield `tool_start` and `tool_end` for an event's tool calls and responses.
 
-        ADK's calls for confirmations, choices and input requests are left out.
+        A response that is an error yields `error` first. ADK's calls for confirmations, choices and input requests are
+        left out.
         """
         for call in event.get_function_calls():
             if call.name not in _REQUEST_CALLS:
@@ -141,7 +150,7 @@ class EventMapper:
                 yield from _map_response(response)
 
     def _open_step(self, event: Event) -> int:
-        """Return the index in `_texts` of the step of an event; begin a step if needed."""
+        """Return the index in `_texts` of an event's step, which is added if it is new."""
         key = (event.author, event.branch)
         if key not in self._open_steps:
             self._open_steps[key] = len(self._texts)
@@ -149,9 +158,14 @@ class EventMapper:
         return self._open_steps[key]
 
     def _set_step_text(self, step: int, text: str, *, append: bool = False) -> Iterator[StreamEvent]:
-        """Set or extend the text of a step, and yield the change of the reply.
+        """Replace or extend the text of a step, and yield the change of the whole reply.
 
-        The change is `text_delta` if the reply only became longer, else `step_reset` with the whole reply.
+        Yields `text_delta` with the added text if the reply only became longer, `step_reset` with the whole reply if it
+        changed otherwise, and nothing if it is the same.
+
+        Args:
+            step: the index of the step in `_texts`.
+            append: whether `text` is added to the step's text instead of replacing it.
         """
         before = self.text
         self._texts[step] = self._texts[step] + text if append else text
@@ -164,7 +178,7 @@ class EventMapper:
 
 
 def find_open_calls(events: Sequence[Event]) -> set[str | None]:
-    """Return the ids of the calls in events to which none of the events responds.
+    """Return the ids of the function calls in `events` without a response there.
 
     Long-running calls are left out.
     """
@@ -176,7 +190,10 @@ def find_open_calls(events: Sequence[Event]) -> set[str | None]:
 
 
 def _visible_text(event: Event) -> str:
-    """Return the text of an event that people see; empty for events of users."""
+    """Return the text that the reply shows for an event; empty for events of users.
+
+    If a tool skips the summary by the model, the text is the tool's result. Thoughts are left out.
+    """
     if event.content is None or event.author == "user":
         return ""
     actions = event.actions
@@ -190,9 +207,10 @@ def _visible_text(event: Event) -> str:
 
 
 def _join_parts(parts: Sequence[types.Part]) -> Iterator[str]:
-    """Yield the texts of an event's parts as the reply shows them.
+    """Yield the reply's text for each part of an event, in order; some are empty.
 
-    A file is shown by its address. Bytes are shown by their file name, if text follows them.
+    A part with a file's address yields a line with the address. A part with bytes yields the file's name if text
+    follows it.
     """
     has_text = False
     pieces = list[str]()
@@ -209,14 +227,17 @@ def _join_parts(parts: Sequence[types.Part]) -> Iterator[str]:
 
 
 def _format_address(file: types.FileData) -> str:
-    """Return a line with the name and address of a file; only a web address is a link."""
+    """Return a line with the name and the address of a file.
+
+    Only a web address becomes a link; any other address is shown as code.
+    """
     uri = file.file_uri or ""
     name = re.sub(r"[\\`\[\]<>()*_~|]", "", file.display_name or "") or "file"
     return f"\n\n📎 {name}: <{uri}>\n\n" if is_web_address(uri) else f"\n\n📎 {name}: `{uri.replace('`', '')}`\n\n"
 
 
 def _result_text(response: types.FunctionResponse) -> str:
-    """Return the text of a tool result that serves as the answer; empty for an error."""
+    """Return a tool's result as the text of the answer; empty for an error."""
     result = response.response or {}
     if not result or "error" in result:
         return ""
@@ -225,6 +246,7 @@ def _result_text(response: types.FunctionResponse) -> str:
 
 
 def _map_response(response: types.FunctionResponse) -> Iterator[StreamEvent]:
+    """Yield `tool_end` for a tool's response, after an `error` if the response is one."""
     name, call_id, result = response.name or "", response.id or "", response.response or {}
     if set(result) == {"error"}:
         error = RuntimeError(str(result["error"]))

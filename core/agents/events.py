@@ -1,4 +1,4 @@
-"""Stream events: the output of a run of the agent, independent of ADK."""
+"""Stream events: the output of one run of the agent, without ADK's types."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,11 +17,11 @@ StreamEventType = Literal[
 
 @dataclass(frozen=True, slots=True)
 class StreamEvent:
-    """One event of a run. `calls` and `seconds` are not compared.
+    """One event of a run of the agent. `==` ignores `calls` and `seconds`.
 
     Attributes:
         type: the kind of the event, which decides what the other fields mean:
-            - `history`: `history` is the part of the session that the model gets.
+            - `history`: the attribute `history` describes the part of the session that the model gets.
             - `text_delta`: `text` is appended to the reply.
             - `step_reset`: `text` replaces the whole reply, since a step's final text differs from its partial texts,
               or the step starts over.
@@ -36,7 +36,7 @@ class StreamEvent:
               the run continues when people have decided and answered them.
         tool: the name of the tool; empty for events of no tool.
         call_id: the id of the tool call; empty for events of no call.
-        usage: of the last event: the sum of `calls`.
+        usage: of the last event: the sums of the token counts of `calls`.
         confirmations: of `done`: the tool calls that need a person's approval.
         questions: of `done`: the questions for which the run waits.
         sources: of `done`: the web pages that the reply is based on.

@@ -1,4 +1,4 @@
-"""ADK apps from configuration, and the plugins of every app."""
+"""ADK app of the built-in agent, and the plugins that every ADK app gets."""
 
 from collections.abc import Sequence
 
@@ -31,14 +31,14 @@ def create_app(
     tools: Sequence[BaseTool | BaseToolset] = (),
     plugins: Sequence[BasePlugin] | None = None,
 ) -> App:
-    """Return an ADK app around one agent.
+    """Return an ADK app with one agent of the given configuration, model and tools.
 
     Args:
         tools: the agent's tools and toolsets.
-        plugins: the result of `create_plugins`; None for its defaults.
+        plugins: the plugins of the app; None for `create_plugins()`.
 
     Raises:
-        SettingsError: the agent's name is not valid in ADK; it names `AGENT_NAME`.
+        SettingsError: the agent's name is not valid in ADK. The message names the setting `AGENT_NAME`.
     """
     if AGENT_NAME_PATTERN.fullmatch(config.name) is None:
         raise SettingsError(f"AGENT_NAME={config.name}: {AGENT_NAME_RULE}")
@@ -57,11 +57,14 @@ def create_app(
 def create_plugins(
     call_log: ToolCallLog | None = None, *, tool_seconds: float = TOOL_TIMEOUT_SECONDS
 ) -> list[BasePlugin]:
-    """Return new instances of the plugins that every app gets, before its own plugins.
+    """Return new instances of the ADK plugins that every app gets.
+
+    They must come before the app's own plugins. They check and log tool calls, select the model, meter external models,
+    convert workflow results, and save files.
 
     Args:
-        call_log: log of the tool calls in stored sessions, so that no call is made twice; None for no log.
-        tool_seconds: time limit of a tool call that sets none itself.
+        call_log: log of the tool calls in stored sessions, by which a resumed run makes no call twice; None for no log.
+        tool_seconds: the most seconds of a tool call, for tools that set no limit themselves.
     """
     guard = GuardPlugin(call_log, tool_seconds=tool_seconds)
     return [guard, ModelSelectionPlugin(), MeterPlugin(), WorkflowAnswerPlugin(), MediaPlugin()]

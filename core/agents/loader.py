@@ -1,4 +1,4 @@
-"""Loading of users' agents, in the layout of `adk web` and `adk run`."""
+"""Loader of users' agents, in the layout of `adk web` and `adk run`."""
 
 import os
 import sys
@@ -31,15 +31,15 @@ _LAYOUT_HINT = (
 def load_app(agent_path: str, plugins: Sequence[BasePlugin] = ()) -> App:
     """Return the ADK app of a user's agent, with `plugins` before its own plugins.
 
-    ADK's loader reads the folder's `.env` too; it does not replace variables of the environment. The app of a bare
-    `root_agent` has the name of its folder, as with `adk web`.
+    ADK's loader reads the folder's `.env` too; it does not replace variables of the environment. If the agent defines a
+    `root_agent` and no app, the app has the name of the folder, as with `adk web`.
 
     Args:
-        agent_path: the setting `AGENT`: a folder, a file of an agent, or a module.
+        agent_path: value of the setting `AGENT`: path of an agent's folder or file, or name of a Python module.
 
     Raises:
-        SettingsError: nothing is there, the import fails, or ADK rejects the app or one of its models; it names
-            `AGENT`.
+        SettingsError: there is no agent, its import fails, or ADK rejects the app or one of its models. The message
+            names the setting `AGENT`.
     """
     try:
         with warnings.catch_warnings():  # ADK's advice is for the agent's author, not for the operator
@@ -81,12 +81,12 @@ def _load_folder(agent: str, folder: Path) -> App | BaseNode:
 
 
 def _load_module(agent: str) -> App | BaseNode:
-    """Return the app or root agent of a module, or of its submodule `agent`.
+    """Import a module, and return its `app` or `root_agent`.
 
-    ADK's loader has the same order.
+    If the module has neither, its submodule `agent` is tried, as ADK's loader does.
 
     Raises:
-        SettingsError: neither module has one.
+        SettingsError: neither module exists, or neither has an `app` or `root_agent`.
     """
     for name in (agent, f"{agent}.agent"):
         try:
@@ -105,7 +105,7 @@ def _resolve_models(agent: str, app: App) -> None:
     """Resolve the model of every agent, so that a wrong name fails at the start.
 
     Raises:
-        SettingsError: ADK does not find a model; one line for each agent.
+        SettingsError: ADK does not find the model of an agent; the error has one line for each such agent.
     """
     faults = []
     for each in list_llm_agents(app):
@@ -124,7 +124,7 @@ def _resolve_models(agent: str, app: App) -> None:
 
 
 def list_llm_agents(app: App) -> Iterator[LlmAgent]:
-    """Yield the agents of an app that call models, each once, the root first.
+    """Yield the `LlmAgent`s of an app, which call models, each once, the root first.
 
     Sub-agents, nodes of workflows and agents that are tools are among them.
     """
@@ -144,7 +144,13 @@ def _walk_llm_agents(node: object, seen: set[int]) -> Iterator[LlmAgent]:
 
 
 def _describe_error(error: BaseException, agent: str) -> str:
-    """Return a description of an import error, without its text: it may hold secrets."""
+    """Return why an agent cannot be loaded, as a phrase for the operator.
+
+    The text of the exception is left out, because it may contain secrets, except for a `ParleyError`.
+
+    Args:
+        agent: value of the setting `AGENT`.
+    """
     cause = error.__cause__ or error
     if isinstance(cause, ModuleNotFoundError) and cause.name:
         return f"it needs the Python module `{cause.name}`, which is not installed"
@@ -162,7 +168,7 @@ def _describe_error(error: BaseException, agent: str) -> str:
 
 
 def has_memory_tool(app: App) -> bool:
-    """Return whether an agent of an app uses ADK's memory tools."""
+    """Return whether an agent of an app has one of ADK's tools that load memories."""
     kinds = (LoadMemoryTool, PreloadMemoryTool)
     return any(isinstance(tool, kinds) for agent in list_llm_agents(app) for tool in agent.tools)
 
@@ -183,7 +189,10 @@ BUILTIN_PROGRESS_TEXTS: Mapping[str, str] = MappingProxyType(
 
 
 def get_progress_texts(app: App) -> dict[str, str]:
-    """Return the texts to show while an app's tools run, by tool name."""
+    """Return the texts to show while an app's tools run, by tool name.
+
+    Tools that define no such text are left out.
+    """
     texts = dict[str, str]()
     for tool in (tool for agent in list_llm_agents(app) for tool in agent.tools):
         if isinstance(tool, McpServer):

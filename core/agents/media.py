@@ -21,16 +21,17 @@ from core.tools.public_web import Address, UrlRefusedError, is_public, open_url,
 
 log = logging.getLogger(__name__)
 
-#: Maximum size of a file of a model or a tool. The database holds it twice, and no vendor takes more back.
+#: Maximum size of a file that a model or a tool returns. The database stores it twice, as an artifact and in the event,
+#: and no vendor accepts more in a request.
 MAX_FILE_BYTES = 20 * 2**20
 
-#: Limits of the addresses of an event that are fetched: their number, and seconds for all of them.
+#: The most addresses of an event that are fetched, and the most seconds of each fetch.
 _MAX_FETCHES = 9
 _FETCH_SECONDS = 20.0
 
 _MAX_NAME_CHARACTERS = 80
 
-#: Main types that name their files; other files are named `file`.
+#: Main MIME types that become the name of a file without one (`image-1.png`); other files are named `file-1.pdf`.
 _NAMED_TYPES = frozenset({"image", "audio", "video"})
 
 _Blob = types.Blob | types.FunctionResponseBlob
@@ -41,11 +42,11 @@ class MediaPlugin(BasePlugin):
 
     Each file is saved before the event is stored.
 
-    The name of a file depends on its position in the run alone. So an attempt after a crash saves the next version of
+    The name of a file depends only on its position in the run. So an attempt after a crash saves the next version of
     the same artifact, and the reply shows the newest version of each name.
 
     Args:
-        is_allowed: returns whether a file at an address may be fetched.
+        is_allowed: returns whether a file may be fetched from a host with this IP address.
     """
 
     def __init__(self, is_allowed: Callable[[Address], bool] = is_public) -> None:
@@ -53,7 +54,11 @@ class MediaPlugin(BasePlugin):
         self._is_allowed = is_allowed
 
     async def on_event_callback(self, *, invocation_context: InvocationContext, event: Event) -> None:
-        """Save the files of an agent's event; a sentence replaces large and empty ones."""
+        """Save the files of an agent's event as artifacts, and list them in the event.
+
+        Files at http(s) addresses are fetched first. A note for the user replaces each file that is empty or too large.
+        Events of users and partial events stay unchanged.
+        """
         service = invocation_context.artifact_service
         if event.partial or event.author == "user" or event.content is None or service is None:
             return
@@ -79,9 +84,10 @@ class MediaPlugin(BasePlugin):
             event.actions.artifact_delta[name] = version
 
     async def _fetch_files(self, event: Event) -> None:
-        """Replace http(s) addresses of files in an event by the files' bytes.
+        """Replace http(s) addresses of files in an event by the bytes of these files.
 
-        An address that cannot be fetched stays, and is logged.
+        At most `_MAX_FETCHES` are fetched, at the same time. An address that cannot be fetched stays, and a warning is
+        logged.
         """
         parts = [part for part in _list_addresses(event) if _get_uri(part).startswith(("http://", "https://"))]
         async with asyncio.TaskGroup() as fetches:
@@ -116,7 +122,10 @@ class MediaPlugin(BasePlugin):
 
 
 def _list_addresses(event: Event) -> Iterator[types.Part | types.FunctionResponsePart]:
-    """Yield the parts of an event that have an address, except those of thoughts."""
+    """Yield the parts of an event that contain a file's address instead of its bytes.
+
+    Parts of tool responses are among them; thoughts are not.
+    """
     for part in (event.content and event.content.parts) or ():
         if part.file_data is not None and not part.thought:
             yield part
@@ -130,13 +139,13 @@ def _get_uri(part: types.Part | types.FunctionResponsePart) -> str:
 
 
 def _choose_type(declared: str, served: str) -> str:
-    """Return the MIME type of a fetched file; empty if it is not the declared file.
+    """Return the MIME type of a fetched file; empty if the server sent something else.
 
-    A server may serve a page about the file instead.
+    A server may answer with a web page about the file instead of the file.
 
     Args:
-        declared: the type in the event.
-        served: the type in the response of the server.
+        declared: the MIME type of the file in the event.
+        served: the MIME type in the HTTP response.
     """
     if served in ("application/octet-stream", declared):
         return declared
@@ -145,7 +154,10 @@ def _choose_type(declared: str, served: str) -> str:
 
 
 def _list_blobs(event: Event) -> Iterator[_Blob]:
-    """Yield the files of an event that have bytes, except those of thoughts."""
+    """Yield the non-empty blobs of an event and its tool responses.
+
+    Thoughts are left out.
+    """
     for part in (event.content and event.content.parts) or ():
         if part.thought:
             continue
@@ -157,7 +169,10 @@ def _list_blobs(event: Event) -> Iterator[_Blob]:
 
 
 def _replace_unusable_files(event: Event) -> None:
-    """Replace the files in an event that are empty or over `MAX_FILE_BYTES` by a note."""
+    """Replace the files in an event that are empty or over `MAX_FILE_BYTES` by a note.
+
+    In a tool's response, the notes are the value of the key `left_out`.
+    """
     assert event.content is not None
     for part in event.content.parts or ():
         if note := _find_fault(part.inline_data):
@@ -171,7 +186,10 @@ def _replace_unusable_files(event: Event) -> None:
 
 
 def _find_fault(blob: _Blob | None) -> str:
-    """Return the note on a file that is left out; empty for a good one."""
+    """Return the note for the user on an empty or too large file, and log its size.
+
+    The note is empty if the file can be saved, or if there is none.
+    """
     if blob is None or 0 < len(blob.data or b"") <= MAX_FILE_BYTES:
         return ""
     log.warning("a file of an agent is left out: it has %s", format_size(len(blob.data or b"")))
@@ -179,9 +197,9 @@ def _find_fault(blob: _Blob | None) -> str:
 
 
 def _choose_name(blob: _Blob, context: InvocationContext) -> str:
-    """Return a name that no other file of the run has, and reserve it.
+    """Return a file name that is new in the run, and store it as used.
 
-    It is the file's own name if it is free, else one like `image-2.png`.
+    It is the file's own name if no other file has it, else one like `image-2.png`.
     """
     run = context.run_config
     names = run.file_names if isinstance(run, AgentRunConfig) else []
@@ -197,7 +215,7 @@ def _choose_name(blob: _Blob, context: InvocationContext) -> str:
 
 
 def _list_names(context: InvocationContext) -> list[str]:
-    """Return the names of the files in the run's stored events."""
+    """Return the names of the files in the agents' stored events of this run."""
     events: Sequence[Event] = context.session.events
     return [
         blob.display_name

@@ -1,7 +1,8 @@
-"""Messages that answer an agent's question, as ADK's response to its call.
+"""Conversion of users' messages that answer questions to ADK's responses.
 
-Such a message is stored as a run of its own, so that edits, deletions and exports work; only the question's row tells
-that it is an answer. ADK gets the events of both runs as one run, and the message as the response of the call.
+Such a message is stored as a run of its own, so that edits, deletions and exports work; only the row of the question in
+`human_requests` refers to the message. ADK gets the events of both runs as one run, and the message as the function
+response of the call that asked.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,14 +17,15 @@ from core.tools.question_form import EntryError, create_form, parse_answer
 
 
 def filter_answer_events(events: Sequence[Event], run: str, answers: Sequence[MessageAnswer]) -> list[Event]:
-    """Return the events that `merge_runs` needs as they are stored.
+    """Return the events whose stored form `merge_runs` needs.
 
-    These are the events with calls and the user messages, of the run and of the runs that it continues.
+    They are the events with function calls and the user messages, of the run `run` and of the runs whose questions its
+    message and earlier ones answer.
 
     Args:
-        events: the events of the session.
+        events: all events of the session.
         run: the id of the run.
-        answers: the messages by which the run continues others.
+        answers: the user messages that answer questions of earlier runs.
     """
     runs = {run, *(answer.asking_run for answer in answers)}
     return [event for event in events if event.invocation_id in runs and (_has_calls(event) or is_user_message(event))]
@@ -32,14 +34,17 @@ def filter_answer_events(events: Sequence[Event], run: str, answers: Sequence[Me
 def merge_runs(
     events: Sequence[Event], run: str, answers: Sequence[MessageAnswer], stored: Mapping[str, tuple[Event, str]]
 ) -> list[Event]:
-    """Return the session's events, with a run and those that it continues as one run.
+    """Return the session's events, with a run and those it continues as one run.
+
+    Messages that answer a question become the function response of the call that asked.
 
     Args:
-        events: the events of the session.
+        events: all events of the session.
         run: the id of the run, which all events of the merged run get.
-        answers: the messages by which it continues others, oldest first; empty for a run that continues none.
-        stored: stored events and their texts, by event id: those of `filter_answer_events`. They have the ids by which
-            a workflow knows its calls; the history may have replaced them.
+        answers: the user messages by which this run continues earlier runs, oldest first; empty for a run that
+            continues none.
+        stored: the events of `filter_answer_events` as they are stored, and their texts, by event id. They have the
+            call ids that a workflow knows; a loaded history may have replaced these ids.
     """
     runs = {run, *(answer.asking_run for answer in answers)}
     call_ids = {answer.run: answer.call_id for answer in answers}
@@ -66,10 +71,10 @@ def merge_runs(
 
 
 def hide_schemas(event: Event) -> Event:
-    """Return an event whose requests for input have no schema.
+    """Return an event without the `response_schema` of its `adk_request_input` calls.
 
-    The answers were checked by their schemas already. ADK 2.13 would check them again, and fails at schemas that it
-    cannot read, such as those with a list of types.
+    The answers were checked against their schemas already. ADK 2.13 would check them again, and fails at schemas that
+    it cannot read, such as those with a list of types.
     """
     if event.content is None or not _requests_input(event):
         return event
@@ -94,9 +99,10 @@ def _requests_input(event: Event) -> bool:
 
 
 def _to_response(call: types.FunctionCall, call_id: str, text: str) -> types.Part:
+    """Return a message's text as the function response to a question's call."""
     tool = call.name or ""
     try:
         value = parse_answer(create_form(tool, call.args or {}), text)
-    except EntryError:  # it fitted when it was accepted; ADK checks it too
+    except EntryError:  # the text was checked when the message was accepted, and ADK checks it too
         value = text
     return to_response_part(Answer(call_id, tool, value), call)

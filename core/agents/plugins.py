@@ -1,4 +1,4 @@
-"""ADK plugins of every run: guards around tools, and metering of external models.
+"""ADK plugins of every run: checks of tool calls, metering of external models.
 
 An external model is one that a user's agent brings as an object, not a `ModelAdapter`.
 """
@@ -45,16 +45,16 @@ MAX_ERROR_CHARACTERS = 500
 
 
 class GuardPlugin(BasePlugin):
-    """ADK plugin around tool calls: access, approvals, the call log, errors, results.
+    """ADK plugin that checks and logs tool calls, and converts their results.
 
-    It is one plugin because ADK stops at the first plugin that answers. Access checks must run before the call log,
-    and the call log must hold the result that the model gets. It comes before the app's own plugins: their answers are
-    logged as the tool's result.
+    It is one plugin because ADK calls no further plugin after one that returns a result. The access check must run
+    before the call log, and the call log must store the result that the model gets. It comes before the app's own
+    plugins, so that results of these plugins are logged as the tool's result.
 
     Args:
-        call_log: log of the calls in stored sessions; None for no log. An agent that runs as a tool has a session that
-            is not stored; its calls are a part of that tool's call.
-        tool_seconds: time limit of a call, unless the tool has an attribute `seconds`.
+        call_log: log of the calls in stored sessions; None for no log. The session of an agent that runs as a tool is
+            not stored: its calls are not logged, only the call of that agent is.
+        tool_seconds: the most seconds of a call, unless the tool has an attribute `seconds`.
     """
 
     def __init__(self, call_log: ToolCallLog | None = None, *, tool_seconds: float = TOOL_TIMEOUT_SECONDS) -> None:
@@ -63,25 +63,26 @@ class GuardPlugin(BasePlugin):
         self._tool_seconds = tool_seconds
 
     async def before_run_callback(self, *, invocation_context: InvocationContext) -> None:
-        """Put the user for whom the run is into the state of an agent that runs as a tool.
+        """Set the run's user in the session state, if the state has none.
 
-        ADK copies the state of the calling session without the `temp:` keys.
+        The state of an agent that runs as a tool has none: ADK copies the state of the calling session without the
+        `temp:` keys.
         """
         if (speaker := _get_speaker(invocation_context.run_config)) is not None:
             invocation_context.session.state.setdefault(USER_STATE_KEY, to_user_state(speaker))
 
     async def before_agent_callback(self, *, agent: BaseAgent, callback_context: CallbackContext) -> None:
-        """Move the input of a resumed workflow agent before the agent's stored function calls.
+        """Move a resumed workflow agent's repeated input before its stored calls.
 
-        A workflow appends the input once more when it resumes. After this event ADK would not see the calls, and the
-        agent would make them again.
+        A workflow appends the input to the session once more when it resumes. ADK would not find the calls before that
+        event, and the agent would make them again.
         """
         _move_input_before_work(callback_context)
 
     async def after_model_callback(self, *, callback_context: CallbackContext, llm_response: LlmResponse) -> None:
-        """Give each tool call of a model's answer an id that is unique in the session.
+        """Replace ids of an answer's tool calls that the session has used already.
 
-        A model knows the calls of its own branch only. Agents that run side by side may return the same id.
+        A model sees only the calls of its own branch. Agents that run in parallel may return the same id.
         """
         run = callback_context.run_config
         calls = [
@@ -97,14 +98,14 @@ class GuardPlugin(BasePlugin):
     async def before_tool_callback(
         self, *, tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext
     ) -> dict[str, Any] | None:
-        """Log the start of a tool call, and decide whether it is made.
+        """Log the start of a tool call, and return a result if the call must not be made.
 
         Returns:
-            None to make the call; else the result for the model: an error if the user may not use the tool or the name
-            of an agent is unknown, or the logged result of the same call.
+            None to make the call. Else the result for the model: an error if the user may not use the tool or the name
+            of an agent is unknown, or the result in the call log if an earlier attempt at the run made the same call.
 
         Raises:
-            StoreError: the call cannot be logged; it is not made.
+            StoreError: the start of the call cannot be logged; the call is not made.
         """
         limit_tool(tool, self._tool_seconds)
         if isinstance(run := tool_context.run_config, AgentRunConfig):
@@ -129,12 +130,13 @@ class GuardPlugin(BasePlugin):
     async def after_tool_callback(
         self, *, tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext, result: Any
     ) -> Any:
-        """Log the result of a tool call, and return it as the model gets it.
+        """Log the result of a tool call, and return the result for the model.
 
-        Bytes become artifacts, secrets are removed, and the size is limited.
+        Bytes in the result become artifacts, secrets are removed, and the size is limited. A request for a sign-in
+        becomes an error, and so does a request for an approval in a session that is not stored.
 
         Returns:
-            The result for the model; None if the tool's own result stays.
+            The result for the model; None to use the tool's own result unchanged.
         """
         if isinstance(run := tool_context.run_config, AgentRunConfig):
             run.tool_timer.stop(tool_context.function_call_id or tool.name)
@@ -161,12 +163,12 @@ class GuardPlugin(BasePlugin):
     async def on_tool_error_callback(
         self, *, tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext, error: BaseException
     ) -> dict[str, Any] | None:
-        """Return a tool's error as the result for the model.
+        """Log the exception of a tool, and return it as an error result for the model.
 
-        Without this, ADK ends the run.
+        Without this result, ADK ends the run.
 
         Returns:
-            `error` with a sentence without secrets; None for a cancellation, which ADK raises anyway.
+            A dict whose key `error` has a sentence without secrets; None for a cancellation, which ADK raises again.
         """
         if not isinstance(error, Exception):  # ADK passes cancellations too, and raises them anyway
             return None
@@ -181,7 +183,7 @@ class GuardPlugin(BasePlugin):
     def _create_invocation(
         self, tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext
     ) -> ToolInvocation | None:
-        """Return the key of a call in the call log.
+        """Return the data that identify a tool call in the call log.
 
         None if the session is not stored, or the model called an unknown tool.
         """
@@ -200,10 +202,10 @@ class GuardPlugin(BasePlugin):
 
 
 def _move_input_before_work(context: CallbackContext) -> None:
-    """Move the newest input of a workflow's agent before the events of its work.
+    """Move a resumed agent's repeated input before its own events of this run.
 
-    ADK appends the input to the session each time the agent begins or resumes, and hides earlier events from the
-    model.
+    ADK appends the input to the session each time the agent begins or resumes, and hides earlier events from the model.
+    The session's list of events is changed in place.
     """
     events, path = context.session.events, context.node_path
     own = [i for i, event in enumerate(events) if path and event.node_info.path == path]
@@ -213,11 +215,17 @@ def _move_input_before_work(context: CallbackContext) -> None:
 
 
 class _LoggedResult(dict[str, Any]):
-    """Result of an earlier tool call from the log; `after_tool_callback` does not log this type again."""
+    """Result of an earlier call, read from the call log.
+
+    `after_tool_callback` recognizes this type, and does not log the result a second time.
+    """
 
     @classmethod
     def from_entry(cls, entry: ToolCallEntry, tool: BaseTool, tool_context: ToolContext) -> "_LoggedResult":
-        """Return the logged result of a call, and apply its state changes and actions."""
+        """Return the result in a log entry, and apply its state changes and actions.
+
+        The result is the error `INTERRUPTED` if the logged call has not ended.
+        """
         if not entry.has_ended:
             return cls(error=INTERRUPTED)
         changed = entry.actions.state_delta
@@ -236,9 +244,9 @@ def _get_parts(response: LlmResponse) -> Sequence[types.Part]:
 
 
 def _approval_unavailable_error(tool: BaseTool) -> dict[str, Any]:
-    """Return the error for a tool that needs approval in an agent that is a tool.
+    """Return the error result for a tool that cannot request its approval.
 
-    ADK cannot resume the session of such an agent.
+    Tools of an agent that runs as a tool cannot request one: ADK cannot resume its session.
     """
     return {
         "error": f"{tool.name} was not called: it needs an approval, and an agent that runs as a tool cannot ask for "
@@ -247,9 +255,9 @@ def _approval_unavailable_error(tool: BaseTool) -> dict[str, Any]:
 
 
 def _sign_in_unavailable_error(tool: BaseTool) -> dict[str, Any]:
-    """Return the error for a tool that needs a sign-in.
+    """Return the error result for a tool that needs the user to sign in.
 
-    A shared conversation cannot offer one.
+    A conversation with several people cannot offer a sign-in.
     """
     return {
         "error": f"{tool.name} was not called: it needs a sign-in, which is not possible in this conversation. "
@@ -258,7 +266,10 @@ def _sign_in_unavailable_error(tool: BaseTool) -> dict[str, Any]:
 
 
 async def _requires_confirmation(tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext) -> bool:
-    """Return whether ADK asks for a confirmation instead of making the call."""
+    """Return whether ADK asks a person for a confirmation instead of making the call.
+
+    False if a person has decided already, or if the tool's check fails.
+    """
     if tool_context.tool_confirmation is not None:
         return False
     try:
@@ -268,6 +279,7 @@ async def _requires_confirmation(tool: BaseTool, tool_args: dict[str, Any], tool
 
 
 def _add_approval_rule(tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext) -> None:
+    """Add approvers and secret arguments to a tool's confirmation request."""
     approvers, always = (tool.approvers, tool.may_allow_always) if isinstance(tool, ToolAdapter) else (None, True)
     declaration = tool._get_declaration()  # ADK: no public method returns a tool's schema without a request
     paths = find_secret_paths(parameter_schema(declaration), tool_args) if declaration is not None else []
@@ -275,9 +287,9 @@ def _add_approval_rule(tool: BaseTool, tool_args: dict[str, Any], tool_context: 
 
 
 def _has_decision(entry: ToolCallEntry, tool_context: ToolContext) -> bool:
-    """Return whether a logged call asked for a confirmation and has a response.
+    """Return whether a person has decided a logged call's confirmation request.
 
-    ADK then makes the call again, after a person's decision.
+    ADK then makes the call again.
     """
     id_ = tool_context.function_call_id
     return bool(entry.actions.requested_tool_confirmations) and any(
@@ -293,17 +305,17 @@ def _check_speaker(tool: BaseTool, tool_context: ToolContext) -> dict[str, Any] 
 
 
 def _get_speaker(run: RunConfig | None) -> User | None:
-    """Return the user for whom the run is; None if it is unknown.
+    """Return the user for whom the agent runs; None if the run configuration has none.
 
-    The state has them too, but tools can change the state.
+    It is not read from the session state, because tools can change the state.
     """
     return run.speaker if isinstance(run, AgentRunConfig) else None
 
 
 def _check_agent_name(tool: BaseTool, tool_args: dict[str, Any]) -> dict[str, Any] | None:
-    """Return an error with the valid names for a transfer to an unknown agent.
+    """Return an error that lists the valid names, for an unknown agent's name.
 
-    Return None for any other call.
+    None if the agent is known, or the tool is not ADK's tool for transfers.
     """
     if not isinstance(tool, TransferToAgentTool):
         return None
@@ -317,16 +329,21 @@ def _check_agent_name(tool: BaseTool, tool_args: dict[str, Any]) -> dict[str, An
 
 
 class WorkflowAnswerPlugin(BasePlugin):
-    """ADK plugin that makes the messages and the result of a workflow answers of the agent.
+    """ADK plugin that converts a workflow's messages and result to model answers.
 
-    ADK gives `Event(message=...)` the role `user`, and the result of a workflow's last node is no content.
+    ADK stores a workflow's `Event(message=...)` with the role `user`, and the result of its last node as `output`
+    without content.
     """
 
     def __init__(self) -> None:
         super().__init__(name="parley_workflow_answer")
 
     async def on_event_callback(self, *, invocation_context: InvocationContext, event: Event) -> None:
-        """Set the role or the content of a workflow's event, before it is stored."""
+        """Change a workflow's message or result to a model answer.
+
+        A message gets the role `model`, and a result becomes the content. ADK stores the changed event. Events of users
+        stay unchanged.
+        """
         del invocation_context
         if event.author == "user":
             return
@@ -338,16 +355,16 @@ class WorkflowAnswerPlugin(BasePlugin):
 
 
 class MeterPlugin(BasePlugin):
-    """ADK plugin that counts calls to external models.
+    """ADK plugin that checks spending limits and counts usage for external models.
 
-    Before each call it checks the spending limits.
+    External models do not use `ModelAdapter`, which does both for all others.
     """
 
     def __init__(self) -> None:
         super().__init__(name="parley_meter")
 
     async def before_model_callback(self, *, callback_context: CallbackContext, llm_request: LlmRequest) -> None:
-        """Check the spending limits before a call to an external model.
+        """Check the spending limits before an external model is called.
 
         Raises:
             SpendingLimitError: a limit is reached; the model is not called.
@@ -357,7 +374,7 @@ class MeterPlugin(BasePlugin):
             current_meter().call_starts[_call_key(callback_context)] = time.monotonic()
 
     async def after_model_callback(self, *, callback_context: CallbackContext, llm_response: LlmResponse) -> None:
-        """Add the answer of an external model, with its usage, to the current meter."""
+        """Add the call of an external model, with its token counts, to the current meter."""
         if (model := _get_external_model(callback_context)) is not None and not llm_response.partial:
             current_meter().add_answer(llm_response, model.model, _measure_seconds(callback_context))
 
@@ -371,21 +388,21 @@ class MeterPlugin(BasePlugin):
 
 
 def _get_external_model(context: CallbackContext) -> BaseLlm | None:
-    """Return the model of the running agent if it is no `ModelAdapter`, else None."""
+    """Return the model of the running agent if it is not a `ModelAdapter`, else None."""
     agent = context._invocation_context.agent
     model = agent.canonical_model if isinstance(agent, LlmAgent) else None
     return None if isinstance(model, ModelAdapter) else model
 
 
 def _call_key(context: CallbackContext) -> Any:
-    """Return the key of a model call in `UsageMeter.call_starts`."""
+    """Return the key in `UsageMeter.call_starts`: run id, agent name and branch."""
     return context.invocation_id, context.agent_name, context._invocation_context.branch
 
 
 def _measure_seconds(context: CallbackContext) -> float:
-    """Return the seconds since the model call began, and restart the measurement.
+    """Return the seconds since a model call began, and set its start to now.
 
-    Each response with usage counts as the end of a call.
+    Each response with token counts is the end of one call, so the next call starts then.
     """
     now, starts = time.monotonic(), current_meter().call_starts
     since = now - starts.get(_call_key(context), now)

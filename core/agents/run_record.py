@@ -1,7 +1,7 @@
 """Run records: tool calls, files, context and timings of a turn's run.
 
-A run record is stored with the turn, by the statement that stores the answer or the end. The turn report
-(`core.conversations.turn_report`) adds the rest from other rows.
+A run record is stored in the turn's row, by the statement that stores the answer or the end of the turn.
+`core.conversations.turn_report` adds the messages, model calls, decisions and cost from other rows.
 """
 
 import json
@@ -21,18 +21,18 @@ from core.sessions.history import HistoryWindow
 MAX_TOOLS, MAX_FILES, MAX_SOURCES = 50, 20, 20
 MAX_ARGUMENTS_CHARACTERS, MAX_ERROR_LINE_CHARACTERS, MAX_NAME_CHARACTERS = 600, 300, 120
 
-#: `waiting` needs an approval; `open` had not ended at the end of the turn.
+#: Outcome of a tool call: `waiting` for a person's approval, or `open` because it had not ended at the end of the turn.
 ToolOutcome = Literal["done", "failed", "waiting", "open"]
 
 
 @dataclass(frozen=True, slots=True)
 class ContextRecord:
-    """Counts of other people's messages in the prompt, which the bot did not answer.
+    """Counts of the context messages: those that the turn does not answer.
 
     Attributes:
-        messages: number of messages that were sent to the model.
-        tokens: tokens of these messages.
-        omitted_messages: number of messages that did not fit.
+        messages: number of context messages that were sent to the model.
+        tokens: number of tokens of these messages.
+        omitted_messages: number of context messages that did not fit into the prompt.
     """
 
     messages: int = 0
@@ -42,7 +42,7 @@ class ContextRecord:
 
 @dataclass(frozen=True, slots=True)
 class FileRecord:
-    """Attachment of a message that a turn answers.
+    """Attachment of a user message that a turn answers.
 
     Attributes:
         omission_reason: why the model did not get the file; empty if it did.
@@ -57,6 +57,7 @@ class ToolCallRecord:
     """One tool call of a run.
 
     Attributes:
+        id: the id of the call; the name of the tool if the call has none.
         arguments: JSON without secrets, cut at `MAX_ARGUMENTS_CHARACTERS`.
         cut_characters: number of characters that were cut from the arguments.
         seconds: duration; None if unknown.
@@ -76,14 +77,14 @@ class ToolCallRecord:
 
 @dataclass(frozen=True, slots=True)
 class RunRecord:
-    """Record of one run: the part of a turn report that no other row has.
+    """Stored record of one run: its tool calls, files, context, sources and timings.
 
     Attributes:
         tool_calls: the calls in the order in which they began, at most `MAX_TOOLS`.
         omitted_tool_calls: number of calls over `MAX_TOOLS`.
         history: the part of the session that the model got; None if unknown.
-        context: the other people's messages that the model got.
-        files: the attachments of the messages, at most `MAX_FILES`.
+        context: counts of the context messages that the model got.
+        files: the attachments of the turn's messages, at most `MAX_FILES`.
         sources: addresses of the web pages that the answer is based on, at most `MAX_SOURCES`.
         first_text_seconds: seconds from the start of the run to its first text; None without text.
         seconds: duration of the run.
@@ -99,11 +100,15 @@ class RunRecord:
     seconds: float = 0.0
 
     def to_json(self) -> dict[str, Any]:
+        """Return the record as the JSON value that is stored with the turn."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, data: object) -> "RunRecord | None":
-        """Return the record of a stored value; None if it is NULL or of another version."""
+        """Return the run record that `to_json` made.
+
+        None if `data` is None, or the JSON of another version of this class.
+        """
         try:
             return None if data is None else _RUN_RECORD.validate_python(data)
         except ValidationError:
@@ -114,10 +119,10 @@ _RUN_RECORD = TypeAdapter(RunRecord)
 
 
 class RunRecorder:
-    """Collector of the record of a run, while it runs.
+    """Builder of the `RunRecord` of a run from its stream events.
 
     Attributes:
-        context: the other people's messages that the model gets; set by the caller.
+        context: counts of the context messages that the model gets; set by the caller.
     """
 
     def __init__(self) -> None:
@@ -131,7 +136,10 @@ class RunRecorder:
         self._sources: tuple[str, ...] = ()
 
     def set_files(self, files: Sequence[FileRecord]) -> None:
-        """Set the attachments of the messages; texts are shortened and cleared of secrets."""
+        """Store the attachments of the turn's messages, at most `MAX_FILES`.
+
+        Their names and omission reasons are shortened, and secrets in them are masked.
+        """
         self._files = tuple(
             FileRecord(
                 _shorten(file.name, MAX_NAME_CHARACTERS), _shorten(file.omission_reason, MAX_ERROR_LINE_CHARACTERS)
@@ -140,7 +148,10 @@ class RunRecorder:
         )
 
     def record_event(self, event: StreamEvent) -> None:
-        """Update the record by the next stream event of the run."""
+        """Update the record by a stream event; call it with each event of the run.
+
+        It uses the history, the time of the first text, tool calls, and the sources of the answer.
+        """
         match event.type:
             case "history":
                 self._history = event.history
@@ -162,7 +173,7 @@ class RunRecorder:
 
     @property
     def run_record(self) -> dict[str, Any]:
-        """The record so far, as JSON."""
+        """The record of the events so far, as `RunRecord.to_json` returns it."""
         return RunRecord(
             tool_calls=tuple(self._tool_calls.values()),
             omitted_tool_calls=self._omitted_tool_calls,
@@ -175,6 +186,7 @@ class RunRecorder:
         ).to_json()
 
     def _add_tool_call(self, event: StreamEvent, *, is_earlier: bool = False) -> None:
+        """Add a record of a tool call, or count the call as omitted over `MAX_TOOLS`."""
         id_ = event.call_id or event.tool
         if id_ not in self._tool_calls and len(self._tool_calls) == MAX_TOOLS:
             self._omitted_tool_calls += 1
@@ -185,6 +197,7 @@ class RunRecorder:
         )
 
     def _end_tool_call(self, id_: str, end: ToolOutcome, event: StreamEvent) -> None:
+        """Set outcome, duration and error of a recorded call; ignore an unrecorded one."""
         use = self._tool_calls.get(id_)
         if use is None:
             return
@@ -196,9 +209,10 @@ class RunRecorder:
 
 
 def format_arguments(arguments: Mapping[str, Any]) -> tuple[str, int]:
-    """Return arguments as JSON without secrets, and the number of cut characters.
+    """Return a tool call's arguments as JSON without secrets, and the cut length.
 
-    The text has at most `MAX_ARGUMENTS_CHARACTERS` characters.
+    Returns:
+        The first `MAX_ARGUMENTS_CHARACTERS` characters of the JSON, and the number of characters after them.
     """
     text = storable_text(json.dumps(mask_json(dict(arguments)), ensure_ascii=False, default=str))
     return text[:MAX_ARGUMENTS_CHARACTERS], max(len(text) - MAX_ARGUMENTS_CHARACTERS, 0)

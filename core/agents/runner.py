@@ -1,4 +1,4 @@
-"""ADK runner that resumes interrupted and waiting runs."""
+"""ADK runner that resumes runs that a crash interrupted or that waited for people."""
 
 import warnings
 from collections.abc import Sequence
@@ -29,22 +29,22 @@ with warnings.catch_warnings():  # ADK: resuming is experimental
     warnings.simplefilter("ignore")
     _RESUMABLE = ResumabilityConfig(is_resumable=True)
 
-#: Agents that run other agents and store their progress.
+#: ADK's agents that run other agents, and store their own progress in events.
 _COMPOSITE_AGENTS = (SequentialAgent, ParallelAgent, LoopAgent)
 
 
 class RunCorrectedError(Exception):
-    """An earlier attempt at the run named an unknown agent, and was corrected.
+    """An earlier attempt at the run named an unknown agent, and was repeated.
 
-    The caller continues with the run of the correction: see `correction_run_id`.
+    The caller resumes the repeated run, whose id is `correction_run_id(run_id)`.
     """
 
 
 class _RunContext(InvocationContext):
-    """Invocation whose agents do not see events without content.
+    """ADK invocation context that hides events without content from its agents.
 
-    A workflow stores such an event when a node starts. If it comes after an open function call, ADK does not find
-    the call as the newest event, waits for the response to it, and ends the run without a reply.
+    A workflow stores such an event when a node starts. If it comes after an open function call, ADK does not find the
+    call as the newest event, waits for the response to it, and ends the run without a reply.
     """
 
     def _get_events(self, *, current_invocation: bool = False, current_branch: bool = False) -> list[Event]:
@@ -53,11 +53,11 @@ class _RunContext(InvocationContext):
 
 
 class ResumableRunner(Runner):
-    """ADK runner of one run, which resumes what an earlier attempt stored.
+    """ADK runner that continues one run from the events that earlier attempts stored.
 
-    A copy serves one run; `load_run` comes first. In ADK, resuming is a property of the app and stores an event for
-    each agent that ends. An `LlmAgent` does not need these events: it resumes from its calls. Agents of other kinds
-    store their progress in them.
+    Copy it for each run, and call `load_run` before any other method. In ADK, resuming is a property of the app and
+    stores an event for each agent that ends. An `LlmAgent` does not need these events: it resumes from its function
+    calls. Agents of other kinds store their progress in them.
     """
 
     _session: Session | None = None
@@ -67,7 +67,7 @@ class ResumableRunner(Runner):
 
     @property
     def messages(self) -> list[Event]:
-        """The run's events of users and agents that have content; empty before `load_run`."""
+        """The run's messages of users and agents, as events; empty before `load_run`."""
         events = self._get_run_events(self._session) if self._session is not None else []
         events = [
             self._answer_event if self._answer_event and event.id == self._answer_event.id else event
@@ -77,7 +77,7 @@ class ResumableRunner(Runner):
 
     @property
     def history(self) -> HistoryWindow | None:
-        """The part of the session that the model gets; None before `load_run`."""
+        """Size and limits of the history that the model gets; None before `load_run`."""
         return self._session.window if isinstance(self._session, StoredSession) else None
 
     async def load_run(
@@ -93,13 +93,17 @@ class ResumableRunner(Runner):
         Args:
             run_id: the id under which the run's events are stored.
             generation: the expected session generation; None for any.
-            fence: token of the turn; writes fail after another worker has claimed it.
-            attributed_prompt: the authors of the prompt, stored with it.
+            fence: token of the turn, with which the run writes; writes fail after another worker has claimed the turn.
+            attributed_prompt: the prompt in parts with their authors, stored with the user message; None if they are
+                unknown.
             session: `user_id` and `session_id`.
+
+        Returns:
+            The events, oldest first; empty for a new run.
 
         Raises:
             SessionResetError: the session has another generation.
-            RunCorrectedError: an earlier attempt named an unknown agent and was corrected.
+            RunCorrectedError: an earlier attempt named an unknown agent, and was repeated under another id.
         """
         self._session, self._run_id = await self._get_or_create_session(**session), run_id
         current = self._session.generation if isinstance(self._session, StoredSession) else generation
@@ -114,18 +118,19 @@ class ResumableRunner(Runner):
     async def continue_runs(
         self, answers: Sequence[MessageAnswer], message: types.Content, *, is_decided: bool
     ) -> list[Event] | None:
-        """Present a run and the runs that it continues to ADK as one run.
+        """Merge this run and the runs that it continues in the loaded session.
 
-        The message becomes the answer to a question. It is stored unless an earlier attempt stored it.
+        If the run continues others, the user's message becomes the function response to a question. It is stored,
+        unless an earlier attempt stored it.
 
         Args:
-            answers: the messages by which the run continues others, oldest first.
+            answers: the user messages by which this run continues earlier runs, oldest first.
             message: the user's message of this run.
-            is_decided: whether the run resumes with the decisions of people.
+            is_decided: whether people have decided on requests of this run.
 
         Returns:
-            The stored events of the run with their stored ids; None if it neither continues a run nor resumes by
-            decisions.
+            The stored events of this run with their stored call ids; None if the run continues no other run and resumes
+            by no decision.
         """
         session, run = self._session, self._run_id
         if not isinstance(session, StoredSession) or not (answers or is_decided):
@@ -144,7 +149,7 @@ class ResumableRunner(Runner):
         return run_events
 
     def _get_run_events(self, session: Session) -> list[Event]:
-        """Return the session's events of this run, without those that it continues."""
+        """Return this run's events, without those of the runs that it continues."""
         return [event for event in _filter_run_events(session, self._run_id) if event.id not in self._earlier_event_ids]
 
     async def _get_or_create_session(self, **session: Any) -> Session:
@@ -154,9 +159,10 @@ class ResumableRunner(Runner):
         return _RunContext(**values)
 
     def _find_agent_to_run(self, session: Session, root_agent: BaseAgent) -> BaseAgent:
-        """Return the agent that resumes: the outermost composite one around ADK's choice.
+        """Return the agent that resumes the run: ADK's choice, or an agent around it.
 
-        ADK gives the response of a call to its agent alone; the composite agent also runs the other agents.
+        If sequential, parallel or loop agents are around it, the outermost is returned. ADK would send a function
+        response only to the agent that made the call; the outermost agent runs the other agents too.
         """
         agent = super()._find_agent_to_run(session, root_agent)
         while isinstance(agent.parent_agent, _COMPOSITE_AGENTS):
@@ -166,10 +172,10 @@ class ResumableRunner(Runner):
     def _restore_branch_from_history(
         self, invocation_context: InvocationContext, node: Any, *, root: Any, invocation_id: str | None = None
     ) -> None:
-        """Restore the branch of the agent that continues the run.
+        """Set the branch of the invocation to that of the agent that continues the run.
 
-        ADK 2.13 takes it from the newest event with the agent's node path. The agents that a `ParallelAgent` runs have
-        that agent's path and branches of their own, so an agent that runs others is found by its name.
+        ADK 2.13 takes the branch from the newest event with the agent's node path. The agents that a `ParallelAgent`
+        runs have its path but other branches, so for agents that run others the event is found by the author's name.
         """
         if isinstance(node, _COMPOSITE_AGENTS):
             events = reversed(_filter_run_events(invocation_context.session, invocation_context.invocation_id))
@@ -178,6 +184,10 @@ class ResumableRunner(Runner):
             super()._restore_branch_from_history(invocation_context, node, root=root, invocation_id=invocation_id)
 
     def _new_invocation_context(self, session: Session, **options: Any) -> InvocationContext:  # ADK: an extension point
+        """Return ADK's context of a run, resumable if needed.
+
+        It is resumable if an agent is no `LlmAgent` or a function call has no response yet.
+        """
         context = super()._new_invocation_context(session, **options)
         if not isinstance(self.agent, LlmAgent) or _has_composite_agents(self.agent):
             context.resumability_config = _RESUMABLE

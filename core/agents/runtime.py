@@ -1,4 +1,4 @@
-"""Runs of an agent in stored sessions, as stream events."""
+"""Runner of an ADK app in stored sessions: each run yields `StreamEvent`s."""
 
 import logging
 import re
@@ -83,16 +83,16 @@ _TOOL_THREAD_POOL = ToolThreadPoolConfig(max_workers=32)
 
 with warnings.catch_warnings():  # ADK: the credential service is experimental
     warnings.simplefilter("ignore")
-    _CREDENTIALS = InMemoryCredentialService()  # it stores credentials by app and user
+    _CREDENTIALS = InMemoryCredentialService()  # shared by all apps: it stores credentials by app and user
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRequest:
-    """Request to run an agent in a session.
+    """Arguments of one run of the agent in a session.
 
     Attributes:
-        user_id: ADK's user: the place of the session, not the person.
-        text: the prompt.
+        user_id: ADK's user id: the place (channel or person) of the session, as `InboxMessage.place`; not the author.
+        text: the text of the prompt.
         media: files of the message, as `core.models.media.make_part` returns them.
         speaker: the person for whom the agent runs, as tools and instructions see them (`temp:speaker` of the state).
         bot_name: the bot's name on the platform, for the agent's instruction.
@@ -100,19 +100,19 @@ class RunRequest:
         state: more `temp:` keys of the state.
         streaming: whether the model is asked for partial texts.
         model: full name of the chosen model; None for the default. It needs a `ModelSelectionPlugin`.
-        run_id: the events of the run are stored under it, and under its `correction_run_id`. A run with stored events
-            does not store `text` again, and its reply begins with the stored text. None for a run that cannot be
-            resumed.
+        run_id: id under which the events of the run are stored; a corrected run uses its `correction_run_id`. A run
+            with stored events resumes: it does not store `text` again, and its reply begins with the stored text. None
+            for a run that cannot be resumed.
         generation: the session's generation. If the database has a newer one, the run ends with an error.
         fence: fencing token of the turn, with a `run_id`. If another worker owns the turn, the run stores nothing and
             starts no tool; `TurnLostError` is its error.
-        attributed_prompt: authors of the text, stored with it.
-        decisions: people's decisions and answers on everything that the run has asked for. The run continues with them
-            instead of `text`, and its reply begins with what follows.
-        answers: the messages by which the run continues others, oldest first. If the last one is of this run, `text`
-            is the answer to a question.
-        chat: what tools can do in the conversation, by `core.tools.get_chat`.
-        meter: counts the model calls, also for callers that do not get the last event.
+        attributed_prompt: the parts of `text` with their authors, stored with it; None if the authors are unknown.
+        decisions: people's decisions on all approvals and questions of the run. The run continues with them instead of
+            `text`, and its reply has only the text after them.
+        answers: the user messages by which the run continues earlier runs, oldest first. If the last one is of this
+            run, `text` is the answer to a question.
+        chat: the conversation that tools get by `core.tools.get_chat`, to react and post; None without a conversation.
+        meter: collects the model calls, also for callers that stop before the last event.
     """
 
     user_id: str
@@ -136,14 +136,14 @@ class RunRequest:
 
 
 class AgentRuntime:
-    """Runner of an ADK app in stored sessions, whose runs are stream events.
+    """Runner of an ADK app in stored sessions; each run yields `StreamEvent`s.
 
-    Several sessions may run at once; the caller has to run each session one turn at a time.
+    Several sessions may run at once. The caller must not run two turns of a session at the same time.
 
     Args:
-        artifacts: None for files that are lost with the process.
-        memory: None for memories that are lost with the process.
-        progress_texts: text to show while a tool runs, by the tool's name; it replaces the tool's own.
+        artifacts: store of files; None to keep them in memory until the process ends.
+        memory: store of ADK memories; None to keep them in memory until the process ends.
+        progress_texts: text to show while a tool runs, by the tool's name; it replaces the tool's own text.
 
     Attributes:
         max_llm_calls: the most model calls of a run.
@@ -175,12 +175,12 @@ class AgentRuntime:
         )
 
     def get_media_support(self, model: str | None = None) -> SupportedFiles:
-        """Return the kinds of files that the agent can read with a model.
+        """Return the types and sizes of files that the agent can read with a model.
 
-        For an external model, it returns a subset that most models can read.
+        For an external model, it returns types and sizes that most models can read.
 
         Args:
-            model: the full name of the chosen model; None for the default.
+            model: the full name of the selected model; None for the agent's own model.
         """
         agent = self.app.root_agent
         adapter = agent.canonical_model if isinstance(agent, LlmAgent) else None
@@ -192,7 +192,7 @@ class AgentRuntime:
         """Return the full name of the model that all agents of the app use.
 
         Args:
-            model: the full name of the chosen model; None for the default.
+            model: the full name of the selected model; None for the agents' own models.
 
         Returns:
             The name; empty if the agents use different models.
@@ -202,7 +202,13 @@ class AgentRuntime:
         return names.pop() if len(names) == 1 else ""
 
     async def list_generated_files(self, session_id: str, origin: str) -> list[GeneratedFile]:
-        """Return the files that a turn and its reruns saved: see `ArtifactService`."""
+        """Return the newest version of each file that a turn and its reruns saved.
+
+        The list is empty if the artifact service is not an `ArtifactService`.
+
+        Args:
+            origin: the `Turn.origin` of these turns.
+        """
         return (
             await self._artifacts.list_generated_files(session_id, origin)
             if isinstance(self._artifacts, ArtifactService)
@@ -210,13 +216,14 @@ class AgentRuntime:
         )
 
     async def aclose(self) -> None:
-        """Close the agent's toolsets and plugins."""
+        """Close the toolsets and plugins of the app."""
         await self._runner.close()
 
     async def stream(self, request: RunRequest) -> AsyncGenerator[StreamEvent, None]:
         """Run the agent and yield its events; the last is `done` or an `error` of the run.
 
-        If a model names an unknown agent, the run is repeated once with the valid names.
+        If a model names an unknown agent, the run is repeated once, with the valid names in its prompt. A `step_reset`
+        comes before the repeated run's events.
         """
         failed: StreamEvent | None = None
         async with aclosing(self._stream_once(request)) as events:
@@ -245,20 +252,21 @@ class AgentRuntime:
                 yield event
 
     async def run_and_collect(self, *, user_id: str, session_id: str, text: str, streaming: bool = True) -> str:
-        """Run the agent and return the whole reply.
+        """Run the agent, and return the text of the whole reply.
 
-        After an unknown agent name, the run is repeated once.
+        If a model names an unknown agent, the run is repeated once.
 
         Raises:
-            Exception: the error of the run; after a retry its error, caused by the first.
+            Exception: the error of the run; if it was repeated, the error of the second run, with the first error as
+                its cause.
         """
         events = self.stream(RunRequest(user_id=user_id, session_id=session_id, text=text, streaming=streaming))
         return await _collect_text(events)
 
     async def run_and_collect_once(self, *, user_id: str, session_id: str, text: str, streaming: bool = True) -> str:
-        """Run the agent without a retry and return the whole reply.
+        """Run the agent without a repetition, and return the text of the whole reply.
 
-        The text of a step comes from its partial events or from its final one, never from both.
+        The text of each step comes from its partial events or from its final one, never from both.
 
         Raises:
             Exception: the error of the run.
@@ -267,6 +275,10 @@ class AgentRuntime:
         return await _collect_text(events)
 
     async def _stream_once(self, request: RunRequest) -> AsyncGenerator[StreamEvent, None]:
+        """Run the agent, or resume the run `request.run_id`, and yield its events.
+
+        An exception becomes the last event, an `error`.
+        """
         set_current_meter(request.meter)
         set_current_chat(request.chat)
         runner = copy(self._runner)
@@ -336,7 +348,12 @@ class AgentRuntime:
             yield StreamEvent("error", error=_unwrap_error(error), calls=request.meter.calls, usage=request.meter.usage)
 
     async def _save_memory(self, user_id: str, session_id: str, runner: ResumableRunner) -> None:
-        """Save the messages of a run in the memory; a failure does not end the run."""
+        """Store the messages of a run in the memory service; log a failure.
+
+        Raises:
+            SessionResetError: the session was reset.
+            TurnLostError: another worker owns the turn.
+        """
         assert runner.memory_service is not None, "the runtime sets one"
         try:
             await runner.memory_service.add_events_to_memory(
@@ -348,10 +365,10 @@ class AgentRuntime:
             log.warning("messages of session %s cannot be saved in the memory: %s", session_id, format_error(error))
 
     def _create_correction(self, error: Exception) -> str | None:
-        """Return the prompt that tells a model the valid agent names.
+        """Return a prompt for the model that lists the valid agent names.
 
         Returns:
-            The prompt; None if the error is another one, or the app has no sub-agents.
+            The prompt; None if `error` is not about an unknown agent, or the app has no sub-agents.
         """
         match = _UNKNOWN_AGENT_ERROR.search(str(error))
         valid = list(_walk_sub_agent_names(self.app.root_agent))
@@ -368,7 +385,11 @@ class AgentRuntime:
 async def _run_messages(
     runner: ResumableRunner, messages: Sequence[types.Content], user_id: str, session_id: str, **options: Any
 ) -> AsyncGenerator[Event, None]:
-    """Run ADK with each message, one after the other, and yield all events."""
+    """Run ADK once for each message, one after the other, and yield all ADK events.
+
+    Args:
+        options: further arguments of ADK's `run_async`.
+    """
     for message in messages:
         run = runner.run_async(user_id=user_id, session_id=session_id, new_message=message, **options)
         async with aclosing(run) as events:
@@ -377,7 +398,10 @@ async def _run_messages(
 
 
 def _unwrap_error(error: Exception) -> Exception:
-    """Return the `ParleyError` that ADK wrapped or that tells the cause, or the error itself."""
+    """Return the `ParleyError` among an error and its causes, else the error itself.
+
+    ADK's refusal of a question's `response_schema` becomes a `QuestionSchemaError`.
+    """
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, ParleyError):
@@ -394,12 +418,18 @@ def _unwrap_error(error: Exception) -> Exception:
 
 
 def _walk_sub_agent_names(agent: Any) -> Iterator[str]:
+    """Yield the names of an agent's sub-agents at any depth."""
     for sub_agent in agent.sub_agents if isinstance(agent, BaseAgent) else ():
         yield sub_agent.name
         yield from _walk_sub_agent_names(sub_agent)
 
 
 async def _collect_text(events: AsyncGenerator[StreamEvent, None]) -> str:
+    """Return the text of the `done` event of a run.
+
+    Raises:
+        Exception: the error of the run.
+    """
     async with aclosing(events) as stream:
         async for event in stream:
             if event.type == "error" and event.error is not None and not event.call_id:
@@ -410,7 +440,7 @@ async def _collect_text(events: AsyncGenerator[StreamEvent, None]) -> str:
 
 
 class _SilentModel(BaseLlm):
-    """Model that answers with a period at once, for `warm_up`."""
+    """Fake model that answers with a period at once, for `warm_up`."""
 
     async def generate_content_async(
         self, llm_request: LlmRequest, stream: bool = False
@@ -424,7 +454,7 @@ class _SilentModel(BaseLlm):
 
 
 async def warm_up() -> None:
-    """Run an agent once with a fake model, so that the first user need not wait.
+    """Run an agent with a fake model, so that the first user's turn starts faster.
 
     ADK imports code for a second at the first run of a process.
     """
