@@ -1,4 +1,4 @@
-"""Agents that the settings name: one, or the several of `agents.toml`."""
+"""Builds the ADK apps of the agents that the settings or `agents.toml` configure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -34,9 +34,9 @@ class AgentSet:
     """The agents of a bot.
 
     Attributes:
-        agents: their names, and the rules for which one answers.
+        agents: router with the names of the agents, which selects the agent that answers in a channel.
         apps: ADK apps by agent name, the default agent first.
-        progress_texts: by agent name, texts to show while a tool runs, by tool name.
+        progress_texts: texts that users see while a tool runs, by agent name and then by tool name.
     """
 
     agents: AgentRouter
@@ -45,7 +45,7 @@ class AgentSet:
 
 
 def make_model_registry(settings: Settings, *, replaces_keyless: bool = False) -> ModelRegistry:
-    """Return the models of the settings.
+    """Return the registry of the models that the settings configure.
 
     Without the built-in agent, `MODEL` need not be usable: users' own agents name their models.
 
@@ -53,7 +53,8 @@ def make_model_registry(settings: Settings, *, replaces_keyless: bool = False) -
         replaces_keyless: whether `MODEL` answers instead of an agent's model that has no API key.
 
     Raises:
-        SettingsError: has a line for each model that cannot be used, and for each tool that cannot be loaded.
+        SettingsError: a model cannot be used. It has a line for each such model, and for each tool of the built-in
+            agent that cannot be loaded.
     """
     is_needed = not settings.agent and settings.agents_path is None
     try:
@@ -76,15 +77,15 @@ def make_agents(
     call_log: ToolCallLog | None = None,
     observers: Sequence[BasePlugin] = (),
 ) -> AgentSet:
-    """Return the agents of the settings, and register their models with ADK.
+    """Build the agents of the settings, and register their models with ADK.
 
     Args:
-        call_log: log of tool calls, so that no call is made twice; None for no log.
+        call_log: stored log of tool calls, so that a resumed turn repeats no call; None for no log.
         observers: ADK plugins that see every run and change nothing.
 
     Raises:
-        SettingsError: has a line for each fault, with `AGENT`, `TOOLS`, `MCP_FILE`, or the file of several agents and
-            the agent in it.
+        SettingsError: has a line for each fault. The line names `AGENT`, `TOOLS` or `MCP_FILE`, or the path of
+            `agents.toml` and the agent in it.
     """
     register_adapter(registry.make_adapter, default=registry.default)
     plugins = [*create_plugins(call_log, tool_seconds=settings.tool_timeout_seconds), *observers]
@@ -166,6 +167,10 @@ def select_summary_model(settings: Settings, agent_set: AgentSet, registry: Mode
 
     It selects `SUMMARY_MODEL`, or the session's own model, or the default for an agent without a model.
 
+    Returns:
+        A function of the agent's name and the model that the session's users chose (None if they chose none). It
+        returns the ADK model and the name of the model to call.
+
     Raises:
         SettingsError: `SUMMARY_MODEL` cannot be used.
     """
@@ -186,7 +191,7 @@ def select_summary_model(settings: Settings, agent_set: AgentSet, registry: Mode
 
 
 def find_unusable_tools(app: App) -> list[str]:
-    """Return a line for each agent that has tools and a model that cannot call them."""
+    """Return a warning for each agent of an app that has tools its model cannot call."""
     lines = list[str]()
     for agent in agents_in(app):
         names = [getattr(tool, "name", None) or getattr(tool, "__name__", "") for tool in agent.tools]
@@ -200,7 +205,7 @@ def find_unusable_tools(app: App) -> list[str]:
 def list_selectable_models(app: App, registry: ModelRegistry) -> tuple[str, ...]:
     """Return the full names of the models that users may choose, the default first.
 
-    If every agent of the app has a model of its own, that is the only one.
+    If each agent of the app has a fixed model, the only name is that of the first agent's model.
     """
     models = [agent.canonical_model for agent in agents_in(app)]
     if any(isinstance(model, ModelAdapter) and not model.is_fixed for model in models):

@@ -1,4 +1,8 @@
-"""Parser of `agents.toml`: several agents behind one bot, and where each answers."""
+"""Parser of `agents.toml`, which configures several agents and where each answers.
+
+A place is the id of a channel or workspace of Slack, or of a server, category or channel of Discord. It can also be
+`dm`, `slack:dm` or `discord:dm` for direct messages.
+"""
 
 import re
 import tomllib
@@ -43,18 +47,18 @@ PlaceId = Annotated[str, BeforeValidator(_validate_place)]
 
 
 class AgentTable(BaseModel):
-    """Table of one agent: a user's own, or the built-in one with other settings.
+    """Table `[agents.NAME]` of `agents.toml`: a user's own agent, or the built-in one.
 
-    Keys that are missing have the values of the settings.
+    A key that is missing has the value of the setting of the same meaning.
 
     Attributes:
         agent: the user's own agent, as in `AGENT`; empty for the built-in one.
         model: full name of the model; empty for `MODEL`.
-        tools: as in `TOOLS`; None for those of `TOOLS`.
-        mcp: as in `MCP_FILE`; None for that of `MCP_FILE`, empty for no servers.
-        description: one line about its purpose, shown to users who choose an agent.
-        choose: whether users may choose it everywhere, or the ids of the places where they may.
-        progress: by tool name, the text that is shown while the tool runs.
+        tools: tools of the agent, as in `TOOLS`; None for those of `TOOLS`.
+        mcp: file of MCP servers, as in `MCP_FILE`; None for that of `MCP_FILE`, empty for no servers.
+        description: one line about the agent's purpose, shown to users who choose an agent.
+        choose: True if users may choose the agent everywhere, False for nowhere, or ids of the places where they may.
+        progress: texts that users see while a tool runs, by tool name.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -71,16 +75,19 @@ class AgentTable(BaseModel):
 
     @property
     def selectable_places(self) -> frozenset[str] | None:
-        """Ids of the places where users may choose it; None for everywhere.
+        """Ids of the places where users may choose this agent; None for everywhere.
 
-        The set is empty if they may choose it nowhere.
+        The set is empty if they may choose the agent nowhere.
         """
         if isinstance(self.choose, bool):
             return None if self.choose else frozenset()
         return frozenset(self.choose)
 
     def find_conflicts(self) -> Iterator[str]:
-        """Yield a line for each conflict between keys, with the remedy."""
+        """Yield an error line, with the remedy, for each conflict in the table.
+
+        Conflicts are keys that exclude each other, and an instruction file that is empty or cannot be read.
+        """
         built_in = [name for name in _BUILT_IN_AGENT_KEYS if name in self.model_fields_set]
         if self.agent and built_in:
             yield f"your own agent has these itself: remove {', '.join(built_in)}, or agent"
@@ -98,9 +105,9 @@ class AgentsFile(BaseModel):
     """Content of `agents.toml`.
 
     Attributes:
-        default: name of the agent that answers where no rule applies.
+        default: name of the agent that answers in places that `places` does not list.
         agents: tables by agent name.
-        places: by the id of a place, the name of the agent that answers there.
+        places: names of the agents that answer in a place, by the id of the place.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -110,7 +117,7 @@ class AgentsFile(BaseModel):
     places: Mapping[PlaceId, AgentName] = Field(default_factory=dict)
 
     def find_conflicts(self) -> Iterator[str]:
-        """Yield a line for each unknown agent name, and for each conflict in a table."""
+        """Yield an error line for each unknown agent name and each conflict in a table."""
         known = f"it is not in [agents]: {', '.join(self.agents)}"
         if self.default not in self.agents:
             yield f"default={self.default}: {known}"
@@ -122,7 +129,7 @@ class AgentsFile(BaseModel):
 
 
 def read_agents(file: Path) -> AgentsFile:
-    """Return the content of an `agents.toml`.
+    """Read and validate an `agents.toml`.
 
     Raises:
         SettingsError: has a line for each fault, with the file, the agent and the remedy.
@@ -151,7 +158,11 @@ def _error_position(error: tomllib.TOMLDecodeError) -> str:
 
 
 def _describe_error(fault: Mapping[str, Any]) -> str:
-    """Return a line for an error of pydantic, with its position in the file."""
+    """Return the message of a pydantic error, with its table and key in `agents.toml`.
+
+    Args:
+        fault: an item of `ValidationError.errors()`.
+    """
     loc = [str(part) for part in fault["loc"] if part != "[key]" and not str(part).startswith("function-")]
     problem = str(fault["msg"]).removeprefix("Value error, ")
     match loc:

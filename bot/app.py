@@ -1,4 +1,4 @@
-"""Composition root: builds all parts of the bot, runs them, and stops them."""
+"""Composition root: builds all services of the bot, starts them, and stops them."""
 
 import asyncio
 import logging
@@ -62,13 +62,13 @@ SHUTDOWN_GRACE_SECONDS = 8.0
 async def run_bot(settings: Settings, stop: asyncio.Event) -> None:
     """Run the bot until `stop` is set, then finish the running turns.
 
-    It serves every platform whose tokens are set.
+    It connects to every platform whose tokens are set.
 
     Raises:
         SettingsError: a setting prevents the start.
         StoreError: the database prevents the start.
-        ConnectionLostError: a channel stays disconnected.
-        ShutdownTimeoutError: the stop takes too long, for example because the database hangs.
+        ConnectionLostError: the connection to a platform is lost and cannot be restored.
+        ShutdownTimeoutError: the shutdown takes too long, for example because the database hangs.
     """
     ending = asyncio.Event()  # set when the shutdown begins, for whatever reason
     running = asyncio.create_task(_run(settings, ending), name="bot")
@@ -92,10 +92,10 @@ async def run_bot(settings: Settings, stop: asyncio.Event) -> None:
 async def _run(settings: Settings, ending: asyncio.Event) -> None:
     """Run the bot until cancelled, then finish the running turns.
 
-    A channel that stays disconnected also ends the bot.
+    The bot also stops if the connection to a platform is lost and cannot be restored.
 
     Args:
-        ending: is set when the shutdown begins.
+        ending: event that this function sets when the shutdown begins.
     """
     raise_open_files_limit()
     for line in find_unknown_names():
@@ -142,11 +142,11 @@ async def _run(settings: Settings, ending: asyncio.Event) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _BotParts:
-    """Parts of the bot that are started and stopped.
+    """Services of the bot that `_run` starts and stops.
 
     Attributes:
-        channels: channels by name.
-        routes: HTTP routes of the channels.
+        channels: channel adapters by platform name.
+        routes: HTTP routes of the channel adapters.
     """
 
     database: Database
@@ -157,7 +157,11 @@ class _BotParts:
 
 @asynccontextmanager
 async def _build(settings: Settings) -> AsyncIterator[_BotParts]:
-    """Build all parts in the order of their dependencies; close them in reverse order."""
+    """Open the database, load the agents and create all services, for the block.
+
+    Background tasks such as the lease renewal start here; the channel adapters and the worker do not. Everything is
+    closed in reverse order at the end of the block.
+    """
     words.set_default(settings.language)
     async with AsyncExitStack() as stack:
         database = Database(settings.database_address, connections=settings.database_pool_size)
@@ -246,12 +250,13 @@ def _open_channels(
     lease: Lease,
     stack: AsyncExitStack,
 ) -> list[AbstractRouteDef]:
-    """Add the configured channels to `channels`, and return their HTTP routes.
+    """Create the adapters of the configured platforms, and return their HTTP routes.
 
-    A channel is configured if its tokens are set.
+    A platform is configured if its tokens are set.
 
     Args:
-        stack: closes the channels.
+        channels: receives the adapters by platform name.
+        stack: exit stack that closes the adapters.
     """
     places, bounds, routes = Watermarks(database), settings.backfill_limits, list[AbstractRouteDef]()
     if settings.slack is not None:
@@ -273,7 +278,7 @@ def _open_channels(
 
 
 async def prepare_database(database: Database) -> None:
-    """Migrate a SQLite database, and verify the schema of any.
+    """Migrate the database if it is SQLite, then verify its schema version.
 
     Raises:
         StoreError: the database cannot be used, or needs `parley migrate` first.
@@ -284,10 +289,11 @@ async def prepare_database(database: Database) -> None:
 
 
 async def _start_channels(channels: Collection[Channel]) -> None:
-    """Start all channels at once.
+    """Start all channel adapters concurrently.
 
     Raises:
-        SettingsError: has the faults of all channels, or says that none is configured.
+        SettingsError: no platform is configured, or an adapter has faults; it has a line for each fault.
+        Exception: the first other error of an adapter.
     """
     if not channels:
         raise SettingsError(NO_TOKENS)
@@ -300,9 +306,9 @@ async def _start_channels(channels: Collection[Channel]) -> None:
 
 
 async def _share_limits(database: Database, lease: Lease, channels: Collection[Channel]) -> None:
-    """Share the platforms' rate limits with the other workers, until cancelled.
+    """Exchange the usage of platform rate limits with other workers, until cancelled.
 
-    Limiter names are unique across platforms.
+    The names of the rate limiters are unique across platforms.
     """
 
     def announce() -> LimitUsages:
@@ -321,9 +327,9 @@ async def _start_channel(channel: Channel) -> None:
 
 
 async def _wait_for_first(*awaitables: Coroutine[Any, Any, object] | asyncio.Task[None]) -> None:
-    """Wait for the first of several awaitables to end, and raise its exception.
+    """Wait until one of several awaitables ends; raise its exception if it has one.
 
-    The other tasks continue, also after a cancellation; the other coroutines are cancelled.
+    The other tasks continue, also if this function is cancelled; the other coroutines are cancelled.
     """
     tasks = [work if isinstance(work, asyncio.Task) else asyncio.create_task(work) for work in awaitables]
     try:

@@ -24,7 +24,10 @@ OPEN_FILES = 65_536
 
 
 class ConnectionLimiter:
-    """Factory of a server's connections; it closes those that are idle or too slow.
+    """Factory of a server's connections; it limits their number and closes slow ones.
+
+    At `MAX_CONNECTIONS`, a new connection replaces the one that is idle the longest. A connection without a complete
+    request for `REQUEST_SECONDS` is closed.
 
     Args:
         make_handler: makes aiohttp's protocol for one connection.
@@ -40,7 +43,11 @@ class ConnectionLimiter:
     async def handle(
         self, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
     ) -> web.StreamResponse:
-        """Handle a request whose headers have arrived; the body of an aiohttp middleware."""
+        """Call `handler` with a request whose headers have arrived; return its response.
+
+        This is the body of an aiohttp middleware. The time of the event loop is stored in `request[ARRIVED_AT]`, and
+        the request's connection counts as busy until the response.
+        """
         request[ARRIVED_AT] = asyncio.get_running_loop().time()
         connection = self._connections.get(request.transport) if request.transport is not None else None
         if connection is None:  # it was closed meanwhile
@@ -50,9 +57,9 @@ class ConnectionLimiter:
 
 
 class _Connection(asyncio.Protocol):
-    """Protocol of one connection, which passes all events on to aiohttp's.
+    """Protocol of one connection; it passes all events on to aiohttp's protocol.
 
-    It knows whether a request is being handled.
+    It aborts the connection if no complete request arrives in time.
     """
 
     def __init__(self, handler: asyncio.Protocol, connections: "dict[asyncio.BaseTransport, _Connection]") -> None:
@@ -65,7 +72,7 @@ class _Connection(asyncio.Protocol):
 
     @property
     def _is_busy(self) -> bool:
-        """True if a request has arrived whole and has no response yet."""
+        """True if a request has completely arrived and has no response yet."""
         return self._request is not None and self._request.content.is_eof()
 
     @contextmanager
@@ -131,7 +138,10 @@ class _Connection(asyncio.Protocol):
 
 
 def raise_open_files_limit() -> None:
-    """Raise the soft limit of open files, as far as the hard limit allows."""
+    """Raise the process's soft limit of open files to `OPEN_FILES` or the hard limit.
+
+    If the system refuses, a warning is logged and the limit stays.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     target = OPEN_FILES if hard == resource.RLIM_INFINITY else min(OPEN_FILES, hard)
     if soft == resource.RLIM_INFINITY or soft >= target:

@@ -93,7 +93,7 @@ def print_wrapped(*paragraphs: str) -> None:
 
 
 def print_verdict(word: str, line: str) -> None:
-    """Print the result of a check: a verdict (`ok`, `note`, `FAIL`), and its line."""
+    """Print the verdict of a check (`ok`, `note` or `FAIL`), and a text about it."""
     _print_indented(Text.assemble((f"{word:4}", _VERDICT_STYLES.get(word, "")), f" {strip_controls(line)}"), indent=5)
 
 
@@ -110,9 +110,9 @@ def _wrap(text: str, width: int, indent: str) -> list[str]:
 
 
 def write_text(text: str) -> None:
-    """Write a piece of a longer text to standard output.
+    """Write a piece of a longer text to standard output, without a line end.
 
-    The spinner continues if the output is a file.
+    On a terminal, the spinner of `show_progress` stops first. If the output is a file, the spinner continues.
     """
     if sys.stdout.isatty():
         _console()
@@ -120,14 +120,15 @@ def write_text(text: str) -> None:
 
 
 def print_json(value: object) -> None:
-    """Print a value as JSON: see `to_jsonable`."""
+    """Print a value as indented JSON, converted by `to_jsonable`."""
     _console().file.write(f"{json.dumps(to_jsonable(value), indent=2)}\n")
 
 
 def to_jsonable(value: Any) -> Any:
     """Return a dataclass or container as JSON types.
 
-    Floats under names such as `created_at` become RFC 3339 in UTC.
+    Floats under keys that end in `at`, such as `created_at`, are times and become RFC 3339 in UTC. Sets become sorted
+    lists.
     """
     if is_dataclass(value) and not isinstance(value, type):
         return to_jsonable(asdict(value))
@@ -160,7 +161,7 @@ def format_time(at: float) -> str:
 def format_duration(seconds: float | None) -> str:
     """Return seconds as text in a readable unit, such as `3.2 s` or `5 min`.
 
-    It is empty for None.
+    The text is empty for None.
     """
     if seconds is None:
         return ""
@@ -171,12 +172,15 @@ def format_duration(seconds: float | None) -> str:
 
 
 def strip_controls(text: str) -> str:
-    """Return a text with `�` for the characters that control a terminal."""
+    """Replace characters that control a terminal by `�`; line feeds stay."""
     return "".join("�" if unicodedata.category(char) in ("Cc", "Cf", "Cs") and char != "\n" else char for char in text)
 
 
 class ProgressSpinner:
-    """Spinner on standard error, shown while work takes longer than a second."""
+    """Spinner on standard error, which appears after `SPINNER_DELAY_SECONDS`.
+
+    There is none if standard error is not a terminal.
+    """
 
     def __init__(self, title: str) -> None:
         console = Console(stderr=True)
@@ -200,7 +204,7 @@ _current_spinner = ContextVar[ProgressSpinner | None]("progress", default=None)
 
 @contextmanager
 def show_progress(title: str) -> Iterator[None]:
-    """Show a spinner while the block runs, until other output appears.
+    """Show a spinner on standard error during the block, until other output appears.
 
     Args:
         title: the text beside the spinner.

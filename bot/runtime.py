@@ -1,4 +1,4 @@
-"""Start of the agents, their models and their session services."""
+"""Start of the agents: their models, ADK runners and session services."""
 
 import logging
 import os
@@ -35,9 +35,9 @@ class LoadedAgents:
     """Agents that are ready to run.
 
     Attributes:
-        agents: their names, and the rules for which one answers.
+        agents: router with the names of the agents, which selects the agent that answers in a channel.
         runtimes: runtimes by agent name.
-        counter: counts tokens, by the vocabulary if it is there.
+        counter: token counter; exact if the tokenizer's vocabulary is downloaded, else an estimate.
         summarizer: summarizes long sessions.
     """
 
@@ -50,14 +50,15 @@ class LoadedAgents:
 async def load_agents(settings: Settings, database: Database, prices: Prices, stack: AsyncExitStack) -> LoadedAgents:
     """Load the agents of the settings, and import all modules that a first run needs.
 
-    Agents are imported on the event loop, like in `adk web`: their code may need the loop or the main thread. In the
-    sandbox, the inspector's feed is connected too.
+    Agents are imported on the event loop, like in `adk web`: their code may need the loop or the main thread. Stored
+    sessions of agents that were removed are reassigned. In the sandbox, the inspector's WebSocket is connected too.
 
     Args:
-        stack: closes the agents and their models.
+        prices: prices of models; each model must have one if a spending limit is set.
+        stack: exit stack that closes the agents and their models.
 
     Raises:
-        SettingsError: an agent, a model or a tool cannot be loaded.
+        SettingsError: an agent, a model or a tool cannot be loaded, or a model has no price.
         StoreError: the sessions of former agents cannot be reassigned.
     """
     page = os.environ.get(FEED_VARIABLE)
@@ -115,7 +116,10 @@ def _make_runtime(
 
 
 def _check_prices(settings: Settings, prices: Prices, models: Iterable[str]) -> None:
-    """Check that each of the configured models has a price if a spending limit is set.
+    """Check that each configured model has a price if a spending limit is set.
+
+    Args:
+        models: full names of the models.
 
     Raises:
         SettingsError: a spending limit is set, and a model has no price.

@@ -41,7 +41,7 @@ class HttpServer:
     """HTTP server that serves the probes at once, and the platforms' routes later.
 
     Attributes:
-        port: port that it listens on; 0 if it does not.
+        port: TCP port that the server listens on; 0 if it does not listen.
     """
 
     def __init__(self) -> None:
@@ -50,14 +50,17 @@ class HttpServer:
         self._is_complete = asyncio.Event()
 
     def add_routes(self, routes: Iterable[web.AbstractRouteDef]) -> None:
-        """Add the platforms' routes, and release waiting requests; called once."""
+        """Add the platforms' routes, and let the requests that wait for them continue.
+
+        Called once.
+        """
         self._routes.add_routes(routes)
         self._is_complete.set()
 
     async def dispatch(self, request: web.Request) -> web.StreamResponse:
-        """Handle a request by one of the added routes.
+        """Respond to a request by the matching route of those that `add_routes` has added.
 
-        Wait up to `HOLD_SECONDS` for the routes; then answer 503 with `Retry-After`.
+        Before these routes are added, a request waits up to `HOLD_SECONDS`, and then gets 503 with `Retry-After`.
         """
         try:
             async with asyncio.timeout(HOLD_SECONDS):

@@ -1,6 +1,6 @@
-"""Database access of commands, which may run beside the bot.
+"""Database access for commands, also while the bot runs.
 
-The database is never created or migrated here.
+These functions never create or migrate the database.
 """
 
 import asyncio
@@ -20,6 +20,8 @@ T = TypeVar("T")
 def run_with_database(work: Callable[[Database, configuration.Settings], Awaitable[T]]) -> T:
     """Run `work` with the configured database and the settings, and return its result.
 
+    Only errors are logged.
+
     Raises:
         SettingsError: a setting is wrong.
         StoreError: the database does not exist, or has another schema version.
@@ -36,7 +38,7 @@ def run_with_database(work: Callable[[Database, configuration.Settings], Awaitab
 
 @asynccontextmanager
 async def open_database(settings: configuration.Settings) -> AsyncIterator[Database]:
-    """Open the configured database for the block.
+    """Open the configured database, and close it at the end of the block.
 
     Raises:
         StoreError: the database does not exist, or has another schema version.

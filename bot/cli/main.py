@@ -45,7 +45,7 @@ def options(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """Handle the options that precede a command."""
+    """Parse the options before a command: `--version` prints the version and exits."""
 
 
 @cli.command()
@@ -177,7 +177,10 @@ def warm() -> None:
 
 
 def main() -> None:
-    """Run a command; a known error ends it with one line per fault, without a traceback."""
+    """Run the command of the command line, and print errors without a traceback.
+
+    The exit code is 2 after a `SettingsError`, of which each fault is a line, and 1 after any other `ParleyError`.
+    """
     sys.path.insert(0, os.getcwd())  # `TOOLS` may name a module here, as it may with `python -m bot`
     try:
         cli()

@@ -1,7 +1,7 @@
 """Commands of operators: status, turns, sessions, why, retry, cancel, usage.
 
-They also work while the bot runs: on SQLite they read, or write a request in a short transaction, which the worker
-polls every few seconds.
+They work while the bot runs, on SQLite too: each reads the database, or stores a request for a turn in it. Workers look
+for such requests every few seconds.
 """
 
 import asyncio
@@ -54,18 +54,18 @@ _USAGE_COLUMNS = ("calls", "input", "cached", "cache write", "output", "cost")
 
 
 class UnknownIdError(ParleyError):
-    """No turn has this id, or several do; the text tells which."""
+    """No turn, or more than one turn, has the id or the id prefix that the user typed."""
 
 
 @dataclass(frozen=True, slots=True)
 class RequestResult:
-    """Result of a request to the workers about a turn.
+    """Result of a request to the workers to retry or cancel a turn.
 
     Attributes:
         turn: id of the turn.
         newest: id of the newest rerun of the turn, or of the turn itself.
         is_done: whether a worker has carried out the request.
-        has_worker: whether a worker is alive that will carry it out.
+        has_worker: whether a worker is alive that will carry out the request.
     """
 
     turn: str
@@ -75,9 +75,10 @@ class RequestResult:
 
 
 def status(*, as_json: bool) -> None:
-    """Print workers, running and queued turns, and problems.
+    """Print workers, turns, channels, queued messages, open approvals and problems.
 
-    The exit code is 1 if there are problems.
+    Raises:
+        typer.Exit: always; the code is 1 if there are problems, else 0.
     """
 
     async def work(database: Database, settings: configuration.Settings) -> int:
@@ -150,13 +151,13 @@ def print_turns(
     limit: int,
     as_json: bool,
 ) -> None:
-    """Print the newest turns.
+    """Print the newest turns as a table, or as JSON.
 
     Args:
         state: only turns in this state.
-        session: only sessions whose id begins so.
+        session: only turns of sessions whose id begins with this text.
         person: only turns of this author, by the platform's id.
-        since: a time span (`2h`) or a date.
+        since: only turns since this date, or in this time span (`2h`) before now.
         limit: the most turns.
     """
     from_ = _parse_since(since) if since is not None else None
@@ -180,10 +181,10 @@ def print_sessions(
     limit: int,
     as_json: bool,
 ) -> None:
-    """Print the sessions with the newest messages.
+    """Print the sessions with the newest messages as a table, or as JSON.
 
     Args:
-        beginning: only sessions whose id begins so.
+        beginning: only sessions whose id begins with this text.
         person: only sessions with messages of this user, by the platform's id.
         limit: the most sessions.
     """
@@ -216,7 +217,14 @@ def print_sessions(
 
 
 def why(turn: str, *, as_json: bool) -> None:
-    """Print the report of a turn, by its id or the first characters of it."""
+    """Print the report of a turn.
+
+    Args:
+        turn: id of the turn, or its first characters.
+
+    Raises:
+        UnknownIdError: no turn, or more than one, has such an id.
+    """
 
     async def work(database: Database, settings: configuration.Settings) -> int:
         report = await _find_report(_make_reports(database, settings), turn)
@@ -230,11 +238,14 @@ def why(turn: str, *, as_json: bool) -> None:
 
 
 def retry(turn: str, wait: float, *, as_json: bool) -> None:
-    """Request a retry of a failed turn, like the Retry button.
+    """Request a retry of a failed turn, like the Retry button, and print the result.
 
     Args:
         turn: id of the turn, or its first characters.
         wait: seconds to wait for a worker to begin the retry.
+
+    Raises:
+        ParleyError: the turn did not fail, was already retried, or its session was reset.
     """
 
     async def work(database: Database, settings: configuration.Settings) -> int:
@@ -254,11 +265,16 @@ def retry(turn: str, wait: float, *, as_json: bool) -> None:
 
 
 def cancel(turn: str, wait: float, *, as_json: bool) -> None:
-    """Request a turn's cancellation, like the Stop button; the text so far stays.
+    """Request a turn's cancellation, like the Stop button, and print the result.
+
+    The text that the reply shows so far stays.
 
     Args:
         turn: id of the turn, or its first characters.
         wait: seconds to wait for a worker to cancel the turn.
+
+    Raises:
+        ParleyError: the turn is not active.
     """
 
     async def work(database: Database, settings: configuration.Settings) -> int:
@@ -277,6 +293,7 @@ def usage(by: SpendingDimension, *, since: str, until: str, as_json: bool) -> No
     """Print the spending between two days, both included (`2026-01-31`, UTC).
 
     Args:
+        by: groups the spending: by user, channel, model or day.
         since: first day; the first of this month if empty.
         until: last day; today if empty.
 
@@ -304,10 +321,13 @@ def usage(by: SpendingDimension, *, since: str, until: str, as_json: bool) -> No
 
 
 def _run_command(work: Callable[[Database, configuration.Settings], Awaitable[int]], progress: str) -> None:
-    """Run `work` with the database, and exit with its result as the code.
+    """Run `work` with the database and the settings; exit with the code it returns.
 
     Args:
         progress: text of the spinner, such as `reading`.
+
+    Raises:
+        typer.Exit: always, with the code.
     """
     with tables.show_progress(progress):
         code = stored.run_with_database(work)
@@ -319,10 +339,13 @@ def _make_reports(database: Database, settings: configuration.Settings) -> TurnR
 
 
 async def _find_report(reports: TurnReports, given: str) -> TurnReport:
-    """Return the report of the turn with this id, or with an id that begins so.
+    """Return the report of the turn with a given id or id prefix.
+
+    Args:
+        given: text that the user typed; a copied `turn` and quotation marks around the id are ignored.
 
     Raises:
-        UnknownIdError: no turn has this id, or several do.
+        UnknownIdError: no turn, or more than one, has such an id.
     """
     id_ = given.strip().strip("()`").removeprefix("turn").strip(" `").lower()
     if not _TURN_ID.fullmatch(id_):
@@ -340,7 +363,10 @@ async def _find_report(reports: TurnReports, given: str) -> TurnReport:
 
 
 def _make_services(database: Database, report: TurnReport) -> tuple[InboxStore, ConversationService]:
-    """Return the services behind the buttons, for a process that runs no turns."""
+    """Return the inbox and conversation services of a turn's app, to store requests.
+
+    The process of a command runs no turns: these services raise an error if one would run.
+    """
     turns = TurnStore(database, Lease(database), AgentRouter(report.app))
     worker = Worker(turns, _refuse_to_answer)
     return InboxStore(database, turns, worker), ConversationService(database, turns, worker, budget=0)
@@ -358,12 +384,13 @@ async def _wait_for_result(
     *,
     is_done: Callable[[TurnReport], bool],
 ) -> RequestResult:
-    """Wait at most `seconds` until a worker has carried out a request.
+    """Wait at most `seconds` until a worker has carried out a request for a turn.
 
     Without a live worker, the function returns at once.
 
     Args:
-        is_done: returns whether a report of the turn shows that the request is carried out.
+        report: report of the turn before the request.
+        is_done: returns whether a newer report of the turn shows that the request is carried out.
     """
     until = time.monotonic() + seconds
     overview = await get_overview(database, reports.prices)
@@ -379,7 +406,11 @@ async def _wait_for_result(
 
 
 def _print_result(result: RequestResult, outcome: str, *, as_json: bool) -> int:
-    """Print the result of a request, and return the exit code."""
+    """Print the result of a request for a turn, and return the exit code 0.
+
+    Args:
+        outcome: text after the turn's id if the request is carried out, such as `is cancelled`.
+    """
     if as_json:
         tables.print_json(result)
     elif result.is_done:
@@ -399,12 +430,10 @@ def _format_age(seconds: float | None) -> str:
 
 
 def _parse_since(text: str) -> float:
-    """Return the time of a date, or of a time span before now.
-
-    It is in seconds since the epoch.
+    """Parse a date, or a time span before now (`2h`), to seconds since the epoch.
 
     Raises:
-        typer.BadParameter: it is neither.
+        typer.BadParameter: the text is neither.
     """
     if (found := _TIME_SPAN.fullmatch(text.strip())) is not None:
         return time.time() - float(found["count"]) * _UNIT_SECONDS[found["unit"]]
@@ -425,7 +454,7 @@ def _parse_day(text: str) -> str:
 
 
 def _sum_to_json(spent: SpendingSum, by: SpendingDimension) -> dict[str, str | int]:
-    """Return the sums as JSON, with the exact dollars as text."""
+    """Return a row of summed spending as a JSON object, with exact dollars as text."""
     name = {"name": spent.name} if by == "person" else {}
     tokens = {name: getattr(spent, name) for name in ("input", "cached", "cache_write", "output", "unpriced")}
     return {by: spent.key, **name, "calls": spent.calls, **tokens, "dollars": format_exact_dollars(spent.cost)}

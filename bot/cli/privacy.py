@@ -23,7 +23,10 @@ from core.usage.prices import Prices
 def export(session: str, files: Path | None, *, as_json: bool) -> None:
     """Print a stored session, and write its files to a folder.
 
+    The files are those that users attached and those that the agent made.
+
     Args:
+        session: id of the session.
         files: the folder; None to write no files.
         as_json: print JSON instead of Markdown.
 
@@ -52,11 +55,13 @@ def export(session: str, files: Path | None, *, as_json: bool) -> None:
 def forget(*, user: str, session: str, before: datetime | None, dry_run: bool, yes: bool, as_json: bool) -> None:
     """Delete the stored data of a user or a session, or from before a day.
 
+    A preview and the numbers of deleted conversations, messages and files are printed.
+
     Args:
-        user: the platform's id.
+        user: the platform's id of the user.
         session: the id of the session.
         before: a day (UTC).
-        dry_run: only print what would be deleted.
+        dry_run: only print the data that would be deleted.
         yes: delete without asking.
         as_json: print JSON; needs `yes` or `dry_run`.
 
@@ -97,9 +102,9 @@ def forget(*, user: str, session: str, before: datetime | None, dry_run: bool, y
 
 
 async def _describe_missing(service: DeletionService, request: DeletionRequest) -> str:
-    """Return the error message for a request to delete what is not stored.
+    """Return the error message for a deletion request that matches no stored data.
 
-    It lists users whose name was given instead of an id.
+    If the given user id is a name, the message lists the ids of the users with that name.
     """
     if request.session_id:
         return f"nothing is stored of a conversation with the id {request.session_id}, so nothing was deleted"

@@ -1,4 +1,4 @@
-"""Process of a command: runs its work until it ends or a signal stops it."""
+"""Process of a long command: signals, logging, file access, and its end."""
 
 import asyncio
 import os
@@ -26,13 +26,13 @@ Work = Callable[[Settings, asyncio.Event], Awaitable[None]]
 
 
 def run_sandbox(settings: Settings, *, terminal: bool = False, is_tour: bool = False, port: int) -> None:
-    """Run the sandbox on a web page, or in the terminal.
+    """Run the sandbox on a web page, or in the terminal, until the user stops it.
 
-    The terminal is used if `terminal` is set or standard input is a pipe or file. The folder of an agent is watched for
-    changes.
+    The terminal is used if `terminal` is set or standard input is a pipe or file. The folder of the agent in `AGENT` is
+    watched for changes.
 
     Args:
-        is_tour: whether the tour's agent answers from the start.
+        is_tour: whether the bot starts with the scripted tour's agent.
         port: port of the web page.
 
     Raises:
@@ -55,9 +55,10 @@ def run_sandbox(settings: Settings, *, terminal: bool = False, is_tour: bool = F
 
 
 def run_until_stopped(work: Work, settings: Settings, log_file: Path | None = None) -> None:
-    """Run `work` until it ends or is stopped by a signal.
+    """Run `work` in an event loop until it ends or a signal stops it.
 
-    SIGTERM and the first Ctrl-C set its stop event, a second Ctrl-C ends the process.
+    SIGTERM and the first Ctrl-C set its stop event, a second Ctrl-C ends the process. Logging is configured first,
+    and the data folder is made private to the user.
 
     Args:
         work: called with the settings and the stop event.
@@ -96,7 +97,7 @@ def run_until_stopped(work: Work, settings: Settings, log_file: Path | None = No
 def _restrict_access(folder: Path) -> None:
     """Remove other users' access to the data folder and its databases and logs.
 
-    Files of other owners stay as they are.
+    Files of other owners, symbolic links and folders with the sticky bit (`/tmp`) stay unchanged.
     """
     for path in (folder, *folder.glob("*.db*"), *folder.glob("*.log")):
         with suppress(OSError):
@@ -107,9 +108,9 @@ def _restrict_access(folder: Path) -> None:
 
 
 def _exit_after_timeout(code: int) -> None:
-    """End the process after `THREADS_TIMEOUT` seconds.
+    """Exit with `code` after `THREADS_TIMEOUT` seconds if the process still runs then.
 
-    A tool's thread may never return, and Python waits for it.
+    A tool's thread may never return, and Python waits for all threads at its end.
     """
     timer = threading.Timer(THREADS_TIMEOUT, os._exit, [code])
     timer.daemon = True
@@ -117,7 +118,7 @@ def _exit_after_timeout(code: int) -> None:
 
 
 def print_line(line: str) -> None:
-    """Print a line."""
+    """Print a line to standard output."""
     typer.echo(line)
 
 

@@ -1,4 +1,4 @@
-"""Turn reports in the terminal, for operators."""
+"""Turn reports as tables in the terminal and as JSON, for operators."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -11,7 +11,7 @@ from core.usage.prices import format_dollars, format_exact_dollars
 
 
 def print_report(report: TurnReport) -> None:
-    """Print all that is known of a turn, as tables."""
+    """Print a turn report as tables: facts, model calls, tool calls and decisions."""
     values = {
         "turn": report.id,
         "state": f"{report.state}{f' ({report.cancel})' if report.cancel else ''}",
@@ -77,12 +77,15 @@ def print_reports(reports: Iterable[TurnReport]) -> None:
 
 
 def list_authors(report: TurnReport) -> list[str]:
-    """Return the authors of a turn as text, with their names if known."""
+    """Return a text per author of a turn, in the order of their ids: name and id.
+
+    The text of an author without a known name is the id.
+    """
     return [tables.format_user(name, id_) for id_, name in sorted(report.authors.items())]
 
 
 def to_json(report: TurnReport) -> dict[str, Any]:
-    """Return a report as JSON types, with the cost in US dollars."""
+    """Return a turn report as JSON types; `dollars` has the exact cost as text."""
     fields = tables.to_jsonable(report)
     return {**fields, "dollars": format_exact_dollars(fields.pop("cost"))}
 

@@ -1,4 +1,7 @@
-"""Diagnostics of a running bot: problems of its parts, and their remedies."""
+"""Diagnostics of a running bot: problems of workers, turns and channels.
+
+Each problem has a remedy.
+"""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -67,7 +70,7 @@ class Diagnosis:
 
 
 def is_alive(worker: WorkerOverview, holder: str | None) -> bool:
-    """Return whether a worker is alive.
+    """Return whether a worker is alive: its lease has not ended.
 
     Args:
         holder: id of the process that locks the SQLite file, where leases do not end; None if no process does.
@@ -86,9 +89,10 @@ def find_problems(
     """Yield the problems of a running bot.
 
     Args:
-        holder: see `is_alive`.
+        overview: workers, running turns, queue, channels and recent failures, as stored in the database.
+        holder: id of the process that locks the SQLite file; None if no process does.
         time_limit: seconds that a turn may take.
-        platforms: names of the configured channels.
+        platforms: names of the configured platforms.
         limits: spending limits that are nearly or fully used.
     """
     alive = {worker.id for worker in overview.workers if is_alive(worker, holder)}

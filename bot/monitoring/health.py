@@ -26,15 +26,15 @@ DATABASE_CHECK_SECONDS = 5.0
 
 
 class HealthMonitor:
-    """Monitor of the channels' heartbeats and of the database.
+    """Monitor of the database and of the heartbeats of the platform connections.
 
     Args:
         silence_seconds: seconds that a heartbeat may be overdue before the channel reconnects.
-        max_silence_seconds: seconds that it may be overdue before `watch` raises.
+        max_silence_seconds: seconds that a heartbeat may be overdue before `watch` raises.
 
     Attributes:
         is_ready: whether messages are received and stored.
-        reasons: if not, one line per reason.
+        reasons: a line for each reason why the bot is not ready; empty if it is ready.
     """
 
     def __init__(
@@ -54,16 +54,16 @@ class HealthMonitor:
         return list(self._reasons.values())
 
     def mark_stopping(self) -> None:
-        """Report as not ready from now on, since the shutdown has begun."""
+        """Report the bot as not ready from now on, because the shutdown has begun."""
         self._reasons["stop"] = "stopping"
 
     async def watch(self, channels: Collection[Channel], database: Database) -> None:
-        """Watch the channels and the database until cancelled.
+        """Watch the channel adapters and the database until cancelled.
 
-        A channel without a heartbeat is reconnected.
+        An adapter whose heartbeat is overdue is told to reconnect.
 
         Raises:
-            ConnectionLostError: a channel stays without a heartbeat.
+            ConnectionLostError: a heartbeat is overdue by more than `max_silence_seconds`.
         """
         self._reasons.pop("start", None)
         check = run_every(
@@ -78,9 +78,12 @@ class HealthMonitor:
             await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _watch_channels(self, channels: Collection[Channel]) -> None:
-        """Compare heartbeats by the monotonic clock, until cancelled.
+        """Reconnect channel adapters whose heartbeat is overdue, until cancelled.
 
-        The wall clock may be set, and a machine may have slept.
+        Intervals are measured by the monotonic clock: the wall clock may be set, and a machine may have slept.
+
+        Raises:
+            ConnectionLostError: a heartbeat is overdue by more than `max_silence_seconds`.
         """
         heartbeats = {channel: (channel.last_event_at(), event_loop.now()) for channel in channels}
         tries = dict.fromkeys(channels, 0)
@@ -121,10 +124,13 @@ class HealthMonitor:
         self._set_reason("database", reason)
 
     def _set_reason(self, about: str, reason: str | None = None) -> None:
-        """Set the reason why a part is not ready; None if it is.
+        """Store why a platform or the database is not ready, or delete that reason.
+
+        A reason that is already stored stays. Changes are logged.
 
         Args:
-            about: name of the part.
+            about: name of the platform, or `database`.
+            reason: line for `reasons`; None if the platform or the database is ready.
         """
         if reason is not None and about not in self._reasons:
             log.warning("not ready: %s", reason)

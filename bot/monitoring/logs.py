@@ -1,4 +1,4 @@
-"""Logging: entries with the turn's ids, without secrets and control characters."""
+"""Logging: formatters that add the turn's ids, redact secrets and escape controls."""
 
 import copy
 import logging
@@ -43,10 +43,10 @@ _CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u20
 
 
 class RedactingFormatter(logging.Formatter):
-    """Formatter of log entries as one line that ends in the turn's ids.
+    """Formatter of a log entry as one line that ends in the ids of the current turn.
 
-    A traceback follows, indented. Both are redacted, and control characters are escaped, so that text from outside
-    neither begins a line nor drives a terminal.
+    A traceback follows on indented lines. Secrets in both are redacted. Control characters are escaped, so that
+    text from outside cannot begin a line or control a terminal.
     """
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's own name
@@ -63,7 +63,7 @@ class RedactingFormatter(logging.Formatter):
 
 
 class RedactingJsonFormatter(JsonFormatter):
-    """Formatter of log entries as one JSON object per line.
+    """Formatter of a log entry as one line with a JSON object.
 
     Secrets are redacted before JSON's escapes could hide them.
     """
@@ -84,12 +84,12 @@ class RedactingJsonFormatter(JsonFormatter):
 
 
 def configure_logging(level: str, file: Path | None = None, log_format: LogFormat = "console") -> None:
-    """Configure logging of the process, uncaught exceptions and Python's warnings.
+    """Configure the log of the process, also for uncaught exceptions and warnings.
 
     Args:
         level: the lowest level that is logged; `DEBUG` includes libraries.
         file: file to write to, which is emptied first; None for standard error.
-        log_format: lines for people, or JSON.
+        log_format: `console` for readable lines, or `json`.
     """
     handler = logging.StreamHandler() if file is None else logging.FileHandler(file, mode="w")
     handler.setFormatter(RedactingFormatter(_LINE_FORMAT) if log_format == "console" else RedactingJsonFormatter())
@@ -110,7 +110,7 @@ def _is_logged(record: logging.LogRecord) -> bool:
 
 
 def _context_ids() -> Mapping[str, str]:
-    """Return the ids of the current turn, session and trace, by name."""
+    """Return the ids of the current `turn`, `session` and `trace`, if there are any."""
     run, trace = get_current_turn(), get_trace_id()
     ids = {"turn": run.turn, "session": run.session} if run is not None else {}
     return {**ids, "trace": trace} if trace else ids

@@ -48,7 +48,7 @@ class MetricsEndpoint:
     """Handler of `GET /metrics`.
 
     Args:
-        health: tells whether the bot is ready.
+        health: monitor of the bot, for the metric of its readiness.
         token: bearer token that clients must send; if empty, only clients on this machine may read the metrics.
     """
 
@@ -66,7 +66,10 @@ class MetricsEndpoint:
     async def include_parts(
         self, channels: Collection[Channel], worker: Worker, database: Database
     ) -> AsyncIterator[None]:
-        """Include metrics of these parts while the block runs."""
+        """Serve metrics of the channel adapters, worker and database while the block runs.
+
+        The lag of the event loop is also measured meanwhile.
+        """
         self._parts = channels, worker, database
         try:
             async with run_in_background(_measure_loop_lag(), name="loop lag"):
@@ -113,7 +116,7 @@ def _is_local(request: web.Request) -> bool:
 
 @cache
 def _make_registry() -> CollectorRegistry:
-    """Return the registry of the process, always the same one.
+    """Return the Prometheus registry of the process, which the first call creates.
 
     OpenTelemetry accepts one meter provider per process.
     """

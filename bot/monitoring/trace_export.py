@@ -1,7 +1,8 @@
-"""Export of traces, as OpenTelemetry's own variables configure it.
+"""Export of traces by OTLP, configured by OpenTelemetry's environment variables.
 
-Without these no SDK is imported: opentelemetry.io/docs/specs/otel/configuration/sdk-environment-variables. Exported
-spans contain no text of users or models, unless ADK's own variable enables it.
+Without these variables, OpenTelemetry's SDK is not imported:
+opentelemetry.io/docs/specs/otel/configuration/sdk-environment-variables. Exported spans contain no text of users or
+models, unless ADK's variable `ADK_CAPTURE_MESSAGE_CONTENT_IN_SPANS` enables it.
 """
 
 import asyncio
@@ -33,7 +34,7 @@ _DROPPED_ATTRIBUTES = ("exception.message", "exception.stacktrace")
 
 
 def is_tracing_enabled(environment: Mapping[str, str]) -> bool:
-    """Return whether OpenTelemetry's variables enable traces."""
+    """Return whether OpenTelemetry's environment variables enable traces."""
     if environment.get("OTEL_SDK_DISABLED", "").lower() == "true" or environment.get("OTEL_TRACES_EXPORTER") == "none":
         return False
     return environment.get("OTEL_TRACES_EXPORTER") == "otlp" or any(environment.get(name) for name in _ENDPOINTS)
@@ -41,7 +42,10 @@ def is_tracing_enabled(environment: Mapping[str, str]) -> bool:
 
 @asynccontextmanager
 async def export_traces() -> AsyncIterator[None]:
-    """Export the traces of the block, if OpenTelemetry's variables enable it."""
+    """Export the spans of the block, if OpenTelemetry's variables enable it.
+
+    If the SDK is not installed, a warning is logged and nothing is exported.
+    """
     os.environ.setdefault(CAPTURE, "false")
     if not is_tracing_enabled(os.environ):
         yield
@@ -58,7 +62,7 @@ async def export_traces() -> AsyncIterator[None]:
         return
 
     class RedactingExporter(OTLPSpanExporter):
-        """OTLP exporter that redacts each span first."""
+        """OTLP exporter that removes secrets and user data from each span."""
 
         def export(self, spans: "Sequence[ReadableSpan]") -> SpanExportResult:
             return super().export([_redact_span(span) for span in spans])

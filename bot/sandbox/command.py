@@ -35,13 +35,13 @@ async def run_local_platforms(
 ) -> None:
     """Run the local platforms with the bot, until the user leaves or `stop` is set.
 
-    The bot is a separate process with the usual start; only its settings name the local platforms. With the terminal,
-    an exit of the bot ends the sandbox too.
+    The bot is a separate process, started as in production; only its settings name the local platforms. In the
+    terminal, an exit of the bot ends the sandbox too.
 
     Args:
         terminal: whether to chat in the terminal instead of on the page.
         agent: folder or module of an agent; the bot restarts when its files change.
-        is_tour: whether the tour's agent answers from the start.
+        is_tour: whether the bot starts with the scripted tour's agent.
         port: port of the page.
         say: prints a line to the user.
 
@@ -132,11 +132,12 @@ async def run_local_platforms(
 
 
 def _create_tour_launch(settings: Settings, environment: Mapping[str, str], model_url: str) -> LaunchSettings:
-    """Return environment and folder of the tour's bot.
+    """Create the working folder of the tour's bot; return it and its environment.
 
-    They have none of the operator's settings, whose keys and tools the tour must not use.
+    Neither contains the operator's settings, whose keys and tools the tour must not use.
 
     Args:
+        environment: variables of the local platforms.
         model_url: address of the scripted model.
     """
     from sandbox.tour import STEPS, TOUR_MODEL  # noqa: PLC0415 - an extra
@@ -155,7 +156,7 @@ def _create_tour_launch(settings: Settings, environment: Mapping[str, str], mode
 
 
 def _remove_database(database: Path) -> None:
-    """Remove the database of the previous start, whose local platforms are gone."""
+    """Remove the SQLite files of the previous start, whose local platforms are gone."""
     for suffix in ("", "-wal", "-shm", "-journal"):
         database.with_name(f"{database.name}{suffix}").unlink(missing_ok=True)
 
@@ -170,7 +171,7 @@ def has_piped_input() -> bool:
 
 
 def _open_browser(address: str) -> None:
-    """Open the page in a browser if the terminal is on a desktop."""
+    """Open a URL in the web browser if the terminal is on a desktop."""
     has_desktop = sys.platform in ("darwin", "win32") or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
     if has_desktop and sys.stdout.isatty():
         webbrowser.open(address)
@@ -183,7 +184,7 @@ async def _cancel_tasks(tasks: list[asyncio.Task[Any]]) -> None:
 
 
 async def _report_exits(bot: BotProcess, log: Path, say: PrintLine) -> None:
-    """Print the reason whenever the bot exits; the sandbox continues."""
+    """Print the reason of each unexpected exit of the bot, until cancelled."""
     while True:
         await bot.ended.wait()
         bot.ended.clear()
@@ -191,7 +192,14 @@ async def _report_exits(bot: BotProcess, log: Path, say: PrintLine) -> None:
 
 
 async def _restart_on_change(bot: BotProcess, agent: Path, say: PrintLine) -> None:
-    """Restart the bot whenever the agent's files change, until cancelled."""
+    """Restart the bot whenever a file of the agent changes, until cancelled.
+
+    The names of the changed files are printed.
+
+    Args:
+        agent: folder or module of the agent.
+        say: prints a line to the user.
+    """
     from watchfiles import PythonFilter, awatch  # noqa: PLC0415 - an extra
 
     folder = agent if await asyncio.to_thread(agent.is_dir) else agent.parent

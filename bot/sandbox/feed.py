@@ -1,9 +1,7 @@
-"""Feed of the sandbox's inspector: turns, model calls and tool calls of the bot.
+"""WebSocket client that sends turns and their calls to the sandbox's page.
 
-It is a WebSocket to the sandbox's page.
-
-The sandbox sets its address in the environment of the bot's process; `sandbox.page.feed` describes the messages. No
-turn waits for the feed.
+The page shows turns, model calls and tool calls in its inspector. The sandbox sets the WebSocket's address in the
+environment of the bot's process; `sandbox.page.feed` describes the messages. No turn waits for the connection.
 """
 
 import asyncio
@@ -58,11 +56,11 @@ Json = dict[str, Any]
 
 @asynccontextmanager
 async def connect_feed(address: str, database: Database, prices: Prices) -> AsyncIterator["InspectorFeed"]:
-    """Connect to the sandbox's page for the block, and yield the feed.
+    """Yield a plugin that sends turns and calls to the sandbox's page in the block.
 
     Args:
         address: URL of the page's WebSocket.
-        prices: what models cost.
+        prices: prices of models, for the cost of a turn.
     """
     feed = InspectorFeed(address, database, prices)
     async with run_in_background(feed.run(), name="feed"):
@@ -76,7 +74,7 @@ class InspectorFeed(BasePlugin):
 
     Args:
         address: URL of the page's WebSocket.
-        prices: what models cost.
+        prices: prices of models, for the cost of a turn.
     """
 
     def __init__(self, address: str, database: Database, prices: Prices) -> None:
@@ -92,9 +90,9 @@ class InspectorFeed(BasePlugin):
         self._turn_started = asyncio.Event()
 
     async def before_run_callback(self, *, invocation_context: InvocationContext) -> None:
-        """Note the active turn of the session, to which the model calls belong.
+        """Store the id of the session's active turn, to which its next model calls belong.
 
-        A session has at most one.
+        A session has at most one active turn. Changed turns are queued for the page.
         """
         session = invocation_context.session.id
         active_turn = sa.select(turns.c.id).where(turns.c.session == session, turns.c.state.in_(ACTIVE_STATES))
@@ -104,7 +102,10 @@ class InspectorFeed(BasePlugin):
         self._turn_started.set()
 
     async def run(self) -> None:
-        """Send updates until cancelled or until the page disconnects; log a failure."""
+        """Connect to the page, and send queued updates until cancelled or disconnected.
+
+        Meanwhile, turns are polled and the delay that the user sets is received. A failed connection is logged.
+        """
         try:
             async with aiohttp.ClientSession() as session, session.ws_connect(self._address) as socket:
                 loops = (self._send_updates(socket), self._receive_settings(socket), self._poll_turns())
@@ -137,14 +138,15 @@ class InspectorFeed(BasePlugin):
                 pass
 
     def send_notice(self, text: str) -> None:
-        """Show a line at the top of the page."""
+        """Queue a line of text that the page shows at its top."""
         self._queue_update("notice", {"id": text})
 
     def _queue_update(self, kind: str, about: Mapping[str, Any]) -> None:
         """Queue an update for the page, unless it equals the last one of its kind and id.
 
         Args:
-            about: the update, with its `id`.
+            kind: `turn`, `tool`, `ask` (prompt of a model call), `answer` (answer to it) or `notice`.
+            about: fields of the turn, call or notice, with its `id`.
         """
         update = json.dumps({kind: about}, ensure_ascii=False, default=str)
         key = f"{kind} {about['id']}"
@@ -153,7 +155,11 @@ class InspectorFeed(BasePlugin):
             self._updates.put_nowait(update)
 
     async def _queue_turns(self) -> bool:
-        """Queue changed turns and tool calls, and return whether a turn is active."""
+        """Queue changed turns and tool calls for the page.
+
+        Returns:
+            Whether a turn is active.
+        """
         reports = list(reversed(await self._reports.list(limit=MAX_TURNS)))
         is_reported = turns.c.id.in_([report.id for report in reports])
         run = sa.func.coalesce(turns.c.run, turns.c.origin)
@@ -169,7 +175,10 @@ class InspectorFeed(BasePlugin):
         return any(report.state in ACTIVE_STATES for report in reports)
 
     async def before_model_callback(self, *, callback_context: CallbackContext, llm_request: LlmRequest) -> None:
-        """Send the prompt of a model call to the page, and delay the call as set there."""
+        """Queue the prompt of a model call for the page, and delay the call.
+
+        The delay is the number of seconds that the user of the page has set. Nothing is queued outside of a turn.
+        """
         context = callback_context._invocation_context
         turn = self._active_turns.get(context.session.id)
         if not turn:
@@ -187,7 +196,7 @@ class InspectorFeed(BasePlugin):
         await asyncio.sleep(self._model_delay)
 
     async def after_model_callback(self, *, callback_context: CallbackContext, llm_response: LlmResponse) -> None:
-        """Send the start and the end of a model's answer, with its tokens, to the page."""
+        """Queue the start or the end of a model's answer, with its tokens, for the page."""
         about = self._current_call(callback_context)
         if about is None:
             return
@@ -212,13 +221,16 @@ class InspectorFeed(BasePlugin):
     async def on_model_error_callback(
         self, *, callback_context: CallbackContext, llm_request: LlmRequest, error: Exception
     ) -> None:
-        """Send the failure of a model call to the page."""
+        """Queue the error type of a failed model call for the page."""
         del llm_request
         if (about := self._current_call(callback_context)) is not None:
             self._queue_update("answer", {**about, "ended": True, "error": type(error).__name__})
 
     def _current_call(self, context: CallbackContext) -> Json | None:
-        """Return id, turn and age of the current model call; None outside of a turn."""
+        """Return `id`, `turn` and age in `seconds` of the current model call.
+
+        It is None outside of a turn.
+        """
         found = self._model_calls.get((context.invocation_id, context.agent_name))
         turn = self._active_turns.get(context._invocation_context.session.id)
         if found is None or not turn:
@@ -226,10 +238,14 @@ class InspectorFeed(BasePlugin):
         return {"id": found[0], "turn": turn, "seconds": round(time.monotonic() - found[1], 3)}
 
     async def _describe_cut(self, session: str, sent: Iterable[str]) -> Json:
-        """Return the messages that a prompt leaves out: count, tokens and the newest ones.
+        """Return the stored messages of a session that are not in a prompt.
 
         Args:
+            session: id of the session.
             sent: event ids of the messages in the prompt.
+
+        Returns:
+            The number of `messages`, the sum of their `tokens`, and role and text of the `newest` ones, oldest first.
         """
         known = set(sent)
         c = messages.c
@@ -265,7 +281,7 @@ def _turn_json(report: TurnReport) -> Json:
 
 
 async def _load_titles(connection: AsyncConnection, condition: sa.ColumnElement[bool]) -> dict[str, str]:
-    """Return the titles of turns: their messages, or the decisions that started them.
+    """Return titles by turn id: the turn's messages, or the decisions that started it.
 
     Args:
         condition: selects the turns.
@@ -307,7 +323,7 @@ def _message_json(message: ModelMessage) -> Json:
 
 
 def _part_json(part: Part) -> list[str]:
-    """Return the kind and the redacted text of a part, as a pair."""
+    """Return the kind and the redacted text of a part of a model message, as a pair."""
     match part:
         case Text(text):
             kind_and_text = "text", text

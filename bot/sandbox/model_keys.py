@@ -23,12 +23,12 @@ _MAX_KEY_CHARACTERS = 500
 
 @dataclass(frozen=True, slots=True)
 class SavedKey:
-    """Key that is stored in `.env`.
+    """API key that is stored in `.env`.
 
     Attributes:
-        settings: the stored values by setting.
-        model: full name of the model that the key was tried with.
-        models: the models that can be used now, `model` first.
+        settings: the values that were written to `.env`, by setting name.
+        model: full name of the model that answered with the key.
+        models: full names of the models that can be used now, `model` first.
     """
 
     settings: dict[str, str]
@@ -37,7 +37,9 @@ class SavedKey:
 
 
 async def save_key(key: str, vendor: str = "", env_file: Path = Path(".env")) -> SavedKey:
-    """Try a key with a short request, and store it if the model answers.
+    """Try an API key with a short request to a model; store it if the model answers.
+
+    The key is written to `env_file`, and `MODEL` too if it changes.
 
     Args:
         vendor: `gemini`, `openai` or `anthropic`; empty to recognize it by the key.
@@ -66,10 +68,10 @@ async def save_key(key: str, vendor: str = "", env_file: Path = Path(".env")) ->
 
 
 def list_models(settings: Settings) -> list[str]:
-    """Return the full names of the models that the configured keys can use.
+    """Return the full names of the models that the configured API keys can use.
 
-    The default is first. Of each provider with a key and without another base URL, these are the models with a known
-    price.
+    The sandbox's model is first, then `MODELS`. All models with a known price follow for each vendor with a key and
+    without another base URL. The local model is last.
     """
     vendors = {
         "gemini-": settings.google_api_key is not None and settings.google_base_url is None,

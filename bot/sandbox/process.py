@@ -56,13 +56,14 @@ class BotProcess:
     After an unexpected exit only `restart` starts it again.
 
     Attributes:
-        is_tour: whether the tour's agent answers.
-        state: `running` once the bot is connected.
+        is_tour: whether the scripted tour's agent answers.
+        state: `starting`, `running` once the bot is connected, or `ended`.
         exit_reason: reason of an unexpected exit; empty without one.
-        log_tail: end of its log after such an exit.
-        model: full name of its model; `models` are the alternatives.
+        log_tail: last lines of the bot's log after an unexpected exit.
+        model: full name of the bot's model.
+        models: full names of the models that the user can choose.
         agent: folder or module of the watched agent; empty if none is watched.
-        ended: is set after an unexpected exit.
+        ended: event that is set after an unexpected exit.
     """
 
     def __init__(
@@ -77,11 +78,11 @@ class BotProcess:
         models: Sequence[str],
         agent: str = "",
     ) -> None:
-        """Create the process, which `run` starts.
+        """Configure the process; `run` starts it.
 
         Args:
             environment: variables in addition to those of this process; `tour` replaces all during the tour.
-            log_file: gets the output of the process.
+            log_file: receives the output of the process.
             ready: waits until the bot is connected.
             tour: environment and folder of the tour's bot.
         """
@@ -117,7 +118,10 @@ class BotProcess:
 
     @asynccontextmanager
     async def run(self) -> AsyncIterator[None]:
-        """Run the process while the block runs, and stop it at the end."""
+        """Run the process while the block runs, and stop it at the end.
+
+        The log file is emptied first.
+        """
         self._log.write_bytes(b"")
         try:
             async with run_in_background(self._run(), name="bot"):
@@ -132,10 +136,10 @@ class BotProcess:
             self._process.kill()
 
     async def restart(self, model: str = "") -> None:
-        """Stop the process gracefully, and start it again.
+        """Stop the process gracefully; it starts again without delay.
 
         Args:
-            model: full name of another model; empty to keep the model.
+            model: full name of another model; empty for the same model.
         """
         self.model = model or self.model
         self._is_exit_expected = True
@@ -143,21 +147,21 @@ class BotProcess:
         await self._stop()
 
     async def start_tour(self) -> None:
-        """Restart with the tour's agent; return once it is connected or has exited."""
+        """Restart with the tour's agent; wait until the bot is connected or has exited."""
         await self._switch(is_tour=True)
 
     async def end_tour(self) -> None:
-        """Restart with the own agent and model; return once it is connected or has exited."""
+        """Restart with the user's agent; wait until the bot is connected or has exited."""
         await self._switch(is_tour=False)
 
     async def save_key(self, key: str, vendor: str = "") -> None:
-        """Try a vendor's API key, store it in `.env`, and restart with its model.
+        """Try a vendor's API key, store it in `.env`, and restart with the vendor's model.
 
         Args:
             vendor: `gemini`, `openai` or `anthropic`; empty to recognize it by the key.
 
         Raises:
-            ValueError: the key was not stored; the text tells the user why.
+            ValueError: the key was not stored; the message explains the reason to the user.
         """
         from bot.sandbox.model_keys import save_key  # noqa: PLC0415 - a bot without a sandbox does without
 
@@ -183,7 +187,7 @@ class BotProcess:
                     await self.wait_for_change()
 
     async def wait_for_change(self) -> None:
-        """Wait until the state or another attribute changes."""
+        """Wait until the state of the process changes."""
         await self._changed.wait()
 
     async def _run(self) -> None:
@@ -248,9 +252,12 @@ class BotProcess:
 
 
 def _extract_reason(lines: Sequence[str]) -> str:
-    """Return the lines after the last log entry; of a traceback, the last line.
+    """Return the lines after the last log entry, as the reason of an exit.
 
-    It is empty if there are none.
+    Of a traceback, only the last line is returned. The text is empty if there are no such lines.
+
+    Args:
+        lines: output of the process.
     """
     entries = [number for number, line in enumerate(lines) if _LOG_ENTRY.match(line)]
     last = [line for line in lines[entries[-1] + 1 if entries else 0 :] if line.strip()]

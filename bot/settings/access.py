@@ -62,7 +62,7 @@ def _parse_admin_id(rule: str) -> str:
 
 
 def _map_each(parse: Callable[[str], str]) -> AfterValidator:
-    """Return the validator that parses each of several values."""
+    """Return a pydantic validator that applies `parse` to each value of a tuple."""
     return AfterValidator(lambda values: tuple(map(parse, values)))
 
 
@@ -85,7 +85,7 @@ class AccessSection(SlackSection, DiscordSection):
     rate_limit_per_channel: _Rate | None = None
 
     def find_conflicts(self) -> Iterator[str]:
-        """Yield a line for each id that is both allowed and blocked."""
+        """Yield an error line for each id that is both allowed and blocked."""
         yield from super().find_conflicts()
         for allowed, blocked, name in (
             (self.slack_allow, self.slack_block, "SLACK"),
@@ -96,7 +96,7 @@ class AccessSection(SlackSection, DiscordSection):
 
     @property
     def access_policy(self) -> AccessPolicy:
-        """Policy for who may use the bot where, from the ids in the settings."""
+        """Access policy from the ids in the settings; it decides who may use the bot."""
         servers = {f"guild:{id_}" for id_ in self.discord_guild_ids}
         servers |= {rule for rule in self.discord_allow if rule.startswith("guild:")}
         slack = AccessRules(
@@ -114,5 +114,5 @@ class AccessSection(SlackSection, DiscordSection):
 
     @property
     def user_rate_limits(self) -> UserRateLimiter:
-        """Rate limits of messages per person and place, from the settings."""
+        """Limiter of the messages per user and per channel, from the settings."""
         return UserRateLimiter(person=self.rate_limit_per_user, place=self.rate_limit_per_channel)

@@ -43,7 +43,7 @@ class AgentSection(SettingsSection):
     tool_timeout_seconds: float = Field(default=TOOL_TIMEOUT_SECONDS, gt=0)
 
     def find_conflicts(self) -> Iterator[str]:
-        """Yield a line for each setting that conflicts with `AGENT` or another one."""
+        """Yield an error line for each conflict between the settings of the agent."""
         yield from super().find_conflicts()
         built_in = [name.upper() for name in _BUILT_IN_AGENT_SETTINGS if name in self.model_fields_set]
         if self.agent and built_in:
@@ -57,7 +57,10 @@ class AgentSection(SettingsSection):
             yield "AGENT_INSTRUCTION_FILE and AGENT_INSTRUCTION are both set: remove one of them"
 
     def find_model_faults(self) -> Iterator[str]:
-        """Yield a line for each model without its key or address; no SDK is imported."""
+        """Yield an error line for each configured model without its API key or base URL.
+
+        No SDK of a vendor is imported.
+        """
         is_needed = not self.agent and self.agents_path is None
         models_by_setting = {"MODEL": (self.model,) if is_needed else (), "MODELS": self.models}
         names = set[str]()
@@ -74,7 +77,7 @@ class AgentSection(SettingsSection):
 
     @property
     def endpoints(self) -> VendorSettings:
-        """Keys and addresses of the model vendors."""
+        """API keys and base URLs of the model vendors."""
         return VendorSettings(
             google_api_key=secret_value(self.google_api_key),
             google_base_url=self.google_base_url,
@@ -86,13 +89,13 @@ class AgentSection(SettingsSection):
 
     @property
     def agents_path(self) -> Path | None:
-        """File of several agents; None if there is a single agent."""
+        """Path of the file with several agents; None if there is a single agent."""
         if self.agent or not (self.agents_file.exists() or "agents_file" in self.model_fields_set):
             return None
         return self.agents_file
 
     @property
     def agent_config(self) -> AgentConfig:
-        """Configuration of the built-in agent."""
+        """Name and instruction of the built-in agent."""
         file = self.agent_instruction_file
         return AgentConfig(name=self.agent_name, instruction=read_utf8(file) if file else self.agent_instruction)

@@ -7,16 +7,22 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 
 class SettingsSection(BaseSettings):
-    """Section of the settings, read from the environment and then from `.env`."""
+    """Group of settings, read from the environment and then from `.env`."""
 
     model_config = SettingsConfigDict(env_file=".env", env_ignore_empty=True, extra="ignore", frozen=True)
 
     @field_validator("*", mode="before")
     @classmethod
     def _strip_whitespace(cls, value: object) -> object:
-        """Return a text without spaces and line ends around it: pasted values have them."""
+        """Return a text without spaces and line ends around it: pasted values have them.
+
+        A value that is not text is returned unchanged.
+        """
         return value.strip() if isinstance(value, str) else value
 
     def find_conflicts(self) -> Iterator[str]:
-        """Yield a line for each conflict between settings that are valid one by one."""
+        """Yield an error line for each conflict between settings that are valid alone.
+
+        Subclasses override this; here there are none.
+        """
         yield from ()

@@ -14,7 +14,12 @@ DISCORD_APPS = "https://discord.com/developers/applications"
 
 
 def _parse_ids(kind: str, hint: str) -> BeforeValidator:
-    """Return the validator of a comma-separated list of ids."""
+    """Return a pydantic validator that parses comma-separated ids to integers.
+
+    Args:
+        kind: noun for an item with such an id, such as `server`.
+        hint: instruction in the error message that says where to copy an id.
+    """
     return BeforeValidator(partial(parse_ids, description=f"ids of {kind}s, separated by commas ({hint})"))
 
 

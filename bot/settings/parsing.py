@@ -1,4 +1,4 @@
-"""Parsers of values in settings, and error lines for malformed ones."""
+"""Parsers of the values of settings, and error messages for malformed values."""
 
 from collections.abc import Iterator, Mapping
 from decimal import Decimal
@@ -20,7 +20,7 @@ def validate_http_url(value: str) -> str:
     """Return a URL unchanged.
 
     Raises:
-        ValueError: it is no http(s) URL with a host.
+        ValueError: the value is no http(s) URL with a host.
     """
     try:
         parts = urlsplit(value)
@@ -33,13 +33,13 @@ def validate_http_url(value: str) -> str:
 
 
 def validate_prefix(value: SecretStr, *, prefix: str, page: str) -> SecretStr:
-    """Return a token of Slack unchanged.
+    """Return a Slack token unchanged.
 
     Args:
         page: the page of the app's settings that has the token, for the error.
 
     Raises:
-        ValueError: it does not begin with `prefix`.
+        ValueError: the token does not begin with `prefix`.
     """
     if not value.get_secret_value().startswith(prefix):
         raise ValueError(f"it must begin with {prefix}; copy it at {SLACK_APPS}, your app, under {page}")
@@ -47,13 +47,13 @@ def validate_prefix(value: SecretStr, *, prefix: str, page: str) -> SecretStr:
 
 
 def parse_ids(value: object, description: str) -> object:
-    """Return the numbers in a comma-separated text; any other value unchanged.
+    """Return a comma-separated text as a tuple of integers; any other value unchanged.
 
     Args:
-        description: what the text must be, for the error.
+        description: text after "it must be" in the error message.
 
     Raises:
-        ValueError: a part is no number.
+        ValueError: a part of the text is no number.
     """
     if not isinstance(value, str):
         return value
@@ -64,7 +64,10 @@ def parse_ids(value: object, description: str) -> object:
 
 
 def split_commas(value: object) -> object:
-    """Return the parts of a comma-separated text, stripped; any other value unchanged."""
+    """Return a comma-separated text as a tuple of texts; any other value unchanged.
+
+    Parts are stripped of spaces, and empty ones are left out.
+    """
     return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
 
 
@@ -80,7 +83,7 @@ def read_utf8(file: Path) -> str:
     """Return the text of a file.
 
     Raises:
-        ValueError: it cannot be read, or is not UTF-8.
+        ValueError: the file cannot be read, or is not UTF-8.
     """
     try:
         return file.read_text(encoding="utf-8")
@@ -109,10 +112,10 @@ def secret_value(secret: SecretStr | None) -> str | None:
 def normalize_database_url(value: str) -> str:
     """Return a database's URL with its async driver; an empty one unchanged.
 
-    Heroku writes `postgres://`. `sslmode` becomes `ssl`, as asyncpg calls it.
+    Heroku's `postgres://` is accepted. The parameter `sslmode` becomes `ssl`, as asyncpg calls it.
 
     Raises:
-        ValueError: it is no URL of PostgreSQL or SQLite.
+        ValueError: the value is no URL of PostgreSQL or SQLite.
     """
     for prefix in ("postgres://", "postgresql://"):
         if value.startswith(prefix):
@@ -133,7 +136,7 @@ def normalize_database_url(value: str) -> str:
 
 
 def describe_errors(error: ValidationError, fields: Mapping[str, FieldInfo]) -> Iterator[tuple[str, str]]:
-    """Yield the field's name and an error line for each error of pydantic, once each.
+    """Yield a pair of field name and error line for each distinct error of pydantic.
 
     Args:
         fields: the fields of the settings, for their defaults and descriptions.

@@ -62,7 +62,7 @@ RENAMED_SETTINGS = {
 
 
 class Settings(AccessSection, AgentSection, SpendingSection, MonitoringSection):
-    """Every setting; `.env.example` explains them one by one."""
+    """All settings of the process; `.env.example` explains each."""
 
     database_url: Annotated[str, AfterValidator(normalize_database_url)] = ""
     database_pool_size: int = Field(default=15, ge=3)
@@ -96,14 +96,14 @@ class Settings(AccessSection, AgentSection, SpendingSection, MonitoringSection):
     @field_validator("language")
     @classmethod
     def _resolve_language(cls, value: str) -> str:
-        """Return the first supported language of a list with colons, else `en`.
+        """Return the first supported language of a colon-separated list, else `en`.
 
         LANGUAGE is also gettext's variable, which has such lists.
         """
         return find_language(value) or "en"
 
     def find_conflicts(self) -> Iterator[str]:
-        """Yield a line for each conflict between settings, with the remedy."""
+        """Yield an error line, with the remedy, for each conflict between settings."""
         yield from super().find_conflicts()
         if self.backfill_hours >= self.turn_retention_days * 24:
             yield (
@@ -125,15 +125,15 @@ class Settings(AccessSection, AgentSection, SpendingSection, MonitoringSection):
 
     @property
     def listen_address(self) -> str | None:
-        """Address of the HTTP server; None for all interfaces.
+        """Address that the HTTP server listens on; None for all interfaces.
 
-        By default that is this machine alone, unless Slack or Heroku's router sends requests to it.
+        The default is the loopback interface, unless Slack or Heroku's router sends requests to this server.
         """
         return self.listen_host or (None if self.needs_public_http or "DYNO" in os.environ else LOOPBACK)
 
     @property
     def vocabulary_dir(self) -> Path:
-        """Folder of the tokenizer's vocabulary, which `warm` downloads."""
+        """Folder of the tokenizer's vocabulary, which `parley warm` downloads."""
         return self.data_dir / "tiktoken"
 
     @property
@@ -149,11 +149,11 @@ class Settings(AccessSection, AgentSection, SpendingSection, MonitoringSection):
 
     @property
     def backfill_limits(self) -> BackfillLimits:
-        """Age and number of messages that a backfill fetches, from the settings."""
+        """Greatest age and number of the messages that a backfill fetches."""
         return BackfillLimits(hours=self.backfill_hours, messages=self.backfill_max_messages)
 
     def list_secrets(self) -> list[str]:
-        """Return every value of the settings that must not appear in logs or messages."""
+        """Return all tokens, keys and passwords in the settings, for redaction."""
         values = [value.get_secret_value() for _, value in self if isinstance(value, SecretStr)]
         password = make_url(self.database_address).password
         return [*values, password] if password else values
@@ -200,9 +200,12 @@ def load_settings() -> Settings:
 
 
 def _read_settings(kind: type[Settings]) -> tuple[Settings, dict[str, list[str]]]:
-    """Return the settings, and the error lines of malformed ones, by setting.
+    """Return the settings, and the error lines of malformed settings by setting name.
 
-    A malformed setting has its default.
+    A malformed setting has its default value.
+
+    Args:
+        kind: class of the settings.
     """
     malformed = dict[str, list[str]]()
     defaults = dict[str, Any]()
@@ -216,7 +219,7 @@ def _read_settings(kind: type[Settings]) -> tuple[Settings, dict[str, list[str]]
 
 
 def _find_renamed_settings() -> list[str]:
-    """Return a line for each former name of a setting that is set."""
+    """Return an error line for each former setting name in the environment or `.env`."""
     names = {name.upper() for name in (*os.environ, *dotenv_values(".env"))}
     return [f"{old}: this setting is now {new}" for old, new in RENAMED_SETTINGS.items() if old in names]
 

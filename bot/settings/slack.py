@@ -36,7 +36,7 @@ class SlackSection(SettingsSection):
     secret_key: SecretStr | None = None
 
     def find_conflicts(self) -> Iterator[str]:
-        """Yield a line for each missing or conflicting token and key."""
+        """Yield an error line for each missing or conflicting token and key."""
         yield from super().find_conflicts()
         if len(self.prompts) > MAX_PROMPTS:
             yield f"SLACK_SUGGESTED_PROMPTS: Slack shows at most {MAX_PROMPTS}; separate them with |"

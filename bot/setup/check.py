@@ -23,7 +23,7 @@ from core.tools.mcp import McpServer
 
 
 async def run_checks() -> AsyncGenerator[CheckResult, None]:
-    """Check each setting against its service, and yield each result at once.
+    """Check each setting against its service; yield each result as soon as it exists.
 
     A wrong setting yields one result per fault.
     """
@@ -45,7 +45,7 @@ async def run_checks() -> AsyncGenerator[CheckResult, None]:
 
 
 async def print_checks(*, as_json: bool = False) -> bool:
-    """Print the result of each check; return whether nothing failed.
+    """Print the result of each check; return whether no check failed.
 
     Args:
         as_json: print all results as JSON at the end.
@@ -70,10 +70,10 @@ async def _check_discord(settings: Settings) -> list[CheckResult]:
 
 
 async def _check_access(settings: Settings) -> list[CheckResult]:
-    """Check the listed ids against their platforms.
+    """Check the ids in the access settings by calls of Slack's and Discord's APIs.
 
     Returns:
-        A failure for each unknown id, and a note if people have no rate limit.
+        A failure for each unknown id, and a note if users have no rate limit.
     """
     faults, notes = list[str](), list[CheckResult]()
     if settings.rate_limit_per_user is None and (settings.slack or settings.discord):
@@ -123,7 +123,7 @@ async def _check_agents_and_models(settings: Settings) -> list[CheckResult]:
 
 
 def _find_model_setting(name: str, registry: ModelRegistry) -> str:
-    """Return the name of the setting that has a model."""
+    """Return the name of the setting that names a model."""
     if name == registry.default:
         return "MODEL"
     if name in registry.selectable:

@@ -1,4 +1,4 @@
-"""Editor of `.env` that keeps every other byte of the file."""
+"""Editor of `.env` that leaves every other byte of the file unchanged."""
 
 import io
 import re
@@ -45,7 +45,7 @@ class EnvFile:
 
     @property
     def values(self) -> dict[str, str]:
-        """Values of the file by setting, as the settings read them, without empty ones."""
+        """Values in the file by setting name, as the settings parse them; none is empty."""
         found = dotenv_values(stream=io.StringIO(self._text))
         return {name: value for name, value in found.items() if value}
 
@@ -102,5 +102,5 @@ def _quote(value: str) -> str:
 
 
 def _parse_values(text: str) -> dict[str, str | None]:
-    """Return the values of a file by setting, without interpolation of `${NAME}`."""
+    """Return the values in the text of a `.env` file, without expanding `${NAME}`."""
     return dict(dotenv_values(stream=io.StringIO(text), interpolate=False))

@@ -45,7 +45,7 @@ def format_manifest(platform: SetupPlatform, settings: AccessSection) -> str:
 
 
 def format_create_link(manifest: str) -> str:
-    """Return the link to Slack's page that makes an app from a manifest.
+    """Return the link to Slack's page that creates an app from a manifest.
 
     Args:
         manifest: JSON, as `format_manifest` returns it.

@@ -1,4 +1,4 @@
-"""Checks of single settings against their services."""
+"""Checks of the tokens, the database and the models against their services."""
 
 from collections.abc import Awaitable
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ class Verdict(Enum):
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """Result of a check: verdict and line, with secrets in the line redacted.
+    """Verdict of a check and a line about it, in which secrets are redacted.
 
     A secret may be in the line because it is in the wrong setting.
     """
@@ -45,17 +45,17 @@ class CheckResult:
 
 
 def make_success(line: str) -> list[CheckResult]:
-    """Return a successful result with a line."""
+    """Return a list with one successful check result."""
     return [CheckResult(Verdict.OK, line)]
 
 
 def to_failures(error: SettingsError) -> list[CheckResult]:
-    """Return a failure for each fault of an error."""
+    """Return a failed check result for each fault of an error."""
     return [CheckResult(Verdict.FAIL, fault) for fault in error.faults]
 
 
 async def run_check(trial: Awaitable[list[CheckResult]]) -> list[CheckResult]:
-    """Return the results of a check; its errors become failures."""
+    """Await a check and return its results; an error becomes a failed result."""
     try:
         return await trial
     except SettingsError as error:
@@ -65,7 +65,10 @@ async def run_check(trial: Awaitable[list[CheckResult]]) -> list[CheckResult]:
 
 
 async def check_slack(login: SlackSettings) -> list[CheckResult]:
-    """Check the tokens of Slack that are set, by calls of Slack's API.
+    """Check the Slack tokens that are set, by calls of Slack's API.
+
+    Returns:
+        One successful result.
 
     Raises:
         SettingsError: has a line for each token that Slack refuses, and for missing scopes.
@@ -75,7 +78,10 @@ async def check_slack(login: SlackSettings) -> list[CheckResult]:
 
 
 async def check_discord(login: DiscordSettings) -> list[CheckResult]:
-    """Check the token, the intents and the servers of Discord, by calls of its API.
+    """Check Discord's token, intents and servers by calls of its API.
+
+    Returns:
+        A success, then a note for each warning and a failure for each fault.
 
     Raises:
         SettingsError: Discord refuses the token or cannot be reached.
@@ -89,10 +95,13 @@ async def check_discord(login: DiscordSettings) -> list[CheckResult]:
 
 
 async def check_database(url: str, encryption_key: str = "") -> list[CheckResult]:
-    """Check the database, and that the key decrypts the tokens in it.
+    """Check that the database opens, and that the key decrypts its stored tokens.
 
     Args:
-        encryption_key: as `SECRET_KEY`; empty to skip this check.
+        encryption_key: as `SECRET_KEY`; empty to skip the check of the tokens.
+
+    Returns:
+        One successful result, which names migrations that are still to apply.
 
     Raises:
         SettingsError: the database cannot be used, or the key is wrong.
@@ -115,7 +124,7 @@ async def check_database(url: str, encryption_key: str = "") -> list[CheckResult
 
 
 async def check_model(name: str, provider: Provider, provider_model: str) -> list[CheckResult]:
-    """Check a model by one short request.
+    """Check a model by one short request, and return one successful result.
 
     Args:
         name: full name of the model, as in `MODEL`.

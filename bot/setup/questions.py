@@ -1,4 +1,4 @@
-"""Questions of the set-up wizard: instructions and a check of the answer."""
+"""Questions of the set-up wizard, with instructions and a check of the answer."""
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -30,14 +30,14 @@ _PLACEHOLDERS: Mapping[str, Any] = {"slack_app_token": "xapp-", "slack_signing_s
 
 @dataclass(frozen=True, slots=True)
 class SetupQuestion:
-    """Question for one setting.
+    """Question of the wizard for the value of one setting.
 
     Attributes:
-        name: the setting.
-        instructions: tells where to find the value.
-        check: checks an answer against the service; raises `SettingsError` for a wrong one.
+        name: name of the setting.
+        instructions: text that says where to find the value.
+        check: checks an answer against the service and returns the results; raises `SettingsError` for a wrong answer.
         progress: text of the spinner during the check.
-        default: answer if none is given; it is not written.
+        default: answer if none is given; it is not written to `.env`.
         is_secret: whether the answer is hidden while it is typed.
         is_required: whether an answer is required; if not, an empty answer is checked too.
         earlier_setting: setting of an earlier question whose answer may be the cause of a failure here; empty if none.
@@ -54,7 +54,7 @@ class SetupQuestion:
 
 
 def slack_questions(*, by_http: bool) -> Iterator[SetupQuestion]:
-    """Yield the questions for Slack's tokens.
+    """Yield the questions for the tokens and secrets of the Slack app.
 
     Args:
         by_http: whether Slack sends events by HTTP; otherwise by Socket Mode.
@@ -93,7 +93,7 @@ def discord_question() -> SetupQuestion:
 
 
 def slack_manifest() -> str:
-    """Return the manifest of the Slack app, before its tokens exist.
+    """Return the manifest of the Slack app as JSON, before its tokens exist.
 
     Raises:
         SettingsError: another setting is wrong.
@@ -104,7 +104,7 @@ def slack_manifest() -> str:
 
 
 def discord_invitation(token: str) -> str:
-    """Return the link that invites the bot with this token to a server.
+    """Return the link that invites the Discord bot with this token to a server.
 
     Raises:
         SettingsError: the token or another setting of Discord is wrong.
@@ -126,9 +126,10 @@ def model_question() -> SetupQuestion:
 
 
 def model_access_questions(model: str) -> Iterator[SetupQuestion]:
-    """Yield the questions for the access to a model, that for the key last.
+    """Yield the questions for the base URL and the API key of a model.
 
-    Its check sends a short request to the model. A model that needs no key has no questions.
+    The key is the last question; its check sends a short request to the model. There are no questions for a model
+    without a key.
 
     Args:
         model: full name of the model.
@@ -165,7 +166,7 @@ def model_access_questions(model: str) -> Iterator[SetupQuestion]:
 
 
 def database_question(default_path: str) -> SetupQuestion:
-    """Return the question for the database.
+    """Return the question for the database's URL.
 
     Args:
         default_path: SQLite file that is used without an answer.
@@ -206,7 +207,9 @@ async def _check_discord_token(token: str) -> list[CheckResult]:
 
 
 async def _check_model_name(name: str) -> list[CheckResult]:
-    """Check that the provider of a model exists; the model is checked with its key.
+    """Check that the provider of a model exists, and return no results.
+
+    The model itself is checked with its API key.
 
     Raises:
         SettingsError: there is no such provider.
@@ -240,7 +243,7 @@ async def _check_database_url(url: str) -> list[CheckResult]:
 
 
 def _validate_section(kind: type[_Section], **given: Any) -> _Section:
-    """Return a section of the settings with the given values.
+    """Return a section of the settings with the given values, the rest as configured.
 
     Raises:
         SettingsError: has a line for each fault, as at the start of the bot.

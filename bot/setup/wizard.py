@@ -62,7 +62,7 @@ class _AnswerResult(Enum):
     """Result of a question.
 
     Attributes:
-        GOOD: the setting has a value that passes its check, or that the user keeps despite a failure.
+        GOOD: the setting has a value that passes its check, or that the user accepts despite a failure.
         LEFT_OUT: the user continues without a valid value.
         ELSEWHERE: the answer to an earlier question is wrong.
     """
@@ -73,7 +73,7 @@ class _AnswerResult(Enum):
 
 
 def run_wizard(platform: SetupPlatform | None) -> None:
-    """Run the wizard in the terminal.
+    """Ask for the required settings in the terminal, check them and write `.env`.
 
     Args:
         platform: platform to set up; None asks for it.
@@ -95,8 +95,8 @@ class _Wizard:
     """Dialog of the wizard in the terminal.
 
     Args:
-        file: gets the answers.
-        runner: runs the checks.
+        file: `.env` file to which the answers are written.
+        runner: event loop that runs the checks.
     """
 
     def __init__(self, file: EnvFile, runner: asyncio.Runner) -> None:
@@ -173,7 +173,11 @@ class _Wizard:
                 return
 
     def _ask(self, question: SetupQuestion) -> _AnswerResult:
-        """Ask until an answer passes its check, and save it to `.env`."""
+        """Ask until an answer passes its check or the user skips the question.
+
+        A valid answer is saved to `.env`. If the setting is in the environment, nothing is asked and that value is
+        checked.
+        """
         try:
             return self._ask_until_valid(question)
         finally:
@@ -231,7 +235,10 @@ class _Wizard:
         return findings
 
     def _judge(self, question: SetupQuestion, findings: Sequence[CheckResult]) -> _AnswerResult:
-        """Return what the results of a check mean for its question."""
+        """Return the result of a question from the results of its check.
+
+        It is `ELSEWHERE` if all failures are about the question's `earlier_setting`.
+        """
         failures = [finding.line for finding in findings if finding.verdict is Verdict.FAIL]
         if (
             question.earlier_setting
@@ -242,7 +249,11 @@ class _Wizard:
         return _AnswerResult.LEFT_OUT if failures else _AnswerResult.GOOD
 
     def _save(self, question: SetupQuestion, answer: str, *, is_announced: bool) -> None:
-        """Write an answer to `.env`, unless it is the value or the default already."""
+        """Write an answer to `.env`, unless it equals the current value or the default.
+
+        Args:
+            is_announced: whether a line says that the setting is saved.
+        """
         if answer == (self._current_value(question.name) or question.default):
             return
         self._file.set_value(question.name, answer)
@@ -263,12 +274,15 @@ def _prompt(prompt: str, *, is_secret: bool = False) -> str:
 
 
 def _clean(typed: str, name: str) -> str:
-    """Return an answer without the setting's name or quotes that were copied with it."""
+    """Return an answer without the setting's name and quotation marks copied with it."""
     return typed.removeprefix(f"{name}=").strip().strip("'\"")
 
 
 def _mask(secret: str) -> str:
-    """Return the parts of a secret by which its owner recognizes it; empty for none."""
+    """Return a secret with only its prefix and last characters visible.
+
+    A URL is returned without its password. The text is empty if the secret is.
+    """
     if "://" in secret:
         try:
             return make_url(secret).render_as_string(hide_password=True)
