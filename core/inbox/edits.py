@@ -1,4 +1,4 @@
-"""Edits and deletions of received messages, whatever the state of their turn."""
+"""Edits and deletions of inbox messages, before and after a turn claimed them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -21,10 +21,12 @@ class EditResult(Enum):
     """Result of an edit of a message that no turn has claimed.
 
     Attributes:
-        NOT_RECEIVED: the inbox lacks the message, whose new text mentions the bot: it can be accepted now.
-        UNKNOWN: the message was deleted, answered before a reset, or is not for the bot; nothing is stored.
-        UNCHANGED: its text is the same.
-        WAITING: it waits for a turn, and is answered as edited.
+        NOT_RECEIVED: the inbox has no row of the message any more, and the new text mentions the bot: the caller can
+            accept the message.
+        UNKNOWN: the message is not stored, was deleted, belongs to a session before its reset, or was not for the bot;
+            nothing is stored.
+        UNCHANGED: the stored text is the same.
+        WAITING: the message waits for a turn, which will answer the new text.
     """
 
     NOT_RECEIVED = auto()
@@ -37,8 +39,8 @@ class DeleteResult(Enum):
     """Result of a deletion of a message that no turn has claimed.
 
     Attributes:
-        UNKNOWN: the inbox lacks the message, or its text; nothing changes.
-        DROPPED: it waited for a turn, and is not answered.
+        UNKNOWN: the inbox has no row with the text of this message; nothing changes.
+        DROPPED: the message waited for a turn; no turn answers it now.
     """
 
     UNKNOWN = auto()
@@ -50,11 +52,11 @@ class ClaimedMessage:
     """Result of an edit or deletion of a message that a turn has claimed.
 
     Attributes:
-        turn_id: the newest turn that answers it.
+        turn_id: the id of the newest turn that answers the message.
         state: the state of that turn.
-        has_unseen_edit: whether the message now differs from the text that the turn has.
-        is_only_message: whether the turn answers no other message that is left.
-        is_turn_cancelled: whether the deletion has cancelled the running turn.
+        has_unseen_edit: whether the new text differs from the text that the turn has got.
+        is_only_message: whether all other messages of the turn are deleted, or it has no others.
+        is_turn_cancelled: whether the deletion has cancelled the active turn.
     """
 
     turn_id: str
@@ -67,16 +69,16 @@ class ClaimedMessage:
 async def edit_message(
     connection: AsyncConnection, event_key: str, text: str, *, is_mention: bool = False
 ) -> EditResult | ClaimedMessage:
-    """Store the new text of a message, in the caller's transaction.
+    """Store the new text of an inbox message, in the caller's transaction.
 
-    The text is replaced while the message waits. Once a turn has claimed it, the new text is stored beside the old
-    one, for a rerun of the kind `revise`.
+    A message that waits for a turn gets the new text. For a message that a turn has claimed, the new text is stored
+    beside the old one, for a rerun of the kind `revise`.
 
     Args:
-        event_key: the key of the message, not of the edit.
-        text: as `InboxMessage.text`.
-        is_mention: whether the new text mentions the bot. A message that was stored as one to other people is then
-            deleted, so that it can be accepted.
+        event_key: the event key of the message, not of the edit.
+        text: the new text without the mention of the bot.
+        is_mention: whether the new text mentions the bot. If the message was stored as one to other people, its row is
+            deleted, so that the caller can accept the message.
     """
     if is_mention and await _delete_unaddressed(connection, event_key):
         return EditResult.NOT_RECEIVED
@@ -104,13 +106,15 @@ async def edit_message(
 async def delete_message(
     connection: AsyncConnection, event_key: str, turns_: TurnStore
 ) -> DeleteResult | ClaimedMessage:
-    """Delete the text of a message, in the caller's transaction.
+    """Delete the text of an inbox message, in the caller's transaction.
 
-    A message that waits is not answered. A turn that answers this message only is cancelled, and its requests to
-    people are deleted. A second call returns the same.
+    The message gets the outcome `deleted`, so that no turn answers it. If its turn answers no other message, an active
+    turn is cancelled, and the open requests to people and the run record of the turn are deleted. A second call returns
+    the same.
 
     Args:
-        event_key: the key of the message, not of the deletion.
+        event_key: the event key of the message, not of the deletion.
+        turns_: cancels the turn, and notifies the workers.
     """
     row = await _lock_message(connection, event_key)
     if row is None or parse_inbox_message(row.message) is None or row.outcome not in (None, InboxOutcome.DELETED):
@@ -141,16 +145,20 @@ async def delete_message(
 
 
 async def _delete_unaddressed(connection: AsyncConnection, event_key: str) -> bool:
-    """Delete the row of a message to other people; return whether no row is left."""
+    """Delete the `inbox` row of a message with the outcome `unaddressed`.
+
+    Returns:
+        Whether the inbox has no row with this event key now; False if the row has another outcome.
+    """
     is_this = inbox.c.event_key == event_key
     await connection.execute(sa.delete(inbox).where(is_this, inbox.c.outcome == InboxOutcome.UNADDRESSED))
     return (await connection.execute(sa.select(inbox.c.id).where(is_this))).first() is None
 
 
 async def _lock_message(connection: AsyncConnection, event_key: str) -> sa.Row[Any] | None:
-    """Return the row of a message, with its session locked.
+    """Lock the session of a message, and return the message's `inbox` row.
 
-    None if it is not stored, or was stored before the last reset.
+    None if the message is not stored, or was stored before the last reset of the session.
     """
     is_this = inbox.c.event_key == event_key
     session = (await connection.execute(sa.select(inbox.c.session).where(is_this))).scalar_one_or_none()
@@ -160,28 +168,44 @@ async def _lock_message(connection: AsyncConnection, event_key: str) -> sa.Row[A
 
 
 async def _get_newest_turn(connection: AsyncConnection, row: sa.Row[Any]) -> sa.Row[str, State] | None:
-    """Return id and state of the newest turn that answers a message, if there is one."""
+    """Return `id` and `state` of the newest turn that answers a message; None without one.
+
+    Args:
+        row: the `inbox` row of the message.
+    """
     query = sa.select(turns.c.id, turns.c.state).where(turns.c.session == row.session, turns.c.origin == row.turn)
     return (await connection.execute(query.order_by(turns.c.created_at.desc()).limit(1))).one_or_none()
 
 
 async def _list_other_messages(connection: AsyncConnection, row: sa.Row[Any]) -> list[sa.Row[Any]]:
-    """Return the other undeleted messages of the turn that claimed a message."""
+    """Return the `inbox` rows of the other messages of a message's turn.
+
+    Deleted messages are left out. The list is empty if no turn has claimed the message.
+
+    Args:
+        row: the `inbox` row of the message.
+    """
     rows = await get_inbox_rows(connection, row.turn) if row.turn is not None else ()
     return [other for other in rows if other.id != row.id and other.outcome is None]
 
 
 async def _list_reruns(connection: AsyncConnection, row: sa.Row[Any]) -> Sequence[sa.Row[Any]]:
-    """Return the inbox rows of reruns of a message; each has a copy of its text."""
+    """Return the `inbox` rows of the requests for reruns of a message's turn.
+
+    Each has a copy of the text of a message that the turn answers.
+
+    Args:
+        row: the `inbox` row of the message.
+    """
     reruns = sa.select(turns.c.id).where(turns.c.session == row.session, turns.c.origin == row.turn)
     query = sa.select(inbox).where(inbox.c.session == row.session, inbox.c.parent.in_(reruns))
     return (await connection.execute(query)).all()
 
 
 def _without_text(row: sa.Row[Any]) -> dict[str, Any] | None:
-    """Return a message as JSON without text and files.
+    """Return the message of an `inbox` row as JSON without text and files.
 
-    The address stays, since the end of the turn needs it.
+    The address stays in the message, since the turn ends its reply there. None if the row has no readable message.
     """
     message = parse_inbox_message(row.message)
     return replace(message, text="", attachments=()).to_json() if message else None

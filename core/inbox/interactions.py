@@ -1,7 +1,7 @@
 """Queue of interactions: commands, button presses and submitted forms.
 
-A platform delivers an interaction once, so each is stored until it is processed. The interactions of a worker that
-died are processed by another worker.
+A platform delivers an interaction only once, so each interaction is stored until it is processed. If a worker dies,
+another worker processes its interactions.
 """
 
 import logging
@@ -30,7 +30,10 @@ MAX_AGE_SECONDS = 1_800.0
 class InteractionQueue:
     """Queue of accepted interactions, in the table `interactions`.
 
-    A row is an interaction that a worker has accepted and not processed yet.
+    Each row is an interaction that a worker has accepted and not processed yet.
+
+    Args:
+        lease: the lease of this worker, which accepts interactions and takes over those of dead workers.
     """
 
     def __init__(self, database: Database, lease: Lease) -> None:
@@ -38,15 +41,15 @@ class InteractionQueue:
         self._lease = lease
 
     async def add(self, channel: str, key: str, payload: str) -> bool:
-        """Store an interaction for this worker.
+        """Store an interaction that this worker has to process.
 
-        This takes as long as the database does. If the database fails, a warning is logged, and the interaction is
-        lost if this process ends before it is processed.
+        If the database fails, a warning is logged, and the interaction is lost if this process ends before it is
+        processed.
 
         Args:
             channel: the name of the adapter.
-            key: the same for each delivery of the interaction.
-            payload: what the adapter needs to process it, in its own format.
+            key: a key that is the same for each delivery of the interaction.
+            payload: the data by which the adapter processes the interaction, in its own format.
 
         Returns:
             Whether this worker has to process the interaction: it is new, or the database failed.
@@ -68,9 +71,12 @@ class InteractionQueue:
 
     @asynccontextmanager
     async def process(self, key: str) -> AsyncIterator[None]:
-        """Delete the interaction after the block, also after an error.
+        """Delete an interaction after the block, also if the block raises an error.
 
-        If the block is cancelled, the row stays, and another worker processes it.
+        If the block is cancelled, the interaction stays stored, and another worker processes it.
+
+        Args:
+            key: the key of the interaction.
         """
         try:
             yield
@@ -80,9 +86,9 @@ class InteractionQueue:
         await self.remove(key)
 
     async def remove(self, key: str) -> None:
-        """Delete an interaction; a failure of the database is logged.
+        """Delete an interaction; log a failure of the database.
 
-        Another worker may then process it again.
+        After a failure, another worker may process the interaction again.
         """
         try:
             async with self._database.write() as connection:
@@ -93,11 +99,12 @@ class InteractionQueue:
     async def run_orphaned(self, channel: str, run: Callable[[str, str], Awaitable[None]]) -> None:
         """Process the interactions of dead workers every `POLL_SECONDS`, until cancelled.
 
-        Those that are older than `MAX_AGE_SECONDS` are dropped.
+        Interactions that are older than `MAX_AGE_SECONDS` are deleted instead. Errors are logged.
 
         Args:
             channel: the name of the adapter.
-            run: called with the key and the payload of each; it has to use `process`.
+            run: called with the key and the payload of each interaction; it has to process the interaction in a block
+                of `process`.
         """
 
         async def run_all() -> None:

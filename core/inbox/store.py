@@ -1,4 +1,4 @@
-"""The inbox: each message is stored before the platform gets its acknowledgement."""
+"""The inbox: stores each message before the platform gets its acknowledgement."""
 
 import time
 from collections.abc import Awaitable, Callable, Collection, Sequence
@@ -30,12 +30,12 @@ T = TypeVar("T")
 
 
 class AcceptResult(Enum):
-    """Result of accepting a message.
+    """Result of storing a message in the inbox.
 
     Attributes:
-        NEXT: stored; a turn begins as soon as a worker is free.
-        WAITING: stored; other messages of the session come first.
-        DUPLICATE: it was stored before, and nothing changes.
+        NEXT: the message is stored; a turn for it begins as soon as a worker is free.
+        WAITING: the message is stored, and waits: the session has a running turn or other waiting messages.
+        DUPLICATE: a message with this event key was stored before; nothing changes.
     """
 
     NEXT = auto()
@@ -43,18 +43,20 @@ class AcceptResult(Enum):
     DUPLICATE = auto()
 
 
-#: Result of a rerun request.
+#: Result of a request for a rerun: the message to answer again, or the denial.
 RerunResult = tuple[AcceptResult, InboxMessage] | RerunDenied | RateLimitDenial
 
 
 class InboxStore:
     """Store of accepted messages, in the table `inbox`, each once by its event key.
 
-    `accept` and `reset_session` raise at once while the database is unavailable: Slack waits 3 s for its
-    acknowledgement, and delivers again. A button press comes once, after its acknowledgement: `request_rerun` retries.
+    The event key is the same for each delivery of a message. `accept` and `reset_session` raise at once while the
+    database is unavailable: Slack waits 3 s for the acknowledgement, and delivers the message again. A platform sends a
+    button press only once, so `request_rerun` retries.
 
     Args:
-        worker: is woken when a message is stored.
+        turns: cancels turns, and notifies the other workers.
+        worker: claims turns at once when a message is stored.
         rates: limits of messages per person and place.
     """
 
@@ -73,12 +75,15 @@ class InboxStore:
         self._rates = rates
 
     async def accept(self, inbound: InboxMessage) -> AcceptResult | RateLimitDenial:
-        """Store a message once, and wake the worker.
+        """Store a message once, with its session, and make the worker claim turns.
 
-        If the message exceeds a user rate limit, only its key is stored.
+        If the message exceeds a user rate limit, its row is stored without text, with the outcome `rate_limited`.
+
+        Returns:
+            The result, or the user rate limit that the message exceeds.
 
         Raises:
-            StoreError: it is not stored: the platform must not get its acknowledgement.
+            StoreError: the message is not stored, so that the platform must not get its acknowledgement.
         """
 
         async def work(connection: AsyncConnection) -> AcceptResult | RateLimitDenial:
@@ -106,13 +111,14 @@ class InboxStore:
         return None if until is None else RateLimitDenial(until)
 
     async def find_rate_limit(self, event_key: str, *, author: str, place: str) -> RateLimitDenial | None:
-        """Return the user rate limit that a new message would exceed now, if there is one.
+        """Return the user rate limit that a new message would exceed now; None if none.
 
-        A message that is stored already exceeds none.
+        The result is None too if the message is stored already. Nothing is stored.
 
         Args:
+            event_key: the event key of the message.
             author: the platform's id of the author.
-            place: as `InboxMessage.place`.
+            place: the id of the channel or person of the session, as in `InboxMessage.place`.
 
         Raises:
             StoreError: the database cannot be read.
@@ -134,17 +140,19 @@ class InboxStore:
     async def request_rerun(self, turn_id: str, *, author: str | None, kind: RerunKind) -> RerunResult:
         """Store a request to answer the messages of a turn again, at most once per turn.
 
-        A `retry` comes after all messages that wait in the session; the others are denied if a message follows.
-        `revise` also stops a turn that still answers the old text.
+        The worker claims turns then. A `retry` is answered after all messages that wait in the session. The other kinds
+        are denied if a newer message or turn follows. A `revise` also cancels the running turn, which has the old text.
 
         Args:
-            author: the platform's id of the person who asks, an author of the messages; None for an operator.
+            turn_id: the turn to repeat.
+            author: the platform's id of the person who asks; None for an operator. The request is denied unless they
+                wrote one of the messages.
 
         Returns:
-            The result with the message that is answered again; or the reason why the request is denied.
+            The result and the message that is answered again; or the reason for the denial.
 
         Raises:
-            StoreError: it could not be stored, after all retries.
+            StoreError: the request could not be stored, even after retries.
         """
 
         async def work(connection: AsyncConnection) -> tuple[RerunResult, str | None]:
@@ -166,15 +174,25 @@ class InboxStore:
         return accepted
 
     async def _limited_until(self, connection: AsyncConnection, turn_id: str, author: str) -> float | None:
-        """Return when a person may write again at a turn's place; None if they may now."""
+        """Return the time until which a person exceeds a limit at the place of a turn.
+
+        The time is in seconds since the epoch; None if they may write now.
+        """
         query = sa.select(sessions.c.user_id).join(turns, turns.c.session == sessions.c.id).where(turns.c.id == turn_id)
         place = (await connection.execute(query)).scalar_one_or_none() or ""
         return await self._rates.limited_until(connection, author=author, place=place)
 
     async def edit_message(self, event_key: str, text: str, *, is_mention: bool = False) -> EditResult | ClaimedMessage:
-        """Store the new text of an edited message, and wake the worker.
+        """Store the new text of an edited message, and make the worker claim turns.
 
-        See `core.inbox.edits.edit_message` for the arguments.
+        A message that waits for a turn gets the new text. For a message that a turn has claimed, the new text is stored
+        beside the old one, for a rerun of the kind `revise`.
+
+        Args:
+            event_key: the event key of the message, not of the edit.
+            text: the new text without the mention of the bot.
+            is_mention: whether the new text mentions the bot. If the message was stored as one to other people, its row
+                is deleted, and the result is `NOT_RECEIVED`: the caller can accept it.
 
         Raises:
             StoreError: nothing was changed.
@@ -190,9 +208,12 @@ class InboxStore:
         return revised
 
     async def delete_message(self, event_key: str) -> DeleteResult | ClaimedMessage:
-        """Delete the text of a message that its author deleted.
+        """Delete the stored text of a message that its author deleted on the platform.
 
-        A running turn that answers no other message is cancelled.
+        A message that waits for a turn is not answered. An active turn that answers no other message is cancelled.
+
+        Args:
+            event_key: the event key of the message, not of the deletion.
 
         Raises:
             StoreError: nothing was changed.
@@ -211,22 +232,26 @@ class InboxStore:
     async def record_command(
         self, inbound: InboxMessage, name: str, *, outcome: InboxOutcome = InboxOutcome.COMMAND
     ) -> bool:
-        """Store that a message was a command, without its text.
+        """Insert the `inbox` row of a command message, without its text.
 
         Args:
-            name: the name of the command.
+            name: the name of the command; it becomes the `kind` of the row.
+            outcome: the outcome of the row.
 
         Returns:
-            Whether the message is new.
+            Whether the row is new; False if the event key was stored before.
 
         Raises:
-            StoreError: it could not be stored.
+            StoreError: the row could not be stored.
         """
         async with self._database.write() as connection:
             return await record_message(connection, inbound, outcome, kind=name)
 
     async def has_newer_command(self, inbound: InboxMessage, *, names: Collection[str]) -> bool:
-        """Return whether one of these commands came after a message, in its session.
+        """Return whether one of these commands was sent later in a message's session.
+
+        Args:
+            names: the names of the commands.
 
         Raises:
             StoreError: the database cannot be read.
@@ -239,17 +264,19 @@ class InboxStore:
     async def reset_session(
         self, inbound: InboxMessage, *, until: float = inf
     ) -> list[InboxMessage] | RerunDenied | None:
-        """Store a reset and begin a new generation of its session, without history.
+        """Reset a session: delete its history, and begin a new generation of the session.
 
-        Messages that wait are dropped, and the active turn is cancelled.
+        The request is stored in the inbox. Messages that wait get the outcome `dropped`, the active turn is cancelled,
+        and the texts of earlier messages and turns are deleted.
 
         Args:
             inbound: the message that asks for the reset.
-            until: seconds since the epoch; messages that were sent later stay. If a turn has one of them, nothing is
-                reset.
+            until: seconds since the epoch; messages that were sent later stay. If a turn has claimed one of them,
+                nothing is reset.
 
         Returns:
-            The dropped messages; None for a duplicate; `SUPERSEDED` if the reset comes too late.
+            The dropped messages. None if the request was stored before. `SUPERSEDED` if a turn has claimed a message
+            that was sent after `until`.
 
         Raises:
             StoreError: nothing was changed.
@@ -274,7 +301,7 @@ class InboxStore:
         return dropped
 
     async def has_session(self, session_id: str) -> bool:
-        """Return whether a session is stored."""
+        """Return whether the table `sessions` has a session with this id."""
         query = sa.select(sessions.c.id).where(sessions.c.id == session_id)
         async with self._database.read() as connection:
             return (await connection.execute(query)).first() is not None
@@ -292,12 +319,12 @@ class InboxStore:
         parent: str | None = None,
         outcome: InboxOutcome | None = None,
     ) -> AcceptResult:
-        """Insert a message and its session, in the caller's transaction.
+        """Insert a message, and its session if it is new, in the caller's transaction.
 
         Args:
             kind: `message`, or the kind of a rerun.
-            parent: the turn that a rerun repeats.
-            outcome: the reason why no turn answers the message; None if one will.
+            parent: the id of the turn that a rerun repeats; None for other messages.
+            outcome: the reason why no turn answers the message; None if a turn will.
         """
         values = {**self._insert_parameters(inbound), "kind": kind, "parent": parent, "outcome": outcome}
         first, *others = _build_inserts(connection.dialect.name)
@@ -307,7 +334,10 @@ class InboxStore:
         return _to_result(rows)
 
     def _insert_parameters(self, inbound: InboxMessage) -> dict[str, Any]:
-        """Return the parameters of the statements of `_build_inserts` for a message."""
+        """Return the bind parameters of the statements of `_build_inserts` for a message.
+
+        The message has no outcome, and is not a rerun.
+        """
         return {
             "event_key": inbound.event_key,
             "session": inbound.session_id,
@@ -324,12 +354,17 @@ class InboxStore:
         }
 
     async def _begin_generation(self, connection: AsyncConnection, session_id: str, until: float) -> list[InboxMessage]:
-        """Begin a new generation of a session, and delete the texts of its ended turns.
+        """Begin a new generation of a session, and delete the data of the former one.
 
-        Messages that wait and were sent after `until` belong to the new generation, except reruns.
+        The history is deleted, and so are the texts of ended turns and of their messages. The texts of an active turn
+        stay until it ends. Waiting messages get the outcome `dropped`, except messages that were sent after `until`
+        and are not requests for reruns: these move to the new generation.
+
+        Args:
+            until: seconds since the epoch.
 
         Returns:
-            The other messages that waited; they are dropped.
+            The dropped messages.
         """
         ended = (turns.c.session == session_id) & ~is_active(turns)  # the text of an active turn is deleted at its end
         await connection.execute(sa.update(turns).where(ended).values(text=None, run_record=None))
@@ -349,7 +384,11 @@ class InboxStore:
 
 
 def _to_result(rows: Sequence[Sequence[Any]]) -> AcceptResult:
-    """Return the result of accepting a message, from the rows that `_build_inserts` returns."""
+    """Return the result of storing a message from the rows of the `INSERT`.
+
+    Args:
+        rows: empty for a stored event key; else one row, whose first column says whether the message has to wait.
+    """
     if not rows:
         return AcceptResult.DUPLICATE
     return AcceptResult.WAITING if rows[0][0] else AcceptResult.NEXT
@@ -357,10 +396,14 @@ def _to_result(rows: Sequence[Sequence[Any]]) -> AcceptResult:
 
 @cache
 def _build_inserts(dialect: str) -> tuple[sa.Insert, ...]:
-    """Return the statements that insert a message and its session, each once.
+    """Return the statements that insert a message and its session, unless they exist.
 
-    The first one returns a row for a new message: whether others of its session come before it. PostgreSQL: one
-    statement, which waits for whoever has locked the session, so that the message gets the generation after a reset.
+    The first statement returns a row if the message is new. The first column of that row is whether the session has an
+    active turn or other waiting messages. For PostgreSQL there is one statement, which also notifies the workers. It
+    waits for the lock of the session's row, so that the message gets the generation after a reset.
+
+    Args:
+        dialect: `sqlite` or `postgresql`.
     """
     is_postgres = dialect == "postgresql"
     new = {name: sa.bindparam(name, type_=inbox.c[name].type) for name in _INSERTED}
@@ -388,7 +431,7 @@ def _build_inserts(dialect: str) -> tuple[sa.Insert, ...]:
     return (insert.returning(is_behind, notified).add_cte(begin.cte("begun")),)
 
 
-#: Columns of `inbox` that are given to `_build_inserts`.
+#: Columns of `inbox` that are parameters of the statements of `_build_inserts`.
 _INSERTED = (
     "event_key",
     "session",
@@ -406,7 +449,14 @@ _INSERT = Statement(_build_inserts)
 
 
 async def _has_later_turn(connection: AsyncConnection, reset: InboxMessage, until: float) -> bool:
-    """Return whether a turn of the session has a message that was sent after `until`."""
+    """Return whether a turn has claimed a message that was sent after a time.
+
+    Requests for reruns do not count.
+
+    Args:
+        reset: the message that asks for the reset of the session.
+        until: seconds since the epoch.
+    """
     later = inbox.c.turn.is_not(None) & inbox.c.parent.is_(None) & (inbox.c.sent_at > until)
     query = sa.select(sa.exists().where(inbox.c.session == reset.session_id, later))
     return bool((await connection.execute(query)).scalar_one())

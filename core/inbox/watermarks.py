@@ -1,6 +1,7 @@
 """Watermarks: the time until which all messages of a channel are stored.
 
-After a disconnection, the backfill fetches the messages since then, at the places where people talk to the bot.
+After a disconnection, the backfill fetches the messages since the watermark, at the places where people talk to the
+bot.
 """
 
 from collections import defaultdict
@@ -23,9 +24,9 @@ class ActivePlace:
     """A channel with its threads, or direct messages, where people talk to the bot.
 
     Attributes:
-        id: as `InboxMessage.place`: ADK's `user_id`.
-        begun_at: the creation of its first session, in seconds since the epoch.
-        sessions: the ids of its active sessions, newest message first.
+        id: the id of the place, as `InboxMessage.place`: ADK's `user_id`.
+        begun_at: the time at which the first session of the place was created, in seconds since the epoch.
+        sessions: the ids of the place's active sessions, the one with the newest message first.
     """
 
     id: str
@@ -45,7 +46,11 @@ class Watermarks:
     async def get_watermark(self, channel: str) -> float | None:
         """Return a channel's watermark in seconds since the epoch; None for a new channel.
 
-        A shard of another division (`NAME:PART/COUNT`) gets the earliest watermark of the division that was used last.
+        A shard is named `ADAPTER:SHARD/COUNT`. If it has no watermark, since the count of shards changed, it gets the
+        earliest watermark of the shards with the count that was used last.
+
+        Args:
+            channel: the name of the adapter or of the shard.
 
         Raises:
             StoreError: the database cannot be read.
@@ -68,10 +73,11 @@ class Watermarks:
         """Store a channel's watermark.
 
         Args:
-            at: all messages until this time are stored, in seconds since the epoch.
+            channel: the name of the adapter or of the shard.
+            at: the time until which all messages are stored, in seconds since the epoch.
 
         Raises:
-            StoreError: it could not be stored.
+            StoreError: the watermark could not be stored.
         """
         async with self._database.write() as connection:
             await insert_or_update(connection, channels, {"name": channel, "watermark": at})
@@ -81,8 +87,8 @@ class Watermarks:
 
         Args:
             channel: the name of the adapter.
-            since: a session is active if its newest message is at least as new (seconds since the epoch).
-            limit: the most places, and the most sessions of all of them.
+            since: seconds since the epoch; a session is active if its newest message is not older.
+            limit: the most places, and the most sessions of all places together.
 
         Raises:
             StoreError: the database cannot be read.
@@ -111,7 +117,7 @@ class Watermarks:
         return [ActivePlace(row.user_id, row.begun_at, tuple(ids.get(row.user_id, ()))) for row in found]
 
     async def find_known_keys(self, event_keys: Iterable[str]) -> set[str]:
-        """Return those of the event keys under which a message is stored.
+        """Return those of the event keys that a row of the inbox has.
 
         Raises:
             StoreError: the database cannot be read.
@@ -127,11 +133,11 @@ class Watermarks:
     async def get_cancellation_times(
         self, session_ids: Collection[str]
     ) -> tuple[Mapping[str, float], Mapping[tuple[str, str], float]]:
-        """Return when sessions were last reset, and stopped by whom.
+        """Return the times of the last resets and stops of sessions.
 
         Returns:
-            The last reset by session id, and the last command `stop` by session id and author; both in seconds since
-            the epoch.
+            The time of the last reset by session id, and of the last command `stop` by session id and author's id.
+            Times are in seconds since the epoch.
 
         Raises:
             StoreError: the database cannot be read.
