@@ -1,7 +1,8 @@
-"""Cost of streaming, with merged and with single deltas: `make bench-deltas`.
+"""Benchmark of streamed deltas in ADK and Parley: `make bench-deltas`.
 
-Many scripted models stream concurrently in this process, so the benchmark measures ADK and Parley without a vendor's
-client. All messages are queued when the worker starts: the simultaneous start of the turns is part of the measurement.
+Many scripted models stream concurrently in this process, first with one delta per event, then with merged deltas. No
+vendor's client takes part. All messages are queued when the worker starts: the simultaneous start of the turns is
+part of the measurement.
 """
 
 import asyncio
@@ -39,7 +40,10 @@ SECONDS = 10.0
 
 
 class PacedModel:
-    """Model provider that streams `TOKENS_PER_SECOND` words for `SECONDS`."""
+    """Model provider that streams one word at a time, in real time.
+
+    Each request gets `TOKENS_PER_SECOND` words a second for `SECONDS`.
+    """
 
     name = "speaker"
 
@@ -62,13 +66,16 @@ class PacedModel:
 
 @dataclass
 class DeltaFigures:
-    """Measured seconds, and the number of deltas.
+    """Seconds and number of deltas of one measurement.
 
     Attributes:
-        stall: the longest delay of a sleep of a millisecond.
+        wall: from the start of the worker to its stop after the last turn.
+        cpu: CPU seconds of the process in that time.
+        stall: the longest delay of a 1 ms sleep.
         collecting: the garbage collector's part of `stall`.
-        busy: the longest CPU time of the event loop's thread without a pause. It is less than `stall` while other
+        busy: the longest CPU time of the event loop's thread between two samples. It is less than `stall` while other
             processes, or other threads with the interpreter's lock, run.
+        deltas: the number of text deltas that all turns received.
     """
 
     wall: float = 0.0
@@ -79,7 +86,10 @@ class DeltaFigures:
     deltas: int = 0
 
     async def measure_stalls(self) -> None:
-        """Update `stall`, `collecting` and `busy` until cancelled."""
+        """Sample the event loop each millisecond until cancelled.
+
+        Updates `stall`, `collecting` and `busy`.
+        """
         collecting = 0.0
 
         def add_collection(phase: str, _info: object) -> None:
@@ -101,7 +111,7 @@ class DeltaFigures:
 
 
 async def measure(provider: Provider, streams: int) -> DeltaFigures:
-    """Run `streams` concurrent turns with this provider."""
+    """Run `streams` concurrent turns with a model provider, and return their figures."""
     with tempfile.TemporaryDirectory() as folder:
         database = Database(f"sqlite+aiosqlite:///{Path(folder) / 'bench.db'}")
         await migrate(database)

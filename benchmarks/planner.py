@@ -1,4 +1,7 @@
-"""Cost of planning per delta, incremental and complete: `make bench-planner [SIZE=100000]`."""
+"""Benchmark of the chunk planner: `make bench-planner [SIZE=100000]`.
+
+Compares the CPU time per delta of one planner that receives all deltas with that of a new planner for each plan.
+"""
 
 import sys
 import time
@@ -45,7 +48,7 @@ def section_{n}(text: str) -> int:
 
 
 def plan_incrementally(limits: MessageLimits, text: str) -> int:
-    """Plan with one planner that gets all deltas, and return the number of chunks."""
+    """Feed the text to one planner, plan regularly, and return the number of chunks."""
     planner = Planner(limits)
     for number, start in enumerate(range(0, len(text), DELTA_CHARS)):
         planner.feed(text[start : start + DELTA_CHARS])
@@ -55,7 +58,7 @@ def plan_incrementally(limits: MessageLimits, text: str) -> int:
 
 
 def plan_from_scratch(limits: MessageLimits, text: str) -> int:
-    """Plan the text so far with a new planner each time, and return the final number of chunks."""
+    """Plan each prefix of a text with a new planner; return the last chunk count."""
     for number, start in enumerate(range(0, len(text), DELTA_CHARS)):
         if number % DELTAS_PER_PLAN == 0:
             planner = Planner(limits)
@@ -67,7 +70,11 @@ def plan_from_scratch(limits: MessageLimits, text: str) -> int:
 
 
 def measure_cpu(plan_all: Callable[[MessageLimits, str], int], limits: MessageLimits, text: str) -> tuple[float, int]:
-    """Return the CPU seconds of `plan_all`, and its number of chunks."""
+    """Return the CPU seconds of a call of `plan_all`, and the chunk count it returns.
+
+    Args:
+        plan_all: `plan_incrementally` or `plan_from_scratch`.
+    """
     began = time.process_time()
     chunks = plan_all(limits, text)
     return time.process_time() - began, chunks

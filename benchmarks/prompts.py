@@ -1,9 +1,9 @@
-"""Share of a prompt that repeats its predecessor: `make bench-prompts [TURNS=60]`.
+"""Benchmark of repeated prompt prefixes: `make bench-prompts [TURNS=60]`.
 
 Vendors charge less for the part of a prompt that begins as an earlier one does. Each row of the table is one
-conversation in one thread, run by all of the bot but its platform: inbox, worker, answerer, agent, session service.
-The scripted model keeps each request. A prompt is compared in the order of vendors' caches: the tools, the system
-message, the messages.
+conversation in one thread. It runs through all of the bot except the platform: inbox, worker, answerer, agent, session
+service. The scripted model stores each request. Prompts are compared in the order of vendors' caches: the tools, the
+system message, the messages.
 """
 
 import asyncio
@@ -78,7 +78,9 @@ class Conversation:
     """Features of a measured conversation.
 
     Attributes:
-        has_summaries: whether the history is short enough that older messages are summarized.
+        name: the row's title in the table.
+        has_tools: whether the agent calls a tool in each turn.
+        has_summaries: whether the history's limit is so low that older messages are summarized.
         has_context: whether other users write in the thread before each question.
     """
 
@@ -103,7 +105,11 @@ async def search_tickets(words: str) -> dict[str, Any]:
 
 
 class BusyThread(InstantChannel):
-    """Thread in which two other users write before each question, if `has_context`."""
+    """Channel adapter with context messages of two other users before each question.
+
+    Args:
+        has_context: False leaves the context empty.
+    """
 
     def __init__(self, *, has_context: bool) -> None:
         super().__init__()
@@ -126,10 +132,10 @@ class BusyThread(InstantChannel):
 
 @dataclass
 class ScriptedModel:
-    """Script of a model that records each request of the agent, and answers it.
+    """Model script that stores each request of the agent, calls a tool, and answers.
 
     Attributes:
-        prompts: see `serialize_prompt`; requests for a summary are left out.
+        prompts: the requests as text (see `serialize_prompt`), without requests for a summary.
     """
 
     prompts: list[str] = field(default_factory=list)
@@ -144,12 +150,15 @@ class ScriptedModel:
 
 
 def serialize_prompt(body: Mapping[str, Any]) -> str:
-    """Return a request body as text in the order of vendors' caches, a line per tool and message."""
+    """Return a request body as text in the order of vendors' caches.
+
+    One JSON line for each tool, then one for each message.
+    """
     return "".join(f"{json.dumps(part)}\n" for part in (*body.get("tools", ()), *body["messages"]))
 
 
 def shared_parts(prompts: Sequence[str]) -> list[float]:
-    """Return, for each prompt but the last, the fraction that the next one begins with."""
+    """Return the fraction of each prompt (except the last) with which the next begins."""
     return [shared_length(before, after) / len(before) for before, after in pairwise(prompts)]
 
 
@@ -236,7 +245,14 @@ def message(number: int) -> InboxMessage:
 
 
 async def main(turns: int) -> bool:
-    """Print the table; return whether each conversation reaches the target."""
+    """Measure all conversations, print the table, and compare it with the target.
+
+    Args:
+        turns: the number of turns of each conversation.
+
+    Returns:
+        Whether the mean of each conversation reaches `TARGET_SHARE`.
+    """
     logging.disable(logging.WARNING)  # the truncation logs a line per load
     print(f"{'of each prompt, the next one repeats':40}{'mean':>8}{'least':>8}{'prompts':>9}")
     means = list[float]()

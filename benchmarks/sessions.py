@@ -1,8 +1,9 @@
-"""Cost of a turn in the session service by length of the history: `make bench-sessions [LENGTHS="100 2000"]`.
+"""Benchmark of the session services: `make bench-sessions [LENGTHS="100 2000"]`.
 
-A plain turn of an ADK agent is one `get_session` and two `append_event`s. Each service is measured on a history of
-each length, in one run, on files in a temporary folder and on a local PostgreSQL. The initial history is inserted
-directly, since the services would take longer than the whole measurement.
+Measures a turn by the length of the history. A plain turn of an ADK agent is one `get_session` and two
+`append_event`s. Each service is measured on a history of each length, in one run, on files in a temporary folder and
+on a local PostgreSQL. The initial history is inserted directly, since the services would take longer than the whole
+measurement.
 
 A very long history has a process of its own: `InMemorySessionService` keeps it in memory, which slows all others.
 """
@@ -63,9 +64,10 @@ Stop = Callable[[], Awaitable[None]]
 
 @dataclass(frozen=True)
 class SessionContender:
-    """Session service on a database of its own.
+    """Measured session service, on a database of its own.
 
     Attributes:
+        name: the name in the table.
         fill: inserts events into the session with this id directly.
         stop: closes the service.
         configs: arguments of `get_session`, each measured separately.
@@ -80,7 +82,12 @@ class SessionContender:
 
 @dataclass(frozen=True)
 class SessionFigures:
-    """Median milliseconds of a turn, and of the longest stall of the event loop."""
+    """Figures of a session service at one length of the history, in milliseconds.
+
+    Attributes:
+        turn: the median duration of a turn.
+        stall: the longest stall of the event loop.
+    """
 
     turn: float
     stall: float
@@ -167,7 +174,7 @@ async def create_contenders(folder: Path, server: PostgresSandbox) -> list[Sessi
 
 
 class SessionTrial:
-    """Measurement of a contender with one config at one length.
+    """Measurement of one session service with one config at one length of the history.
 
     Args:
         length: the number of events in the history.
@@ -187,7 +194,7 @@ class SessionTrial:
 
     @property
     def is_due(self) -> bool:
-        """True while more turns are to be measured."""
+        """True while more turns are needed: too few turns, or less than `SECONDS` in sum."""
         count = len(self._times)
         return count < min(MIN_TURNS, self._max_turns) or (count < self._max_turns and sum(self._times) < SECONDS)
 
@@ -196,11 +203,14 @@ class SessionTrial:
         return SessionFigures(statistics.median(self._times) * 1000, self._stall * 1000)
 
     async def warm_up(self) -> None:
-        """Run an unmeasured turn, which fills the caches."""
+        """Run one unmeasured turn, which fills the caches of the service."""
         await self._turn()
 
     async def run_turns(self) -> None:
-        """Run up to `TURNS_PER_SLOT` turns, and record their times and the longest stall."""
+        """Run up to `TURNS_PER_SLOT` turns, and store their times and the longest stall.
+
+        It ends earlier after a tenth of `SECONDS`.
+        """
         gc.collect()
         garbage.freeze_gc()  # same as in the ready bot
         until = time.perf_counter() + SECONDS / 10
@@ -215,7 +225,7 @@ class SessionTrial:
                 return
 
     async def _turn(self) -> float:
-        """Run a turn, and return its seconds."""
+        """Run a turn (`get_session`, two `append_event`s), and return its seconds."""
         events = [build_event(number) for number in range(2)]
         began = time.perf_counter()
         session = await self._service.get_session(
@@ -230,11 +240,13 @@ class SessionTrial:
 async def measure(
     contenders: Sequence[SessionContender], lengths: Sequence[int], *, max_turns: int = MAX_TURNS
 ) -> dict[str, list[SessionFigures]]:
-    """Return each contender's figures at each length, in the order of the lengths.
+    """Return each service's figures at each length, in the order of the lengths.
 
-    All histories exist from the start, and the trials alternate, so that other work of the machine affects all alike.
+    The keys are the services' names, with the config. All histories exist from the start, and the trials alternate, so
+    that other work of the machine affects all alike.
 
     Args:
+        lengths: the numbers of events in the histories.
         max_turns: the maximum number of turns per trial.
     """
     trials = []
@@ -261,7 +273,11 @@ def get_session_id(length: int) -> str:
 
 
 async def longest_stall() -> float:
-    """Sleep a millisecond repeatedly until cancelled; return the longest delay in seconds."""
+    """Sleep a millisecond repeatedly until cancelled.
+
+    Returns:
+        The longest delay of a sleep, in seconds.
+    """
     worst, before = 0.0, time.perf_counter()
     try:
         while True:
@@ -273,7 +289,13 @@ async def longest_stall() -> float:
 
 
 def compare_with_targets(figures: dict[str, list[SessionFigures]], lengths: Sequence[int]) -> Iterator[str]:
-    """Yield lines about Parley at 2,000 events beside its targets; none if a needed length is missing."""
+    """Yield lines of text that compare Parley at 2,000 events with its targets.
+
+    There are none if the lengths lack 100 or 2,000.
+
+    Args:
+        figures: see `measure`.
+    """
     if not {100, 2_000} <= set(lengths):
         return
     short, long = lengths.index(100), lengths.index(2_000)
@@ -298,7 +320,14 @@ def table(figures: dict[str, list[SessionFigures]], lengths: Sequence[int]) -> I
 
 
 async def measure_in_process(lengths: Sequence[int]) -> dict[str, list[SessionFigures]]:
-    """Return the figures of all contenders at these lengths, on local databases."""
+    """Measure all session services in this process, on local databases.
+
+    Args:
+        lengths: the numbers of events in the histories.
+
+    Returns:
+        See `measure`.
+    """
     logging.disable(logging.WARNING)  # the truncation logs a line per load
     with tempfile.TemporaryDirectory() as folder, PostgresSandbox() as server:
         contenders = await create_contenders(Path(folder), server)
@@ -309,7 +338,10 @@ async def measure_in_process(lengths: Sequence[int]) -> dict[str, list[SessionFi
 
 
 def split_by_process(lengths: Sequence[int]) -> list[Sequence[int]]:
-    """Return groups of lengths that one process measures; a length over `MAX_SHARED_LENGTH` is alone."""
+    """Return the lengths in groups: one process measures the lengths of a group.
+
+    A length over `MAX_SHARED_LENGTH` is a group of its own.
+    """
     in_turn = [length for length in lengths if length <= MAX_SHARED_LENGTH]
     return [of for of in (in_turn, *([length] for length in lengths if length > MAX_SHARED_LENGTH)) if of]
 

@@ -1,7 +1,14 @@
-"""Load of many users for half an hour, with a deploy every five minutes: `make bench-load`.
+"""Load test with many users and regular deploys: `make bench-load`.
 
-BENCH_DATABASE ("sqlite", "postgres") selects a database. SESSIONS, MINUTES, EVERY (minutes between two deploys), PAUSE
-(mean minutes between an answer and the next question), SPEED and SEED set the load; KEEP names a folder for the logs.
+By default 500 sessions for half an hour, with a deploy every five minutes. Environment variables:
+
+    BENCH_DATABASE              "sqlite" or "postgres": only this database
+    SESSIONS, MINUTES           number of sessions and duration
+    EVERY                       minutes between two deploys
+    PAUSE                       mean minutes between an answer and the next question
+    SPEED                       platform seconds in a real second
+    SEED                        seed of all random choices
+    KEEP                        folder for the logs
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Processes of the Procfile and their deploys.
+"""Processes of the bot's Procfile, with deploys as on Heroku.
 
 Heroku runs `release` to its end before the new version starts (devcenter.heroku.com/articles/release-phase), and stops
 the old processes when it starts the new ones (devcenter.heroku.com/articles/dynos#restarting).
@@ -18,7 +18,7 @@ START_TIMEOUT_SECONDS = 120.0
 
 @dataclass
 class Formation:
-    """Running processes of the Procfile.
+    """Running worker processes of the Procfile, and the deploys that replace them.
 
     Attributes:
         foreman: starts the processes.
@@ -38,7 +38,7 @@ class Formation:
     _dynos: list[Dyno] = field(default_factory=list)
 
     async def start(self) -> None:
-        """Run `release`, start the workers, and wait until they are ready.
+        """Run the `release` process, start the workers, and wait until they are ready.
 
         Raises:
             RuntimeError: `release` failed.
@@ -47,7 +47,10 @@ class Formation:
         await self._start()
 
     async def deploy(self) -> None:
-        """Replace the workers with new ones after `release`; the first deploy also kills one `release`.
+        """Run `release`, replace all workers, and append the times to `deploys`.
+
+        With overlap, new workers start while the old ones stop. The first deploy also starts and kills an extra
+        `release`.
 
         Raises:
             RuntimeError: `release` failed.

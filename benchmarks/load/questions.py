@@ -1,6 +1,7 @@
-"""Messages of users, and answers of the model.
+"""Messages of the load's users, and the model that answers them.
 
-The name of a message decides its kind, so that users and model agree on it (see `benchmarks.soak.script`).
+The name of a message (such as `s3-14`) decides its kind: edit, file, reset, tool or plain. Users and model compute the
+kind from the name, so they agree without communication (see `benchmarks.soak.script`).
 """
 
 import random
@@ -22,23 +23,31 @@ THINKING_SECONDS, WORDS_PER_SECOND, DELTAS_PER_SECOND = 0.8, 40, 4
 
 
 def get_kind(name: str) -> MessageKind:
-    """Return the kind of the message with this name, the same at each call."""
+    """Return the kind of a user's message, a fixed pseudo-random choice by its name."""
     return random.Random(f"what is {name}").choices(list(KINDS), list(KINDS.values()))[0]
 
 
 def get_files(name: str) -> dict[str, str]:
-    """Return the texts of a message's files by file name; empty unless its kind is "file"."""
+    """Return the files attached to the message of this name: file name to text.
+
+    Empty unless the kind of the message is "file".
+    """
     return {"notes.txt": get_file_text(name)} if get_kind(name) == "file" else {}
 
 
 def get_file_text(name: str) -> str:
-    """Return the text of the file, which contains no message name."""
+    """Return the text of the file attached to the message of this name.
+
+    The text does not contain the name itself, so a file is not mistaken for a message.
+    """
     return f"The notes of {name.replace('-', ' and ')}."
 
 
 @dataclass
 class LoadModel(CheckingModel):
-    """Scripted model that pauses, calls a tool where the question needs one, and streams.
+    """Scripted model that pauses, calls a tool if the message needs one, and streams.
+
+    It also adds a fault for a missing file, or for a message from before a reset in the history.
 
     Attributes:
         speed: platform seconds in a real second.
@@ -48,7 +57,10 @@ class LoadModel(CheckingModel):
     _first_after_reset: dict[str, str] = field(default_factory=dict)
 
     def record_reset(self, name: str) -> None:
-        """Record that message `name` is the first one after a reset: older ones must not reach the model."""
+        """Store `name` as the first message of its session after a reset.
+
+        A later request that contains an older message of the session is a fault.
+        """
         self._first_after_reset[name.partition("-")[0]] = name
 
     def __call__(self, asked: ReceivedRequest) -> Turn:

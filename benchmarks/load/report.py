@@ -1,4 +1,4 @@
-"""Result of a load as Markdown tables."""
+"""Report of a load test as Markdown tables."""
 
 from collections.abc import Mapping, Sequence
 from math import isinf
@@ -17,13 +17,20 @@ PHASES: Mapping[Phase, str] = {
 
 
 def table(result: LoadResult, speed: float) -> str:
-    """Return the counts and the users' waits as Markdown tables; waits are in platform seconds."""
+    """Return the message counts and the users' waits as Markdown tables.
+
+    Args:
+        speed: platform seconds in a real second; the tables show platform seconds.
+    """
     longest = f"A deploy took {max(result.deploys, default=0):.1f} s at most, {speed:g} times as long in the table."
     return f"{soak.table(result.outcome)} {longest}\n\n{_waits(result.waits, speed)}"
 
 
 def faults(result: LoadResult) -> list[str]:
-    """Return a line for each fault; a run without messages or deploys is a fault."""
+    """Return a line of text for each fault of the load test; empty if it succeeded.
+
+    A run without deploys and a session without messages are faults as well.
+    """
     no_deploy = [] if result.deploys else ["no deploy took place: set EVERY below MINUTES"]
     silent = [
         f"{one.platform} s{one.number}: no message was sent" for one, _ in result.outcome.verdicts if not one.sent

@@ -1,4 +1,4 @@
-"""Load run: many users, and a deploy every few minutes."""
+"""Run of the load test: users send messages while the bot is deployed repeatedly."""
 
 import asyncio
 import random
@@ -44,13 +44,14 @@ START_FRACTION = 0.8
 
 @dataclass(frozen=True, slots=True)
 class LoadConfig:
-    """Parameters of a load in platform minutes.
+    """Parameters of a load test; all minutes are platform minutes.
 
     Attributes:
         sessions: the number of sessions, half of them on Slack.
         minutes: the duration.
         deploy_interval: the minutes between two deploys.
         pause: the mean minutes between an answer and the next question.
+        seed: the seed of all random choices.
         speed: platform seconds in a real second.
     """
 
@@ -62,12 +63,12 @@ class LoadConfig:
     speed: float = 4.0
 
     def seconds(self, minutes: float) -> float:
-        """Return the real seconds of some platform minutes."""
+        """Return the real seconds that `minutes` platform minutes take at this speed."""
         return minutes * 60 / self.speed
 
 
 class LoadRun:
-    """Users who send messages during deploys of `formation`."""
+    """Users who send messages in their sessions while `formation` is deployed."""
 
     def __init__(self, config: LoadConfig, model: LoadModel, formation: Formation) -> None:
         self._config = config
@@ -77,7 +78,10 @@ class LoadRun:
         self._reset_counts: dict[int, int] = {}
 
     async def run(self, sessions: Sequence[UserSession]) -> None:
-        """Send messages in all sessions and run the deploys for the configured time."""
+        """Send messages in all sessions and deploy regularly, for the configured time.
+
+        Returns when all users have stopped and the last deploy has ended.
+        """
         until = monotonic() + self._config.seconds(self._config.minutes)
         async with asyncio.TaskGroup() as group:
             deploys = group.create_task(self._run_deploys(until), name="deploys")
@@ -85,7 +89,11 @@ class LoadRun:
                 group.create_task(self._run_session(session, until, deploys), name=f"session {session.number}")
 
     def find_reset_faults(self, sessions: Sequence[UserSession]) -> list[str]:
-        """Return a line for each session with more or fewer confirmed resets than `reset` messages."""
+        """Compare the bot's reset confirmations with the `reset` messages of each session.
+
+        Returns:
+            A line of text for each session in which the two numbers differ.
+        """
         expected = ((session, self._reset_counts.get(session.number, 0)) for session in sessions)
         return [
             f"{session.platform} s{session.number}: {done} resets instead of {count}"
@@ -102,9 +110,10 @@ class LoadRun:
             due += interval
 
     async def _run_session(self, session: UserSession, until: float, deploys: asyncio.Task[None]) -> None:
-        """Send messages until the time is over and the last deploy has ended.
+        """Send bursts of messages until the time `until` and the last deploy are over.
 
-        All sessions begin before the first deploy: a backfill only reads known places.
+        Each session sends its first message before the first deploy: a backfill only reads places with a stored
+        watermark.
         """
         await asyncio.sleep(
             self._random.uniform(0, START_FRACTION * self._config.seconds(self._config.deploy_interval))
@@ -120,7 +129,10 @@ class LoadRun:
             await self._send_burst(session, self._random.choice(BURST_SIZES))
 
     async def _send_burst(self, session: UserSession, messages: int) -> None:
-        """Send some messages, and wait for their answers."""
+        """Send `messages` messages with short pauses, and wait for the answers.
+
+        A message of kind "edit" is edited after its post. Before a message of kind "reset" an idle session is reset.
+        """
         names = []
         for number in range(messages):
             if number:
@@ -135,7 +147,10 @@ class LoadRun:
         await session.wait_for_answers(names)
 
     async def _reset(self, session: UserSession) -> None:
-        """Reset the session, and wait until the bot confirms it."""
+        """Post `reset` in the session, and wait until the bot confirms it.
+
+        Then tells the model that no older message of the session may reach it.
+        """
         count = self._reset_counts[session.number] = self._reset_counts.get(session.number, 0) + 1
         await session.place.post_message("reset")
         if await poll_until(lambda: count_resets(session.place) >= count):
@@ -147,11 +162,12 @@ class LoadRun:
 
 @dataclass(frozen=True, slots=True)
 class LoadResult:
-    """Result of a load.
+    """Result of a load test.
 
     Attributes:
-        outcome: same as of a soak; its `counts` are those of the deploys.
+        outcome: the verdicts on all messages, as of a soak test; its `counts` are those of the deploys.
         reset_faults: see `LoadRun.find_reset_faults`.
+        waits: the time to the answer of each message.
         deploys: the real seconds of each deploy.
     """
 
@@ -162,7 +178,7 @@ class LoadResult:
 
 
 async def run_load(config: LoadConfig, database: DatabaseKind, folder: Path | None = None) -> LoadResult:
-    """Run a load.
+    """Run a load test on local platforms and a new database, and return its result.
 
     Args:
         folder: the folder of the bot's log and, with SQLite, its database; None for a temporary one.
@@ -230,7 +246,10 @@ async def _run_load(config: LoadConfig, database: DatabaseKind, folder: Path) ->
 
 
 async def _create_session(number: int, slack: SlackSoakPlatform, discord: DiscordSoakPlatform) -> UserSession:
-    """Create the session with this number: a thread, a DM, or a Discord channel."""
+    """Create the session with this number in a DM, a thread, or a Discord channel.
+
+    Even numbers are on Slack, odd ones on Discord.
+    """
     platform, slot = (slack, discord)[number % 2], number // 2 % 10
     place: Place
     if slot < DM_SESSIONS:
@@ -245,7 +264,10 @@ async def _create_session(number: int, slack: SlackSoakPlatform, discord: Discor
 
 
 def _url(database: DatabaseKind, folder: Path, stack: AsyncExitStack) -> str:
-    """Return the `DATABASE_URL` of a new database; `stack` stops its server."""
+    """Return the `DATABASE_URL` of a new database.
+
+    For PostgreSQL it starts a server, which the exit of `stack` stops.
+    """
     if database == "sqlite":
         return f"sqlite:///{folder / 'load.db'}"
     return stack.enter_context(PostgresSandbox()).create_database("load")

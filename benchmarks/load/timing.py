@@ -1,4 +1,4 @@
-"""Waits of the users, measured at the platforms."""
+"""Waiting times of the users for their answers, measured at the platforms."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -16,9 +16,11 @@ Phase = Literal["before", "during", "after"]
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Wait for the answer to one message, in real seconds.
+    """Time from one user message to its answer, in real seconds.
 
     Attributes:
+        platform: "slack" or "discord".
+        phase: "during" a deploy, within a platform minute "after" one, or "before" at any other time.
         first: seconds until the first text of the answer; infinite without one.
         complete: seconds until the complete answer; infinite without one.
     """
@@ -30,7 +32,7 @@ class Wait:
 
 
 def waits(session: UserSession, deploys: Sequence[tuple[float, float]], minute: float) -> list[Wait]:
-    """Return the waits for each message of a session.
+    """Return the wait for the answer to each message of a session, oldest first.
 
     Args:
         deploys: start and end of each deploy (monotonic seconds).
@@ -53,7 +55,10 @@ def waits(session: UserSession, deploys: Sequence[tuple[float, float]], minute: 
 
 
 def _visible_texts(messages: Iterable[BotMessage]) -> Iterable[tuple[float, str]]:
-    """Yield a time and the joined texts of all messages for each change of one, oldest first."""
+    """Yield (time, text) after each change of one of the bot's messages, oldest first.
+
+    The time is in monotonic seconds, the text joins the current texts of all messages without reset confirmations.
+    """
     answers = [one for one in messages if one.text != RESET_DONE]
     changes = sorted((at, place, text) for place, one in enumerate(answers) for at, text in one.versions)
     now = [""] * len(answers)

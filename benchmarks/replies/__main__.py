@@ -1,10 +1,18 @@
-"""Age and ending of replies, compared with other bots: `make bench-replies`.
+"""Benchmark of Parley's replies beside other bots: `make bench-replies`.
 
-BENCH_SPEED (4), BENCH_REPLIES ("1 10 50 200"), BENCH_CHANNELS (number of channels, for all loads), BENCH_PLATFORM
-("slack", "discord"), BENCH_CONTENDER (a part of a name), BENCH_ENDING ("together", "in turn") and BENCH_AGAIN (repeat
-measured cells) select cells. Each cell is saved as soon as it is measured.
+It measures the age of the shown text and the end of the replies. A cell is one bot (contender) under one load.
+Environment variables select cells:
 
-At the end it prints and plots all saved cells, also of former runs. `docs_page` writes them to the docs.
+    BENCH_SPEED       platform seconds in a real second (4)
+    BENCH_REPLIES     numbers of concurrent replies ("1 10 50 200")
+    BENCH_CHANNELS    number of channels, for all loads
+    BENCH_PLATFORM    "slack" or "discord"
+    BENCH_CONTENDER   a part of a contender's name
+    BENCH_ENDING      "together" or "in turn"
+    BENCH_AGAIN       if set, saved cells are measured anew
+
+Each cell is saved as soon as it is measured. At the end the program prints and plots all saved cells, also of former
+runs. `docs_page` writes them to the docs.
 """
 
 import asyncio
@@ -41,7 +49,10 @@ def list_contenders(load: Load) -> Iterator[ReplyContender]:
 
 
 def get_or_measure_cell(contender: ReplyContender, load: Load) -> Cell:
-    """Return the saved cell, or measure it in an event loop of its own."""
+    """Return the saved figures of a contender under a load, or measure and save them.
+
+    Each measurement has its own event loop. With BENCH_AGAIN set, saved figures are ignored.
+    """
     cell = None if os.environ.get("BENCH_AGAIN") else results.find_cell(contender, load)
     if cell is None:
         cell = asyncio.run(measure(contender, load))

@@ -1,4 +1,4 @@
-"""Cell of the benchmark: one contender under one load."""
+"""Measurement of one cell of the benchmark: one contender under one load."""
 
 import asyncio
 import logging
@@ -23,18 +23,18 @@ REPLY_TIMEOUT_SECONDS = 600.0
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """Figures of a cell: times in platform seconds, those of the event loop in real ones.
+    """Figures of one contender under one load.
 
-    A floor is the least possible value (see `floors`); an end is the time from the model's last word to the final
-    text.
+    Times are platform seconds; those of the event loop are real seconds. A floor is the least possible value
+    (see `floors`). An end is the time from the model's last word to the final text.
 
     Attributes:
-        refused: the number of rate-limited calls by name.
+        refused: the number of rate-limited calls by API method.
         wrong: the number of final texts that are missing, cut, doubled or mixed with other text.
-        age, age_floor: means.
+        age, age_floor: mean age of the shown text.
         end_median, end_p99: None if too many replies have no final text.
-        drain: the fraction of the limit for ending calls (edits, stops of streams) that final texts used while some
-            waited, although a post may also end a reply; None if none waited.
+        drain: the used fraction of the limit for final calls (edits, stops of streams) while replies waited for it; a
+            post may also end a reply. None if no reply waited.
         cpu: CPU use of the process; 1.0 is one whole core.
         late: the 99th percentile of the event loop's delay.
         busiest: the longest CPU time of the event loop without a pause.
@@ -69,7 +69,10 @@ class Cell:
 
     @property
     def is_saturated(self) -> bool:
-        """True if the machine was too slow for the load, which distorts the figures."""
+        """True if the machine was too slow for the load, which distorts the figures.
+
+        That is: over 90% CPU, or words that were over 50 platform milliseconds late on average.
+        """
         return self.cpu > 0.9 or self.word_late * self.speed > 0.05
 
     def as_json(self) -> dict[str, Any]:
@@ -77,7 +80,7 @@ class Cell:
 
 
 async def measure(contender: ReplyContender, load: Load) -> Cell:
-    """Run a load against a contender in a new sandbox, and measure its replies."""
+    """Run a load against a contender in a new sandbox, and return the figures."""
     async with PLATFORMS[contender.platform](load) as platform, contender.start(platform) as running:
         model = SpeechStreamer(load)
         questions: dict[int, MeasuredQuestion] = {}
@@ -167,7 +170,13 @@ def _cell(
 
 
 def _drain(replies: list[MeasuredReply], platform: str, speed: float) -> float | None:
-    """Return the mean `drain` of the replies, grouped by the limit for ending calls that they share."""
+    """Return the mean `drain` of the replies; see `Cell.drain`.
+
+    Replies that share a limit for final calls (a workspace on Slack, a channel on Discord) are one group of the mean.
+
+    Args:
+        speed: platform seconds in a real second.
+    """
     rules = RULES[platform]
     groups: defaultdict[int, list[MeasuredReply]] = defaultdict(list)
     for one in replies:

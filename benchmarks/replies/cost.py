@@ -1,4 +1,7 @@
-"""CPU cost of a delta in the reply path: reply, planner, rate limiters and surface, without network."""
+"""CPU cost of one model delta in Parley's reply path.
+
+The path has the reply, the planner, the rate limiters and Slack's surface, without network.
+"""
 
 import asyncio
 import time
@@ -20,7 +23,7 @@ REPLIES, CHANNELS, SPEED = 50, 10, 4.0
 
 
 class _InstantClient(AsyncWebClient):
-    """Client whose calls succeed at once."""
+    """Slack client whose calls succeed at once without network."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -34,7 +37,7 @@ class _InstantClient(AsyncWebClient):
 
 
 async def _ignore_reaction(_address: Address) -> None:
-    """Ignore reactions: the benchmark queues no message."""
+    """Do nothing instead of adding or removing a reaction."""
 
 
 async def delta_cost() -> float:
@@ -46,7 +49,11 @@ async def delta_cost() -> float:
 
 
 async def _cpu(*, has_replies: bool) -> float:
-    """Return the CPU seconds of the process from the first word to the last, with or without replies."""
+    """Return the CPU seconds of the process from the model's first word to its last.
+
+    Args:
+        has_replies: False runs the scripted model alone.
+    """
     load = Load(REPLIES, CHANNELS, Ending.TOGETHER, SPEED)
     model, api, queued_reactions = (
         SpeechStreamer(load),

@@ -1,4 +1,4 @@
-"""Write saved results into the appendix and draw its pictures: `python -m benchmarks.replies.docs_page`."""
+"""Tables and plots of the docs, from saved cells: `-m benchmarks.replies.docs_page`."""
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
@@ -22,7 +22,10 @@ HEAD = ("Replies in channels", "Project", "Refused", "Wrong", "Age", "End, mean"
 
 
 def select_comparable_cells(cells: Sequence[Cell]) -> list[Cell]:
-    """Return, for each load, the cells of the speed at which most contenders were measured."""
+    """Return, for each load, the cells of the speed with the most contenders.
+
+    Cells of other speeds are left out, since their figures are not comparable.
+    """
     speeds: defaultdict[object, Counter[float]] = defaultdict(Counter)
     for cell in cells:
         speeds[_load(cell)][cell.speed] += 1
@@ -34,7 +37,7 @@ def _load(cell: Cell) -> object:
 
 
 def compact_table(cells: Sequence[Cell]) -> str:
-    """Return one Markdown table for each platform, with times in seconds."""
+    """Return the cells as one Markdown table for each platform, with times in seconds."""
     blocks = []
     for platform in sorted({cell.platform for cell in cells}):
         rows = [HEAD, ("---", "---") + ("---:",) * (len(HEAD) - 2)]
@@ -66,7 +69,7 @@ def _row(cell: Cell) -> tuple[str, ...]:
 
 
 def _floor_row(cell: Cell) -> tuple[str, ...]:
-    """Return the row with the least possible values of a cell's load."""
+    """Return the table row of the least possible values under the load of `cell`."""
     times = (cell.age_floor, cell.end_mean_floor, cell.end_p99_floor)
     return (_name(cell), "*least possible*", "", "", *(f"{seconds:.2f}" for seconds in times))
 

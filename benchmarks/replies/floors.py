@@ -1,10 +1,11 @@
-"""Floors: bounds for any schedule that follow from the rate limits of the sandbox.
+"""Lower bounds (floors) of replies' ages and ends, from the sandbox's rate limits.
 
-They hold for schedules that know the end of each reply in advance. Such a schedule posts a placeholder, edits it (on
-Slack it may also append to a stream), and posts each further message that the text needs.
+A floor is a bound for any schedule of calls. It assumes a schedule that has the end of each reply in advance. Such a
+schedule posts a placeholder, edits it (on Slack it may also append to a stream), and posts each further message.
 
 `min_mean_age` and `best_end_delays` use all calls for one goal each, although a call cannot serve both. So there is a
-third bound, `min_joint_age`, for schedules that do not know the end of a reply, and end it as early as the best one.
+third bound, `min_joint_age`. It is for schedules that do not know the end of a reply, and end it as early as the best
+one.
 """
 
 import heapq
@@ -27,10 +28,10 @@ _PART_COUNTS = (1, 2, 3, 4, 5, 6, 8, 12)
 
 @dataclass(frozen=True, slots=True)
 class LimitWindow:
-    """Rate limit: `calls` in `seconds`.
+    """Rate limit of `calls` in `seconds`.
 
     Attributes:
-        is_sliding: whether any span of that length counts; else a window begins with its first call.
+        is_sliding: True if the limit holds for any span of that length; False if a window begins with its first call.
     """
 
     calls: int
@@ -38,7 +39,7 @@ class LimitWindow:
     is_sliding: bool
 
     def max_calls(self, span: float, *, is_first: bool, reserved: int = 0) -> int:
-        """Return the maximum number of calls in `span` seconds.
+        """Return the maximum number of calls that the limit allows in `span` seconds.
 
         Args:
             is_first: whether no call came before the span.
@@ -50,13 +51,13 @@ class LimitWindow:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """Rate limits of a platform.
+    """Rate limits and message size of a platform.
 
     Attributes:
-        edits: limits of growing edits, per workspace or (`edits_by_channel`) per channel.
-        endings: limits of final edits, with the same scope.
-        posts: limits per channel.
-        posts_in_all: limits per workspace.
+        edits: limit of the edits while a reply grows, per workspace or (`edits_by_channel`) per channel.
+        endings: limit of final edits, with the same scope.
+        posts: limit per channel.
+        posts_in_all: limit per workspace; None if there is none.
         size: the maximum length of a message in characters.
     """
 
@@ -100,23 +101,25 @@ RULES = {"slack": _slack(), "discord": _discord()}
 
 
 def min_mean_age(load: Load, rules: Rules) -> float:
-    """Return the minimum mean age of the shown text, in seconds.
+    """Return a lower bound of the shown text's mean age (seconds), for any schedule.
 
-    With `m` calls over a span `s`, a reply has a mean age of at least `s / (2 (m + 1))`, with even gaps, plus the
-    network delay. The allowed calls are distributed to minimize the sum. Each division of the time into parts gives a
-    bound; the largest one counts.
+    With `m` calls over a span `s`, a reply has a mean age of at least `s / (2 (m + 1))` plus the network delay. The
+    gaps are even then. The allowed calls are distributed to minimize the sum. Each division of the time into parts
+    gives a bound; the largest one is returned.
     """
     return _mean_age(load, rules, is_joint=False)
 
 
 def min_joint_age(load: Load, rules: Rules) -> float:
-    """Return the minimum mean age of schedules that end each reply as early as the best one.
+    """Return a lower bound of the mean age (seconds) for schedules that end earliest.
 
-    Such a schedule does not know the end of a reply, and ends it by an edit or by stopping its stream:
+    Such a schedule does not know the end of a reply, but ends each reply as early as the best schedule. It ends a reply
+    by an edit or by stopping its stream.
 
-    - it reserves a call for each growing reply. With `n` growing replies, `n` calls of a window show no text, and each
-      ending takes one more;
-    - it has one call of a reply in flight, for two network delays. An ending waits for it. Over all possible endings,
+    - It reserves a call for each growing reply. With `n` growing replies, `n` calls of a window show no text. Each
+      ending
+      takes one more.
+    - It has one call of a reply in flight, for two network delays. An ending waits for it. Over all possible endings,
       `m` calls delay by a mean of `m (2 way)^2 / (2 s)`. The bound allows a quarter of `way`, so `m` is at most
       `s / (8 way)`.
     """
@@ -135,15 +138,15 @@ def _mean_age(load: Load, rules: Rules, *, is_joint: bool) -> float:
 
 
 def count_messages(rules: Rules) -> int:
-    """Return the number of messages of a reply."""
+    """Return the number of platform messages that a reply's text needs."""
     return math.ceil(sum(len(build_token(0, position)) for position in range(TOKENS)) / rules.size)
 
 
 def best_end_delays(load: Load, rules: Rules) -> list[float]:
-    """Return the seconds from each last word to the final text in the best schedule.
+    """Return the seconds from each reply's last word to its final text, at the best.
 
-    First come, first served, with unused budgets. A reply ends by an edit or, with several messages, by the post of its
-    last one, whichever is possible earlier.
+    The best schedule is first come, first served, with unused limits at its start. A reply ends by an edit or, with
+    several messages, by the post of its last one, whichever is possible earlier.
     """
     workspace_edits = [WindowUsage(rules.endings)]
     edits = [[WindowUsage(rules.endings)] if rules.edits_by_channel else workspace_edits for _ in range(load.channels)]
@@ -163,17 +166,18 @@ def best_end_delays(load: Load, rules: Rules) -> list[float]:
 
 @dataclass(slots=True)
 class WindowUsage:
-    """Calls in a window of a rate limit.
+    """Past calls under one rate limit, to find the next free time.
 
-    The end of a window that begins with a call may touch the start of the next one: then two bursts are adjacent. Any
-    time `x` has at most `calls * (floor(x / seconds) + 2)` calls.
+    A window that begins with a call may end just before the next one starts: then two bursts are adjacent. So in any
+    time
+    `x` there are at most `calls * (floor(x / seconds) + 2)` calls.
     """
 
     window: LimitWindow
     call_times: list[float] = field(default_factory=list)
 
     def earliest(self, at: float) -> float:
-        """Return the earliest time, from `at` on, at which the limit allows another call."""
+        """Return the earliest time, not before `at`, at which the limit allows a call."""
         calls, earliest = self.window.calls, at
         for windows in range(1, len(self.call_times) // calls + 1):
             back = calls * (windows if self.window.is_sliding else windows + 1)
@@ -186,7 +190,11 @@ class WindowUsage:
 
 
 def _group_by_edit_limit(load: Load, *, edits_by_channel: bool) -> list[list[int]]:
-    """Return the numbers of the replies, grouped by the edit limit that they share."""
+    """Return the numbers of the load's replies, grouped by their common edit limit.
+
+    Args:
+        edits_by_channel: True makes a group per channel; False puts all replies into one.
+    """
     if not edits_by_channel:
         return [list(range(load.replies))]
     shares: list[list[int]] = [[] for _ in range(load.channels)]
@@ -198,12 +206,12 @@ def _group_by_edit_limit(load: Load, *, edits_by_channel: bool) -> list[list[int
 def _summed_age_bound(
     starts: Sequence[float], parts: int, edits: LimitWindow, extra_calls: int, *, is_joint: bool
 ) -> float:
-    """Return a lower bound of the summed ages of some replies, in seconds squared.
+    """Return a lower bound of the ages' sum over time, in seconds squared.
 
     Args:
         starts: the time of each reply's first word.
         parts: the number of equal parts into which the time is divided.
-        edits: the shared limit.
+        edits: the edit limit that the replies share.
         extra_calls: the number of posts of each reply after the first one.
         is_joint: see `min_joint_age`.
     """
@@ -223,16 +231,22 @@ def _summed_age_bound(
 
 
 def _min_growing_replies(starts: Sequence[float], start: float, end: float) -> int:
-    """Return the minimum number of growing replies between two times."""
+    """Return the least number of replies that grow at the same time between two times.
+
+    Args:
+        starts: the time of each reply's first word.
+    """
     changes = [start, *(at for begin in starts for at in (begin, begin + SPAN_SECONDS) if start < at < end)]
     return min(sum(begin <= at + 1e-9 and at + 1e-9 < begin + SPAN_SECONDS for begin in starts) for at in changes)
 
 
 def _distribute_calls(spans: Sequence[float], calls: int, extra_calls: int, max_each: float) -> float:
-    """Return the minimum sum of ages (seconds squared) with `calls` shared calls.
+    """Return the minimum sum of the replies' ages if they share `calls` calls.
+
+    The sum is the integral of the ages over time, in seconds squared.
 
     Args:
-        spans: the seconds of each reply.
+        spans: the seconds for which each reply grows.
         extra_calls: further calls that each reply has for itself.
         max_each: the maximum number of calls of one reply.
     """
@@ -258,7 +272,12 @@ def _distribute_calls(spans: Sequence[float], calls: int, extra_calls: int, max_
 
 
 def _min_age_integral(span: float, calls: int) -> float:
-    """Return the integral of the age over `span` seconds with `calls` calls at the best times."""
+    """Return the least integral of one reply's age over time, in seconds squared.
+
+    Args:
+        span: the seconds for which the reply grows.
+        calls: the number of calls, made at the best times.
+    """
     if calls == 0:
         return span**2 / 2
     first = min(span, (span + calls * NETWORK_DELAY_SECONDS) / (calls + 1))  # no call is in flight yet

@@ -1,6 +1,7 @@
-"""Load: concurrent replies of models that stream numbered words at an even pace.
+"""Load of the benchmark: concurrent replies of a model that streams evenly.
 
-All times of a load are platform times: at `speed` 4, a platform second takes 250 ms.
+The words are numbered, so a visible text reveals its reply and progress. All times of a load are platform times: at
+`speed` 4, a platform second takes 250 ms.
 """
 
 import asyncio
@@ -28,12 +29,15 @@ _WORD = re.compile(r"(?<![0-9A-Za-z])[0-5][0-9a-z]{3}(?![0-9A-Za-z])")
 
 
 def _scatter(number: int) -> float:
-    """Return a position in [0, 1) that differs for each number, and is spread evenly."""
+    """Return a fixed pseudo-random fraction in [0, 1) for a number.
+
+    The fractions of successive numbers are spread evenly.
+    """
     return number * 0.618034 % 1
 
 
 class Ending(StrEnum):
-    """Order of the endings: all at once, or one after the other."""
+    """Order in which the replies of a load end: all at once, or one after the other."""
 
     TOGETHER = "together"
     IN_TURN = "in turn"
@@ -41,10 +45,12 @@ class Ending(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """Size of a measurement; at some moment all replies grow.
+    """Number and pace of a measurement's replies; at some moment all of them grow.
 
     Attributes:
-        replies, channels: how many; the replies are distributed over the channels evenly.
+        replies: the number of replies.
+        channels: the number of channels; the replies are distributed over them evenly.
+        ending: the order in which the replies end.
         speed: platform seconds in a real second.
     """
 
@@ -55,7 +61,10 @@ class Load:
 
     @property
     def step(self) -> float:
-        """Platform seconds between the starts of two replies."""
+        """Platform seconds between the starts of two successive replies, or 0.
+
+        It is 0 if all replies end at once.
+        """
         return SECONDS / self.replies if self.ending is Ending.IN_TURN else 0.0
 
     def channel(self, number: int) -> int:
@@ -63,9 +72,9 @@ class Load:
 
 
 def build_token(reply: int, position: int) -> str:
-    """Return the word of a position in a reply, with the space or blank line after it.
+    """Return the word at `position` of a reply, with the space or blank line after it.
 
-    The word has four base-36 digits that encode both, so that a visible text reveals its reply and progress.
+    The word has four base-36 digits that encode the reply's number and the position.
     """
     number, word = reply * TOKENS + position, ""
     for _ in range(4):
@@ -77,14 +86,14 @@ def build_token(reply: int, position: int) -> str:
 
 
 def last_position(text: str) -> tuple[int, int] | None:
-    """Return the number of a text's reply and the position of its last word; None without words."""
+    """Return (reply number, position) of the last word in a text; None without words."""
     words = _WORD.findall(text[-200:]) or _WORD.findall(text)
     return divmod(int(words[-1], 36), TOKENS) if words else None
 
 
 @dataclass(slots=True)
 class Speech:
-    """Words of the model in one reply.
+    """Words of the model for one reply, emitted over time.
 
     Attributes:
         number: the number of the reply in the load.
@@ -109,13 +118,20 @@ class Speech:
         return "".join(self.tokens)
 
     def subscribe(self, on_word: Callable[[str], None]) -> None:
-        """Call `on_word` with each word so far, and then with each new one. A speech has one subscriber."""
+        """Call `on_word` with each emitted word, and later with each new one.
+
+        A speech has one subscriber; a second call replaces it.
+        """
         for position in range(len(self.spoken)):
             on_word(self.tokens[position])
         self._on_word = on_word
 
     def emit_word(self, now: float) -> None:
-        """Pass the next word to the subscriber; `now` is its time in monotonic seconds."""
+        """Pass the next word to the subscriber, and set `ended` after the last one.
+
+        Args:
+            now: the time of the word (real monotonic seconds).
+        """
         word = self.tokens[len(self.spoken)]
         self.spoken.append(now)
         if self._on_word is not None:
@@ -125,10 +141,10 @@ class Speech:
 
 
 class SpeechStreamer:
-    """Model of a load: emits the words of all its speeches when they are due.
+    """Model of a load that emits the words of all its speeches when they are due.
 
     Attributes:
-        summed_delay: the delay of all words together, in real seconds.
+        summed_delay: the sum of the delays of all words, in real seconds.
     """
 
     def __init__(self, load: Load) -> None:
@@ -138,11 +154,11 @@ class SpeechStreamer:
         self.summed_delay = 0.0
 
     def question_delay(self, speech: Speech) -> float:
-        """Return the real seconds from the start of the load to the question of a speech."""
+        """Return the real seconds from the load's start to the question of a speech."""
         return (speech.number * self._load.step + _scatter(speech.number) * ASKING_SECONDS) / self._load.speed
 
     async def run(self) -> None:
-        """Stream all speeches to their end."""
+        """Emit the words of all speeches at their due times, until all have ended."""
         began = monotonic()
         for speech in self.speeches:
             first = speech.number * self._load.step + ASKING_SECONDS + THINKING_SECONDS

@@ -1,4 +1,4 @@
-"""Delay of the event loop, and CPU use of the process."""
+"""Monitor of the event loop's delay and of the CPU use of the process."""
 
 import asyncio
 import gc
@@ -13,7 +13,9 @@ _STEP = 0.005
 
 
 class LoopMonitor:
-    """Monitor of the running event loop for the time of the context, in real seconds.
+    """Context manager that measures the running event loop, in real seconds.
+
+    It also freezes and tunes the garbage collector as the ready bot does, and restores the thresholds at the end.
 
     Attributes:
         longest_busy: the longest CPU time of the loop's thread between two samples.
@@ -44,7 +46,11 @@ class LoopMonitor:
         gc.unfreeze()
 
     def delay_quantile(self, share: float) -> float:
-        """Return the quantile `share` (0 to 1) of the delays of a sleep, in seconds."""
+        """Return a quantile of the loop's sampled delays, in seconds; 0 without samples.
+
+        Args:
+            share: the quantile, from 0 to 1.
+        """
         ordered = sorted(self._delays)
         return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else 0.0
 

@@ -1,4 +1,7 @@
-"""Figures of one run: the texts of its replies, their times and ages, in real seconds."""
+"""Figures of the replies of one run, from the versions of the bot's messages.
+
+All times are real monotonic seconds.
+"""
 
 import statistics
 from collections import defaultdict
@@ -11,13 +14,13 @@ from benchmarks.replies.platforms import MeasuredQuestion, Version
 
 @dataclass(frozen=True, slots=True)
 class MeasuredReply:
-    """Measured reply, in real seconds.
+    """Age and final time of one reply, in real seconds.
 
     Attributes:
         age: the mean age of the shown text while the model streamed.
         ended: the time of the model's last word.
         final: the time from which exactly the complete text is shown; None if it is not.
-        channel: the channel of the reply.
+        channel: the number of the reply's channel in the load.
     """
 
     age: float
@@ -27,17 +30,20 @@ class MeasuredReply:
 
     @property
     def wait(self) -> float | None:
-        """Seconds from the model's last word to the final text."""
+        """Seconds from the model's last word to the final text; None without a final text."""
         return None if self.final is None else self.final - self.ended
 
 
 def measure_replies(
     questions: Sequence[MeasuredQuestion], speeches: Sequence[Speech], versions: Iterable[Version]
 ) -> list[MeasuredReply]:
-    """Measure each reply in the recorded versions.
+    """Return the figures of the reply to each question, in the order of the questions.
 
-    A message belongs to the reply of its words. Without words, it belongs to the question or reply that it answers, so
-    an extra placeholder is found, too.
+    A bot message belongs to the reply of its words. Without words, it belongs to the question or reply that it answers,
+    so an extra placeholder is found, too.
+
+    Args:
+        versions: all texts of the bot's messages over time, oldest first.
     """
     versions = list(versions)
     asked = {question.message: question.number for question in questions}
@@ -65,7 +71,10 @@ def measure_replies(
 
 
 def newest_positions(versions: Iterable[Version]) -> list[tuple[float, int]]:
-    """Return, after each version, its time and the position of the newest visible word; -1 without one."""
+    """Return (time, position of the newest visible word) after each version.
+
+    The position is -1 while no word is visible.
+    """
     current: dict[str, int] = {}
     newest = []
     for version in versions:
@@ -76,12 +85,12 @@ def newest_positions(versions: Iterable[Version]) -> list[tuple[float, int]]:
 
 
 def mean_age(spoken: Sequence[float], newest: Iterable[tuple[float, int]]) -> float:
-    """Return the mean age in seconds of the newest visible word, from the first word to the last.
+    """Return the newest visible word's mean age in seconds, while the model streams.
 
     Before the first visible word, the age is the time since the first emitted one.
 
     Args:
-        spoken: the time of each word.
+        spoken: the time of each emitted word.
         newest: see `newest_positions`.
     """
     start, ended = spoken[0], spoken[-1]
@@ -94,9 +103,16 @@ def mean_age(spoken: Sequence[float], newest: Iterable[tuple[float, int]]) -> fl
 
 
 def final_time(text: str, ended: float, versions: Iterable[Version]) -> float | None:
-    """Return the time after `ended` from which all messages together show exactly `text`.
+    """Return the time after `ended` from which a reply's messages show exactly `text`.
 
-    Spaces and line breaks do not count. None if the last versions show another text.
+    Spaces and line breaks do not count.
+
+    Args:
+        ended: the time of the model's last word.
+        versions: the versions of the reply's messages, oldest first.
+
+    Returns:
+        None if the last versions show another text.
     """
     whole = _strip_whitespace(text)
     current: dict[str, Version] = {}
@@ -121,15 +137,19 @@ def _strip_whitespace(text: str) -> str:
 
 
 def percentile(values: Iterable[float], share: float) -> float:
-    """Return the smallest value that at least the fraction `share` of the values does not exceed."""
+    """Return a percentile of values.
+
+    It is the smallest value that at least the fraction `share` (0 to 1) of the values does not exceed.
+    """
     ordered = sorted(values)
     return ordered[max(0, -int(-share * len(ordered) // 1) - 1)]
 
 
 def drain(replies: Sequence[MeasuredReply], rate: float, window: float, until: float) -> float | None:
-    """Return the fraction of a limit of `rate` final edits a second that was used while some waited.
+    """Return the used fraction of a limit for final edits while replies waited for it.
 
     Args:
+        rate: the limit in final edits a second.
         window: the seconds of the limit's window; shorter queues do not count, because a burst ends them.
         until: the end of the queue of a reply without a final text.
 
@@ -145,7 +165,11 @@ def drain(replies: Sequence[MeasuredReply], rate: float, window: float, until: f
 
 
 def _backlogs(replies: Sequence[MeasuredReply], until: float) -> list[tuple[float, float]]:
-    """Return the start and end of each time with at least one waiting final edit."""
+    """Return start and end of each time in which a reply waited for its final edit.
+
+    Args:
+        until: the end for replies without a final text.
+    """
     backlogs: list[tuple[float, float]] = []
     for start, ended in sorted((one.ended, until if one.final is None else one.final) for one in replies):
         if backlogs and start <= backlogs[-1][1]:
@@ -156,6 +180,11 @@ def _backlogs(replies: Sequence[MeasuredReply], until: float) -> list[tuple[floa
 
 
 def mean_drain(groups: Mapping[int, Sequence[MeasuredReply]], rate: float, window: float, until: float) -> float | None:
-    """Return the mean `drain` of the groups, each with a limit of its own; None without a queue."""
+    """Return the mean of `drain` over groups of replies; None if no group has a queue.
+
+    Args:
+        groups: the replies that share a limit; each group has its own limit.
+        rate, window, until: see `drain`.
+    """
     drains = [one for replies in groups.values() if (one := drain(replies, rate, window, until)) is not None]
     return statistics.mean(drains) if drains else None

@@ -1,4 +1,4 @@
-"""Sandboxes in which contenders answer, with the versions of each message of theirs.
+"""Sandboxes in which contenders answer, with all versions of the bot's messages.
 
 A sandbox runs in a thread of its own, so that the event loop's figures are the contender's alone.
 """
@@ -23,13 +23,13 @@ NETWORK_DELAY_SECONDS = 0.05
 
 @dataclass(frozen=True, slots=True)
 class MeasuredQuestion:
-    """User's message that mentions the bot.
+    """Question of the load: a user's message that mentions the bot.
 
     Attributes:
         number: the number of the reply in the load.
         channel: the number of the channel in the load.
-        place: the id of the channel.
-        message: the id of the message: `ts`, or a snowflake.
+        place: the platform's id of the channel.
+        message: the platform's id of the message: `ts`, or a snowflake.
     """
 
     number: int
@@ -40,7 +40,7 @@ class MeasuredQuestion:
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """Text that a bot's message shows from `at` on.
+    """Text that one of the bot's messages shows from a time on.
 
     Attributes:
         at: the time from which users see it (monotonic seconds).
@@ -58,7 +58,10 @@ class Version:
 
 
 class CellPlatform(ABC):
-    """Sandbox of one cell: Slack or Discord with the load's channels, in a thread of its own."""
+    """Sandbox of one measurement: Slack or Discord, in a thread of its own.
+
+    It has the channels of the load. The context manager starts and stops it.
+    """
 
     name: str
 
@@ -82,7 +85,7 @@ class CellPlatform(ABC):
         self._loop.close()
 
     async def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine in the sandbox's thread."""
+        """Run a coroutine in the sandbox's event loop, and return its result."""
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
 
     @abstractmethod
@@ -93,15 +96,18 @@ class CellPlatform(ABC):
 
     @abstractmethod
     async def post_question(self, number: int) -> MeasuredQuestion:
-        """Post the question of this number with a mention of the bot."""
+        """Post the question with this number, which mentions the bot, and return it."""
 
     @abstractmethod
     def list_calls(self) -> Sequence[tuple[str, float, bool]]:
-        """Return each API call: its name, its arrival (monotonic seconds), and whether it was rate limited."""
+        """Return (name, time, is_limited) for each API call of the bot, oldest first.
+
+        Name is the API method, time its arrival (monotonic seconds), `is_limited` True if the call was rate limited.
+        """
 
     @abstractmethod
     def list_versions(self) -> Sequence[Version]:
-        """Return all versions of the bot's messages, oldest first."""
+        """Return all versions of the bot's messages, with their times, oldest first."""
 
 
 class SlackCellPlatform(CellPlatform):

@@ -1,4 +1,4 @@
-"""Plot of the age and the ending per platform, by the number of concurrent replies."""
+"""SVG plot of the age and the end of replies, by the number of concurrent replies."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,7 +18,11 @@ Line = Mapping[int, float | None]
 
 
 def plot(cells: Iterable[Cell], ending: str) -> str:
-    """Return an SVG of the cells with this ending."""
+    """Return an SVG with two panels per platform: mean age, and mean end of replies.
+
+    Args:
+        ending: the `Ending` of the plotted cells; cells with one reply are always plotted.
+    """
     chosen = [cell for cell in cells if cell.ending == ending or cell.replies == 1]
     panels, top = [], 0
     for platform in sorted({cell.platform for cell in chosen}, reverse=True):
@@ -45,7 +49,10 @@ def plot(cells: Iterable[Cell], ending: str) -> str:
 
 
 def _end(cell: Cell) -> float | None:
-    """Return the mean ending; None with lost replies, which the mean would hide."""
+    """Return the mean end of a cell's replies in seconds; None if a reply is wrong.
+
+    A mean would hide the lost replies.
+    """
     return None if cell.wrong else cell.end_mean
 
 

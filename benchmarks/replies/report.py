@@ -1,4 +1,4 @@
-"""Result table: a block per load, a row per contender."""
+"""Table of all cells as Markdown: a block per load, a row per contender."""
 
 from collections.abc import Iterable, Sequence
 from itertools import groupby
@@ -25,7 +25,7 @@ HEAD = (
 
 
 def table(cells: Iterable[Cell]) -> str:
-    """Return all cells as Markdown."""
+    """Return a Markdown table per load, with a row for each cell and one of floors."""
     blocks = []
     for (platform, replies, channels, ending), of_load in groupby(sorted(cells, key=_order), key=_order):
         lines = list(of_load)
@@ -57,7 +57,7 @@ def table(cells: Iterable[Cell]) -> str:
 
 
 def line(cell: Cell) -> str:
-    """Return one line about a cell as progress."""
+    """Return the load and figures of a cell in one line, to print as progress."""
     load = f"{cell.platform}, {cell.replies} in {cell.channels}, {cell.ending}, speed {cell.speed:g}"
     return f"{load}: " + " | ".join(f"{name} {value}".strip() for name, value in zip(HEAD, _row(cell), strict=True))
 
@@ -87,7 +87,10 @@ def _row(cell: Cell) -> Sequence[str]:
 
 
 def _joint(cell: Cell) -> float:
-    """Return the floor of the age for earliest endings."""
+    """Return the least possible age, in seconds, if replies end as early as possible.
+
+    See `min_joint_age`.
+    """
     return min_joint_age(Load(cell.replies, cell.channels, Ending(cell.ending), cell.speed), RULES[cell.platform])
 
 

@@ -1,4 +1,4 @@
-"""Measured cells, saved in `.parley/bench-replies`, a file each."""
+"""Files of measured cells: one JSON file per cell in `.parley/bench-replies`."""
 
 import json
 from pathlib import Path
@@ -12,7 +12,7 @@ FOLDER = Path(".parley/bench-replies")
 
 
 def find_cell(contender: ReplyContender, load: Load) -> Cell | None:
-    """Return the saved cell of a contender and load; None if it is not measured."""
+    """Return the saved cell of a contender under a load; None if there is none."""
     file = _file(contender, load)
     return _read(file) if file.exists() else None
 
@@ -23,7 +23,7 @@ def save_cell(contender: ReplyContender, load: Load, cell: Cell) -> None:
 
 
 def list_cells() -> list[Cell]:
-    """Return all saved cells in the order of the contenders."""
+    """Return all saved cells, sorted by the order of the contenders."""
     names = [contender.name for contender in CONTENDERS]
     return sorted(map(_read, FOLDER.glob("*.json")), key=lambda cell: names.index(cell.contender))
 

@@ -1,7 +1,7 @@
-"""Soak test: thousands of turns with faults: `make soak [TURNS=10000]`.
+"""Soak test of thousands of turns with faults: `make soak [TURNS=10000]`.
 
-TURNS (messages to the bot), SESSIONS, SEED, EVERY (messages between two faults), AT_ONCE (sessions with a waiting user)
-and SPEED (of the rate limiters) set the soak; KEEP names a folder for the logs.
+Environment variables: TURNS (messages to the bot), SESSIONS, SEED, EVERY (messages between two faults), AT_ONCE
+(sessions with a waiting user) and SPEED (of the rate limiters). KEEP names a folder for the logs.
 """
 
 import asyncio

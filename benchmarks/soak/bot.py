@@ -1,4 +1,7 @@
-"""The bot with faster rate limit windows: `python -m benchmarks.soak.bot SPEED COMMAND`."""
+"""Bot process of the soak and load tests: `-m benchmarks.soak.bot SPEED COMMAND`.
+
+Its rate limiters run SPEED times as fast.
+"""
 
 import sys
 from functools import partial
@@ -12,7 +15,11 @@ from channels.slack.client.api import SlackApi
 
 
 def main(speed: float, *asked: str) -> None:
-    """Run a command of the bot with `speed` platform seconds in a real second for its rate limiters."""
+    """Run a command of the bot whose rate limiters run `speed` times as fast.
+
+    Args:
+        asked: the command's arguments, such as `run`.
+    """
     with (
         patch.object(slack, "SlackApi", partial(SlackApi, speed=speed)),
         patch.object(discord, "DiscordApi", partial(DiscordApi, speed=speed)),

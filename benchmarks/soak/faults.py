@@ -1,4 +1,4 @@
-"""Faults of a soak, one after the other, from a seed."""
+"""Random faults of a soak test, one after the other, reproducible by a seed."""
 
 import asyncio
 import random
@@ -22,7 +22,7 @@ MAX_FAULTY_CALLS = 4
 
 
 class FaultInjector:
-    """Random faults in the bots, the platforms and the database of a soak.
+    """Injector of random faults in the bots, platforms and database of a soak test.
 
     Args:
         bots: the bots on Slack, then the one on Discord.

@@ -1,4 +1,4 @@
-"""Outcome of a soak: visible messages and remaining database rows."""
+"""Outcome of a soak test, from visible messages and remaining database rows."""
 
 import asyncio
 import time
@@ -21,9 +21,10 @@ IDLE_TIMEOUT_SECONDS = 120.0
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Outcome of a soak. Messages are named like `s3-14` (see `script`).
+    """Outcome of a soak test. Messages are named like `s3-14` (see `script`).
 
     Attributes:
+        seconds: the duration.
         verdicts: the verdict on each session.
         unreceived: unanswered messages that no bot has accepted, since none was connected.
         late: messages that the platform delivered after the turns of newer ones began (see `disordered` of the
@@ -48,10 +49,12 @@ class Outcome:
 
 
 async def wait_until_idle(databases: Sequence[Database], sessions: Sequence[UserSession]) -> int:
-    """Wait up to `IDLE_TIMEOUT_SECONDS` until every message is answered.
+    """Wait until every message is answered, up to `IDLE_TIMEOUT_SECONDS`.
+
+    Also waits until no turn runs and no message waits in the databases.
 
     Returns:
-        The number of unfinished turns and messages in the databases.
+        The number of unfinished turns and waiting messages in the databases.
     """
     waiting = sa.select(sa.func.count()).select_from(inbox).where(is_waiting(inbox))
     running = sa.select(sa.func.count()).select_from(turns).where(is_active(turns))
@@ -70,14 +73,14 @@ async def wait_until_idle(databases: Sequence[Database], sessions: Sequence[User
 
 
 async def find_accepted(database: Database) -> set[str]:
-    """Return the names of the messages in the inbox of a database."""
+    """Return the names of the user messages in a database's inbox."""
     async with database.read() as connection:
         rows = (await connection.execute(sa.select(inbox.c.message))).scalars()
         return {name for row in rows if row is not None for name in find_names(str(row["text"]))}
 
 
 async def find_turn_starts(database: Database) -> dict[str, float]:
-    """Return the start of the turn of each message (monotonic seconds), by the message's name."""
+    """Return the start of each message's turn (monotonic seconds), by message name."""
     offset = time.monotonic() - time.time()
     turn_starts = sa.select(inbox.c.message, turns.c.created_at).join(turns, turns.c.id == inbox.c.turn)
     async with database.read() as connection:
@@ -98,10 +101,10 @@ def build_outcome(
     unfinished_work: int,
     counts: Counter[str],
 ) -> Outcome:
-    """Judge all visible messages.
+    """Judge the visible messages of all sessions, and return the outcome.
 
     Args:
-        accepted: see `find_accepted`.
+        accepted: names of the accepted messages; see `find_accepted`.
         turn_starts: see `find_turn_starts`.
     """
     verdicts = [(one, judge(one.sent, visible_text(one.place), count_unfinished(one.place))) for one in sessions]

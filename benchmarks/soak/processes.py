@@ -1,4 +1,4 @@
-"""Processes of the bot in a soak."""
+"""Processes of the bot in the soak and load tests."""
 
 import asyncio
 import signal
@@ -11,12 +11,22 @@ from sandbox.procfile import clean_environment
 
 
 def bot_command(speed: float) -> list[str]:
-    """Return the arguments of the bot without a command such as `run`, with faster rate limiters."""
+    """Return the command line that runs the bot with faster rate limiters.
+
+    The caller appends the bot's command, such as `run`.
+    """
     return [sys.executable, "-m", "benchmarks.soak.bot", f"{speed:g}"]
 
 
 def write_python_wrapper(folder: Path, speed: float) -> None:
-    """Write an executable `python` into `folder` that runs `-m bot` with faster rate limiters."""
+    """Write an executable `python` that runs `-m bot` with faster rate limiters.
+
+    It rejects all other arguments with exit status 2.
+
+    Args:
+        folder: the folder of the executable.
+        speed: the factor of the rate limiters.
+    """
     python = folder / "python"
     bot = " ".join(map(quote, bot_command(speed)))
     python.write_text(f'#!/bin/sh\n[ "$1 $2" = "-m bot" ] || exit 2\nshift 2\nexec {bot} "$@"\n')
@@ -27,7 +37,7 @@ class SoakBotProcess:
     """Process of the bot that can be started repeatedly.
 
     Attributes:
-        log: the output of all its processes.
+        log: the file with the output of all its processes.
         unexpected_exits: the number of exits without a kill.
     """
 
@@ -41,7 +51,10 @@ class SoakBotProcess:
         self._process: asyncio.subprocess.Process | None = None
 
     async def start(self) -> None:
-        """Start a process; a former one that still runs is killed."""
+        """Start `run` in a new process, after killing a former process that still runs.
+
+        Counts a former exit without a kill in `unexpected_exits`.
+        """
         if self._process is not None:
             self.unexpected_exits += self._process.returncode not in (None, -signal.SIGKILL)
             await self.aclose()
@@ -60,7 +73,7 @@ class SoakBotProcess:
         return self._process is not None and self._process.returncode is None
 
     async def aclose(self) -> None:
-        """Kill the process without a shutdown."""
+        """Kill the process, if it runs, and wait for its exit; the bot gets no shutdown."""
         if self._process is not None and self._process.returncode is None:
             self._process.kill()
             await self._process.wait()

@@ -1,4 +1,4 @@
-"""Result of a soak as a Markdown table."""
+"""Report of a soak test as a Markdown table."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,7 @@ from benchmarks.soak.users import UserSession
 
 
 def table(outcome: Outcome) -> str:
-    """Return the counts per platform as a Markdown table, and the totals in sentences."""
+    """Return the message counts per platform as a Markdown table, then totals as text."""
     platforms = sorted({session.platform for session, _ in outcome.verdicts})
     columns = [[pair for pair in outcome.verdicts if pair[0].platform == platform] for platform in platforms]
     faults_made = ", ".join(f"{kind} {number}" for kind, number in sorted(outcome.counts.items()))
@@ -29,7 +29,7 @@ def table(outcome: Outcome) -> str:
 
 
 def faults(outcome: Outcome) -> list[str]:
-    """Return a line for each fault; none means that the soak succeeded."""
+    """Return a line of text for each fault; an empty list if the soak test succeeded."""
     found = [f"history: {fault}" for fault in outcome.history_faults]
     for session, verdict in outcome.verdicts:
         for name in ("lost", "doubled", "wrong"):
@@ -51,12 +51,12 @@ def faults(outcome: Outcome) -> list[str]:
 
 
 def _find_unreceived(session: UserSession, outcome: Outcome) -> list[str]:
-    """Return the session's messages that no bot has accepted."""
+    """Return the names of the session's messages that no bot has accepted."""
     return [id_ for id_ in session.sent if id_ in outcome.unreceived]
 
 
 def _find_out_of_order(verdict: SessionVerdict, outcome: Outcome) -> list[tuple[str, str]]:
-    """Return the disordered messages without the late ones."""
+    """Return the verdict's disordered (older, newer) messages without the late ones."""
     return [pair for pair in verdict.disordered if pair[0] not in outcome.late]
 
 

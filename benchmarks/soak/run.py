@@ -1,4 +1,4 @@
-"""Soak run: many sessions, real processes and constant faults."""
+"""Run of a soak test: many sessions, real processes and constant faults."""
 
 import asyncio
 import random
@@ -34,14 +34,15 @@ MAX_ATTEMPTS = "20"
 
 @dataclass(frozen=True, slots=True)
 class SoakConfig:
-    """Parameters of a soak.
+    """Parameters of a soak test.
 
     Attributes:
         messages: the number of messages in all sessions.
         sessions: the number of sessions, half of them on Slack.
         concurrent_users: the number of sessions whose user waits for an answer at the same time.
         messages_per_fault: the number of messages between two faults.
-        speed: factor of the platform time of the bot's rate limiters; the sandboxes have no limits.
+        seed: the seed of all random choices.
+        speed: the factor by which the bot's rate limiters run faster; the sandboxes have no limits.
     """
 
     messages: int = 10_000
@@ -53,7 +54,7 @@ class SoakConfig:
 
 
 class SoakRun:
-    """One soak: bots, platforms, databases and users.
+    """One run of a soak test: bots, platforms, databases and users.
 
     Args:
         folder: the folder of the bots' logs.
@@ -116,9 +117,10 @@ class SoakRun:
         )
 
     async def _send_messages(self, sessions: Sequence[UserSession], injector: FaultInjector) -> None:
-        """Send all messages with faults in between.
+        """Send the messages of all sessions while faults are injected.
 
-        The first message of each session has no faults: a backfill only reads known places.
+        No faults occur during the first message of each session: a backfill only reads places with a stored watermark.
+        At the end it waits until all bots are connected.
         """
         waiting = asyncio.Semaphore(self._config.concurrent_users)
         each = self._config.messages // self._config.sessions
@@ -139,7 +141,11 @@ class SoakRun:
             )
 
     async def _send_burst(self, session: UserSession, messages: int, waiting: asyncio.Semaphore) -> None:
-        """Send some messages, and wait for their answers."""
+        """Send `messages` messages with short pauses, and wait for the answers.
+
+        Args:
+            waiting: the semaphore that limits the number of waiting users.
+        """
         async with waiting:
             names = []
             for _ in range(messages):
@@ -174,12 +180,15 @@ def _url(database: Database) -> str:
 
 
 def _data_folder() -> str:
-    """Return the bot's `DATA_DIR` with the downloaded token vocabulary, as an absolute path."""
+    """Return the bot's `DATA_DIR` as an absolute path: `.parley`.
+
+    It has the downloaded token vocabulary.
+    """
     return str(Path(".parley").absolute())
 
 
 async def run_soak(config: SoakConfig, folder: Path | None = None) -> Outcome:
-    """Run a soak.
+    """Run a soak test, and return its outcome.
 
     Args:
         folder: the folder of the bots' logs; None for a temporary one.

@@ -1,7 +1,7 @@
-"""Messages of a soak, their answers, and verdicts.
+"""Messages of a soak test, the model's answers, and verdicts on the visible texts.
 
-Each message is named by its session and number: `s3-14`. An answer names all its messages and ends with a mark, so that
-the visible texts alone reveal lost, doubled and cut answers.
+Each message is named by its session and number: `s3-14`. An answer lists the names of all its messages and ends with a
+mark. So the visible texts alone reveal lost, doubled and cut answers.
 """
 
 import random
@@ -28,7 +28,10 @@ DELTAS, DELTA_INTERVAL_SECONDS = 6, 0.05
 
 
 def answer(ids: Sequence[str]) -> str:
-    """Return the model's answer to the messages with these names, the same at each call."""
+    """Return the model's answer to the messages with these names.
+
+    The answer is pseudo-random by the names, so each call returns the same text.
+    """
     rng = random.Random(",".join(ids))
     count = LONG_ANSWER_WORDS if rng.randrange(ANSWERS_PER_LONG_ONE) == 0 else rng.randint(3, 60)
     words = (f"w{rng.randrange(1000)}" + ("\n\n" if rng.random() < 0.02 else " ") for _ in range(count))
@@ -37,7 +40,7 @@ def answer(ids: Sequence[str]) -> str:
 
 @dataclass
 class CheckingModel:
-    """Scripted model that answers, and checks the history of each request.
+    """Scripted model that answers each request, and checks the request's history.
 
     Attributes:
         faults: descriptions of wrong histories.
@@ -52,7 +55,7 @@ class CheckingModel:
         return self.build_answer(find_names(asked.text), DELTAS, DELTA_INTERVAL_SECONDS)
 
     def check_history(self, asked: ReceivedRequest) -> None:
-        """Add the faults of the request's history to `faults` and `orders`."""
+        """Append the faults of a model request's history to `faults` and `orders`."""
         messages = list_texts(asked.messages)
         if wrong := find_history_fault(messages):
             self.faults.append(wrong)
@@ -61,27 +64,38 @@ class CheckingModel:
             self.orders.append(order)
 
     def build_answer(self, ids: Sequence[str], pieces: int, pace: float) -> Say:
-        """Return the answer as `pieces` deltas with a pause of `pace` seconds between them."""
+        """Return the answer to the messages named `ids`, as deltas.
+
+        Args:
+            pieces: the number of deltas.
+            pace: seconds between two deltas.
+        """
         return Say(answer(ids), pieces=pieces, pace=pace)
 
 
 def list_texts(messages: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Return the (role, text) pairs of a history without tool calls and their results."""
+    """Return the (role, text) pairs of a history without tool calls and tool results."""
     following = [role for role, _ in messages[1:]] + [""]
     calls = [role == "assistant" and after == "tool" for (role, _), after in zip(messages, following, strict=True)]
     return [message for message, is_call in zip(messages, calls, strict=True) if not is_call and message[0] != "tool"]
 
 
 def find_names(text: str) -> list[str]:
-    """Return the message names in a text, without those in quoted context messages."""
+    """Return the message names (such as `s3-14`) in a text.
+
+    Names in quoted context messages do not count.
+    """
     return _ID.findall(_CONTEXT.sub("", text))
 
 
 def find_history_fault(messages: Sequence[tuple[str, str]]) -> str:
-    """Return a description of the fault of a history; "" if it is valid.
+    """Return the fault of a model request's history as text; "" if it is valid.
 
     A valid history alternates questions and answers in any order, each once, and ends with a question. It may begin
     with a summary. The request for a summary has one message.
+
+    Args:
+        messages: (role, text) pairs without tool calls.
     """
     if messages and not _CONTEXT.sub("", messages[0][1]).strip():
         messages = messages[1:]
@@ -99,7 +113,11 @@ def find_history_fault(messages: Sequence[tuple[str, str]]) -> str:
 
 
 def find_disordered(ids: Sequence[str]) -> tuple[tuple[str, str], ...]:
-    """Return a pair (older, newer) for each message that follows a newer one of its session."""
+    """Return a pair (older, newer) for each message name that follows a newer one.
+
+    Args:
+        ids: names of one session's messages.
+    """
     return tuple((older, newer) for i, older in enumerate(ids) for newer in ids[:i] if _number(newer) > _number(older))
 
 
@@ -110,7 +128,7 @@ def strip_whitespace(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class SessionVerdict:
-    """Visible faults of a session. Messages are named like `s3-14`.
+    """Faults of a session that a user can see. Messages are named like `s3-14`.
 
     Attributes:
         replies: the number of complete answers.
@@ -130,7 +148,7 @@ class SessionVerdict:
 
 
 def judge(sent: Sequence[str], visible_text: str, unfinished: int = 0) -> SessionVerdict:
-    """Return the faults in the visible text of a session.
+    """Return the verdict on the bot's visible text in a session.
 
     Args:
         sent: the names of the user's messages to the bot, in order.
@@ -172,10 +190,10 @@ def _number(id_: str) -> int:
 
 
 def find_started(visible_text: str) -> set[str]:
-    """Return the names of the messages whose answer is visible at least in part."""
+    """Return the names of the messages whose answers begin in a bot's visible text."""
     return {id_ for found in _BEGINNING.finditer(strip_whitespace(visible_text)) for id_ in found[1].split(",")}
 
 
 def find_answered(visible_text: str) -> set[str]:
-    """Return the names of the messages with a complete answer."""
+    """Return the names of the messages that a bot's visible text answers completely."""
     return {id_ for found in _REPLY.finditer(strip_whitespace(visible_text)) for id_ in found[1].split(",")}

@@ -1,4 +1,4 @@
-"""Places of the sessions on both platforms, and the bot's messages in them."""
+"""Channels, threads and DMs of the soak sessions, and the bot's messages in them."""
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ _files = count(1)
 
 @dataclass(frozen=True, slots=True)
 class BotMessage:
-    """Message of the bot as users see it.
+    """Message of the bot, with its texts over time as users see them.
 
     Attributes:
         versions: pairs of a time (monotonic seconds) and the text from then on, oldest first.
@@ -39,16 +39,22 @@ class Place(Protocol):
     """Channel, thread or DM of one session."""
 
     async def post_message(self, text: str, files: Mapping[str, str] | None = None) -> Any:
-        """Send a user's message that mentions the bot (in a DM without mention), with text files by name."""
+        """Post a user's message, and return the platform's message.
+
+        In a channel or thread it mentions the bot.
+
+        Args:
+            files: texts of the attached files by file name.
+        """
 
     async def edit_message(self, message: Any, text: str) -> None: ...
 
     def list_bot_messages(self) -> list[BotMessage]:
-        """Return the bot's messages in this place, oldest first."""
+        """Return the bot's messages in this channel, thread or DM, oldest first."""
 
 
 class SoakPlatform(Protocol):
-    """Sandbox of a platform, with the bot's settings for it."""
+    """Sandbox of a platform, with the bot's settings to connect to it."""
 
     name: str
 
@@ -61,14 +67,17 @@ class SoakPlatform(Protocol):
     def create_place(self, number: int) -> Place: ...
 
     def receipt_times(self) -> dict[str, float]:
-        """Return when the bot first received each message (monotonic seconds), by the message's name."""
+        """Return the bot's first receipt of each user message, by message name."""
 
     def count_bot_messages(self) -> int:
-        """Return the number of the bot's messages in all places."""
+        """Return the number of the bot's messages in all channels, threads and DMs."""
 
 
 def visible_text(place: Place) -> str:
-    """Return the texts of the bot's messages in a place, joined, without confirmations of a reset."""
+    """Return the joined texts of the bot's messages in a place, oldest first.
+
+    Confirmations of a reset are left out.
+    """
     return "".join(message.text for message in place.list_bot_messages() if message.text != RESET_DONE)
 
 
@@ -83,7 +92,10 @@ def count_unfinished(place: Place) -> int:
 
 
 class SlackThread:
-    """Thread in a channel or in direct messages."""
+    """Slack thread of one session, in a channel or a DM.
+
+    The first message becomes the thread's root.
+    """
 
     def __init__(self, slack: SlackSandbox, channel: SlackChannel, user: str) -> None:
         self._slack = slack
@@ -118,7 +130,11 @@ def _convert_slack_message(message: SlackMessage) -> BotMessage:
 
 
 def _is_final(text: str, buttons: Collection[str]) -> bool:
-    """Return whether a message is final: it has text and no Stop button."""
+    """Return whether a bot message is final: no placeholder, and no Stop button.
+
+    Args:
+        buttons: the action ids of the message's buttons.
+    """
     return text not in ("", PLACEHOLDER) and STOP not in buttons
 
 
@@ -140,11 +156,14 @@ class SlackSoakPlatform:
         return SlackThread(self.sandbox, channel, "ada")
 
     def open_dm(self, user: str) -> SlackThread:
-        """Return the DM of a user; each call begins a new thread in it."""
+        """Return a new thread of a session in a user's DM with the bot."""
         return SlackThread(self.sandbox, self.sandbox.open_dm(user), user)
 
     def receipt_times(self) -> dict[str, float]:
-        """Return the acknowledgements: the bot sends them after storing a message."""
+        """Return the time of the acknowledgement of each message's event, by its name.
+
+        The bot acknowledges an event after storing the message. Times are monotonic seconds.
+        """
         return _first_times(
             (event.get("text", ""), envelope.acknowledged_at)
             for envelope in self.sandbox.envelopes
@@ -160,7 +179,7 @@ class SlackSoakPlatform:
 
 
 class DiscordConversation:
-    """Channel, thread or direct messages."""
+    """Discord channel, thread or DM of one session."""
 
     def __init__(self, discord: DiscordSandbox, channel: DiscordChannel, user: str) -> None:
         self._discord = discord
@@ -197,7 +216,11 @@ class DiscordSoakPlatform:
         return DiscordConversation(self.sandbox, self.sandbox.add_channel(f"soak-{number}"), "ada")
 
     async def create_thread(self, number: int) -> DiscordConversation:
-        """Create a channel with a message, and return the thread of that message."""
+        """Create a channel with a message, and return the thread of that message.
+
+        Args:
+            number: the number in the channel's name.
+        """
         channel = self.sandbox.add_channel(f"threads-{number}")
         root = await self.sandbox.post_message("ada", channel, "Let us talk of something else.")
         return DiscordConversation(self.sandbox, await self.sandbox.start_thread("ada", root, "something else"), "ada")
@@ -206,7 +229,10 @@ class DiscordSoakPlatform:
         return DiscordConversation(self.sandbox, self.sandbox.open_dm(user), user)
 
     def receipt_times(self) -> dict[str, float]:
-        """Return the deliveries to a connected or resumed client."""
+        """Return the first delivery of each message to a client, by message name.
+
+        Resumed clients count as well. Times are monotonic seconds.
+        """
         return _first_times(
             (event.data["content"], event.sent_at)
             for event in self.sandbox.events
@@ -223,7 +249,11 @@ class DiscordSoakPlatform:
 
 
 def _first_times(texts: Iterable[tuple[str, float]]) -> dict[str, float]:
-    """Return the earliest time of each message name in the (text, time) pairs."""
+    """Return the earliest time of each message name.
+
+    Args:
+        texts: (text, time) pairs; a text may contain several names.
+    """
     times: dict[str, float] = {}
     for text, at in texts:
         for name in find_names(text):

@@ -1,4 +1,4 @@
-"""Users who send messages to the bot, and wait for its answers."""
+"""Simulated users that send messages to the bot, and wait for its answers."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -24,9 +24,11 @@ PAUSE_SECONDS = (0.1, 0.4)
 
 @dataclass
 class UserSession:
-    """Session of a user, whose messages are named like `s3-14`.
+    """Session of one simulated user, whose messages are named like `s3-14`.
 
     Attributes:
+        number: the session's number in the names.
+        place: the channel, thread or DM.
         sent: the names of the sent messages, in order.
         sent_at: the time of each message (monotonic seconds).
     """
@@ -39,35 +41,50 @@ class UserSession:
 
     @property
     def next_name(self) -> str:
-        """Name of the next message."""
+        """Name of the next message, such as `s3-14`."""
         return f"s{self.number}-{len(self.sent)}"
 
     async def send_next(self, files: Mapping[str, str] | None = None) -> tuple[str, Any]:
-        """Send the next message; return its name and the platform's message."""
+        """Post the next message, and store its name and time in `sent` and `sent_at`.
+
+        Args:
+            files: texts of the attached files by file name.
+
+        Returns:
+            The name, and the platform's message.
+        """
         name = self.next_name
         self.sent.append(name)
         self.sent_at[name] = monotonic()
         return name, await self.place.post_message(name, files)
 
     def has_answers(self, names: Sequence[str]) -> bool:
-        """Return whether these messages are answered."""
+        """Return whether all messages with these names have complete answers."""
         return find_answered(visible_text(self.place)).issuperset(names)
 
     @property
     def is_idle(self) -> bool:
         """True once all messages are answered and no reply grows.
 
-        A reply that grows may look complete, although the next process writes it again.
+        A growing reply may look complete, although a new process will write it again after a restart.
         """
         return self.has_answers(self.sent) and not count_unfinished(self.place)
 
     async def wait_for_answers(self, names: Sequence[str]) -> bool:
-        """Wait for answers to these messages; return False after `ANSWER_TIMEOUT_SECONDS`."""
+        """Wait until all messages with these names have complete answers.
+
+        Returns:
+            False if an answer is missing after `ANSWER_TIMEOUT_SECONDS`.
+        """
         return await poll_until(lambda: self.has_answers(names))
 
 
 async def poll_until(condition: Callable[[], bool]) -> bool:
-    """Poll until `condition` holds; return False after `ANSWER_TIMEOUT_SECONDS`."""
+    """Call `condition` every `POLL_SECONDS` until it returns True.
+
+    Returns:
+        False if it is still False after `ANSWER_TIMEOUT_SECONDS`.
+    """
     for _ in range(int(ANSWER_TIMEOUT_SECONDS / POLL_SECONDS)):
         if condition():
             return True

@@ -1,7 +1,7 @@
-"""Time from exec to the first answer, and memory: `make bench-start`.
+"""Benchmark of the bot's start: `make bench-start`.
 
-BENCH_RUNS (5) and BENCH_PLATFORM ("slack discord both") set the runs. The contenders alternate, so that a slow phase of
-the machine affects all.
+Measures the time from exec to the first answer, and memory. BENCH_RUNS (5) and BENCH_PLATFORM ("slack discord both")
+set the runs. The measured programs alternate, so that a slow phase of the machine affects all.
 """
 
 import asyncio
@@ -17,7 +17,11 @@ _BARE = "bare"
 
 
 async def measure_contenders(platform: str, runs: int) -> dict[str, list[StartFigures]]:
-    """Return the figures of `runs` starts of each contender, by its name."""
+    """Start each contender `runs` times, and return its figures by its name.
+
+    Args:
+        platform: "slack", "discord" or "both".
+    """
     contenders = [contender for contender in CONTENDERS if platform in contender.platforms]
     figures: dict[str, list[StartFigures]] = {contender.name: [] for contender in contenders}
     for contender in contenders:  # an unmeasured run fills the disk cache
@@ -29,7 +33,10 @@ async def measure_contenders(platform: str, runs: int) -> dict[str, list[StartFi
 
 
 def table(platform: str, figures: dict[str, list[StartFigures]]) -> str:
-    """Return the rows of a platform: medians, and in brackets the median ratio to the bare program."""
+    """Return Markdown table rows for a platform, one per contender.
+
+    A cell is the median, with the median ratio to the bare program in brackets.
+    """
     lines = []
     for name, runs in figures.items():
         cells = []

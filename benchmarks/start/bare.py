@@ -1,8 +1,8 @@
-"""Bare program for comparison with Parley's start: `python bare.py slack|discord|both`.
+"""Minimal ADK bot to compare Parley's start with: `bare.py slack|discord|both`.
 
-It imports the same libraries, opens a database, warms up its agent like Parley (one run, and the token vocabulary),
-connects, and answers each mention with one model call. It has no storage, streaming and recovery. With `SLACK_RUNNER`
-set, ADK's own `SlackRunner` answers in Slack.
+It imports the same libraries, opens a database, and warms up its agent like Parley (one run, and the token vocabulary).
+It connects, and answers each mention with one model call. It has no storage, streaming and recovery. With
+`SLACK_RUNNER` set, ADK's own `SlackRunner` answers in Slack.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ _WARM_UP_TEXT = "."
 
 
 class BareModel(BaseLlm):
-    """ADK model on an OpenAI-compatible server; it answers the warm-up text without a request."""
+    """ADK model on an OpenAI-compatible server; it echoes the warm-up text itself."""
 
     async def generate_content_async(
         self, llm_request: LlmRequest, stream: bool = False

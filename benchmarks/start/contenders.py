@@ -1,4 +1,4 @@
-"""Contenders: commands and their settings."""
+"""Contenders of the start benchmark: their commands and settings."""
 
 import json
 import os
@@ -24,13 +24,13 @@ _VOCABULARY = Path(".parley/tiktoken").resolve()
 
 @dataclass(frozen=True, slots=True)
 class StartContender:
-    """Program to start.
+    """Program whose start is measured.
 
     Attributes:
-        platforms: "slack", "discord" or "both".
-        command: returns the arguments from the platform, the run's folder and the settings with Parley's names.
+        platforms: "slack", "discord" and "both", if the program supports them.
+        command: returns the command line, from the platform, the run's folder and Parley's settings.
         ready: text in the output that reports readiness; "" if a connection does.
-        environment: returns more environment variables from the run's folder.
+        environment: returns more environment variables, from the run's folder.
     """
 
     name: str
@@ -49,7 +49,10 @@ def _vocabulary_environment(_folder: Path) -> Mapping[str, str]:
 
 
 def _parley(_platform: str, folder: Path, settings: Mapping[str, str]) -> list[str]:
-    """Return the command of Parley; its database is migrated before, as at each start but the first."""
+    """Return Parley's command line, after migrating its database in `folder`.
+
+    A migrated database is the state at each start but the first.
+    """
     if _VOCABULARY.exists():
         (folder / ".parley").mkdir()
         (folder / ".parley" / "tiktoken").symlink_to(_VOCABULARY)

@@ -1,4 +1,4 @@
-"""Measurement of one start with a local Slack and Discord."""
+"""Measurement of one start of a program with a local Slack and Discord."""
 
 import asyncio
 import os
@@ -26,13 +26,13 @@ _TICK = os.sysconf("SC_CLK_TCK")
 
 @dataclass(frozen=True, slots=True)
 class StartFigures:
-    """Seconds from exec, and megabytes.
+    """Figures of one start: seconds from exec, and memory in megabytes.
 
     Attributes:
-        ready: until the program reports readiness or, without a report, is connected.
-        answered: until the answer to the first message, which is sent when it is ready.
-        cpu: CPU seconds until then.
-        rss, pss: memory after an idle pause.
+        ready: seconds until the program reports readiness or, without a report, is connected.
+        answered: seconds until the answer to the first message, sent when the program is ready.
+        cpu: CPU seconds until the answer.
+        rss, pss: resident and proportional memory after an idle pause.
     """
 
     ready: float
@@ -51,7 +51,7 @@ def _platforms(name: str) -> list[SlackSoakPlatform | DiscordSoakPlatform]:
 
 
 async def measure(contender: StartContender, platform: str, *, idle: float = _IDLE_SECONDS) -> StartFigures:
-    """Start the contender once in a new folder, and let it answer one message.
+    """Start a contender once in a new folder, send one message; return the figures.
 
     Args:
         platform: "slack", "discord" or "both".
@@ -101,7 +101,7 @@ async def _wait_until_connected(platforms: Sequence[SlackSoakPlatform | DiscordS
 
 
 async def _get_answer(platform: SlackSoakPlatform | DiscordSoakPlatform) -> None:
-    """Send a message, and wait for the answer."""
+    """Post a message in the sandbox, and wait until the program answers it."""
     place = platform.create_place(0)
     await place.post_message("hello")
     await platform.sandbox.wait_for(lambda: _ANSWER in visible_text(place), timeout=_TIMEOUT_SECONDS)
@@ -117,12 +117,12 @@ def _read_output(output: Path) -> str:
 
 
 def _cpu(pid: int) -> float:
-    """Return the CPU seconds of a process from `/proc`."""
+    """Return the CPU seconds of a process, from Linux's `/proc`."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / _TICK
 
 
 def _memory(pid: int) -> tuple[float, float]:
-    """Return RSS and PSS of a process in MB from `/proc`."""
+    """Return RSS and PSS of a process in megabytes, from Linux's `/proc`."""
     sizes = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:])
     return int(sizes["Rss"].split()[0]) / 1024, int(sizes["Pss"].split()[0]) / 1024

@@ -1,4 +1,4 @@
-"""Cost of a turn without its model: `make bench-turns`.
+"""Benchmark of a turn without its model: `make bench-turns`.
 
 BENCH_DATABASE ("sqlite", "postgres") selects a database.
 
@@ -57,7 +57,10 @@ def measure_postgres() -> TurnFigures:
 
 @contextmanager
 def create_databases() -> Iterator[Iterator[str]]:
-    """Provide an iterator that creates a migrated database at each step, and yields its URL."""
+    """Yield an endless iterator of URLs; each step creates a migrated database.
+
+    The databases are on one local PostgreSQL server, which runs until the end of the context.
+    """
     with PostgresSandbox() as server:
 
         def create_each() -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Measurements of workers in processes of their own."""
+"""Measurements of bot workers in processes of their own, on one database."""
 
 import asyncio
 import json
@@ -41,11 +41,11 @@ class Throughput:
 
 
 class WorkerProcess:
-    """Process of `worker_process`.
+    """Process of `worker_process`, with its orders and reports as JSON lines.
 
     Args:
-        number: the "worker" field of its reports.
-        reports: gets a dict for each report that the process writes.
+        number: stored as "worker" in each report.
+        reports: the queue to which each report of the process is added as a dict.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class WorkerProcess:
         self._process.stdin.write(f"{json.dumps(order)}\n".encode())
 
     def close(self) -> None:
-        """Ask the worker to stop, by the end of its input."""
+        """Close the worker's standard input, on which it stops."""
         assert self._process.stdin is not None
         self._process.stdin.close()
 
@@ -82,6 +82,7 @@ class WorkerPool:
     """Worker processes on one database.
 
     Attributes:
+        workers: the processes, by number.
         reports: the reports of all workers, in order of arrival.
     """
 
@@ -90,7 +91,11 @@ class WorkerPool:
         self.reports: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
 
     async def wait_for_report(self, kind: str, **fields: Any) -> dict[str, Any]:
-        """Return the next report of this kind with these fields; other reports are dropped.
+        """Return the next report of this kind with these fields; drop other reports.
+
+        Args:
+            kind: such as "ready", "began" or "ended".
+            fields: values that the report must have.
 
         Raises:
             TimeoutError: after `REPORT_TIMEOUT_SECONDS`.
@@ -107,11 +112,13 @@ class WorkerPool:
 async def start_workers(
     url: str, workers: int, *, seconds: float = 0.0, limits: tuple[int, ...] = ()
 ) -> AsyncIterator[WorkerPool]:
-    """Start worker processes, wait until they are ready, and kill them at the end of the context.
+    """Start worker processes, and yield them once all are ready.
+
+    The end of the context kills them.
 
     Args:
         seconds: the model's time before its answer.
-        limits: the maximum number of concurrent turns of each worker.
+        limits: the maximum number of concurrent turns of each worker; by default `MAX_CONCURRENT_TURNS`.
     """
     pool = WorkerPool()
     try:
@@ -130,7 +137,10 @@ async def start_workers(
 
 
 async def measure_throughput(url: str, workers: int) -> Throughput:
-    """Measure turns in sessions where each message follows the answer to the former one."""
+    """Measure the throughput of short turns in `SESSIONS` sessions.
+
+    Each message of a session follows the answer to the former one.
+    """
     async with start_workers(url, workers) as pool:
         began = time.time()
         for session in range(SESSIONS):

@@ -1,4 +1,7 @@
-"""Measurements of one worker in the process of the benchmark."""
+"""Measurements of one worker in the process of the benchmark.
+
+The benchmark measures single turns, concurrent turns and an idle worker.
+"""
 
 import asyncio
 import time
@@ -23,7 +26,7 @@ IDLE_SECONDS = 15.0
 
 @dataclass(frozen=True, slots=True)
 class SingleTurns:
-    """Turns that run one after the other, in seconds.
+    """Figures of turns that run one after the other, in seconds.
 
     Attributes:
         accept: median of `InboxStore.accept`.
@@ -39,7 +42,7 @@ class SingleTurns:
 
 @dataclass(frozen=True, slots=True)
 class ConcurrentTurns:
-    """Concurrent turns, one in each session.
+    """Figures of concurrent turns, one in each session.
 
     Attributes:
         seconds: the time until the last turn has ended.
@@ -56,17 +59,17 @@ class ConcurrentTurns:
 
 @dataclass(frozen=True, slots=True)
 class IdleUsage:
-    """Database statements and CPU seconds of an idle worker per minute."""
+    """Database statements and CPU seconds per minute of a worker without turns."""
 
     statements: float
     cpu: float
 
 
 class _TurnRecorder:
-    """Recorder of the starts and ends of turns.
+    """Recorder of turns' starts and ends; its methods are the worker's callbacks.
 
     Attributes:
-        start_times: the start of each turn by the key of its newest message (`perf_counter` seconds).
+        start_times: the start of each turn (`perf_counter` seconds), by the event key of its newest message.
         running, peak: the number of running turns, and its maximum.
     """
 
@@ -90,7 +93,11 @@ class _TurnRecorder:
 
 
 async def measure_single_turns(url: str) -> tuple[SingleTurns, IdleUsage]:
-    """Measure `TURNS` successive turns, and then the idle worker."""
+    """Measure `TURNS` successive turns, and then the idle worker.
+
+    Args:
+        url: a migrated database.
+    """
     recorder = _TurnRecorder()
     async with run_worker(url, on_start=recorder.record_start, on_end=recorder.record_end) as services:
         for number in range(WARM_UP_TURNS):
@@ -120,7 +127,9 @@ async def _measure_idle_usage(services: WorkerServices) -> IdleUsage:
 
 
 async def measure_concurrent_turns(url: str, *, is_bare: bool = False) -> ConcurrentTurns:
-    """Measure a turn in each of `CONCURRENT_SESSIONS` sessions, whose messages are accepted at once.
+    """Measure one turn in each of `CONCURRENT_SESSIONS` sessions.
+
+    All messages are accepted at once.
 
     Args:
         is_bare: see `run_worker`.

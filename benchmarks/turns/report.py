@@ -1,4 +1,4 @@
-"""Figures as a Markdown table."""
+"""Report of the turn benchmark as a Markdown table."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,7 +10,17 @@ from benchmarks.turns.statements import select_writes
 
 @dataclass(frozen=True, slots=True)
 class TurnFigures:
-    """Figures of one database. SQLite has one worker: no takeover, and no stop from another process."""
+    """Figures of the turn benchmark on one database.
+
+    SQLite has one worker: no takeover, and no stop from another process.
+
+    Attributes:
+        database: the name in the table.
+        steps: successive turns.
+        together: concurrent turns.
+        bare: concurrent turns without agent and reply.
+        takeover, cancel: seconds; None if not measured.
+    """
 
     database: str
     steps: SingleTurns
@@ -23,7 +33,7 @@ class TurnFigures:
 
 
 def table(columns: Sequence[TurnFigures]) -> str:
-    """Return a table with a column per database."""
+    """Return a Markdown table with a row per figure and a column per database."""
     rows = [_rows(column) for column in columns]
     names = list(dict.fromkeys(name for row in rows for name in row))
     lines = ["| | " + " | ".join(column.database for column in columns) + " |", "| --- |" + " ---: |" * len(columns)]
@@ -63,7 +73,10 @@ def _rows(figures: TurnFigures) -> dict[str, str]:
 
 
 def _list_writes(statements: Mapping[str, float]) -> list[tuple[str, float]]:
-    """Return (kind, number) for the writing statements, without those that round to 0.00."""
+    """Return (kind, number) of the writing statements, sorted by kind.
+
+    The numbers are rounded to two digits; statements that round to 0.00 are left out.
+    """
     return [(kind, round(number, 2)) for kind, number in select_writes(statements).items() if round(number, 2)]
 
 

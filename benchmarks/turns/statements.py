@@ -1,4 +1,4 @@
-"""Counts of database statements."""
+"""Counters of the database statements that a benchmark causes."""
 
 import re
 from collections import Counter
@@ -20,7 +20,7 @@ _VERBS = {"INSERT INTO": "insert", "UPDATE": "update", "DELETE FROM": "delete"}
 
 @contextmanager
 def count_statements(database: Database) -> Iterator[Counter[str]]:
-    """Count the statements that the database gets inside the context.
+    """Yield a counter of the statements that `database` executes inside the context.
 
     Keys are `insert TABLE` and so on for writes, joined by `+` within one statement, `notify`, `commit`, `begin`
     (SQLite only: PostgreSQL's driver does not report it), and `read` for all others.
@@ -57,7 +57,11 @@ def count_statements(database: Database) -> Iterator[Counter[str]]:
 
 
 def select_writes(counts: Mapping[str, float]) -> dict[str, float]:
-    """Return the counts of writing statements, sorted by kind."""
+    """Return the counts of the writing statements, sorted by kind.
+
+    Args:
+        counts: see `count_statements`.
+    """
     return {kind: number for kind, number in sorted(counts.items()) if " " in kind}
 
 

@@ -1,4 +1,4 @@
-"""Worker of the benchmark: the bot's parts with an instant channel and model."""
+"""Worker of the benchmarks: the bot's services with an instant channel and model."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -170,7 +170,7 @@ class _InstantSurface:
 
 @dataclass(frozen=True, slots=True)
 class WorkerServices:
-    """Parts of a running worker that the benchmarks call."""
+    """Services of a running worker that the benchmarks call."""
 
     database: Database
     inbox: InboxStore
@@ -191,7 +191,7 @@ async def run_worker(
     on_end: TurnCallback = lambda _turn: None,
     on_cancel: TurnCallback = lambda _turn: None,
 ) -> AsyncIterator[WorkerServices]:
-    """Run a worker, wired like the bot, until the context ends.
+    """Run a worker with the bot's services until the context ends.
 
     Args:
         seconds: the model's time before its answer.
@@ -265,13 +265,13 @@ async def run_worker(
 
 
 async def _count_failed_turns(database: Database) -> int:
-    """Return the number of failed turns."""
+    """Return the number of failed turns in a database."""
     async with database.read() as connection:
         return (await connection.execute(sa.select(sa.func.count()).where(rows.c.state == "failed"))).scalar_one()
 
 
 def build_message(session: str, text: str = "Well?") -> InboxMessage:
-    """Return a message with a new event key in this session."""
+    """Return an inbox message with a unique event key in this session."""
     number = next(_numbers)
     return InboxMessage(
         event_key=f"{session}:{text}:{number}",

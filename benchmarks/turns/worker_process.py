@@ -22,7 +22,7 @@ def report(kind: str, **fields: Any) -> None:
 
 
 class OrderHandler:
-    """Handler of the orders that also reports each turn.
+    """Handler of the orders on standard input that also reports each turn.
 
     The answer to a message whose text is a number over 0 is followed by a message with the next lower number.
     """

@@ -1,4 +1,4 @@
-"""An agent whose tools come from an MCP server: `pip install 'parley[mcp]' mcp-server-time`."""
+"""Agent with tools of an MCP server: `pip install 'parley[mcp]' mcp-server-time`."""
 
 import sys
 

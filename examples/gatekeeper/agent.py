@@ -1,4 +1,7 @@
-"""An agent with a tool that is only made after a person has agreed: ADK asks, and ends the run until it is decided."""
+"""Agent with a tool that runs only after a user's confirmation.
+
+ADK asks for the confirmation, ends the run, and resumes it after the decision.
+"""
 
 from google.adk.agents import LlmAgent
 from google.adk.tools.function_tool import FunctionTool

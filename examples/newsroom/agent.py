@@ -1,4 +1,7 @@
-"""A team: an editor who hands over to a reporter, who looks things up, or to a writer, who words them."""
+"""Team of agents: an editor that delegates to a reporter and to a writer.
+
+The reporter has a tool that looks facts up.
+"""
 
 from google.adk.agents import LlmAgent
 

@@ -1,4 +1,4 @@
-"""Interfaces of contenders: bots that answer questions in a sandbox."""
+"""Interfaces of the contenders: bots that answer a load's questions in a sandbox."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -11,31 +11,37 @@ from benchmarks.replies.platforms import MeasuredQuestion
 
 
 class RunningContender(ABC):
-    """Contender that is connected to a sandbox."""
+    """Bot that is connected to a sandbox and answers questions."""
 
     @abstractmethod
     async def answer(self, question: MeasuredQuestion, speech: Speech) -> None:
-        """Answer with the model's speech; return when the reply is complete."""
+        """Reply to a question with the words of `speech`, and wait for the complete reply."""
 
 
 class ReplyWriter(Protocol):
-    """Reply that grows with the model's text."""
+    """Reply whose text grows while the model streams."""
 
     def feed(self, delta: str) -> None:
-        """Add text of the model."""
+        """Append streamed text of the model to the reply."""
         ...
 
     async def close(self, text: str) -> None:
-        """End the reply with its complete text; return when the platform shows it, or the writer gave up."""
+        """End the reply with its complete text.
+
+        Returns when the platform shows `text`, or when the writer has given up.
+        """
         ...
 
 
 class StreamingContender(RunningContender):
-    """Running contender with a `ReplyWriter` for each reply."""
+    """Running contender that receives the speech word by word.
+
+    For each question it opens a `ReplyWriter`, feeds it each word, and closes it with the complete text.
+    """
 
     @abstractmethod
     def open_reply(self, question: MeasuredQuestion) -> AbstractAsyncContextManager[ReplyWriter]:
-        """Return a context that begins a reply to the question, and yields its writer."""
+        """Return a context manager that begins a reply and yields its writer."""
 
     async def answer(self, question: MeasuredQuestion, speech: Speech) -> None:
         async with self.open_reply(question) as writer:
@@ -46,12 +52,12 @@ class StreamingContender(RunningContender):
 
 @dataclass(frozen=True, slots=True)
 class ReplyContender:
-    """Bot, or a copy of its policy, on one platform.
+    """Measured bot, or a copy of its streaming policy, on one platform.
 
     Attributes:
         platform: "slack" or "discord".
-        start: connects it to a sandbox of the platform for the time of the context.
-        is_measurable: returns whether it can run under a load.
+        start: returns a context manager that connects the bot to a sandbox of the platform.
+        is_measurable: returns whether the bot can run under a load.
     """
 
     name: str

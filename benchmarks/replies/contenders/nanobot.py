@@ -1,7 +1,7 @@
-"""nanobot's Discord channel in an environment and a process of its own.
+"""nanobot's Discord channel as a contender, in a process of its own.
 
-`uv run --with` installs the version below. It uses the sandbox as Discord and this process as its model API. Its pauses
-follow the wall clock, so it is measured at speed 1 only.
+`uv run --with` installs the version below in an environment of its own. nanobot uses the sandbox as Discord and this
+process as its model API. Its pauses follow the wall clock, so it is measured at speed 1 only.
 """
 
 import asyncio
@@ -43,7 +43,10 @@ runpy.run_module("nanobot", run_name="__main__")
 
 
 class SpeechServer:
-    """OpenAI-compatible API that streams the speech of the newest question, a word per chunk."""
+    """HTTP server with OpenAI's chat API that streams speeches to nanobot.
+
+    A request gets the speech of the newest question in its messages, one word per chunk.
+    """
 
     def __init__(self) -> None:
         self._speeches: dict[int, Speech] = {}
@@ -62,7 +65,7 @@ class SpeechServer:
         await self._runner.cleanup()
 
     async def add_speech(self, speech: Speech) -> None:
-        """Make the speech available: requests for its question wait for it."""
+        """Store a speech, so that waiting and later requests for its question stream it."""
         async with self._asked:
             self._speeches[speech.number] = speech
             self._asked.notify_all()
@@ -143,12 +146,21 @@ async def start_on_discord(platform: DiscordCellPlatform) -> AsyncIterator[Runni
 
 
 def is_measurable(load: Load) -> bool:
-    """Return whether the load has one reply per channel: later questions join a running answer."""
+    """Return whether the load has speed 1 and at most one reply per channel.
+
+    nanobot adds a later question in a channel to the running answer.
+    """
     return load.speed == 1 and load.replies <= load.channels
 
 
 def build_config(home: str, model: str, token: str) -> dict[str, Any]:
-    """Return nanobot's `config.json` for a home folder, the URL of the model API and a Discord bot token."""
+    """Return nanobot's `config.json` as a dict.
+
+    Args:
+        home: the folder of nanobot's workspace.
+        model: the base URL of the model API.
+        token: the Discord bot token.
+    """
     return {
         "agents": {"defaults": {"workspace": f"{home}/workspace", "model": "scripted", "provider": "custom"}},
         "providers": {"custom": {"apiKey": "none", "apiBase": model}},

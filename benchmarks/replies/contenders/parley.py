@@ -1,4 +1,7 @@
-"""Parley: the model's deltas go through the reply and the rate limiters to the platform's real client."""
+"""Parley as a contender on Slack and on Discord.
+
+The model's deltas go through `Reply` and the rate limiters to the platform's real client.
+"""
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -29,11 +32,11 @@ BACKGROUND_TIMEOUT_SECONDS = 2.0
 
 
 async def ignore_ids(ids: Sequence[str]) -> None:
-    """Ignore the ids of the reply's messages: the benchmark has no database."""
+    """Do nothing with the message ids of a reply: the benchmark has no database."""
 
 
 class ReplyWithButtons:
-    """Reply that gets the bot's buttons when it ends.
+    """Reply writer that adds the bot's answer buttons when the reply ends.
 
     Args:
         name: the turn id that the buttons carry.
@@ -50,7 +53,10 @@ class ReplyWithButtons:
 
 @asynccontextmanager
 async def open_reply(surface: Surface, question: MeasuredQuestion) -> AsyncIterator[ReplyWriter]:
-    """Open a reply with the bot's Stop button; it belongs to no turn."""
+    """Open a reply on a surface, with the bot's Stop button.
+
+    Yields its writer. There is no turn: the question's number replaces the turn id in the buttons.
+    """
     name = str(question.number)
     async with Reply(surface, save_ids=ignore_ids, buttons=growing_buttons(name, ENGLISH)) as reply:
         yield ReplyWithButtons(reply, name)
@@ -67,7 +73,10 @@ class _ParleyOnSlack(StreamingContender):
         self._assistant = AssistantThreads(api)
 
     async def wait_for_background_calls(self) -> None:
-        """Wait for calls that outlast a reply, such as removed reactions: they count as well."""
+        """Wait for Slack calls that outlast a reply, such as removed reactions.
+
+        They count towards the rate limits of the measured replies.
+        """
         await self._queued_reactions.drain(BACKGROUND_TIMEOUT_SECONDS)
         await self._assistant.drain(BACKGROUND_TIMEOUT_SECONDS)
 
@@ -92,7 +101,7 @@ class _ParleyOnDiscord(StreamingContender):
         self._queued_reactions = discord_reactions.make_queued_reactions(api)
 
     async def wait_for_background_calls(self) -> None:
-        """See `_ParleyOnSlack`."""
+        """Wait for Discord calls that outlast a reply, such as removed reactions."""
         await self._queued_reactions.drain(BACKGROUND_TIMEOUT_SECONDS)
 
     def open_reply(self, question: MeasuredQuestion) -> AbstractAsyncContextManager[ReplyWriter]:

@@ -1,4 +1,4 @@
-"""Posts, edits and deletions through a platform's real client, for the measured policies."""
+"""Post, edit and delete calls of the rebuilt bots, through the platforms' clients."""
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Mapping
@@ -12,7 +12,9 @@ from benchmarks.replies.platforms import DiscordCellPlatform, MeasuredQuestion, 
 
 
 class MessageClient(ABC):
-    """Client that writes the messages of one reply. A failed call raises the platform client's error.
+    """Client that posts, edits and deletes the messages of one reply.
+
+    A failed call raises the platform client's error.
 
     Attributes:
         size: the maximum length of a message in characters.
@@ -32,10 +34,10 @@ class MessageClient(ABC):
 
 
 class SlackMessageClient(MessageClient):
-    """Messages in the question's thread.
+    """Client that posts in the Slack thread of the question.
 
     Args:
-        field: the argument for the text, `text` or `markdown_text`.
+        field: the API argument for the text, `text` or `markdown_text`.
         size: the maximum length of that argument in characters.
     """
 
@@ -59,7 +61,10 @@ class SlackMessageClient(MessageClient):
 
 
 class DiscordMessageClient(MessageClient):
-    """Messages in the question's channel, each as a reply to its predecessor."""
+    """Client that posts in the question's Discord channel.
+
+    Each message is a Discord reply to the message before, the first one to the question.
+    """
 
     size = 2_000
 
@@ -80,7 +85,11 @@ class DiscordMessageClient(MessageClient):
 
 
 def create_slack_client(platform: SlackCellPlatform, *, retries: int) -> AsyncWebClient:
-    """Return a client that retries rate-limited calls after Slack's delay, up to `retries` times."""
+    """Return a Slack client that repeats rate-limited calls after their `Retry-After`.
+
+    Args:
+        retries: the maximum number of repetitions of one call.
+    """
     sandbox = platform.sandbox
     handlers = [AsyncRateLimitErrorRetryHandler(max_retry_count=retries)]
     return AsyncWebClient(sandbox.bot_token, base_url=sandbox.api_url, retry_handlers=list(handlers))
@@ -88,7 +97,10 @@ def create_slack_client(platform: SlackCellPlatform, *, retries: int) -> AsyncWe
 
 @asynccontextmanager
 async def open_discord_client(platform: DiscordCellPlatform) -> AsyncIterator[discord.Client]:
-    """Return a client without a gateway connection that obeys the rate-limit headers."""
+    """Yield a logged-in Discord client without a gateway connection.
+
+    It obeys Discord's rate-limit headers. The end of the context closes it.
+    """
     discord.http.Route.BASE = platform.sandbox.api_url
     client = discord.Client(intents=discord.Intents.none(), allowed_mentions=discord.AllowedMentions.none())
     await client.login(platform.sandbox.bot_token)

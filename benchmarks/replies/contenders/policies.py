@@ -16,10 +16,10 @@ _CALL_ERROR = Exception
 
 
 class StreamingPolicy(ABC):
-    """Reply writer that follows a bot's rules for posts and edits.
+    """Reply writer that follows the rules of one bot for posts and edits.
 
     Args:
-        speed: divides its times.
+        speed: platform seconds in a real second; it shortens the bot's pauses.
     """
 
     def __init__(self, client: MessageClient, speed: float) -> None:
@@ -43,10 +43,10 @@ class StreamingPolicy(ABC):
 
 
 class ChatSdk(StreamingPolicy):
-    """Vercel's Chat SDK in its mode for platforms without streams.
+    """Rules of Vercel's Chat SDK for platforms without streams.
 
-    A placeholder; then, if there is new text, an edit 500 ms after the end of the former one. A failed edit is ignored,
-    a failed last one raises. Text over the platform's limit is cut.
+    It posts a placeholder. Then it edits the message 500 ms after the end of the former edit, if there is new text. A
+    failed edit is ignored, a failed last one raises. Text over the platform's limit is cut.
     """
 
     EDIT_INTERVAL_SECONDS = 0.5
@@ -87,7 +87,7 @@ class ChatSdk(StreamingPolicy):
 
 
 class LastWrite:
-    """Time of llmcord's last post or edit in the whole process.
+    """Time of llmcord's last post or edit, shared by all replies of the process.
 
     Attributes:
         at: in seconds of the event loop's clock.
@@ -98,11 +98,12 @@ class LastWrite:
 
 
 class Llmcord(StreamingPolicy):
-    """llmcord: one timer for all replies of the process.
+    """Rules of llmcord: one timer for all replies of the process.
 
-    The first text is posted at once. Then each edit blocks the model's stream, and is made if no reply was posted or
-    edited for a second. A full message gets a last edit, and a new one follows. (The original uses descriptions of
-    embeds with 4,096 characters; here plain texts with 2,000.)
+    The first text is posted at once. Later text is edited in if no reply was posted or edited for a second; each edit
+    blocks the model's stream. A full message gets a last edit, and a new one follows.
+
+    The original uses descriptions of embeds with 4,096 characters; here plain texts with 2,000.
     """
 
     EDIT_INTERVAL_SECONDS = 1.0
@@ -149,7 +150,7 @@ class Llmcord(StreamingPolicy):
 
 
 class ChatGptInSlack(StreamingPolicy):
-    """ChatGPT-in-Slack: an edit per 20 deltas, independent of the former edit's end.
+    """Rules of ChatGPT-in-Slack: an edit per 20 deltas, even during another edit.
 
     Edits, including the last, show the first 3,500 bytes; the rest is posted in messages of 20,000. A failed edit is
     ignored, a failed last one raises.
@@ -190,10 +191,13 @@ class ChatGptInSlack(StreamingPolicy):
 
 
 class OpenClaw(StreamingPolicy):
-    """OpenClaw: one draft with a pause between edits, and one call in flight.
+    """Rules of OpenClaw: one draft message, one call in flight, a pause between edits.
 
-    The draft stops at the first failure, and when the text exceeds a message. A last edit makes it the answer;
-    otherwise the answer is posted in pieces and the draft deleted.
+    The edits of the draft stop at the first failure, and when the text exceeds one message. At the end a last edit
+    makes the draft the answer. If that is impossible, the answer is posted in pieces and the draft deleted.
+
+    Args:
+        pause: platform seconds between two edits.
     """
 
     def __init__(self, client: MessageClient, speed: float, pause: float) -> None:
@@ -254,7 +258,7 @@ def _truncate(text: str, size: int) -> str:
 
 
 def _split(text: str, size: int) -> list[str]:
-    """Return the text in parts of at most `size` characters, split after spaces where possible."""
+    """Split a text into parts of at most `size` characters, after spaces if possible."""
     pieces = []
     while len(text) > size:
         at = text.rfind(" ", 0, size) + 1 or size

@@ -1,4 +1,4 @@
-"""Registry of the contenders."""
+"""Registry of all contenders of the benchmark, and their start functions."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -35,7 +35,7 @@ class _PolicyContender(StreamingContender):
 
 @asynccontextmanager
 async def start_chat_sdk_on_slack(platform: SlackCellPlatform) -> AsyncIterator[RunningContender]:
-    """Start Chat SDK with the default of Slack's Node client: ten retries."""
+    """Connect the Chat SDK policy to Slack, with ten retries like Slack's Node client."""
     web = create_slack_client(platform, retries=10)
     yield _PolicyContender(
         lambda question: ChatSdk(SlackMessageClient(web, question, "markdown_text", MAX_MARKDOWN_CHARS), platform.speed)
@@ -59,7 +59,7 @@ async def start_llmcord(platform: DiscordCellPlatform) -> AsyncIterator[RunningC
 
 @asynccontextmanager
 async def start_chat_gpt_in_slack(platform: SlackCellPlatform) -> AsyncIterator[RunningContender]:
-    """Start ChatGPT-in-Slack with its two retries."""
+    """Connect the ChatGPT-in-Slack policy to Slack, with its two retries."""
     web = create_slack_client(platform, retries=2)
     yield _PolicyContender(
         lambda question: ChatGptInSlack(SlackMessageClient(web, question, "text", MAX_TEXT_CHARS), platform.speed)
@@ -68,7 +68,10 @@ async def start_chat_gpt_in_slack(platform: SlackCellPlatform) -> AsyncIterator[
 
 @asynccontextmanager
 async def start_openclaw_on_slack(platform: SlackCellPlatform) -> AsyncIterator[RunningContender]:
-    """Start OpenClaw with its two retries (newer versions: none for writes)."""
+    """Connect the OpenClaw policy to Slack, with its two retries.
+
+    Newer versions of OpenClaw do not retry writes.
+    """
     web = create_slack_client(platform, retries=2)
     yield _PolicyContender(
         lambda question: OpenClaw(SlackMessageClient(web, question, "text", MAX_TEXT_CHARS), platform.speed, pause=1.0)

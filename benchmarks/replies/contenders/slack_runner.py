@@ -1,4 +1,4 @@
-"""google-adk's own `SlackRunner`, with Bolt on the sandbox's Socket Mode."""
+"""google-adk's own `SlackRunner` as a contender, with Bolt over Socket Mode."""
 
 import asyncio
 import re
@@ -28,13 +28,13 @@ NAME = "google-adk's SlackRunner"
 
 
 class SpeechModel(BaseLlm):
-    """ADK model that answers a question with its whole speech once the speech has ended."""
+    """ADK model that answers with a question's whole speech once the speech has ended."""
 
     _speeches: dict[int, Speech] = PrivateAttr(default_factory=dict)
     _asked: asyncio.Condition = PrivateAttr(default_factory=asyncio.Condition)
 
     async def add_speech(self, speech: Speech) -> None:
-        """Make the speech available: a run for its question waits for it."""
+        """Store a speech, so that a waiting or later run for its question can answer."""
         async with self._asked:
             self._speeches[speech.number] = speech
             self._asked.notify_all()
@@ -51,14 +51,18 @@ class SpeechModel(BaseLlm):
 
 
 class ObservedSlackRunner(SlackRunner):
-    """`SlackRunner` that reports when it has handled a question's message."""
+    """`SlackRunner` that sets an asyncio event for each handled message."""
 
     def __init__(self, runner: Runner, slack_app: AsyncApp) -> None:
         super().__init__(runner, slack_app)
         self._handled: dict[int, asyncio.Event] = {}
 
     def handled_event(self, number: int) -> asyncio.Event:
-        """Return the event that is set once the message of this question is handled."""
+        """Return the asyncio event that is set once a question's message is handled.
+
+        Args:
+            number: the number of the question.
+        """
         return self._handled.setdefault(number, asyncio.Event())
 
     async def _handle_message(self, event: dict[str, Any], say: Any) -> None:
