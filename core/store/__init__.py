@@ -1,1 +1,1 @@
-"""Database: connections, schema, migrations, notifications, turn states."""
+"""Storage: database connections, schema, migrations, notifications, turn states."""

@@ -1,4 +1,4 @@
-"""Database access: reads, transactions, and single statements."""
+"""Database client: connections for reads, transactions, and single statements."""
 
 import asyncio
 import json
@@ -29,15 +29,14 @@ CLOSE_SECONDS = 2.0
 class Database:
     """Client of a SQLite or PostgreSQL database, with a pool of connections.
 
-    Its URL is `sqlite+aiosqlite:///path` or `postgresql+asyncpg://...`.
-
-    On SQLite one connection writes at a time and readers never wait for it (write-ahead log). A commit survives the
+    On SQLite one connection writes at a time, and reads never wait for a write (write-ahead log). A commit survives the
     death of the process; the last commits may be lost with the machine's power (`synchronous=NORMAL`).
 
-    Every method raises `StoreError` for a database that cannot be used, whichever driver reports it.
+    Every method raises `StoreError` for a database that cannot be used, whichever driver reports the error.
 
     Args:
-        connections: the most connections at once, 3 or more. A caller without a connection waits for one.
+        url: `sqlite+aiosqlite:///path` or `postgresql+asyncpg://...`.
+        connections: the most connections at once, 3 or more. A caller waits while all are in use.
 
     Raises:
         SettingsError: the URL has a parameter that the driver does not know.
@@ -66,55 +65,62 @@ class Database:
 
     @property
     def file(self) -> Path | None:
-        """The path of SQLite's file; None for a database in memory or on a server."""
+        """The path of the SQLite file; None for SQLite in memory and for PostgreSQL."""
         name = self.engine.url.database
         return Path(name) if self.is_sqlite and name and name != ":memory:" else None
 
     @property
     def now(self) -> sa.ColumnElement[float]:
-        """SQL expression of the seconds since 1970, by the database's clock.
+        """SQL expression of the current time by the database's clock, in Unix seconds.
 
-        The clock is the same for all processes that use the database.
+        All processes that use the database have the same clock. For SQLite it is the time of this process.
         """
         return self.clock(self.engine.dialect.name, sa.literal(time.time(), sa.Double))
 
     @staticmethod
     def clock(dialect: str, own: sa.ColumnElement[float]) -> sa.ColumnElement[float]:
-        """Return the expression of `now` for a dialect.
+        """Return the SQL expression of the current time in Unix seconds, for a dialect.
 
         Args:
-            own: the time of this process, which is the clock of SQLite.
+            dialect: `sqlite` or `postgresql`.
+            own: the time of this process; it is returned for SQLite.
         """
         return own if dialect == "sqlite" else sa.cast(sa.extract("epoch", sa.func.clock_timestamp()), sa.Double)
 
     @asynccontextmanager
     async def read(self) -> AsyncIterator[AsyncConnection]:
-        """Open a connection for reading; each statement is a transaction of its own."""
+        """Yield a connection for reads; each statement is a transaction of its own."""
         with store_errors():
             async with self._connect(self._autocommit) as connection:
                 yield connection
 
     @asynccontextmanager
     async def write(self) -> AsyncIterator[AsyncConnection]:
-        """Open a transaction, committed after the block, rolled back by an exception."""
+        """Yield a connection in a transaction: commit after the block, or roll back.
+
+        An exception in the block rolls the transaction back. On SQLite, this waits for the end of the other writes of
+        this process.
+        """
         with store_errors():
             async with self._write_lock, self._connect(self.engine) as connection, connection.begin():
                 yield connection
 
     async def run(self, statement: Statement, **values: Any) -> list[tuple[Any, ...]]:
-        """Run one statement as a transaction, by the driver itself, in one round trip.
+        """Run one statement as a transaction of its own, by the driver without SQLAlchemy.
 
-        For SQLite a statement may be several: they are one transaction, and the rows are those of the first.
+        On PostgreSQL this takes one round trip. For SQLite, a `Statement` may consist of several SQL statements: they
+        run in one transaction.
 
         Args:
-            values: the bind parameters of the statement.
+            statement: the statement; it is compiled at its first use.
+            values: the bind parameters by name.
 
         Returns:
-            The rows, as the driver returns them: JSON is text.
+            The rows of the (first) SQL statement, as the driver returns them: JSON is text.
 
         Raises:
             ValueError: a stored text is not UTF-8.
-            IntegrityError: a constraint does not hold.
+            IntegrityError: a constraint of the table does not hold.
         """
         prepared = self._prepared.get(statement)
         if prepared is None:
@@ -133,17 +139,18 @@ class Database:
                 return (await connection.execute(statement)).rowcount
 
     async def ping(self) -> None:
-        """Write a row, to find out whether the database takes writes.
+        """Check that the database accepts writes, by writing a row of `write_checks`.
 
         Raises:
-            StoreError: the database takes no writes; the text has the reason.
+            StoreError: the database accepts no writes; the text has the reason.
         """
         await self.run(_PULSE, now=time.time())
 
     async def aclose(self) -> None:
-        """Close all connections. Later calls raise `DatabaseClosedError`.
+        """Close all connections; later calls of other methods raise `DatabaseClosedError`.
 
-        Another process may then use the file of SQLite. A server that hangs delays this by `CLOSE_SECONDS` at most.
+        Another process may use the SQLite file after this. For PostgreSQL this takes at most `CLOSE_SECONDS`; then a
+        warning is logged, and the connections stay open until the process ends.
         """
         self._is_closed = True
         try:
@@ -179,7 +186,7 @@ _PULSE = Statement(_pulse)
 
 
 def _read_json(text: str) -> Any:
-    """Return the value of a JSON column; None if it is damaged.
+    """Return the value of a JSON column; None if the text is not JSON.
 
     An error would make the other rows of the query unreadable.
     """
@@ -209,6 +216,10 @@ def _begin_immediate(connection: sa.Connection) -> None:
 
 
 def _refuse_closed(_connection: Any, record: Any, _proxy: Any) -> None:
-    """Make the pool replace a connection that the server has closed."""
+    """Make SQLAlchemy's pool replace a connection that the server has closed.
+
+    Raises:
+        InvalidatePoolError: the connection is closed; the pool then opens new ones.
+    """
     if record.driver_connection.is_closed():
         raise InvalidatePoolError

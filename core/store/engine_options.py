@@ -1,4 +1,4 @@
-"""Options of SQLAlchemy's engine for the URL of a database."""
+"""Options of SQLAlchemy's engine: time limits, pool, and parameters of the URL."""
 
 import sqlite3
 from collections.abc import Callable, Mapping
@@ -15,7 +15,7 @@ CONNECT_TIMEOUT_SECONDS = 10.0
 #: Seconds that a statement on PostgreSQL may take.
 STATEMENT_TIMEOUT_SECONDS = 20.0
 
-#: Parameters that a URL may have, by the driver's name, with their types.
+#: Query parameters that a database URL may have, with the types of their values, by the driver's name.
 _PARAMETERS: Mapping[str, Mapping[str, Callable[[str], object]]] = {
     "asyncpg": {
         "command_timeout": float,
@@ -41,10 +41,11 @@ _PARAMETERS: Mapping[str, Mapping[str, Callable[[str], object]]] = {
 class _SqliteConnection(sqlite3.Connection):
     """SQLite connection that reads damaged texts, and rolls back when it is closed.
 
-    A text that is not UTF-8 has U+FFFD in it, instead of an error that makes all rows of the query unreadable.
+    In a text that is not UTF-8, U+FFFD replaces the damaged bytes. An error would make all rows of the query
+    unreadable.
 
-    `sqlite3` only marks a connection as closed while a cursor has not read all of its rows: that of a cancelled task
-    keeps the file locked until its traceback is freed.
+    `close` rolls back an open transaction. `sqlite3` does not really close a connection with an unread cursor: the
+    cursor of a cancelled task would keep the file locked until the task's traceback is freed.
     """
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
@@ -60,14 +61,15 @@ class _SqliteConnection(sqlite3.Connection):
 def engine_options(address: sa.URL, *, connections: int) -> dict[str, Any]:
     """Return the keyword arguments of SQLAlchemy's `create_async_engine` for a URL.
 
-    The pool keeps its connections: a new one costs as much as ten statements, and each statement has to be prepared on
-    it.
+    The options of the URL's query go to the driver. The pool does not close idle connections: to open one takes as long
+    as ten statements, and each statement has to be prepared again on a new connection.
 
     Args:
+        address: the URL of the database.
         connections: the most connections at once.
 
     Raises:
-        SettingsError: the URL has a parameter that its driver does not know, or cannot read.
+        SettingsError: the URL has a parameter that the driver does not know, or whose value is not a number.
     """
     known = _PARAMETERS.get(address.get_driver_name(), {})
     faults, typed = [], {}
@@ -91,7 +93,7 @@ def engine_options(address: sa.URL, *, connections: int) -> dict[str, Any]:
             "command_timeout": STATEMENT_TIMEOUT_SECONDS,
         }
     )
-    # `Database` leaves no transaction open: a rollback of nothing would take a trip to the connection's thread.
-    # The connection that was used last has prepared the statements that are needed next.
+    # `Database` leaves no transaction open: a rollback without one would wait for the connection's thread in vain.
+    # LIFO: the connection that was used last has prepared the statements that are needed next.
     pool = {"pool_size": connections, "max_overflow": 0, "pool_reset_on_return": None, "pool_use_lifo": True}
     return {"connect_args": default | typed, **pool}

@@ -1,4 +1,4 @@
-"""Drivers' errors as `StoreError`, with advice for operators."""
+"""Translation of database drivers' errors to `StoreError`, with operator advice."""
 
 import logging
 import sqlite3
@@ -16,7 +16,7 @@ from core.secret_redaction import format_error
 
 log = logging.getLogger(__name__)
 
-#: Prefixes of SQLite's error names that a retry may help: `SQLITE_IOERR_WRITE` begins with one.
+#: Beginnings of the names of SQLite errors after which a retry may succeed: also of `SQLITE_IOERR_WRITE`.
 _RETRYABLE_SQLITE_ERRORS = (
     "SQLITE_BUSY",
     "SQLITE_LOCKED",
@@ -27,10 +27,10 @@ _RETRYABLE_SQLITE_ERRORS = (
     "SQLITE_PROTOCOL",
 )
 
-#: Classes of SQLSTATE that a retry does not help: unsupported, data, constraints, access, missing objects.
+#: SQLSTATE classes of errors that a retry would repeat: unsupported, data, constraints, access, missing objects.
 _PERMANENT_SQLSTATE_CLASSES = ("0A", "22", "23", "28", "3D", "3F", "42")
 
-#: Advice by the beginning of the error's name.
+#: Advice for operators, by the beginning of the name of the driver's error.
 _ADVICE = {
     "SQLITE_FULL": "the disk is full: make room on it",
     "SQLITE_READONLY": "the file is read-only: let the bot write to the file and its folder",
@@ -55,20 +55,23 @@ UNREADABLE_ERRORS = (TypeError, ValueError, AttributeError, LookupError)
 
 
 def _asyncpg_errors(*names: str, other: tuple[type[Exception], ...] = ()) -> tuple[type[Exception], ...]:
-    """Return `other` and the named error classes of asyncpg, if it is imported."""
+    """Return the error classes of asyncpg with these names, after the classes `other`.
+
+    Only `other` is returned while asyncpg is not imported.
+    """
     exceptions = sys.modules.get("asyncpg.exceptions")
     return (*other, *(getattr(exceptions, name) for name in names)) if exceptions is not None else other
 
 
 @contextmanager
 def collect_unreadable(id_: str, damaged: set[str]) -> Iterator[None]:
-    """Log an error of reading a row in the block, and add `id_` to `damaged`.
+    """Catch and log an error of parsing stored rows in the block.
 
-    The error is not raised: the transaction continues, since what cannot be parsed is no error of the database.
+    The error is not raised, so that the transaction continues with the other rows. Errors of the database are raised.
 
     Args:
-        id_: names the row, for the log.
-        damaged: gets `id_`.
+        id_: the id of the turn or the row, for the log.
+        damaged: `id_` is added to this set after an error.
     """
     try:
         yield
@@ -79,11 +82,13 @@ def collect_unreadable(id_: str, damaged: set[str]) -> Iterator[None]:
 
 @contextmanager
 def store_errors() -> Iterator[None]:
-    """Translate the database errors of the block to `StoreError`.
+    """Translate the drivers' and SQLAlchemy's errors in the block to `StoreError`.
+
+    Each such error is counted in the metric `database_errors`.
 
     Raises:
         StoreError: the database cannot be used; the text has advice for operators.
-        IntegrityError: a constraint does not hold.
+        IntegrityError: a constraint of a table does not hold.
     """
     try:
         yield
@@ -105,7 +110,11 @@ def store_errors() -> Iterator[None]:
 
 
 def _is_retryable(fault: BaseException) -> bool:
-    """Return whether the same statement may succeed a little later."""
+    """Return whether a statement that failed with this error may succeed a little later.
+
+    Args:
+        fault: the error of the driver.
+    """
     if isinstance(fault, sqlite3.Error):
         return getattr(fault, "sqlite_errorname", "").startswith(_RETRYABLE_SQLITE_ERRORS)
     if isinstance(fault, _asyncpg_errors("PostgresError")):

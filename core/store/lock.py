@@ -12,13 +12,14 @@ from core.store.database import Database
 
 @contextmanager
 def hold_database_lock(database: Database) -> Iterator[None]:
-    """Hold a lock on the file of SQLite for the block. PostgreSQL needs no lock.
+    """Lock the SQLite file of a database during the block; do nothing for PostgreSQL.
 
-    On SQLite, a second process would take over the running turns of the first. The operating system releases the lock
-    when the process ends.
+    The lock is the file `NAME.lock` beside the SQLite file. A second process on SQLite would take over the running
+    turns of the first. The operating system releases the lock when the process ends.
 
     Raises:
-        StoreError: another process holds the lock; the message names its id.
+        StoreError: another process has the lock, and the text has the id of that process; or the lock file cannot be
+            written.
     """
     path = database.file
     if path is None:
@@ -31,13 +32,17 @@ def hold_database_lock(database: Database) -> Iterator[None]:
 
 @contextmanager
 def hold_file_lock(path: Path, hint: str) -> Iterator[None]:
-    """Hold the lock file of a path (`NAME.lock`) for the block.
+    """Lock the file `NAME.lock` beside a path during the block, with `flock`.
+
+    The id of this process is written into the lock file.
 
     Args:
-        hint: advice to operators if another process holds it, besides stopping that one.
+        path: the file that the lock protects; only its name matters.
+        hint: advice to operators if another process has the lock, as an alternative to stopping that process.
 
     Raises:
-        StoreError: another process holds the lock, and the message names its id; or the file cannot be written.
+        StoreError: another process has the lock, and the text has the id of that process; or the lock file cannot be
+            written.
     """
     lock = path.with_name(f"{path.name}.lock")
     with _name_file_in_errors(lock):
@@ -56,9 +61,10 @@ def hold_file_lock(path: Path, hint: str) -> Iterator[None]:
 
 
 def get_lock_holder(database: Database) -> str | None:
-    """Return the id of the process that locks the file of SQLite; None without a lock.
+    """Return the id of the process that has the lock of a database's SQLite file.
 
-    It is `?` if the process has not written it yet.
+    None if no process has the lock, or the database is not a file. The id is `?` if the process has not written it into
+    the lock file yet.
     """
     path = database.file
     lock = path and path.with_name(f"{path.name}.lock")
@@ -74,7 +80,7 @@ def get_lock_holder(database: Database) -> str | None:
 
 @contextmanager
 def _name_file_in_errors(path: Path) -> Iterator[None]:
-    """Translate each `OSError` of the block to a `StoreError` that names the file."""
+    """Translate each `OSError` in the block to a `StoreError` with the path of the file."""
     try:
         yield
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Migrations of a database to the schema of this version."""
+"""Schema migrations: applies Alembic's revisions, and checks tables and columns."""
 
 from pathlib import Path
 
@@ -16,16 +16,16 @@ MIGRATIONS = Path(__file__).with_name("migrations")
 
 
 async def migrate(database: Database) -> list[str]:
-    """Apply all missing migrations, or none if one fails.
+    """Apply all missing migrations to a database in one transaction.
 
-    Several processes may do so at once.
+    If one fails, none is applied. Several processes may call this at once.
 
     Returns:
-        The revisions that were applied, oldest first.
+        The Alembic revisions that were applied, oldest first.
 
     Raises:
-        SchemaError: the database is newer than this version of Parley; it is untouched.
-        StoreError: it cannot be used.
+        SchemaError: the database is newer than this version of Parley, and stays unchanged.
+        StoreError: the database cannot be used.
     """
     async with database.write() as connection:
         return await connection.run_sync(_migrate)
@@ -48,7 +48,10 @@ async def verify_schema(database: Database) -> None:
 
 
 def _find_missing(connection: sa.Connection) -> list[str]:
-    """Return the names of the missing tables and columns."""
+    """Return the tables and columns of the schema that the database lacks.
+
+    The texts are `the table NAME` and `the column TABLE.NAME`.
+    """
     found = sa.inspect(connection)
     tables = set(found.get_table_names())
     columns = {name: {column["name"] for column in found.get_columns(name)} for name in tables & metadata.tables.keys()}
@@ -60,11 +63,11 @@ def _find_missing(connection: sa.Connection) -> list[str]:
 
 
 async def list_pending(database: Database) -> list[str]:
-    """Return the revisions that `migrate` would apply, oldest first.
+    """Return the Alembic revisions that `migrate` would apply, oldest first.
 
     Raises:
         SchemaError: the database is newer than this version of Parley.
-        StoreError: it cannot be used.
+        StoreError: the database cannot be used.
     """
     async with database.read() as connection:
         return await connection.run_sync(_find_pending)

@@ -1,4 +1,4 @@
-"""Notifications among workers, by PostgreSQL's LISTEN and NOTIFY."""
+"""Notifications among worker processes, by PostgreSQL's LISTEN and NOTIFY."""
 
 import asyncio
 import logging
@@ -19,31 +19,36 @@ log = logging.getLogger(__name__)
 #: The name of the PostgreSQL channel.
 CHANNEL = "parley"
 
-#: Seconds until a lost connection is opened again.
+#: Seconds until a lost connection for LISTEN is opened again.
 RECONNECT_SECONDS = 1.0
 
-#: Seconds that closing the connection may take.
+#: Seconds that closing the connection for LISTEN may take.
 CLOSE_TIMEOUT_SECONDS = 5.0
 
 
 class NotificationBus:
-    """Sender and receiver of short texts among all workers.
+    """Sender and receiver of short texts (notifications) among all worker processes.
 
-    On SQLite there is one process, and nothing is sent. A notification may be lost: a listener has to poll as well.
+    On SQLite there is only one process, and nothing is sent. A notification may be lost while the connection is
+    interrupted, so a listener has to poll the database as well.
     """
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def notify(self, connection: AsyncConnection, text: str) -> None:
-        """Notify all workers, this one included, once the transaction is committed."""
+        """Send a text to all workers, this one included, when a transaction commits.
+
+        Args:
+            connection: the connection with the transaction.
+        """
         if not self._database.is_sqlite:
             await connection.execute(sa.select(sa.func.pg_notify(CHANNEL, text)))
 
     async def notify_now(self, text: str) -> None:
-        """Notify all workers, this one included, by a transaction of its own.
+        """Send a text to all workers, this one included, in a transaction of its own.
 
-        A failure is logged.
+        A failure of the database is logged.
         """
         if self._database.is_sqlite:
             return
@@ -54,9 +59,13 @@ class NotificationBus:
             log.warning("the other workers are not notified: %s", format_error(error))
 
     async def listen(self, on_notification: Callable[[str], None]) -> None:
-        """Call `on_notification` with each text until cancelled; reconnect when needed.
+        """Receive notifications until cancelled, and connect again after a failure.
 
-        The text is empty when notifications may have been lost, as after each connect. On SQLite it returns at once.
+        On SQLite this returns at once.
+
+        Args:
+            on_notification: called with the text of each notification. After each connect it is called with an empty
+                text, since notifications may have been lost.
         """
         if not self._database.is_sqlite:
             await run_every(
@@ -66,7 +75,7 @@ class NotificationBus:
             )
 
     async def _listen_once(self, on_notification: Callable[[str], None]) -> None:
-        """Listen until the connection is lost."""
+        """Connect and call `on_notification` with each text, until the connection is lost."""
         disconnected = asyncio.Event()
         async with self._database.engine.connect() as connection:
             driver: Any = (await connection.get_raw_connection()).driver_connection

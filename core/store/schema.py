@@ -20,13 +20,13 @@ Serial = sa.BigInteger().with_variant(sa.Integer, "sqlite")
 
 
 class JsonText(sa.TypeDecorator[Any]):
-    """Column of any JSON value, stored as text.
+    """Column type of any JSON value, stored as text.
 
-    SQLite gives a column of the type JSON the affinity NUMERIC, which changes numbers: 1.0 becomes 1, 2**63 a float. A
-    damaged value is read as None, as in other JSON columns.
+    In a SQLite column of the type JSON, numbers change (affinity NUMERIC): 1.0 becomes 1, and 2**63 a float. A text
+    that is not JSON is read as None, as in other JSON columns.
 
     Args:
-        none_as_null: store None as NULL instead of JSON's null.
+        none_as_null: whether None is stored as SQL's NULL instead of JSON's null.
     """
 
     impl = sa.Text
@@ -47,9 +47,9 @@ class JsonText(sa.TypeDecorator[Any]):
 
 
 #: Sessions. A reset begins a new `generation`. `updated_at`: the creation, the last reset, or the last change of the
-#: state. `model`: the chosen model by its full name (null: the default). `agent`: the chosen agent (null: as the access
-#: rules say). `is_muted`: the bot answers mentions only. A reset changes none of these three. `app`: the default agent,
-#: whichever agent answers.
+#: state. `model`: the full name of the chosen model (null: the default). `agent`: the chosen agent (null: as the access
+#: rules say). `is_muted`: the bot answers mentions only. A reset changes none of these three. `app`: the name of the
+#: default agent, also if another agent answers. `user_id`: the place, as `InboxMessage.place`.
 sessions = sa.Table(
     "sessions",
     metadata,
@@ -65,13 +65,14 @@ sessions = sa.Table(
 )
 sa.Index("ix_sessions_app_user_id", sessions.c.app, sessions.c.user_id)
 
-#: Accepted messages, by a key that a second delivery has as well. `message`: the message; a reset deletes it, and the
-#: key stays. `edited_message`: the message after an edit that came when a turn had claimed it. A rerun request has the
-#: turn to answer again as its `parent`, and the kind of rerun as its `kind` (see `turns`); `decision`: all requests
-#: of the parent to people are decided. `outcome` is set for messages that no turn answers: see
-#: `core.inbox_message.InboxOutcome`. A message that a turn had claimed when its author deleted it has the outcome
-#: `deleted` and its turn. The outcome `forgotten` marks a tombstone: see `core.privacy.deletion`. Rows of commands, of
-#: messages over a rate limit, of messages to other people and of tombstones have no text.
+#: Accepted messages. `event_key`: the same for each delivery of a message. `message`: the message as JSON; a reset sets
+#: it to null, and the row stays. `edited_message`: the edited message, if a turn had claimed the message before the
+#: edit. A rerun request has the turn to answer again as its `parent`, and the kind of rerun as its `kind` (see
+#: `turns`). The kind `decision`: people have decided all requests of the `parent`, so its run can continue. `outcome`:
+#: the reason why no turn answers the message, see `core.inbox_message.InboxOutcome`. A message that its author deleted
+#: after a turn had claimed it has the outcome `deleted` and its turn. The outcome `forgotten` marks a tombstone: see
+#: `core.privacy.deletion`. Rows of commands, of messages over a rate limit, of messages to other people and of
+#: tombstones have no text.
 inbox = sa.Table(
     "inbox",
     metadata,
@@ -94,7 +95,7 @@ sa.Index("ix_inbox_session", inbox.c.session, inbox.c.sent_at)
 sa.Index("ix_inbox_place_author", inbox.c.place, inbox.c.author, inbox.c.sent_at)
 sa.Index("ix_inbox_author", inbox.c.author, inbox.c.accepted_at)
 sa.Index("ix_inbox_place", inbox.c.place, inbox.c.accepted_at)
-#: Without messages that have no turn: SQLite would use this index to find waiting messages, among all others.
+#: Only of messages with a turn: else SQLite would use this index, not `ix_inbox_waiting`, to find waiting messages.
 sa.Index(
     "ix_inbox_turn", inbox.c.turn, sqlite_where=inbox.c.turn.is_not(None), postgresql_where=inbox.c.turn.is_not(None)
 )
@@ -217,8 +218,8 @@ sa.Index(
 )
 
 #: Running processes. A worker is alive until `lease_expires_at`, by the database's clock, and renews its lease; other
-#: workers take over its turns after that. `rate_limit_usage`: its share of each platform rate limit: live replies and
-#: calls. Until `no_shards_until` it takes no shards.
+#: workers take over its turns after that. `rate_limit_usage`: the worker's use of each platform rate limit: its replies
+#: in progress and its calls. Until `no_shards_until` the worker connects no gateway shards.
 workers = sa.Table(
     "workers",
     metadata,
@@ -228,9 +229,9 @@ workers = sa.Table(
     sa.Column("no_shards_until", sa.Double),
 )
 
-#: Denials that a user was told of: until `expires_at` the user is not told again. `kind`: `access`, `rate` (too many
-#: messages) or `command` (too many commands). `user_key`: the platform's name, a colon, and the platform's id of the
-#: user.
+#: Notices of denials: until `expires_at` the user gets no further notice of this `kind`. `kind`: `access`, `rate` (too
+#: many messages) or `command` (too many commands). `user_key`: the platform's name, a colon, and the platform's id of
+#: the user.
 denial_notices = sa.Table(
     "denial_notices",
     metadata,
@@ -289,7 +290,8 @@ tool_calls = sa.Table(
 )
 
 #: Stored ADK events, each once by ADK's event id, with the columns for people and searches. `role`: user, assistant,
-#: tool, or event (without text, such as a checkpoint, a compaction, an error). `tokens`: the cost of sending it.
+#: tool, or event (without text, such as a checkpoint, a compaction, an error). `tokens`: an estimate for model
+#: calls.
 #: `long_running_calls` keeps a row in the history: its long-running calls, each with whether it was answered, until the
 #: turn after the last answer; empty for a summary; null for all others. `last_covered_id`: of a summary, the last
 #: message that it covers; earlier messages are not sent. `attribution`: of a user message, its authors, see
@@ -350,7 +352,7 @@ state = sa.Table(
     sa.Column("value", JsonText, nullable=False),
 )
 
-#: Bytes of a session's messages, by the SHA-256 of their content; events hold references.
+#: Files in a session's messages, by the SHA-256 of their bytes; the stored ADK events have only this hash.
 blobs = sa.Table(
     "blobs",
     metadata,
@@ -391,11 +393,12 @@ artifacts = sa.Table(
 )
 sa.Index("ix_artifacts_session_run", artifacts.c.session, artifacts.c.run)
 
-#: The ledger: one row per model call. It outlives the turns. `turn` is set only on the provisional rows of a running
-#: turn, its calls so far and the reserved cost of the next one, which exist where there are spending limits. `day` is
-#: the day (UTC) on which the turn began. `person` is the author of the turn's newest message, as the platform's name, a
-#: colon and the platform's id, and `name` that person's name; both are empty for people who were deleted. `cost` is in
-#: trillionths of a dollar; `unpriced` counts the tokens of models without a known price, which are not in the cost.
+#: The ledger: one row per model call. The rows stay when the turns are deleted. `turn` is set only on provisional rows,
+#: which are replaced when the turn ends: under spending limits, a running turn has them for its calls so far and for
+#: the reserved cost of its next call. `day` is the day (UTC) on which the turn began. `person` is the author of the
+#: turn's newest message, as the platform's name, a colon and the platform's id, and `name` that person's name; both are
+#: empty for people who were deleted. `cost` is in trillionths of a dollar; `unpriced` counts the tokens of models
+#: without a known price, which are not in the cost.
 spending = sa.Table(
     "spending",
     metadata,

@@ -24,8 +24,8 @@ TRANSITIONS: Mapping[tuple[State, State], str] = {
 
 
 def states_before(state: State) -> set[State]:
-    """Return the states from which a turn may go to a state, and that state itself.
+    """Return the states from which a turn may change to a state, and that state itself.
 
-    A repeated write is then no error.
+    The state itself is included, so that a repeated write is no error.
     """
     return {source for source, target in TRANSITIONS if target == state} | {state}

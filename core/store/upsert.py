@@ -1,6 +1,6 @@
 """`INSERT ... ON CONFLICT` for SQLite and PostgreSQL.
 
-SQLAlchemy has it in the dialects alone.
+SQLAlchemy has this statement only in its dialects.
 """
 
 from typing import Any
@@ -11,7 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 
 async def insert_new(connection: AsyncConnection, table: sa.Table, *rows: dict[str, Any]) -> None:
-    """Insert rows; one that has a unique key of a stored row is skipped.
+    """Insert rows, and skip each row with a unique key that a stored row has.
 
     Args:
         rows: values by column; all rows have the same columns.
@@ -21,7 +21,9 @@ async def insert_new(connection: AsyncConnection, table: sa.Table, *rows: dict[s
 
 
 async def insert_or_update(connection: AsyncConnection, table: sa.Table, *rows: dict[str, Any]) -> None:
-    """Insert rows; overwrite the given columns of rows whose primary key is stored.
+    """Insert rows, or update the stored rows with the same primary keys.
+
+    An update writes only the columns that `rows` have.
 
     Args:
         rows: values by column; all rows have the same columns.
@@ -34,7 +36,7 @@ async def insert_or_update(connection: AsyncConnection, table: sa.Table, *rows: 
 
 
 def build_insert(dialect: str, table: sa.Table) -> sqlite.Insert | postgresql.Insert:
-    """Return the dialect's insert for a table, which has `on_conflict_do_...`.
+    """Return an `INSERT` for a table with `on_conflict_do_nothing` and `..._do_update`.
 
     Args:
         dialect: `sqlite` or `postgresql`.

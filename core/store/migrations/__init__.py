@@ -1,1 +1,1 @@
-"""Migrations to the tables of `core.store.schema`; one module per revision."""
+"""Alembic migrations to the tables of `core.store.schema`; one module per revision."""

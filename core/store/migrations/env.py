@@ -1,6 +1,6 @@
-"""Script that Alembic runs for each migration.
+"""Script that Alembic runs to migrate a database.
 
-The connection, with its transaction begun, comes from `core.store.migrate`.
+`core.store.migrate` passes the connection, on which a transaction has begun.
 """
 
 from alembic import context
