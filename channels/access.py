@@ -67,7 +67,9 @@ class AccessRules:
         return {id_ for kind, _, id_ in named if kind in kinds}
 
     def is_workspace_allowed(self, workspace: str) -> bool:
-        """Return whether the rules may allow any user of a workspace or server.
+        """Return whether the bot may be used at all in a workspace or server.
+
+        False if the rules block the workspace or server, or allow only others.
 
         Args:
             workspace: the platform's id of the workspace or server.
@@ -114,7 +116,7 @@ class AccessPolicy:
         return not self._admins.isdisjoint({actor.author, *actor.roles})
 
     def to_user(self, actor: Actor, name: str) -> User:
-        """Return the user for the core, with their roles and whether they are an admin.
+        """Return a `User` with the actor's id and roles, and whether they are an admin.
 
         Args:
             name: the display name.
@@ -147,10 +149,13 @@ class AccessPolicy:
 
 
 def _matches_kind(places: set[str], kind: str, rules: AccessRules) -> bool:
-    """Return whether `allow` has no rule of this kind, or one that matches a place.
+    """Return whether the `allow` rules of a kind permit a location.
+
+    True if there is no such rule, or if one names the location.
 
     Args:
-        places: the ids of a location, as `kind:id`.
+        places: the ids of the location and its parents, as `kind:id`.
+        kind: one of `_PLACE_KINDS`.
     """
     named = {rule for rule in rules.allow if rule.startswith(f"{kind}:")}
     return not named or bool(places & named)

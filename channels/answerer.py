@@ -68,7 +68,7 @@ _CANCEL_MESSAGES = {
 
 
 class _MessageIsAnswerError(Exception):
-    """The message of a turn answers an agent's question, and starts no run of its own.
+    """The turn's message answers an agent's question, so that no agent is run for it.
 
     Attributes:
         text: the untranslated sentence to show in the reply.
@@ -122,10 +122,11 @@ class Answerer:
         self._request_locks = WeakValueDictionary[str, asyncio.Lock]()
 
     async def answer(self, turn: Turn) -> None:
-        """Run a claimed turn and show its reply until the turn ends.
+        """Run the agent for a claimed turn, show its reply, and end the turn.
 
-        If another worker began the turn, its reply is continued: the reply's messages are looked up on the platform,
-        since a worker can die between a post and its record. If the reply cannot be shown, the turn ends as failed.
+        If another worker began the turn, its reply is continued. The reply's messages are then looked up on the
+        platform, since that worker may have died before it stored the id of one. If the reply cannot be shown, the
+        turn ends as failed.
 
         Raises:
             CancelledError: the task was cancelled with a `CancelReason`. The reply says so; at a shutdown the turn is
@@ -188,12 +189,13 @@ class Answerer:
         await self._background.drain(0.0)
 
     async def rerender_reply(self, turn_id: str, *, ending: str = "") -> None:
-        """Update the reply of a turn after its author edited or deleted a message.
+        """Update the reply of a turn after a user edited or deleted a message of the turn.
 
-        A reply that grows in this process is updated at once, any other when its turn has ended. A reply stays as it
-        is if its text is not stored or one of its messages is missing.
+        While this process runs the turn, only the buttons of the reply change, at once. Any other reply is edited when
+        its turn has ended. It stays as it is if its text is not stored or one of its messages is missing.
 
         Args:
+            turn_id: the id of a turn; the newest turn that answers the same messages is used.
             ending: an untranslated sentence to show below the reply in place of its buttons; empty for none.
 
         Raises:
@@ -205,11 +207,12 @@ class Answerer:
             await self._rerenderer.rerender(self._get_channel(latest.inbound), latest, ending=ending)
 
     async def update_request_message(self, request: HumanRequest, *, is_void: bool = False, page: int = 0) -> None:
-        """Show the current state of an approval or question in its message.
+        """Edit the message of an approval or question to its current state.
 
         A missing message is posted.
 
         Args:
+            request: the approval or question; its state is read again from the database.
             is_void: whether nobody can decide the open request any more, because the user's message was deleted.
             page: the page of a question's options to show, from 0.
 
@@ -223,10 +226,10 @@ class Answerer:
             await show_request(channel, self._human_requests, request, is_void=is_void, page=page)
 
     def _update_growing_buttons(self, latest: LatestTurn) -> bool:
-        """Update the buttons of a reply that grows in this process.
+        """Update the buttons of a turn's reply if this process is still writing the reply.
 
         Returns:
-            Whether there is such a reply.
+            True if this process is writing the reply; else nothing was changed.
         """
         state = self._turn_states.get(latest.turn_id)
         if state is None or state.reply is None or state.reply.is_closed:
@@ -256,9 +259,10 @@ class Answerer:
             raise
 
     async def _show_saved_answer(self, turn: Turn, reply: Reply, text: str) -> None:
-        """Show an answer that an earlier attempt stored, with its files and approvals.
+        """Show an answer that an earlier attempt stored, and end the turn.
 
-        If these can never be read, the reply shows the text and an error.
+        If the answer's files or approvals can never be read, the reply shows the text and an error. After too many
+        attempts, the text is attached as a file. For an empty text the reply is deleted.
         """
         if turn.attempt > self._settings.max_attempts:
             await post_as_file(reply, turn.id, text, (), words.TOO_MANY_ATTEMPTS)
@@ -280,8 +284,8 @@ class Answerer:
         """Return the turn to run, without messages whose authors have lost access.
 
         Returns:
-            If nothing can be run: the untranslated sentence to show, the turn's end state, and the reason for
-                operators.
+            The turn. If nothing can be run: the untranslated sentence to show, the turn's end state, and the reason
+                for operators.
         """
         if turn.kind == "decision" and turn.run is None:
             return words.ANSWER_NOT_STORED, "cancelled", "the run that it continues is not stored any more"
@@ -293,7 +297,7 @@ class Answerer:
         return self._prompt_builder.remove_denied_messages(turn) or denied
 
     async def _run_turn(self, turn: Turn, reply: Reply) -> None:
-        """Run the agent within the time limit, store its answer, and show it."""
+        """Run the agent within the time limit, save and show its answer, end the turn."""
         recorder = self._turn_states[turn.id].recorder = RunRecorder()
         try:
             async with asyncio.timeout(self._settings.time_limit):
@@ -328,9 +332,9 @@ class Answerer:
         return await self._show_answer(turn, reply, (text, files, human_requests))
 
     async def _run_agent(self, turn: Turn, reply: Reply, recorder: RunRecorder) -> StreamEvent:
-        """Run the agent and show its events in the reply; return the `done` event.
+        """Run the agent, show its text and tools in the reply, return the `done` event.
 
-        At a shutdown, running tool calls may finish first, for at most `TOOL_TIMEOUT` seconds.
+        If the process shuts down, wait at most `TOOL_TIMEOUT` seconds for running tool calls, then cancel the run.
         """
         tools = ToolStatus()
         run = asyncio.create_task(self._stream_events(turn, reply, recorder, tools), name=f"run of turn {turn.id}")
@@ -396,7 +400,9 @@ class Answerer:
         raise ParleyError("the run ended without an outcome")
 
     def _check_message(self, turn: Turn, answered: MessageAnswerResult, say: MessageCatalog) -> None:
-        """If a message answered an agent's question, update the question's message.
+        """Update the message of an agent's question if the turn's message answered it.
+
+        The update runs in the background.
 
         Args:
             answered: the question that the message answered, if any, and the answers for the run.
@@ -426,9 +432,10 @@ class Answerer:
         return channel
 
     async def _handle_cancel(self, turn: Turn, reply: Reply, reason: CancelReason) -> None:
-        """Close the reply and end the turn; at a shutdown, release it for another worker.
+        """Close the reply with a sentence on the cancel, and end the turn.
 
-        A reset does not take back a complete answer that is being shown.
+        At a shutdown, the turn is released for another worker instead; if another worker claimed it, nothing is done.
+        A reset does not delete a complete answer without approvals: it is still shown.
         """
         match reason:
             case CancelReason.RESET if (answer := self._turn_states[turn.id].answer) and not answer[-1]:
@@ -491,7 +498,7 @@ class Answerer:
         await self._turns.end(turn, "done")
 
     def _run_record(self, turn: Turn) -> dict[str, Any] | None:
-        """Return the run record so far as JSON; None if the run did not begin in this process."""
+        """Return the run record so far as JSON; None if this process ran no agent."""
         recorder = self._turn_states[turn.id].recorder
         return recorder.run_record if recorder is not None else None
 

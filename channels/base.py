@@ -38,8 +38,13 @@ ContextKind = Literal["before", "quoted", "forwarded", "about"]
 class Priority(IntEnum):
     """Priorities of calls to a platform under its rate limits, most urgent first.
 
-    A `STREAM_UPDATE` (new text of a growing reply) that cannot be made now is dropped. A `BACKFILL` call (fetching
-    missed messages) waits for all others.
+    Attributes:
+        FINAL: shows the complete text of an answer.
+        APPROVAL: shows an approval or an agent's question.
+        ERROR: shows a reply that ends with an error message.
+        PROGRESS: the default, such as the first call of a reply, a full message of it, or a lookup.
+        STREAM_UPDATE: shows new text of a growing reply; dropped if the limits do not allow the call now.
+        BACKFILL: fetches missed messages; waits for all other calls.
     """
 
     FINAL = 0
@@ -50,20 +55,20 @@ class Priority(IntEnum):
     BACKFILL = 5
 
 
-#: The priorities of complete texts.
+#: The priorities of calls that show a complete text.
 FINAL_PRIORITIES = frozenset({Priority.FINAL, Priority.APPROVAL, Priority.ERROR})
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """One platform message of a reply, which shows `full_text[start:end]`.
+    """One platform message of a reply: a slice of the reply's Markdown text.
 
     Attributes:
-        start: the first character of the reply's text in Markdown that the message shows.
-        end: one after the last one.
+        start: the index in the reply's text of the first character that the message shows.
+        end: the index after the last such character.
         text: the text as it is sent: in the platform's dialect, with split markup closed.
-        stable_length: of the last chunk of a growing reply: the number of characters of `text` that more text is not
-            expected to change.
+        stable_length: of the last chunk of a growing reply: the number of characters at the start of `text` that later
+            text is not expected to change; else 0.
     """
 
     start: int
@@ -77,10 +82,11 @@ class Button:
     """Button under a reply, or a select menu.
 
     Attributes:
-        id: the action and its target, such as `retry:TURN`; any process can handle the press (see `parse_button`).
+        id: the action and the id of its target, such as `retry:TURN_ID`: see `parse_button`. It needs no other state,
+            so that any process can handle the press.
         label: the visible text.
         style: the color; empty for the default.
-        options: the options of a menu, empty for a button. A choice is handled as a press of the option.
+        options: the options of a menu, empty for a button. Choosing an option counts as a press of that `Button`.
     """
 
     id: str
@@ -95,7 +101,8 @@ class File:
 
     Attributes:
         name: the file name, unique in the reply.
-        alt: the alternative text of an image.
+        data: the content.
+        alt: the alternative text of an image; empty for none.
     """
 
     name: str
@@ -108,13 +115,13 @@ class Plan:
     """Chunks, buttons and files of a reply, as the platform is to show them.
 
     Attributes:
-        chunks: one per message, in order.
-        priority: the priority of the calls.
+        chunks: one per platform message, in order.
+        priority: the priority of the platform calls that show the plan.
         buttons: the buttons under the last chunk.
-        files: the files with the last chunk.
+        files: the files attached to the last chunk.
         is_growing: whether more text will be added to the last chunk.
-        status: the running tool, which the last chunk shows below its text; empty while text arrives.
-        elapsed: the seconds without new text as the last chunk shows them; empty if they are few.
+        status: the status line of the running tool in Markdown, which the last chunk's text includes; empty for none.
+        elapsed: the suffix of the last chunk's text with the seconds since new text arrived; empty if they are few.
     """
 
     chunks: Sequence[Chunk]
@@ -130,7 +137,7 @@ class FileRefusedError(SurfaceError):
     """The platform shows the text of a reply, but refuses some of its files.
 
     Attributes:
-        names: the names of the refused files.
+        names: the names of the refused files, as in `File.name`.
     """
 
     def __init__(self, message: str, names: Sequence[str]) -> None:
@@ -139,7 +146,7 @@ class FileRefusedError(SurfaceError):
 
 
 class EditRefusedError(SurfaceError):
-    """The platform refuses an edit of a growing reply, which keeps its previous text."""
+    """The platform refuses an edit of a growing reply, whose message stays as it was."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,8 +156,8 @@ class MessageText:
     Attributes:
         speaker: the author's display name.
         is_one_to_one: whether only one person can write in the conversation, so that the prompt needs no names.
-        bot_name: the bot's display name; empty if it is not known.
-        agent_context: what the platform tells agents about the author, in its own words, for the agent's state.
+        bot_name: the bot's display name; empty if it is unknown.
+        agent_context: JSON that the platform sent for agents, such as Slack's `app_context`, for the agent's state.
     """
 
     text: str
@@ -163,10 +170,12 @@ class MessageText:
     def from_message(
         cls, text: str, speaker: str, attachments: Sequence[Attachment], *, is_one_to_one: bool, bot_name: str = ""
     ) -> "MessageText":
-        """Return the text of a message, with a note for the model if it is empty.
+        """Return a `MessageText` whose text is never empty, unless the message has files.
+
+        An empty text is replaced by a note to the model, which says that the author only mentioned the bot.
 
         Args:
-            attachments: the files of the message; with files, no note is needed.
+            attachments: the files of the message.
         """
         text = text or ("" if attachments else f"[{speaker} mentioned you without a text]")
         return cls(text, speaker, is_one_to_one, bot_name)
@@ -174,16 +183,17 @@ class MessageText:
 
 @dataclass(frozen=True, slots=True)
 class ContextMessage:
-    """Message that a turn does not answer, and that the model reads as context.
+    """Message that a turn does not answer, but that its prompt quotes for the model.
 
     Attributes:
         author: the platform's id of the author.
         name: the author's display name.
         text: the text with names in place of the platform's ids.
         sent_at: seconds since the epoch.
-        kind: how it relates to a message of the turn.
-        event_key: the event key of the message that quotes, forwards or asks about it; empty for `before`.
-        is_thread_start: whether the thread was started on this message.
+        kind: the relation to a message of the turn.
+        event_key: the `InboxMessage.event_key` of the turn's message that quotes, forwards or asks about this one;
+            empty for the kind `before`.
+        is_thread_start: whether the turn's thread was started on this message.
     """
 
     author: str
@@ -197,11 +207,11 @@ class ContextMessage:
 
 @dataclass(frozen=True, slots=True)
 class SurroundingMessages:
-    """Context messages of a turn.
+    """Context messages of a turn, and the names of other people in the conversation.
 
     Attributes:
         messages: oldest first, in their current version.
-        names: the display names of other participants, by the platform's ids.
+        names: the display names by the platform's user ids; authors of `messages` may be missing.
     """
 
     messages: Sequence[ContextMessage] = ()
@@ -215,26 +225,31 @@ class Surface(Protocol):
     def limits(self) -> MessageLimits: ...
 
     def track_reply(self) -> AbstractContextManager[None]:
-        """Count the reply, within the block, among those that share the rate limits."""
+        """Return a context manager: the `with` block in which the reply is shown.
+
+        Within the block, a growing message counts among those that share the rate limits. At its end, the surface
+        releases its slots and reserved calls.
+        """
         ...
 
     def try_open(self) -> bool:
         """Return whether the rate limits allow a message that grows by edits.
 
-        If so, the call that ends the message is reserved.
+        If so, reserve a slot of the rate limits for the call that ends the message.
         """
         ...
 
     async def acquire_slot(
         self, priority: Priority, *, is_post: bool, is_last_edit: bool, outdated_since: float
     ) -> None:
-        """Wait until the rate limits allow one call of `show`, and keep that slot.
+        """Wait for a slot of the rate limits, and store it for the next call of `show`.
 
-        The caller chooses the text after the wait, so that it sends the newest. A cancelled wait holds no slot.
+        The caller chooses the text after the wait, so that it sends the newest. A cancelled wait stores no slot.
 
         Args:
-            is_post: whether the call posts a message; else it edits one.
-            is_last_edit: whether the call ends the growing message.
+            priority: the priority of the wait.
+            is_post: whether the next call posts a message; else it edits one.
+            is_last_edit: whether the next call ends the growing message.
             outdated_since: the time (of the event loop) since which the shown text is out of date. `FIRST_TEXT` if the
                 reply has text and shows none yet: such a call goes before the updates of other replies.
         """
@@ -247,10 +262,10 @@ class Surface(Protocol):
 
         Args:
             known_ids: the ids of the reply's posted messages, in order, followed by those of its files.
-            record: awaited after each post.
+            record: awaited after each post, with the position in the plan and the new id.
 
         Returns:
-            Whether all of it is shown; False if the rate limits dropped a `STREAM_UPDATE`.
+            True if the platform shows the whole plan; False if a `STREAM_UPDATE` was dropped or not answered.
 
         Raises:
             FileRefusedError: all is shown but some files.
@@ -263,9 +278,9 @@ class Surface(Protocol):
         """Look up the reply's messages on the platform, and return their ids in order.
 
         Args:
-            recorded_ids: the stored ids. Those of files are returned as they are: a platform may not list files.
-            is_contested: whether calls of another process may still take effect. `show` then overwrites them with the
-                final text.
+            recorded_ids: the message ids in the database. Those of files are appended to the result unchecked.
+            is_contested: whether calls of another process may still take effect. The final call of `show` then edits
+                the messages again, and deletes messages of the other process.
 
         Raises:
             SurfaceError: the messages cannot be fetched.
@@ -281,7 +296,7 @@ class Surface(Protocol):
         ...
 
     async def post_message(self, text: str, file: File | None = None) -> None:
-        """Post one message beside the reply, such as the result of a command.
+        """Post one message that is not part of the reply, such as the result of a command.
 
         Args:
             file: a file to attach.
@@ -303,18 +318,24 @@ class Surface(Protocol):
         ...
 
     def add_queued_reaction(self) -> None:
-        """Add the "queued" reaction to the user's message, once per process.
+        """Add the emoji that marks the user's message as waiting, once per process.
 
         The call returns at once: a background task adds the reaction.
         """
         ...
 
     def assume_queued_reaction(self) -> None:
-        """Assume, for `remove_queued_reaction`, that another process added the reaction."""
+        """Store that another process may have added the "queued" reaction.
+
+        `remove_queued_reaction` then removes it as if this process had added it.
+        """
         ...
 
     async def remove_queued_reaction(self) -> None:
-        """Remove the "queued" reaction from the user's message, if added or assumed."""
+        """Remove the "queued" reaction from the user's message, in a background task.
+
+        Does nothing if this process neither added it nor assumed it.
+        """
         ...
 
 
@@ -329,7 +350,7 @@ class FileCheck(Protocol):
     def max_bytes(self) -> int: ...
 
     def __call__(self, file: Attachment) -> None:
-        """Check the metadata of a file as far as it is known.
+        """Check the size and type of a file, as far as they are known.
 
         Raises:
             UnreadableFileError: the file is too large, or of a type that the model does not support.
@@ -342,8 +363,8 @@ class FetchedFile:
     """Downloaded file of a message.
 
     Attributes:
-        file: its metadata, with the size and type that the download told.
-        data: its bytes.
+        file: the file's metadata, with the size and type from the HTTP response.
+        data: the content.
     """
 
     file: Attachment
@@ -359,7 +380,11 @@ class RateLimits(Protocol):
         ...
 
     def announce_usage(self) -> LimitUsages:
-        """Return this worker's use of each limit, to be sent to the other workers."""
+        """Return this worker's use of each limit, to be sent to the other workers.
+
+        Returns:
+            The usage by the name of the limit; limits without use are left out.
+        """
         ...
 
     def apply_peer_usage(self, peers: Sequence[LimitUsages]) -> None:
@@ -375,9 +400,10 @@ class Channel(Protocol):
     """Adapter of a platform: receives messages and shows replies.
 
     Attributes:
+        name: the platform's name, as in `InboxMessage.channel`.
         heartbeat_interval: the most seconds between two events or heartbeats of a working connection.
         max_menu_options: the most options of a select menu.
-        limiters: the platform's rate limits.
+        limiters: the rate limiters of the platform's API methods.
     """
 
     @property
@@ -393,7 +419,7 @@ class Channel(Protocol):
     def limiters(self) -> RateLimits: ...
 
     async def start(self) -> None:
-        """Connect to the platform, and return once messages are received.
+        """Connect to the platform, and return once the connection receives messages.
 
         Raises:
             SettingsError: the platform refuses the credentials.
@@ -405,7 +431,7 @@ class Channel(Protocol):
         ...
 
     def last_event_at(self) -> float:
-        """Return when the last event or heartbeat came.
+        """Return the time of the last event or heartbeat from the platform.
 
         Returns:
             Seconds since the epoch; 0 before the first.
@@ -417,7 +443,7 @@ class Channel(Protocol):
         ...
 
     def create_surface(self, address: Mapping[str, Any], *, turn_id: str = "") -> Surface:
-        """Return the surface that shows the reply to a message.
+        """Return a new surface that shows the reply to a message.
 
         Args:
             address: the place of the reply: see `InboxMessage.address`.
@@ -427,21 +453,22 @@ class Channel(Protocol):
         ...
 
     def side_message_address(self, address: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-        """Return the address of a message beside a reply, such as an approval.
+        """Return the address for a message beside a reply, such as an approval.
+
+        `create_surface` with this address and `name` as `turn_id` returns the surface for the message.
 
         Args:
             address: the address of the reply.
-            name: the id of the approval or question; its buttons' ids end with it, and `create_surface` gets it as
-                `turn_id`.
+            name: the id of the approval or question, with which the ids of its buttons end.
         """
         ...
 
     def reply_address(self, address: Mapping[str, Any], message_id: str) -> Mapping[str, Any]:
-        """Return the address for a reply to a message beside a reply, such as an approval.
+        """Return the address for replies to an approval's or a question's message.
 
         Args:
-            address: the address of the reply.
-            message_id: the platform's id of the message beside it.
+            address: the address of the reply beside which the message was posted.
+            message_id: the platform's id of the message.
         """
         ...
 
@@ -450,7 +477,7 @@ class Channel(Protocol):
         ...
 
     async def read_message(self, inbound: InboxMessage) -> MessageText:
-        """Return the text of a message for the prompt, with names in place of ids."""
+        """Return the text of a stored message for the prompt, with names in place of ids."""
         ...
 
     async def fetch_file(self, inbound: InboxMessage, file: Attachment, check: FileCheck) -> FetchedFile:
@@ -467,14 +494,14 @@ class Channel(Protocol):
     async def fetch_context(
         self, messages: Sequence[InboxMessage], history: HistoryState | None
     ) -> SurroundingMessages:
-        """Fetch the messages that the model reads with those of a turn.
+        """Fetch the context messages of a turn from the platform.
 
-        These are the messages that they quote or forward and, in a thread, other people's messages since the stored
-        history ends, up to the newest message of the turn.
+        These are the messages that the turn's messages quote or forward. In a thread, they also are other people's
+        messages since the stored history ends, up to the newest message of the turn.
 
         Args:
             messages: the messages of the turn, oldest first.
-            history: the messages that the stored history covers; None in a conversation with only one person.
+            history: the end of the session's stored history; None in a conversation with only one person.
 
         Raises:
             SurfaceError: the messages cannot be fetched.

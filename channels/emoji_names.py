@@ -1,6 +1,6 @@
-"""Emoji by their characters and by their short names, from the data set that Slack publishes its names with.
+"""Conversion between emoji characters and Slack's short names.
 
-Slack: `tada`, or `+1::skin-tone-4`. Source: github.com/iamcal/emoji-data.
+Slack: `tada`, or `+1::skin-tone-4`. The data are those that Slack publishes: github.com/iamcal/emoji-data.
 """
 
 import re
@@ -16,7 +16,9 @@ _LIGHTEST_TONE, _LIGHTEST_TONE_NUMBER = 0x1F3FB, 2
 
 
 def to_short_name(emoji: str) -> str:
-    """Return the short name of an emoji; a name, also one with colons around it, is returned without the colons.
+    """Return Slack's short name of an emoji, such as `tada`, without colons.
+
+    Anything but a known emoji character is returned as it is, without colons around it.
 
     Args:
         emoji: such as `🎉`, `tada` or `:tada:`.
@@ -29,7 +31,9 @@ def to_short_name(emoji: str) -> str:
 
 
 def to_character(emoji: str) -> str:
-    """Return the character of a short name; anything else is returned as it is, without colons around it.
+    """Return the emoji character for a short name.
+
+    Anything but a known name is returned as it is, without colons around it.
 
     Args:
         emoji: such as `tada`, `:tada:` or `🎉`.
@@ -40,5 +44,5 @@ def to_character(emoji: str) -> str:
 
 @cache
 def _names() -> dict[str, str]:
-    """Return the short names by character, without variation selectors."""
+    """Return Slack's short names by emoji character (without variation selectors)."""
     return {each.char.replace(_VARIATION_SELECTOR, ""): each.short_name for each in emoji_data}

@@ -41,9 +41,10 @@ class LookupCache(Generic[K, V]):
         self._locks = WeakValueDictionary[K, asyncio.Lock]()
 
     async def get(self, key: K, fetch: Callable[[], Awaitable[V]]) -> V:
-        """Return the answer for a key, fetched if it is not cached or too old.
+        """Return the cached answer for a key; a missing or too old one is fetched first.
 
-        An error of `fetch` is raised, and not cached.
+        Args:
+            fetch: looks up the answer on the platform; its errors are raised, and not cached.
         """
         async with self._locks.setdefault(key, asyncio.Lock()):
             with suppress(KeyError):
@@ -52,10 +53,13 @@ class LookupCache(Generic[K, V]):
             return answer
 
     async def get_or_last(self, key: K, fetch: Callable[[], Awaitable[V]], default: D) -> V | D:
-        """Return the answer for a key, even an old one if the platform fails or is slow.
+        """Return the answer for a key; an older one if the platform fails or is slow.
+
+        Such a failure is logged.
 
         Args:
-            default: returned if there is no old answer either.
+            fetch: looks up the answer on the platform.
+            default: returned if the lookup fails and no older answer is cached.
         """
         try:
             async with asyncio.timeout(self._timeout):

@@ -30,10 +30,20 @@ class RerenderReply(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ChannelServices:
-    """Services of the core with which adapters handle what users send.
+    """Services of the core that adapters call for messages and interactions of users.
 
     Attributes:
-        refusals: limits how often a user is told that they have no access.
+        inbox: stores the users' messages and commands.
+        conversations: reads and changes sessions and their newest turns.
+        feedback: stores the ratings of answers.
+        rerender_reply: updates a reply after a user edited or deleted a message.
+        human_requests: the store of approvals and of questions to users.
+        update_request_message: posts or edits the message of an approval or question.
+        interactions: the queue of button presses and forms that are processed.
+        turn_reports: reads the run records that "Why?" shows.
+        refusals: limits how often the bot tells a user that they have no access.
+        spending: reads the costs of the models.
+        access_policy: the users and places that the bot answers.
         follow: the messages without a mention that the bot answers in a conversation that it has joined.
     """
 

@@ -22,7 +22,7 @@ class AttachmentLimits:
     Attributes:
         max_bytes: the most bytes of a file.
         max_files: the most files of a message.
-        seconds: the most seconds that a turn waits for all its files.
+        seconds: the most seconds that a turn waits for the downloads of all its files.
     """
 
     max_bytes: int = 10 * 2**20
@@ -37,7 +37,7 @@ class ReplySettings:
     Attributes:
         time_limit: the most seconds of one run of the agent.
         max_messages: the most messages of a reply; the text of a longer one is also attached as a file.
-        max_attempts: how often a turn is tried whose worker died.
+        max_attempts: the most attempts of a turn whose workers died.
         extras: the optional buttons under a finished answer.
         attachment_limits: limits of the attachments that the model reads.
     """
@@ -54,8 +54,8 @@ class BackfillLimits:
     """Limits of the backfill (answering messages that were missed while disconnected).
 
     Attributes:
-        hours: the most hours since a message that is still answered; 0 turns the backfill off.
-        messages: the most messages that are answered after one gap, the newest of each place.
+        hours: the most hours since a missed message was sent; older ones stay unanswered. 0 turns the backfill off.
+        messages: the most messages that are answered after one disconnection, the newest of each channel or thread.
     """
 
     hours: float = 24.0

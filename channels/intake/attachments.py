@@ -35,11 +35,11 @@ _MAX_NAME_LENGTH = 120
 
 @dataclass(frozen=True, slots=True)
 class AttachmentContent:
-    """Content of one file in the prompt.
+    """Content of one attached file in the prompt.
 
     Attributes:
         text: a line that names the file, followed by the text of a text file.
-        part: the file itself, for a model that supports its type; None for a text or an unreadable file.
+        part: the file itself, for a model that supports its type; None for a text file or an unreadable file.
         failure: the reason that the model cannot open the file; empty if it can.
     """
 
@@ -50,7 +50,7 @@ class AttachmentContent:
 
 @dataclass(frozen=True, slots=True)
 class _ModelFileCheck:
-    """Check of whether a model supports a file: see `FileCheck`.
+    """Check of a file's size and type against the model's limits: see `FileCheck`.
 
     Attributes:
         supported: the types and sizes that the model supports.
@@ -100,9 +100,11 @@ class AttachmentReader:
     ) -> tuple[list[MessageText], list[types.Part], list[FileRecord]]:
         """Download the attachments of a turn's messages.
 
-        A file that cannot be read, or does not come in time, is named with the reason.
+        The model gets the name of a file that cannot be read or downloaded in time, with the reason.
 
         Args:
+            channel: the adapter that downloads the files.
+            messages: the messages of the turn.
             texts: the texts of the messages, in the same order.
             supported: the types and sizes that the model supports.
 
@@ -175,7 +177,7 @@ class AttachmentReader:
 
 
 class _AttachmentBudget:
-    """Bytes and tokens that are left for further files of a turn."""
+    """Bytes and text tokens that are left for further files of a turn."""
 
     def __init__(self, supported: SupportedFiles) -> None:
         self._supported = supported
@@ -184,6 +186,8 @@ class _AttachmentBudget:
 
     def add(self, fetched: FetchedFile, intro: str) -> AttachmentContent:
         """Return a file's content for the prompt, and subtract its size from the budget.
+
+        A text that is too long for the budget is truncated.
 
         Args:
             intro: the start of the line that names the file, such as "Ann sent a file".
@@ -214,5 +218,5 @@ class _AttachmentBudget:
 
 
 def _clean_name(file: Attachment) -> str:
-    """Return a file's name on one line and truncated, with round for square brackets."""
+    """Return a file's name on one line, truncated, with round for square brackets."""
     return " ".join(file.name.translate({ord("["): "(", ord("]"): ")"}).split())[:_MAX_NAME_LENGTH] or "a file"

@@ -1,7 +1,8 @@
 """Backfill: fetches messages that were missed or could not be stored.
 
-A channel's watermark is the time until which all its messages are stored. After a gap, the messages since then are
-fetched from each known place, and those that are not stored yet are stored in the order in which they were sent.
+A channel's watermark is the time until which all its messages are stored. After a disconnection (a gap), the messages
+since the watermark are fetched from each known place. Those that are not stored yet are stored in the order in which
+they were sent.
 """
 
 import asyncio
@@ -27,7 +28,7 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-#: Fetches go back further than the gap: clocks differ, and a message that was received may not be pending yet.
+#: Fetches go back further than the gap: clocks differ, and a message may be received but not in memory yet.
 OVERLAP_SECONDS = 60.0
 
 #: A session without messages for so long is over: only messages that mention the bot are still stored.
@@ -45,16 +46,17 @@ BACKFILL_TIMEOUT = 900.0
 #: The pauses before a backfill that failed is retried.
 FETCH_WAIT = backoff(max_seconds=30.0)
 
-#: The same for storing. They stay short: another worker may store the next message as soon as the database is back.
+#: The pauses before storing is retried. They stay short: another worker may store the next message as soon as the
+#: database is back.
 STORE_WAIT = backoff(max_seconds=0.25)
 
-#: The most seconds that a new message waits until its place is fetched.
+#: The most seconds that a new message waits for the fetch of older messages of its place.
 MAX_WAIT_SECONDS = 15.0
 
 #: The most messages that are kept in memory until they are stored; more of them are fetched again.
 MAX_PENDING = 1_000
 
-#: The most edits and deletions that are kept for pending messages.
+#: The most edits and deletions in memory for messages that are not stored yet.
 MAX_EDITS = 1_000
 
 #: Seconds between two updates of the watermark, and seconds that stopping may take.
@@ -68,16 +70,16 @@ FetchSince = Callable[[float], Callable[[ActivePlace], Awaitable[list[IncomingMe
 
 @dataclass(slots=True)
 class _Gap:
-    """Period from `since` to now in which messages may be missing.
+    """Period from `since` to now in which messages may have been missed.
 
     Attributes:
         since: seconds since the epoch.
-        fetch: fetches the messages of a place.
+        fetch: fetches the messages of a place (a channel or a conversation of direct messages).
         places: the known places by id; None until they are read from the database.
         active: the ids of the sessions with recent messages.
-        locks: by the id of the place: one task fetches it, and others wait.
-        fetched: the ids of the places that were fetched.
-        found_count: the number of missing messages so far.
+        locks: a lock per place id, for the task that fetches the messages of the place.
+        fetched: the ids of the places whose messages were fetched.
+        found_count: the number of missed messages found so far.
     """
 
     since: float
@@ -95,15 +97,15 @@ class Backfill:
     A place is a channel with its threads, or a conversation of direct messages.
 
     Args:
-        channel: the channel's name.
+        channel: the name of the channel adapter, such as `slack`.
         watermarks: the store of the watermarks and places.
         store_message: stores a message; raises `StoreError` if it could not be stored.
         fetch_since: takes a time (seconds since the epoch); returns a function that fetches the messages of a place
             since then.
-        last_event_at: returns when the channel's last event or heartbeat came (seconds since the epoch); 0 before the
-            first.
-        delays_new_messages: whether a new message waits until its place is fetched. This keeps the order only if one
-            process receives all messages of a place.
+        last_event_at: returns the time of the last event or heartbeat of the platform (seconds since the epoch); 0
+            before the first.
+        delays_new_messages: whether a new message waits until older messages of its place are fetched. This keeps the
+            order only if one process receives all messages of a place.
         watermark_name: the name of the watermark, if the channel has several, such as one per Discord shard.
         has_place: returns whether the place with an id belongs to this watermark.
     """
@@ -142,10 +144,10 @@ class Backfill:
     async def start(self, connect: Callable[[], Awaitable[None]]) -> None:
         """Connect, and start to fetch the messages since the stored watermark.
 
-        With `delays_new_messages`, new messages wait until their place is fetched, for at most `MAX_WAIT_SECONDS`.
+        Background tasks also retry to store messages, and store the watermark every `WATERMARK_SECONDS`.
 
         Args:
-            connect: connects to the platform; returns once messages are received.
+            connect: connects to the platform; returns once the connection receives messages.
 
         Raises:
             StoreError: the watermark cannot be read.
@@ -167,9 +169,9 @@ class Backfill:
         self._start_task(run_every(WATERMARK_SECONDS, self._save_watermark, failure=failure))
 
     async def stop(self) -> None:
-        """Stop fetching, and store the watermark.
+        """Cancel the background tasks, and store the watermark.
 
-        The next process fetches the messages that are not stored by then.
+        The next process fetches the messages that this process has not stored.
         """
         for task in self._tasks:
             task.cancel()
@@ -182,9 +184,12 @@ class Backfill:
             log.warning("%s: the watermark cannot be stored: %s", self._channel, format_error(error))
 
     def open_gap(self, since: float) -> None:
-        """Start to fetch all messages since a time (seconds since the epoch).
+        """Start to fetch all messages since a time, in the background.
 
         Nothing happens if the backfill is turned off.
+
+        Args:
+            since: seconds since the epoch.
         """
         if self._limits.hours:
             since = min(since, self._gap_start)
@@ -194,12 +199,13 @@ class Backfill:
             self._gap_opened.set()
 
     async def receive(self, message: IncomingMessage) -> None:
-        """Store a new message, after older messages of its session that wait to be stored.
+        """Store a new message, after the older messages of its session.
 
-        With `delays_new_messages`, a message that is no command first waits until its place is fetched.
+        With `delays_new_messages`, it first waits for the fetch of missed messages of its place, for at most
+        `MAX_WAIT_SECONDS`. Commands do not wait.
 
         Raises:
-            Exception: the message is not stored yet; it is retried in the background.
+            Exception: the message is not stored yet; a background task retries to store it.
         """
         inbound = message.inbound
         if len(self._pending) >= MAX_PENDING and self._limits.hours:
@@ -216,12 +222,13 @@ class Backfill:
                 raise
 
     async def apply_edit(self, event_key: str, text: str | None) -> None:
-        """Change or delete a message that is received and not stored yet.
+        """Change or delete a message that is received but not stored yet.
 
-        If the message is being stored, this returns when that has ended. A deletion is always remembered: Slack may
-        deliver the message after it.
+        If the message is being stored, wait until storing has ended. A deletion is also remembered for a message that
+        is not received yet: Slack may deliver the message after its deletion.
 
         Args:
+            event_key: the `InboxMessage.event_key` of the message.
             text: the new text; None if the message was deleted.
         """
         message = self._pending.get(event_key)
@@ -237,13 +244,13 @@ class Backfill:
     # Pending messages
 
     async def _store_session(self, session_id: str, *, until: float = inf) -> None:
-        """Store the pending messages of a session, oldest first.
+        """Store the pending messages (received but not stored) of a session, oldest first.
 
-        After a message that fails for a temporary reason, the later ones wait. One that fails for another reason does
-        not block them.
+        If the database fails for a temporary reason, the remaining messages stay pending. A message that fails for
+        another reason does not block the later ones.
 
         Args:
-            until: later messages stay pending (seconds since the epoch).
+            until: messages that were sent later stay pending (seconds since the epoch).
 
         Raises:
             Exception: the last failure.
@@ -276,7 +283,13 @@ class Backfill:
             del self._pending[key]
 
     async def _store_pending(self) -> None:
-        """Retry to store all pending messages; those older than the backfill are dropped."""
+        """Retry to store all pending messages (received but not stored).
+
+        Messages that are older than `BackfillLimits.hours` are dropped, and an error is logged.
+
+        Raises:
+            Exception: the first failure; the failed messages stay pending.
+        """
         oldest = time.time() - max(1.0, self._limits.hours) * 3600
         for message in [message for message in self._pending.values() if _sent_at(message) < oldest]:
             log.error("%s: a message is dropped: it could not be stored for too long", self._channel)
@@ -298,12 +311,13 @@ class Backfill:
         return max(since, time.time() - self._limits.hours * 3600)
 
     async def _fetch_all(self) -> None:
-        """Fetch and store the missing messages of all places, then close the gap.
+        """Fetch and store the missed messages of all places, then close the gap.
 
-        A gap that was opened meanwhile stays open.
+        After `BACKFILL_TIMEOUT` seconds the gap is closed anyway. A gap that was opened meanwhile stays open.
 
         Raises:
             StoreError: too many messages wait to be stored.
+            Exception: the first failure to fetch the messages of a place; the gap stays open.
         """
         gap = self._gap
         if gap is None:
@@ -324,7 +338,9 @@ class Backfill:
             self._gap = None
 
     async def _wait_for_fetches(self, places: Collection[str]) -> None:
-        """Fetch these places if there is a gap; return after `MAX_WAIT_SECONDS` at most.
+        """Fetch and store the missed messages of some places, if there is a gap.
+
+        Does nothing without `delays_new_messages`. Failures are logged; the call takes at most `MAX_WAIT_SECONDS`.
 
         Args:
             places: the ids of the places.
@@ -338,7 +354,11 @@ class Backfill:
             log.info("%s: new messages no longer wait for the backfill: %s", self._channel, format_error(error))
 
     async def _fetch(self, gap: _Gap, place_id: str) -> None:
-        """Fetch and store the missing messages of a place, once per gap."""
+        """Fetch and store the missed messages of a place, once per gap.
+
+        Of more messages than `BackfillLimits.messages` the oldest are dropped. Messages that cannot be stored are
+        retried in the background.
+        """
         async with gap.locks[place_id]:
             if place_id in gap.fetched or gap is not self._gap:
                 return
@@ -371,7 +391,11 @@ class Backfill:
         )
 
     async def _list_places(self, gap: _Gap) -> Mapping[str, ActivePlace]:
-        """Return the places of this watermark with recent messages, by id, newest first."""
+        """Return the places with messages since `ACTIVE_SECONDS` before the gap, by id.
+
+        The places are those of this watermark, those with the newest messages first. They are read from the database
+        once per gap.
+        """
         if gap.places is None:
             active_since = self._limit_age(gap.since - OVERLAP_SECONDS) - ACTIVE_SECONDS
             served = await self._watermarks.list_active_places(self._channel, since=active_since, limit=MAX_PLACES)
@@ -399,15 +423,19 @@ async def filter_missing(
     *,
     since: float,
 ) -> list[IncomingMessage]:
-    """Return those of the fetched messages that are to be stored, oldest first.
+    """Return the fetched messages that are to be stored, oldest first.
 
-    Left out are messages that are stored already, that were sent before the first session began in the place, before a
-    reset of their session or before a `stop` of their author, and messages of inactive sessions.
+    These messages are left out:
+
+    - messages that are stored already;
+    - messages from before the first session of the place began, or before a reset of their session;
+    - messages, but not commands, from before a `stop` of their author;
+    - messages of inactive sessions.
 
     Args:
-        messages: the messages as fetched from one place.
+        messages: the messages fetched from one place.
         active_sessions: the ids of the sessions with recent messages; those in which the bot is mentioned are added.
-        begun_at: when the first session began, by the id of the place (seconds since the epoch).
+        begun_at: the time when the first session began, by the id of the place (seconds since the epoch).
         since: older messages are stored only if they mention the bot, which an edit may have added (seconds since the
             epoch).
     """
@@ -436,7 +464,7 @@ async def filter_missing(
 async def _for_each(work: Callable[[T], Awaitable[None]], items: Iterable[T]) -> None:
     """Await `work` for all items, `CONCURRENCY` at a time.
 
-    After a failure the other items continue; after `CONCURRENCY` failures they are cancelled.
+    After a failure, the work for other items continues; after `CONCURRENCY` failures it is cancelled.
 
     Raises:
         Exception: the first failure.

@@ -1,7 +1,7 @@
 """Prompt text of a turn: its messages, and the context messages as quotes.
 
-No text in a quoted message can end its quote or imitate another one. Names lose the characters that could begin a
-line.
+No text in a quoted message can end its quote or imitate another one. Characters that could begin a line are removed
+from names.
 """
 
 import asyncio
@@ -48,7 +48,8 @@ _CUT_NOTE = f"{QUOTE_OPEN}the rest is left out{QUOTE_CLOSE}"
 #: Characters of a name.
 _MAX_NAME_LENGTH = 80
 
-#: Letters and digits that look like Latin ones, and these. Source: unicode.org/Public/security/latest/confusables.txt.
+#: Letters and digits that look like Latin letters, with those. Source:
+#: unicode.org/Public/security/latest/confusables.txt.
 _CONFUSABLES = str.maketrans(
     "АВЕЅІЈКМНОРСТУХԌԚԜаеіјкорсухѕһԁԛԝӏӀΑΒΕΖΗΙΚΜΝΟΡΤΥΧαικνορυɑɡıIi1|0",  # noqa: RUF001
     "ABESlJKMHOPCTYXGQWaeljkopcyxshdqwllABEZHlKMNOPTYXalkvopuaglllllo",
@@ -64,7 +65,7 @@ class ContextBuilder:
     """Builds the prompt text of a turn from its messages and their context.
 
     Args:
-        database: holds the state of the session's history.
+        database: the database with the sessions' histories.
         count: returns the number of tokens of a text.
         max_tokens: the most tokens of context messages in a prompt; 0 for none.
         timeout: the most seconds that a turn waits for the context messages.
@@ -86,7 +87,7 @@ class ContextBuilder:
     async def build(
         self, turn: Turn, channel: Channel, texts: Sequence[MessageText]
     ) -> tuple[AttributedPrompt, ContextRecord]:
-        """Fetch the context of a turn's messages, and return the prompt text.
+        """Fetch the context messages of a turn, and return the prompt text.
 
         Each message follows its context. Authors are named if more than one person can write.
 
@@ -97,7 +98,7 @@ class ContextBuilder:
             The prompt with the author of each part, and the number of context messages and tokens for the turn report.
 
         Raises:
-            StoreError: the state of the history cannot be read.
+            StoreError: the end of the session's history cannot be read.
         """
         surrounding = await self._fetch_context(
             turn, channel, is_one_to_one=all(message.is_one_to_one for message in texts)
@@ -123,9 +124,9 @@ class ContextBuilder:
         return AttributedPrompt(tuple((author, text_) for author, text_ in parts if text_), people), others
 
     async def _fetch_context(self, turn: Turn, channel: Channel, *, is_one_to_one: bool) -> SurroundingMessages:
-        """Return the context messages; none if the run has stored its prompt before.
+        """Return the context messages of a turn; none if its run has stored the prompt.
 
-        If they cannot be fetched in time, that is logged and there are none.
+        A failure of the platform, or one to answer in time, is logged, and no messages are returned.
         """
         history = None
         if not self._max_tokens:
@@ -144,9 +145,9 @@ class ContextBuilder:
 
 
 def question_subject(author: str, name: str, text: str, sent_at: float) -> dict[str, Any]:
-    """Return an entry for `InboxMessage.references`: the message that a question is about.
+    """Return a JSON entry of `InboxMessage.references` for the subject of a question.
 
-    The user chose that message by the bot's entry in its menu.
+    The subject is a message of any user; the user who asks chose the bot's entry in the message's menu.
 
     Args:
         author: the platform's id of the message's author.
@@ -163,10 +164,12 @@ def _list_subjects(message: InboxMessage) -> Iterator[ContextMessage]:
 
 
 def label_names(names: Mapping[str, str]) -> dict[str, str]:
-    """Return the names for the prompt by id; a name that imitates another gets its id.
+    """Return the names for the prompt by the platform's user ids.
+
+    A name that looks like another one is followed by its user id.
 
     Args:
-        names: the display names by the platform's ids.
+        names: the display names by the platform's user ids.
     """
     cleaned = {id_: _clean_name(name) or _clean_name(id_) for id_, name in names.items()}
     skeletons = [_skeleton(name) for name in cleaned.values()]
@@ -205,19 +208,19 @@ async def build_frames(
     count: CountTokens,
     max_tokens: int,
 ) -> tuple[dict[str, list[str]], ContextRecord]:
-    """Return the quotes of context that come before each message of a turn.
+    """Return the context messages as quotes, to insert before each message of a turn.
 
-    The messages that a question is about come whole. The others share `max_tokens`: quoted and forwarded messages
-    first, then the start of the thread, then the newest messages.
+    The messages that a question is about are not truncated. The others share `max_tokens`: first quoted and forwarded
+    messages and the start of the thread, then the newest messages.
 
     Args:
         messages: the messages of the turn, oldest first.
-        names: the names for the prompt, by author.
+        names: the names for the prompt, by the platform's user ids.
         count: returns the number of tokens of a text.
 
     Returns:
-        The quotes by the event key of the message they precede, and the number of context messages and tokens for the
-        turn report.
+        The quotes by the event key of the message that they precede, and the number of context messages and tokens for
+        the turn report.
     """
     newest_at = messages[-1].sent_at
     relevant = [one for one in context if _plain_text(one) and (one.event_key or one.sent_at <= newest_at)]
@@ -281,11 +284,11 @@ def _render_lines(message: ContextMessage, names: Mapping[str, str]) -> str:
 
 
 async def _truncate(text_lines: str, max_tokens: int, count: CountTokens) -> tuple[str, int]:
-    """Truncate lines to a number of tokens.
+    """Truncate the quoted lines of a message to a number of tokens.
 
     Returns:
-        The start of the lines with a note that they are cut, and its tokens without the note; empty and 0 if hardly
-        more than a name would fit.
+        The start of the lines, followed by a note if they are truncated; its tokens without the note. An empty text and
+        0 if hardly more than a name would fit.
     """
     cost, text = await count(text_lines), text_lines
     while cost > max_tokens:

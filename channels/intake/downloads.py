@@ -27,7 +27,9 @@ _HTML = ("<!doctype html", "<html")
 
 
 class UnreadableFileError(SurfaceError):
-    """The model does not get a file; the error's text tells it why.
+    """A file cannot be downloaded, or the model cannot read it.
+
+    The error's text is a clause for the model, such as "it cannot be fetched right now".
 
     Attributes:
         status: the HTTP status of the download; 0 if there is none.
@@ -65,11 +67,12 @@ class FileClient:
 
         Args:
             file: the metadata of the file, as far as it is known.
-            check: called with the size that the response tells, before the body is read.
+            check: called before the body is read, with the size from the HTTP response.
             token: the access token for the `Authorization` header; empty for none.
 
         Raises:
-            UnreadableFileError: the file is not available, `check` refuses it, or the response is a login page.
+            UnreadableFileError: the URL is not on the platform's hosts, the file is not available, `check` refuses
+                it, or the response is a login page.
         """
         data, kind = await self._get(url, file, check, token)
         fetched = replace(file, size=len(data), mime_type=file.mime_type or kind)
@@ -106,7 +109,7 @@ class FileClient:
         raise UnreadableFileError("it cannot be fetched")
 
     def _is_platform_url(self, url: SplitResult) -> bool:
-        """Return whether files of the platform may be at a URL."""
+        """Return whether a URL is on one of the platform's file hosts."""
         if _is_within(self._api_url, self.api_hosts):
             return url.scheme == "https" and _is_within(url, self.file_hosts)
         return (url.scheme, url.netloc) == (self._api_url.scheme, self._api_url.netloc)
@@ -135,5 +138,8 @@ def _is_html(data: bytes) -> bool:
 
 
 def _is_expected_html(file: Attachment, data: bytes) -> bool:
-    """Return whether the file itself is HTML; a login page differs in size."""
+    """Return whether downloaded HTML is the attached file, and not a login page.
+
+    The file must be of the type HTML, and of the size that the platform announced, if any.
+    """
     return media.guess_mime_type(file.name, file.mime_type) == "text/html" and file.size in (0, len(data))

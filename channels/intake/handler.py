@@ -60,8 +60,8 @@ class IncomingMessage:
         is_free_channel: whether it is in a channel where the bot answers all messages, unless the session is muted.
         is_late: whether newer messages may have been received before it.
         is_in_answer_thread: whether it is in a thread that was started on an answer of the bot.
-        deny_privately: tells the author why the message is not answered. It is set where the platform shows a missing
-            answer; otherwise the author is told once an hour.
+        deny_privately: shows only the author a text on why the message is not answered. It is set if the platform
+            shows a failure for a missing answer; each refusal is then shown. If None, the author is told once an hour.
     """
 
     inbound: InboxMessage
@@ -73,7 +73,7 @@ class IncomingMessage:
 
     @property
     def command(self) -> tuple[CommandName, str] | None:
-        """The command that the whole message is, and its argument; None for any other."""
+        """The name and argument of the command; None if the message is not a command."""
         return parse_command(self.inbound.text) if self.is_mention and not self.inbound.attachments else None
 
 
@@ -85,11 +85,13 @@ class MessageHandler:
     """Handles the messages, edits and deletions of a channel.
 
     Args:
+        queued_reactions: adds the reactions that mark users' messages as waiting.
         create_surface: returns the surface of the reply to a message.
         get_locale: see `Channel.get_locale`.
         send_ephemeral: shows a text to the author of a message only; used if the message has no `deny_privately`.
         syntax: the syntax of commands on the platform.
-        choose_address: changes the address of the reply just before the message is stored, such as to a new thread.
+        choose_address: returns the message with the final address of its reply, such as in a new thread; awaited just
+            before the message is stored.
 
     Attributes:
         commands: runs commands, also those that come as interactions.
@@ -118,11 +120,13 @@ class MessageHandler:
         self._background = BackgroundTasks()
 
     async def get_refusal(self, actor: Actor, location: Location, *, must_reply: bool = False) -> str | None:
-        """Check a user's access, and return the reason against it.
+        """Check a user's access, and return a sentence on why they have none.
+
+        Unless `must_reply`, the database stores that the user was told.
 
         Args:
-            must_reply: whether the platform shows a missing answer. Otherwise a user is told once an hour, and a bot
-                never.
+            must_reply: whether the user must get the sentence each time, since the platform shows a failure for a
+                missing answer. Otherwise a user is told once an hour, and a bot never.
 
         Returns:
             None if the user has access. Else the untranslated sentence to show; empty if the user is not told now.
@@ -133,10 +137,10 @@ class MessageHandler:
         return decision.message if must_reply or await self._should_notify(actor, "access") else ""
 
     async def get_rate_limit(self, message: InboxMessage | CommandContext) -> RateLimitDenial | None:
-        """Return the user or place limit that refuses a message; None if there is none.
+        """Return the exceeded rate limit of a message's author or place; else None.
 
-        The message is not stored yet: the check is made again when it is. If the limits cannot be read, the result is
-        None.
+        Nothing is counted: the limits are checked again when the message is stored. A failure to read the limits is
+        logged, and the result is None.
         """
         try:
             return await self._services.inbox.find_rate_limit(
@@ -171,8 +175,8 @@ class MessageHandler:
     async def accept(self, message: IncomingMessage) -> None:
         """Store a message for the bot, or run it as a command, if its author has access.
 
-        A message that cannot be answered at once gets the "queued" reaction. The author is told of a refusal: see
-        `IncomingMessage.deny_privately`.
+        A message that has to wait for a running turn gets the "queued" reaction. The author is told of a refusal for
+        missing access or a rate limit: see `IncomingMessage.deny_privately`.
 
         Raises:
             StoreError: the message is not stored, and must not be acknowledged.
@@ -194,9 +198,10 @@ class MessageHandler:
             self._queued_reactions.add(message.inbound.address)
 
     async def _check_access(self, message: IncomingMessage) -> bool:
-        """Return whether the author has access.
+        """Return whether the author of a message may use the bot at the message's place.
 
-        If not, an author who mentions the bot is told in the background.
+        If not, an author who mentioned the bot gets a private message in the background: see
+        `IncomingMessage.deny_privately`.
         """
         inbound = message.inbound
         decision = self._services.access_policy.check(inbound.actor_or_author, inbound.location)
@@ -218,8 +223,11 @@ class MessageHandler:
     async def _run_command(self, name: CommandName, argument: str, message: IncomingMessage) -> None:
         """Run a command and post its result once, even if the message is delivered twice.
 
-        The message is recorded after the command has run: if the process dies before, the next delivery runs the
-        command again.
+        The message is stored in the inbox after the command has run. If the process dies before, the next delivery
+        runs the command again. A command over the user's rate limit, or older than a competing one, is not run.
+
+        Raises:
+            StoreError: the message is not stored.
         """
         inbound = message.inbound
         context = CommandContext.from_message(inbound, await words.resolve_locale(self._get_locale(inbound)))
@@ -257,12 +265,13 @@ class MessageHandler:
             return CommandResult(say.format_error(error.public))
 
     async def handle_edit(self, event_key: str, text: str, *, is_mention: bool = False) -> bool:
-        """Store the new text of a message.
+        """Store the new text of an edited message.
 
-        A message that waits is answered with its new text. If it is answered already, the reply gets a button to
+        A message that waits is answered with its new text. If a turn answers it already, the reply gets a button to
         answer the new text.
 
         Args:
+            event_key: the `InboxMessage.event_key` of the message.
             text: the new text without the mention of the bot.
             is_mention: whether the new text mentions the bot.
 
@@ -298,15 +307,21 @@ class MessageHandler:
             )
 
     async def drain(self, seconds: float) -> None:
-        """Wait for background work and reactions, each at most `seconds`; cancel the rest."""
+        """Wait for background tasks, then for reactions; cancel those still running.
+
+        Args:
+            seconds: the most seconds for each of the two waits.
+        """
         await self._background.drain(seconds)
         await self._queued_reactions.drain(seconds)
 
     def run_in_background(self, work: Coroutine[Any, Any, None], *, name: str) -> None:
-        """Run a coroutine as a task for which only `drain` waits; its errors are logged.
+        """Run a coroutine in a background task; its errors are logged.
+
+        `drain` waits for the task.
 
         Args:
-            name: what the task does, for the log.
+            name: the purpose of the task, for the log.
         """
         self._background.add(asyncio.create_task(_log_errors(work, name), name=name))
 

@@ -1,7 +1,7 @@
 """Interactions: commands, button presses, menu entries and submitted forms.
 
 An interaction is stored before the platform gets its acknowledgement, and deleted once processed. Slack and Discord
-deliver it once: if a worker dies, another one processes its interactions.
+deliver it once: if a worker dies, another worker processes the stored interactions of the dead one.
 """
 
 import asyncio
@@ -29,17 +29,17 @@ log = logging.getLogger(__name__)
 #: statement that waits for a lock of SQLite cannot be interrupted.
 ACK_SECONDS = 1.5
 
-#: Seconds that identifying the author may take before the interaction is stored without it.
+#: Seconds that identifying the author may take before the interaction is stored without the author's identity.
 IDENTIFY_SECONDS = 1.0
 
-#: A "form" is a request to open a form: it is acknowledged by the form itself and not stored. What the user submits is:
-#: a "question" to the agent, or an "answer" to one of the agent.
+#: A "form" is a request to open a form: it is acknowledged by the form itself and not stored. The user then submits a
+#: "question" to the agent, or an "answer" to a question of the agent.
 Kind = Literal["command", "press", "question", "menu", "form", "answer"]
 
-#: Action of an entry in the menu of a message: it shows the report of the answer, or rates it.
+#: Action of an entry in the menu of a message: it shows the turn report of the answer, or rates the answer.
 MenuAction = Literal["why", "good", "bad"]
 
-#: Removes a question that is shown, and tells its author why it is not answered.
+#: Awaited with a sentence: deletes a posted question, and tells its author by the sentence why it is not answered.
 Retract = Callable[[str], Awaitable[None]]
 
 
@@ -68,15 +68,16 @@ class Interaction:
         return self.context.event_key
 
     def to_json(self) -> dict[str, Any]:
-        """Return the interaction for storage: see `from_json`.
+        """Return the interaction as JSON for the database: see `from_json`.
 
-        If it runs late, it does not stop or reset messages that were sent after it.
+        The context's `until` is set to `sent_at`: a delayed `stop` or reset must not affect messages that were sent
+        after the interaction.
         """
         return asdict(replace(self, context=replace(self.context, until=self.context.sent_at)))
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> "Interaction":
-        """Parse the output of `to_json`."""
+        """Return the interaction in the output of `to_json`."""
         return cls(**{**data, "context": CommandContext.from_json(data["context"])})
 
 
@@ -85,9 +86,9 @@ Identify = Callable[[], Awaitable[Interaction | str]]
 
 
 class InteractionHandler(ABC):
-    """Stores, checks and processes a platform's interactions.
+    """Base of handlers that store, check and process a platform's interactions.
 
-    A subclass parses and answers them.
+    A subclass parses interactions, and shows their results on the platform.
 
     Args:
         intake: checks access, and accepts questions as messages.
@@ -95,8 +96,8 @@ class InteractionHandler(ABC):
 
     Attributes:
         channel: the name of the adapter.
-        must_refuse: whether the platform shows a failure if a refused interaction gets no answer. Otherwise a user is
-            told of a refusal once an hour.
+        must_refuse: whether each refused interaction must get an answer, since the platform would show a failure.
+            Otherwise a user is told of a refusal once an hour.
         form_page_size: the most fields on a page of a form; 0 for no limit.
     """
 
@@ -113,30 +114,49 @@ class InteractionHandler(ABC):
 
     @abstractmethod
     async def answer(self, interaction: Interaction, result: CommandResult) -> None:
-        """Show the result of an interaction to its author only."""
+        """Show the result of an interaction, only to its author.
+
+        Raises:
+            SurfaceError: the result cannot be shown.
+        """
 
     async def refuse(self, interaction: Interaction, text: str) -> None:
-        """Show the author, and nobody else, why the interaction is not processed."""
+        """Show only the author why the interaction is not processed.
+
+        Args:
+            text: the translated reason.
+
+        Raises:
+            SurfaceError: the text cannot be shown.
+        """
         await self.answer(interaction, CommandResult(text))
 
     async def close_form(self, interaction: Interaction) -> None:
-        """Remove the private message from which the author opened the submitted form; by default there is none."""
+        """Delete the private message from which the author opened a submitted form.
+
+        By default there is no such message, and nothing is done.
+        """
         del interaction
 
     @abstractmethod
     async def show_question(self, interaction: Interaction) -> tuple[InboxMessage, Retract] | None:
-        """Post a question that a user asked by an interaction, so that others see it too.
+        """Post a user's question to the agent, so that others see it too.
+
+        Args:
+            interaction: the command, form or menu entry by which the user asked.
 
         Returns:
-            The posted question as a message to answer, and a function that removes it and tells its author the reason.
-            None if it cannot be shown and the author was told.
+            The posted question as a message to answer, and a function that deletes the question and tells its author
+            the reason. None if the question cannot be shown and the author was told.
         """
 
     async def find_session(self, interaction: Interaction) -> Interaction | None:
-        """Return a command with its session in the context.
+        """Return a command with the id of the session to which it applies.
+
+        A platform may show the author the sessions to choose from, if they are several.
 
         Returns:
-            None if the author was asked to choose a session.
+            The command; None if the author was asked to choose a session, which sends another interaction.
         """
         return interaction
 
@@ -146,7 +166,11 @@ class InteractionHandler(ABC):
         self._orphans = asyncio.create_task(work, name=f"{self.channel} interactions")
 
     async def stop(self, seconds: float) -> None:
-        """Stop processing interactions of dead workers; wait at most `seconds`."""
+        """Cancel the task that processes interactions of dead workers.
+
+        Args:
+            seconds: the most seconds to wait for the end of the task.
+        """
         if self._orphans is not None:
             self._orphans.cancel()
             await asyncio.wait([self._orphans], timeout=seconds)  # the database may hang
@@ -159,13 +183,13 @@ class InteractionHandler(ABC):
     ) -> None:
         """Store an interaction, acknowledge it within `ACK_SECONDS`, and process it.
 
-        A second delivery, or one whose acknowledgement fails, is not processed.
+        A second delivery, or an interaction whose acknowledgement fails, is not processed. A refusal is shown to the
+        author.
 
         Args:
-            identify: returns the interaction with its author and place, or a refusal.
+            identify: returns the interaction with its author and place; if it is refused, the reason to show.
             acknowledge: sends the acknowledgement; returns whether the platform accepts it. If not, the platform has
-                told the author of the failure. If the interaction is refused before that, it gets one whose context
-                `is_private`.
+                told the author of the failure. The context of its argument `is_private` if the interaction is refused.
         """
         storing = asyncio.create_task(self._store(interaction, identify), name="interaction")
         try:
@@ -184,7 +208,10 @@ class InteractionHandler(ABC):
             await self._queue.remove(stored.id)
 
     async def authorize(self, identify: Identify) -> Interaction | str:
-        """Identify an interaction's author, and check access and rate limits.
+        """Identify an interaction's author, and check their access and rate limits.
+
+        Args:
+            identify: returns the interaction with its author and place; if it is refused, the reason to show.
 
         Returns:
             The identified interaction. If it is refused, the reason to show; empty if the author is not told now.
@@ -219,9 +246,10 @@ class InteractionHandler(ABC):
         return authorized
 
     async def _get_refusal(self, interaction: Interaction) -> str | None:
-        """Return the reason against processing an interaction; None if there is none.
+        """Return the reason to refuse an interaction: missing access or a rate limit.
 
-        The text is translated; it is empty if the author was told within the last hour.
+        Returns:
+            The translated reason; empty if the author was told within the last hour. None if it is allowed.
         """
         context, say = interaction.context, words.messages_for(interaction.context.locale)
         must_reply = self.must_refuse and interaction.kind != "press"
@@ -232,13 +260,14 @@ class InteractionHandler(ABC):
         return question_limit_message(limited, say) if limited else None
 
     async def _run_orphaned(self, key: str, payload: str) -> None:
-        """Process a stored interaction of a dead worker, if its author is allowed.
+        """Process and delete a stored interaction of a dead worker, unless it is refused.
 
-        An interaction whose author was not identified yet ends with an error message to them.
+        If its author was not identified yet, it is not processed, and the author gets an error message. If it cannot
+        be decrypted, a warning is logged.
 
         Args:
             key: the id of the interaction.
-            payload: the encrypted interaction.
+            payload: the interaction as encrypted JSON.
         """
         async with self._queue.process(key):
             decrypted = self._cipher.decrypt(payload)

@@ -26,16 +26,16 @@ from core.turns.turn import Turn
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """Input of a run of the agent.
+    """Prompt of a turn, as input of a run of the agent.
 
     Attributes:
         attributed_prompt: the text, with the author of each part.
         media: the files that the model reads.
         speaker: the authors as one user, with the rights that all of them have; tools act for this user.
-        bot_name: the bot's display name; empty if it is not known.
-        authors: the authors of the messages.
-        state: `temp:` keys of the agent's state: the platform's context of the newest message, under the platform's
-            name.
+        bot_name: the bot's display name; empty if it is unknown.
+        authors: the authors of the turn's messages.
+        state: the key `temp:PLATFORM` of the agent's state, with the `MessageText.agent_context` of the newest
+            message; empty without such a context.
     """
 
     attributed_prompt: AttributedPrompt
@@ -47,9 +47,12 @@ class Prompt:
 
 
 class PromptBuilder:
-    """Builds the prompts of turns.
+    """Builds the prompt of a turn from the texts, files and context of its messages.
 
     Args:
+        turns: the store of the turns.
+        context: builds the prompt text from the texts and their context messages.
+        access_policy: the users and places that the bot answers.
         attachment_limits: the limits of the attachments that the model reads.
     """
 
@@ -66,10 +69,10 @@ class PromptBuilder:
         self._attachments = AttachmentReader(attachment_limits)
 
     def remove_denied_messages(self, turn: Turn) -> Turn | None:
-        """Return the turn without messages of authors who have lost access since.
+        """Return a turn without the messages whose authors have lost access meanwhile.
 
         Returns:
-            None if no message is left.
+            The turn; None if no message is left.
         """
         allowed = tuple(
             message
@@ -83,12 +86,13 @@ class PromptBuilder:
     async def build(self, turn: Turn, channel: Channel, runtime: AgentRuntime, recorder: RunRecorder) -> Prompt:
         """Read the texts, files and context of a turn's messages, and return the prompt.
 
-        Attachments are only read if the run has not stored its prompt.
+        Attachments are only downloaded if the run has not stored its prompt. The author and place are set on the
+        turn's usage meter.
 
         Args:
             channel: the adapter that received the messages.
             runtime: the runtime of the agent that answers.
-            recorder: gets the records of files and context, for the turn report.
+            recorder: stores the number of context messages and the files, for the turn report.
 
         Raises:
             DamagedTurnError: a stored message of the turn cannot be read.
@@ -124,7 +128,11 @@ class PromptBuilder:
         )
 
     async def _list_earlier_authors(self, turn: Turn, channel: Channel) -> list[User]:
-        """Return the authors whose messages led to a decided approval, without the turn's."""
+        """Return the authors of earlier messages to which the turn's run goes back.
+
+        A run that continues after an approval goes back to the messages that led to the approval. Authors of the
+        turn's own messages are left out.
+        """
         current_authors = {message.author for message in turn.messages}
         others = {
             message.author: message

@@ -26,10 +26,10 @@ PAUSES = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 60.0, 120.0, 240.0)
 #: Seconds between two checks of whether a waiting call is still needed.
 CHECK_SECONDS = 0.5
 
-#: Awaited while a call waits, and before it is made after that; raises if the call is not needed any more.
+#: Awaited while a call waits, and once more before the call is made; raises if the call is not needed any more.
 CheckNeeded = Callable[[], Awaitable[None]]
 
-#: The loop's time until which a call is of use.
+#: The time of the event loop until which a rate limit must allow a call: see `deadline`.
 _deadline: ContextVar[float] = ContextVar("deadline", default=inf)
 
 _check: ContextVar[tuple[asyncio.Task[Any] | None, CheckNeeded] | None] = ContextVar("check", default=None)
@@ -37,13 +37,13 @@ _check: ContextVar[tuple[asyncio.Task[Any] | None, CheckNeeded] | None] = Contex
 
 @contextmanager
 def cancel_unless(check: CheckNeeded) -> Iterator[None]:
-    """Cancel this task's waiting calls within the block as soon as `check` raises.
+    """Cancel an API call of this task that waits within the block once `check` raises.
 
-    A call waits for its rate limit, or before a retry; calls that are being made are not cancelled. Tasks that this
+    A call waits for its rate limit, or before a retry. A call that is already sent is not cancelled. Tasks that this
     task creates are not affected.
 
     Args:
-        check: awaited every `CHECK_SECONDS` while a call waits; its error is raised by the call.
+        check: awaited every `CHECK_SECONDS` while a call waits; the call raises its error.
     """
     token = _check.set((asyncio.current_task(), check))
     try:
@@ -54,9 +54,12 @@ def cancel_unless(check: CheckNeeded) -> Iterator[None]:
 
 @contextmanager
 def deadline(seconds: float) -> Iterator[None]:
-    """Let calls within the block fail at once if their rate limit is too full.
+    """Make API calls in the `with` block fail at once if they would wait too long.
 
-    They raise `RateLimitDeadlineError` if it is unlikely to allow them within `seconds` from now.
+    A call raises `RateLimitDeadlineError` if its rate limit is unlikely to allow it in time.
+
+    Args:
+        seconds: the most seconds from now until the rate limit allows the call.
     """
     token = _deadline.set(event_loop.now() + seconds)
     try:
@@ -66,7 +69,7 @@ def deadline(seconds: float) -> Iterator[None]:
 
 
 class RefusedError(SurfaceError):
-    """The platform refused a call; a retry cannot succeed.
+    """The platform refused an API call; a retry cannot succeed.
 
     Attributes:
         code: the platform's error code.
@@ -82,7 +85,7 @@ class RateLimitDeadlineError(SurfaceError):
 
 
 class TransientError(Exception):
-    """A call failed for a temporary reason; it may have taken effect.
+    """An API call failed for a temporary reason; it may have taken effect.
 
     Attributes:
         retry_after: the seconds to wait that the platform's rate limit demands; the call took no effect then. None for
@@ -120,13 +123,19 @@ class Caller:
         outer_limiter: RateLimiter | None = None,
         priority: Priority = Priority.PROGRESS,
     ) -> T:
-        """Make a call for which `limiter` has a slot, without a retry.
+        """Make an API call once, and count the call in the metrics.
+
+        The caller has acquired a slot (the permission for one call) of `limiter`. The slot is completed, and a refusal
+        for the rate limit reported to `limiter`.
 
         Args:
             name: the platform's name of the method, for metrics and log.
             send: makes the call; raises `RefusedError` or `TransientError`.
-            outer_limiter: another limiter that applies to the call, and that has no slot for it yet.
+            outer_limiter: another limiter that applies to the call; its slot is awaited here.
             priority: the priority of the wait for `outer_limiter`.
+
+        Returns:
+            The result of `send`.
 
         Raises:
             RefusedError: the platform refuses the call.
@@ -167,7 +176,7 @@ class Caller:
         has_slot: bool = False,
         find_effect: Callable[[], Awaitable[T | None]] | None = None,
     ) -> T | None:
-        """Make a call when its rate limits allow it, and retry temporary failures.
+        """Make an API call when its rate limits allow it, and retry temporary failures.
 
         After a refusal by the platform's rate limit, the call is retried until it succeeds, at the time that the
         platform names.
@@ -176,12 +185,13 @@ class Caller:
             name: the platform's name of the method, for metrics and log.
             send: makes the call; raises `RefusedError` or `TransientError`.
             outer_limiter: another limiter that applies to the call.
-            has_slot: whether `limiter` has a slot for the call already.
-            find_effect: for a call that must not take effect twice: returns its result if it took effect and the
-                answer was lost, else None.
+            priority: the priority of the wait for the limiters. A `STREAM_UPDATE` neither waits nor is retried.
+            has_slot: whether the caller has acquired a slot of `limiter` (the permission for one call) already.
+            find_effect: for a call that must not take effect twice: looks up whether a call without a response took
+                effect; returns the result of the call, or None if it took no effect.
 
         Returns:
-            The answer; None for a `STREAM_UPDATE` that the rate limit does not allow now.
+            The result of `send` or `find_effect`; None for a `STREAM_UPDATE` that the rate limit does not allow now.
 
         Raises:
             TransientError: a `STREAM_UPDATE` failed for a temporary reason. It may have taken effect, or still will.
@@ -216,13 +226,14 @@ class Caller:
 
 
 async def _acquire(limiter: RateLimiter, priority: Priority, *, after: float = 0.0) -> None:
-    """Wait for a slot of the limiter, while the check of `cancel_unless` allows it.
+    """Wait for a slot of the limiter, and acquire it.
 
     Args:
         after: seconds to wait first.
 
     Raises:
-        RateLimitDeadlineError: the limiter is unlikely to allow the call before its deadline.
+        RateLimitDeadlineError: the limiter is unlikely to allow the call before its deadline: see `deadline`.
+        Exception: raised by the check of `cancel_unless`; no slot is acquired then.
     """
     if (due := _deadline.get()) != inf and not limiter.has_room(priority, due - event_loop.now()):
         raise RateLimitDeadlineError("the rate limit does not allow the call in time")

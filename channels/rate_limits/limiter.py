@@ -80,7 +80,7 @@ class _Waiter:
 
     @property
     def is_paced(self) -> bool:
-        """True for the update of a reply that shows text: updates are paced."""
+        """True for a stream update of a reply that shows text; these are spread in time."""
         return self.priority is Priority.STREAM_UPDATE and self.since > FIRST_TEXT
 
 
@@ -115,10 +115,10 @@ class RateLimiter:
 
     @contextmanager
     def track_reply(self, since: float) -> Iterator[None]:
-        """Count a reply, within the block, among those whose updates share the limit.
+        """Count a reply, in the `with` block, among those whose updates share the limit.
 
         Args:
-            since: when the reply began (time of the event loop).
+            since: the time of the event loop at which the reply began.
         """
         self._replies.append(since)
         try:
@@ -128,7 +128,7 @@ class RateLimiter:
 
     @contextmanager
     def reserve(self) -> Iterator[None]:
-        """Reserve a slot within the block: stream updates and backfill do not use it."""
+        """Reserve a slot in the `with` block: stream updates and backfill cannot use it."""
         self._reserved += 1
         try:
             yield
@@ -137,13 +137,14 @@ class RateLimiter:
             self._admit_waiters()
 
     async def acquire(self, priority: Priority, since: float | None = None) -> None:
-        """Wait for a slot, and take it. A cancelled wait takes none.
+        """Wait for a slot (the permission for one call), and acquire it.
 
-        The caller then ends the slot by `complete` or `release`.
+        The caller then ends the slot by `complete` or `release`. A cancelled wait acquires no slot.
 
         Args:
-            since: of a stream update: the time of the event loop since which the shown text is out of date;
-                `FIRST_TEXT` for the first text of a reply. Older calls go first. None for now.
+            since: the time of the event loop from which the age of the call counts; None for now. Of calls with the
+                same priority, older ones go first. For a stream update it is the time since which the shown text is
+                out of date, or `FIRST_TEXT` for the first text of a reply.
         """
         waiter = self._waiter(priority, since)
         insort(self._queue, waiter)
@@ -159,10 +160,10 @@ class RateLimiter:
             raise
 
     def try_acquire(self, priority: Priority) -> bool:
-        """Take a slot if one is free and no more urgent call waits.
+        """Acquire a slot without waiting, if one is free and no more urgent call waits.
 
         Returns:
-            Whether a slot was taken.
+            True if a slot was acquired.
         """
         waiter = self._waiter(priority)
         if (self._queue and self._queue[0] < waiter) or self._wait_seconds(waiter) > 0:
@@ -171,21 +172,21 @@ class RateLimiter:
         return True
 
     def release(self) -> None:
-        """Give back a slot whose call is not made."""
+        """Free an acquired slot whose call is not made."""
         self._in_flight = max(0, self._in_flight - 1)
         self._admit_waiters()
 
     def complete(self) -> None:
-        """Record that a call has ended; its slot is free one window later."""
+        """Record the end of a call; its slot becomes free one window later."""
         self._answered.append(event_loop.now())
         self.release()
 
     def report_headers(self, *, remaining: int, reset_after: float) -> None:
-        """Adopt the current window from the headers of the platform's answer.
+        """Set the current window from the rate limit headers of the platform's response.
 
         Args:
-            remaining: the calls that are left in it.
-            reset_after: the seconds until it ends.
+            remaining: the calls that are left in the window.
+            reset_after: the seconds until the window ends.
         """
         resets_at, before = event_loop.now() + reset_after + CLOCK_SKEW_SECONDS, self._reported
         if before is not None and resets_at < before.resets_at + self._release_seconds:  # the same window
@@ -195,7 +196,10 @@ class RateLimiter:
     def report_429(self, retry_after: float) -> None:
         """Allow no call for `retry_after` seconds, and halve the limit after that.
 
-        Each window without a refusal raises the limit again.
+        Each later window without a refusal raises the limit again, up to its full value.
+
+        Args:
+            retry_after: the seconds that the platform demands in its response 429.
         """
         now = event_loop.now()
         if now >= self._backoff_until:  # calls that were in flight together are refused together
@@ -216,17 +220,17 @@ class RateLimiter:
         return event_loop.now() >= self._closed_until and min(free, max_calls) - self._reserved >= calls
 
     def has_room(self, priority: Priority, seconds: float) -> bool:
-        """Return whether a new call is likely to get a slot soon enough.
+        """Return whether a new call is likely to get a slot within `seconds` from now.
 
         Args:
-            seconds: the most seconds from now.
+            priority: the priority of the call; waiting calls that are as urgent or more go first.
         """
         earlier = sum(waiter.priority <= priority for waiter in self._queue)
         return self._closed_until <= event_loop.now() + seconds and self._free_within(seconds) > earlier
 
     @property
     def calls_per_reply(self) -> float:
-        """The updates that one more reply could make while it is expected to stream."""
+        """The updates that one more reply could make within `EXPECTED_REPLY_SECONDS`."""
         free = self._free_within(EXPECTED_REPLY_SECONDS / self._speed) - self._reserved
         return free / (len(self._replies) + 1)
 
@@ -256,7 +260,7 @@ class RateLimiter:
     def apply_peer_usage(self, peers: Sequence[LimitUsage]) -> None:
         """Set this worker's share of the limit by what the other workers use.
 
-        A larger share takes effect only after `SETTLE_ROUNDS` calls.
+        A larger share takes effect only after `SETTLE_ROUNDS` calls of this method, a smaller one at once.
 
         Args:
             peers: the announced usage of each other worker; empty if there is none.
@@ -274,7 +278,10 @@ class RateLimiter:
         return _Waiter(priority, since, next(self._numbers), asyncio.get_running_loop().create_future())
 
     def _admit_waiters(self) -> None:
-        """Give free slots to waiting calls, and set a timer for the next slot."""
+        """Assign the free slots to waiting calls, most urgent first.
+
+        If calls still wait, a timer repeats this when the next slot is free.
+        """
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -294,9 +301,9 @@ class RateLimiter:
             self._last_update = event_loop.now()
 
     def _wait_seconds(self, waiter: _Waiter) -> float:
-        """Return the seconds until a call may be made if no other call is before it.
+        """Return the seconds until a waiting call may be made if it is the next call.
 
-        Zero or less means now.
+        Zero or less: it may be made now.
         """
         now, (free, refills) = event_loop.now(), self._capacity()
         if waiter.priority >= Priority.STREAM_UPDATE and (
@@ -322,7 +329,7 @@ class RateLimiter:
 
         Args:
             free: the slots that are free now.
-            refills: the times at which one more slot is free each.
+            refills: the times of the event loop at which one more slot becomes free each, in order.
         """
         now, last, window = event_loop.now(), self._last_update, self._window.seconds
         expected, minimum = EXPECTED_REPLY_SECONDS / self._speed, MIN_REMAINING_SECONDS / self._speed
@@ -336,9 +343,11 @@ class RateLimiter:
         return last + max(pauses, default=0.0)
 
     def _capacity(self) -> tuple[int, Sequence[float]]:
-        """Return the number of free slots, and the times at which each other one is free.
+        """Return the number of free slots, and the times at which each used slot is free.
 
-        The number is negative if more slots are used than this worker's share.
+        Returns:
+            The number, negative if more slots are used than this worker's share; the times of the event loop, in
+                order.
         """
         self._expire()
         if (reported := self._reported) is not None:
@@ -346,7 +355,7 @@ class RateLimiter:
         return self._limit - self._used_slots, [at + self._window.seconds for at in self._answered]
 
     def _free_within(self, seconds: float) -> int:
-        """Return the number of slots that are or become free within so many seconds."""
+        """Return the number of slots that are free now or within `seconds`."""
         free, refills = self._capacity()
         windows, rest = divmod(seconds, self._window.seconds)
         until = event_loop.now() + rest
@@ -377,7 +386,10 @@ class RateLimiter:
         return RESERVE_RELEASE_SECONDS / self._speed
 
     def _expire(self) -> None:
-        """Drop calls and the reported window once they are over; raise a lowered limit."""
+        """Delete ended calls older than a window, and the reported window once it is over.
+
+        A limit that a refusal lowered is raised for each window since then.
+        """
         now, seconds = event_loop.now(), self._window.seconds
         begin = now - seconds
         if self._reported is not None and self._reported.resets_at - now <= MIN_WAIT_SECONDS:
@@ -390,6 +402,13 @@ class RateLimiter:
 
 
 def _divide_calls(calls: int, own: LimitUsage, others: Sequence[LimitUsage], *, is_window: bool) -> int:
+    """Return this worker's share of `calls`, in proportion to its replies in progress.
+
+    Args:
+        own: the usage that this worker announced.
+        others: the usage of each other worker.
+        is_window: see `RateLimiter._get_share`.
+    """
     share = calls / sum(1 + REPLY_WEIGHT * use.live for use in (own, *others))
     excess = sum(max(0.0, use.used - share * (1 + REPLY_WEIGHT * use.live)) for use in others) if is_window else 0.0
     return int(share * (1 + REPLY_WEIGHT * own.live) - excess)

@@ -26,10 +26,10 @@ class RateLimiters:
         self._others: Sequence[LimitUsages] = ()
 
     def get(self, key: Hashable, window: Window) -> RateLimiter:
-        """Return the limiter of a key, created with the window if there is none.
+        """Return the limiter of a key; if there is none, create it with `window`.
 
         Args:
-            key: the method with the ids on which the limit depends, such as the workspace.
+            key: the API method with the ids on which the limit depends, such as the workspace.
         """
         limiter = self._limiters.get(key)
         if limiter is None:
