@@ -449,7 +449,7 @@ _INSERT = Statement(_build_inserts)
 
 
 async def _has_later_turn(connection: AsyncConnection, reset: InboxMessage, until: float) -> bool:
-    """Return whether a turn has claimed a message that was sent after a time.
+    """Return whether a turn has claimed a session's message that was sent after a time.
 
     Requests for reruns do not count.
 

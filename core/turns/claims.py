@@ -60,7 +60,7 @@ MAX_MESSAGES = 20
 
 
 class _QueuedMessage(NamedTuple):
-    """An inbox row that no turn has claimed, with its parsed message."""
+    """An `inbox` row that no turn has claimed, with the message in its JSON."""
 
     row: sa.Row[Any]
     message: InboxMessage

@@ -118,7 +118,7 @@ def parse_inbox_message(data: object) -> InboxMessage | None:
 async def get_messages_of_turns(
     connection: AsyncConnection, turn_ids: Collection[str]
 ) -> dict[str, tuple[InboxMessage, ...]]:
-    """Return the inbox messages that turns answer, by turn id, oldest first.
+    """Return the inbox messages of each of these turns, by turn id, oldest first.
 
     Messages that their authors deleted are left out, unless a turn has no others. Turns without a readable message are
     left out.

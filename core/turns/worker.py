@@ -105,7 +105,7 @@ class Worker:
             run.cancel(reason)
 
     def cancel_and_wake(self, turn_id: str | None, reason: CancelReason) -> None:
-        """Cancel the task of a turn, if it runs in this process, and claim turns now.
+        """Cancel the task of a turn, if it runs in this process; make the loop claim turns.
 
         Args:
             turn_id: the turn to cancel; None cancels none.
