@@ -1,7 +1,7 @@
 """Block structure of Markdown: the kind of each line, and the open blocks.
 
-It implements as much of CommonMark (spec.commonmark.org) and of GitHub's tables as splitting a text into messages
-needs.
+The parser covers the part of CommonMark (spec.commonmark.org) and of GitHub's tables that is needed to split a text
+into messages.
 """
 
 import re
@@ -29,13 +29,15 @@ _RULE = re.compile(r" {0,3}(?:(?:-[ \t]*+){3,}|(?:\*[ \t]*+){3,}|(?:_[ \t]*+){3,
 
 
 class LineKind(Enum):
-    """Kind of a line, by the block that it belongs to.
+    """Kind of a Markdown line, by the block that it belongs to.
 
     Attributes:
-        TEXT: of a paragraph, list item or block quote.
+        BLANK: white space only, outside of code.
+        TEXT: a line of a paragraph, list item or block quote.
+        HEADING: a heading (`# Title`).
         RULE: a thematic break.
         FENCE, FENCE_END: the opening and the closing fence of a code block.
-        CODE: within a code block.
+        CODE: a line within a code block.
         TABLE_HEAD, DELIMITER, ROW: the header, delimiter and other rows of a table.
     """
 
@@ -86,7 +88,7 @@ class CodeFence:
 
 @dataclass(frozen=True, slots=True)
 class TableBlock:
-    """Header row and delimiter row of a table."""
+    """Header row and delimiter row (`|---|`) of a table, in Markdown."""
 
     head: str
     delimiter: str
@@ -94,13 +96,13 @@ class TableBlock:
 
 @dataclass(frozen=True, slots=True)
 class BlockContext:
-    """Blocks and emphasis that are open at a position of the text.
+    """Blocks and emphasis that are open at a position of a Markdown text.
 
     Attributes:
-        fence: the open code block.
-        table: the open table.
+        fence: the opening fence of the open code block; None outside of code.
+        table: the first two rows of the open table; None outside of tables.
         item_indents: the columns in which the contents of the open list items start, the outermost first.
-        quote: the block quote markers of the line that the position is in.
+        quote: the block quote markers (`> `) of a line that the position splits; else empty.
         marks: the open emphasis and code marks of the paragraph (such as `**`), the outermost first.
     """
 
@@ -116,7 +118,7 @@ TableFits = Callable[[str, str, str], bool]
 
 
 class BlockParser:
-    """Parses a text line by line, and keeps track of the open blocks.
+    """Parses the block structure of Markdown line by line.
 
     Args:
         context: the blocks that are open before the first line.
@@ -135,13 +137,13 @@ class BlockParser:
 
     @property
     def may_be_table_head(self) -> bool:
-        """True if a delimiter row after it would make the last line a header row."""
+        """True if the last line becomes a table's header row if a delimiter row follows."""
         return self.is_in_paragraph and self._last_line.lstrip().startswith("|")
 
     def parse_line(self, line: str) -> LineKind:
-        """Parse the next line, and return its kind.
+        """Parse the next line, update `context`, and return the line's kind.
 
-        After `DELIMITER`, the kind of the line before changes to `TABLE_HEAD`.
+        If the result is `DELIMITER`, the previous line was a `TABLE_HEAD`, and not the returned `TEXT`.
 
         Args:
             line: without its line end.
@@ -202,7 +204,7 @@ class BlockParser:
         """Parse the indent and the list markers of a line.
 
         Returns:
-            The columns of the open list items' contents, the line's content, its indent in columns, and whether it has
+            The columns of the open list items' contents; the text after the markers; its column; True if the line has
             a list marker.
         """
         indent, is_item = _indent_columns(line), False
@@ -219,7 +221,7 @@ class BlockParser:
 
 
 def split_quote(line: str) -> tuple[str, str]:
-    """Split a line into its block quote markers (`> `) and the rest."""
+    """Return the block quote markers (`> `) of a line, and the rest of the line."""
     found = _QUOTE.match(line)
     end = found.end() if found else 0
     return line[:end], line[end:]
@@ -231,7 +233,7 @@ def starts_block(line: str) -> bool:
 
 
 def _ends_table(line: str) -> bool:
-    """Return whether a line starts a block that ends a table.
+    """Return whether a line starts a list, quote, heading or code, which ends a table.
 
     GitHub Flavored Markdown, section 4.10.
     """
@@ -244,13 +246,14 @@ def dedent(line: str, max_spaces: int) -> str:
 
 
 def missing_indent(fence: CodeFence, line: str) -> int:
-    """Return the columns that a line of code lacks to stay in its list item.
+    """Return the number of columns by which a line of code must be indented further.
 
-    In CommonMark a line with less indent ends the list, and the rest of the block is prose.
+    In CommonMark, a line with less indent than its list item ends the list, and the rest of the code block becomes
+    text. 0 if the indent is enough, or the line is blank.
 
     Args:
         fence: the opening fence of the code block.
-        line: a line of it.
+        line: a line of the code block.
     """
     rest = split_quote(line)[1] if fence.quote else line
     return max(0, fence.content_indent - _indent_columns(rest)) if rest.strip() else 0
@@ -260,9 +263,9 @@ def _parse_fence(rest: str, quote: str, indent: int, item_indents: tuple[int, ..
     """Parse a line as the opening fence of a code block; None for any other line.
 
     Args:
-        rest: the line without markers and indent.
+        rest: the line without quote markers, list markers and indent.
         quote: the block quote markers of the line.
-        indent: the indent of the line in columns.
+        indent: the column in which `rest` starts.
         item_indents: see `BlockContext`.
     """
     content_indent = item_indents[-1] if item_indents else 0

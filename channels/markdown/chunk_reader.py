@@ -1,4 +1,4 @@
-"""Reader of the text of one chunk, which finds the end of the chunk."""
+"""Reader of the Markdown of one platform message (chunk), which finds its end."""
 
 import re
 from bisect import bisect_left
@@ -31,7 +31,7 @@ from channels.markdown.renderer import (
 from channels.markdown.split_points import find_split
 from channels.markdown.tables import TextTable
 
-#: Incomplete lines that may become another kind of block.
+#: Incomplete lines that may become another kind of block when they are complete.
 _UNDECIDED = re.compile(r"[ \t]*+(?:(?:\||`{3}|~{3}).*|[-+*=_#>~` \t]*|\d{1,9}[.)][ \t]*)", re.DOTALL)
 _UNDECIDED_CODE = re.compile(r"[ \t>]*[`~]+[ \t]*")
 _UNDECIDED_DELIMITER = re.compile(r"[\s|:-]*")
@@ -48,12 +48,12 @@ _VISIBLE = re.compile(r"\S")
 
 @dataclass(frozen=True, slots=True)
 class ChunkBreak:
-    """End of a full chunk.
+    """End of a full chunk (the text of one platform message).
 
     Attributes:
-        position: the index in the reader's `source`.
-        text: the rendered text of the chunk.
-        context: the blocks and marks that are open at the position.
+        position: the index in the reader's `source` after the chunk.
+        text: the rendered text of the chunk; empty if nothing is visible.
+        context: the blocks and marks that are open at `position`.
     """
 
     position: int
@@ -62,15 +62,15 @@ class ChunkBreak:
 
 
 class ChunkReader:
-    """Reads the Markdown of one chunk, and the text after it, until the chunk is full.
+    """Reads growing Markdown, and finds the end of a chunk (the text of one message).
 
-    Each decision depends only on the text before it, as if the text came character by character. So it does not matter
-    in which pieces the text comes.
+    The end of the chunk does not depend on the pieces in which the text comes: each decision depends only on the text
+    before it, as if the text came character by character.
 
     Args:
         context: the blocks and marks that are open at the start of the chunk.
         source: the known text from the start of the chunk.
-        hidden_size: the characters before it that are invisible and in no chunk.
+        hidden_size: the number of invisible characters before `source` that are in no chunk.
     """
 
     def __init__(self, limits: MessageLimits, context: BlockContext, source: str = "", hidden_size: int = 0) -> None:
@@ -100,10 +100,13 @@ class ChunkReader:
             self._open_table(context.table.head, context.table.delimiter)
 
     def find_break(self, *, is_final: bool = False) -> ChunkBreak | None:
-        """Return the end of the chunk if it is full, else None.
+        """Parse the new lines of `source`; return the end of the chunk if it is full.
 
         Args:
-            is_final: whether the text is complete, so that its last line is too.
+            is_final: whether `source` is complete; its last line then needs no line end.
+
+        Returns:
+            The end; None if the chunk has room for more text.
         """
         while self._position < len(self.source):
             line, end = self._next_line(is_final=is_final)
@@ -122,13 +125,13 @@ class ChunkReader:
         return None
 
     def render(self, *, is_final: bool = False) -> ChunkWriter:
-        """Render the text so far, which is shorter than a full chunk.
+        """Render the text so far; call it only if `find_break` has returned None.
 
         Args:
             is_final: whether the text is complete; if not, a line that may become another kind of block is left out.
 
         Returns:
-            The writer with the rendered text; empty if nothing is visible.
+            The writer with the rendered text, which is empty if nothing is visible.
         """
         *settled, lines = group_lines(self._lines[self._written_lines :]) or [[]]
         for block in settled:
@@ -144,9 +147,12 @@ class ChunkReader:
         return writer
 
     def _next_line(self, *, is_final: bool) -> tuple[str, str | None]:
-        """Return the next line and its line end; None for the end of an incomplete line.
+        """Return the next line of `source` and its line end.
 
-        Consecutive blank lines are returned as one.
+        Consecutive blank lines outside of code are returned as one.
+
+        Returns:
+            The line; its line end, or None if the line may be incomplete.
         """
         found = LINE_END.search(self.source, self._position)
         if found is None:
@@ -163,7 +169,7 @@ class ChunkReader:
         return line, end
 
     def _overflow_position(self, line: str) -> int | None:
-        """Return the index in a line at which the chunk overflows; None if it does not."""
+        """Return the index in a line at which the chunk overflows; None if the line fits."""
         room = self._capacity - self._size - self._gap_size
         min_size = max(room, 0) + (len(line) - len(line.lstrip()) if self._is_blank else 0)
         ink = _VISIBLE.search(line, min_size)  # every platform counts at least one unit per character
@@ -177,7 +183,10 @@ class ChunkReader:
         """Return the most that a line can measure when rendered, without its line end.
 
         Args:
-            kind: the kind of the line; None if it is not known yet.
+            kind: the kind of the line; None if it is unknown, since the line is incomplete.
+
+        Returns:
+            The size in units of `MessageLimits.measure`.
         """
         if self._is_blank:
             line = remove_deep_indent(line)
@@ -192,10 +201,10 @@ class ChunkReader:
         return size
 
     def _append_line(self, line: SourceLine) -> bool:
-        """Append a complete line if it fits into the chunk.
+        """Append a complete line to the chunk if it fits.
 
         Returns:
-            Whether it fits.
+            True if it fits; if not, the line is not appended.
         """
         size, gap, is_blank = self._size, self._gap_size, self._is_blank
         match line.kind:
@@ -224,7 +233,10 @@ class ChunkReader:
         return True
 
     def _kind_of_partial_line(self, line: str) -> LineKind:
-        """Return the kind that the start of a line may have and that measures most."""
+        """Return the kind to assume for an incomplete line.
+
+        Of the possible kinds, it is the one that measures most when rendered.
+        """
         place = self._parser.context
         if place.fence:
             return LineKind.CODE
@@ -260,14 +272,22 @@ class ChunkReader:
         return ChunkWriter(self.context, self._limits.dialect, self._limits.measure)
 
     def _is_undecided(self, rest: str) -> bool:
-        """Return whether an incomplete line may become another kind of block."""
+        """Return whether more text may make an incomplete line another kind of block.
+
+        Args:
+            rest: the incomplete line.
+        """
         place = self._parser.context
         if place.fence:
             return bool(_UNDECIDED_CODE.fullmatch(rest))
         return bool(_UNDECIDED.fullmatch(rest)) or bool(place.table and not place.table.head.lstrip().startswith("|"))
 
     def _growing_line_kind(self, rest: str) -> LineKind:
-        """Return the kind as which an incomplete line is rendered."""
+        """Return the kind as which to render an incomplete line: code, heading or text.
+
+        Args:
+            rest: the incomplete line.
+        """
         kind = copy(self._parser).parse_line(rest)
         return kind if kind in (LineKind.CODE, LineKind.HEADING) else LineKind.TEXT
 
@@ -280,7 +300,16 @@ class ChunkReader:
         return TextTable(head, delimiter, render_cell=inline.plain_text, measure=self._limits.measure)
 
     def _table_size(self, head: str, delimiter: str, row: str = "") -> int:
-        """Return the most that a table with this one row can measure when rendered."""
+        """Return the most that a table can measure when rendered.
+
+        Args:
+            head: the header row.
+            delimiter: the delimiter row.
+            row: the only other row; empty for none.
+
+        Returns:
+            The size in units of `MessageLimits.measure`.
+        """
         measure, growth = self._limits.measure, self._limits.dialect.max_growth
         if self._limits.dialect.has_tables:
             lines = [line for line in (head, delimiter, row) if line]
@@ -296,6 +325,10 @@ class ChunkReader:
 
 
 def _continues_paragraph(lines: Sequence[SourceLine], rest: str) -> bool:
-    """Return whether `rest` continues the paragraph with which the lines end."""
+    """Return whether a text continues the paragraph at the end of some lines.
+
+    Args:
+        rest: the text after the lines.
+    """
     line = LINE_END.split(rest, maxsplit=1)[0]
     return bool(lines) and lines[-1].kind is LineKind.TEXT and bool(line.strip()) and not starts_block(line)

@@ -7,16 +7,14 @@ from channels.markdown.links import Link
 
 
 class Dialect:
-    """Markdown dialect of a platform; this one renders standard Markdown unchanged.
-
-    A rendered text is longer than its source by at most `max_growth`.
+    """Markdown dialect of a platform; this base class renders Markdown unchanged.
 
     Attributes:
         has_tables: whether the platform renders tables; if not, they become code with aligned columns.
-        nests_code: whether a code block may be part of a list; if not, it starts in the first column.
-        empty_code_line: the line that an empty code block needs; empty for none.
-        link_openers: the characters that may follow a bracketed label in a link or a link definition. Text that looks
-            like a link and is not parsed as one gets a backslash before them.
+        nests_code: whether a code block may be part of a list; if not, its lines start in the first column.
+        empty_code_line: a line to put into an empty code block; empty if the platform needs none.
+        link_openers: the characters that may follow a bracketed label in a link (`(`) or in its definition (`:`). Text
+            that looks like a link and is not parsed as one gets a backslash before them. Empty if none is needed.
     """
 
     has_tables = True
@@ -25,20 +23,27 @@ class Dialect:
     link_openers = ""
 
     def max_growth(self, source: str) -> int:
-        """Return the most by which `source` grows when rendered, in units of `measure`."""
+        """Return the most by which a text grows when this dialect renders it.
+
+        Args:
+            source: the Markdown of the text.
+
+        Returns:
+            The growth in units of `MessageLimits.measure`.
+        """
         del source
         return 0
 
     def render_prose(self, text: str) -> str:
-        """Render prose (a text without code), with inert mentions."""
+        """Return a text without code in this dialect; a subclass disables mentions."""
         return text
 
     def render_code(self, text: str) -> str:
-        """Render inline code with its backticks, with inert mentions."""
+        """Return inline code with its backticks; a subclass disables mentions."""
         return text
 
     def render_code_line(self, line: str) -> str:
-        """Render a line of a code block."""
+        """Return a line of a code block in this dialect; by default see `render_code`."""
         return self.render_code(line)
 
     def render_fence(self, marks: str, info: str) -> tuple[str, str]:
@@ -52,27 +57,27 @@ class Dialect:
         return f"{marks}{space}{self.render_code(info)}", marks
 
     def render_heading(self, marks: str, text: str) -> str:
-        """Render a heading.
+        """Return a heading in this dialect.
 
         Args:
             marks: the number signs with the space after them.
-            text: the rendered inline content.
+            text: the inline content, already rendered.
         """
         return marks + text
 
     def render_line(self, line: str) -> str:
-        """Render the markers at the start of a line of a paragraph, list or block quote.
+        """Return a line of a paragraph, list or block quote, with its markers rendered.
 
-        The rest of the line is still Markdown.
+        The text after the list and quote markers stays Markdown.
         """
         return line
 
     def render_rule(self, line: str) -> str:
-        """Render a thematic break (horizontal rule)."""
+        """Return a thematic break (horizontal rule) in this dialect."""
         return line
 
     def render_link(self, link: Link) -> tuple[str, str]:
-        """Return the texts before and after the rendered label of a link."""
+        """Return the texts to put before and after the rendered label of a link."""
         start = link.source.index("[") + 1
         return link.source[:start], link.source[start + len(link.label) :]
 
@@ -86,7 +91,7 @@ class MessageLimits:
     """Limits of a platform's messages.
 
     Attributes:
-        chunk_size: the most that one message of a reply may hold, in units of `measure`.
+        chunk_size: the most that the text of one message of a reply may measure, in units of `measure`.
         measure: returns the size of a text in the platform's unit (bytes, UTF-16 units, ...).
         status_reserve: the part of `chunk_size` that stays free for a status line under the text.
         dialect: the Markdown dialect of the platform.

@@ -1,4 +1,7 @@
-"""Inline structure of Markdown (code, links, tokens, emphasis), and its rendering."""
+"""Inline structure of Markdown (code, links, tokens, emphasis), and its rendering.
+
+A token is a platform's syntax in angle brackets, such as a mention (`<@U1>`).
+"""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -22,7 +25,7 @@ _TOKEN = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 
-#: A token or an HTML tag that the end of a growing text cuts.
+#: A token (such as `<@U1>`) or an HTML tag that is incomplete at the end of a growing text.
 _UNFINISHED_TOKEN = re.compile(
     r"""<(?:
         [!@#:/][^<>\s|]{0,100}+(?:\|[^<>\n]{0,200}+)?+
@@ -33,7 +36,7 @@ _UNFINISHED_TOKEN = re.compile(
     re.VERBOSE,
 )
 
-#: Marks at the end of a growing text, which more marks may follow.
+#: Emphasis or code marks at the end of a growing text: the next characters may be more marks.
 _UNFINISHED_MARKS = re.compile(r"(?<![*_~`\\])[*_~`\\]++\Z")
 
 _TICKS = re.compile(r"\\.|(?P<ticks>`+)", re.DOTALL)
@@ -60,13 +63,13 @@ _MAX_CARRIED_MARKS = 12
 
 @dataclass(frozen=True, slots=True)
 class InlineSpan:
-    """Code, link, platform token or URL in a paragraph, which must not be split.
+    """Code, link, URL or token (such as `<@U1>`), inside of which no split is allowed.
 
     Attributes:
-        start, end: the span in the paragraph.
+        start, end: the indexes in the paragraph of its first character, and after its last.
         ticks: the opening backticks of code; empty for others.
-        link: the link or image, if it is one.
-        is_closed: whether the code has closing backticks.
+        link: the link or image; None for others.
+        is_closed: whether the code has closing backticks; True for others.
     """
 
     start: int
@@ -78,24 +81,30 @@ class InlineSpan:
 
 @dataclass(frozen=True, slots=True)
 class RenderedInline:
-    """Rendered paragraph, and the emphasis and code marks that are open at its end."""
+    """Rendered paragraph, and the emphasis and code marks that are open at its end.
+
+    Attributes:
+        text: the paragraph in the platform's dialect, with the open marks closed.
+        marks: the open marks, such as `**`, the outermost first.
+    """
 
     text: str
     marks: tuple[str, ...]
 
 
 class InlineParser:
-    """Parses the inline content of a paragraph.
+    """Parses the inline content of a Markdown paragraph.
 
     Args:
         text: the paragraph, or its part after a split.
         marks: the emphasis and code marks (such as `**`) that were open at the split, the outermost first.
-        is_growing: whether text may follow, so that unclosed marks are open and not literal.
+        is_growing: whether more text may follow. Marks without closing marks are then open; else they are literal.
 
     Attributes:
-        spans: code, links, tokens and URLs, in order.
-        marks: the marks that are open at the end.
-        unfinished: the start of an incomplete link or token at the end, and its readable part; None without one.
+        spans: code, links, URLs and tokens (such as `<@U1>`), in order.
+        marks: the emphasis and code marks that are open at the end, the outermost first.
+        unfinished: the index of an incomplete link or token at the end of the text, and its readable label;
+            None without one.
     """
 
     def __init__(self, text: str, marks: Sequence[str] = (), *, is_growing: bool = False) -> None:
@@ -112,7 +121,7 @@ class InlineParser:
 
     @property
     def unsplittable_spans(self) -> Iterator[tuple[int, int]]:
-        """Start and end of each part that must not be split, in order."""
+        """Start and end index of each part that must not be split, in order."""
         for span in self.spans:
             yield span.start, span.end
         if self.unfinished:
@@ -140,7 +149,11 @@ class InlineParser:
         return None
 
     def _parse_token(self, found: re.Match[str]) -> int:
-        """Parse one match of `_TOKEN`, and return the position after it."""
+        """Add a match of `_TOKEN` to `spans` or to the open marks.
+
+        Returns:
+            The position in the paragraph from which parsing continues.
+        """
         start, end = found.span()
         match found.lastgroup:
             case "ticks":
@@ -176,11 +189,17 @@ class InlineParser:
         return False
 
     def _parse_code(self, start: int, inside: int, ticks: str) -> int:
-        """Parse a code span, closed or not, and return the position after it.
+        """Add a code span to `spans`; without closing backticks, to the open marks too.
+
+        Backticks that open no code become a span of their own.
 
         Args:
-            start: the position of the opening ticks.
-            inside: the position after the backticks; equal to `start` if an earlier chunk has them.
+            start: the position of the opening backticks.
+            inside: the position after the opening backticks; equal to `start` if an earlier message has them.
+            ticks: the opening backticks.
+
+        Returns:
+            The position in the paragraph from which parsing continues.
         """
         if ticks not in self._unclosed_ticks:
             if found := re.compile(rf"(?<!`){ticks}(?!`)").search(self._text, inside):
@@ -212,12 +231,15 @@ class InlineParser:
         return next((index for index in indexes if self._open_marks[index][0] == sign), None)
 
     def _flanks(self, start: int, end: int) -> tuple[bool, bool]:
-        """Return whether a delimiter run may open, and may close, emphasis.
+        """Return whether a delimiter run (`*`, `_`, `~`) may open and may close emphasis.
 
         CommonMark, section 6.2.
 
         Args:
-            start, end: the span of the run of `*`, `_` or `~`.
+            start, end: the index of the run in the paragraph, and the index after it.
+
+        Returns:
+            True if it may open emphasis; True if it may close emphasis.
         """
         before = self._text[start - 1] if start else " "
         after = self._text[end] if end < len(self._text) else " "
@@ -230,11 +252,11 @@ class InlineParser:
 
 
 def render_inline(text: str, dialect: Dialect, marks: Sequence[str] = (), *, is_cut: bool = False) -> RenderedInline:
-    """Render a paragraph in a dialect.
+    """Render the inline Markdown of a paragraph in a platform's dialect.
 
     Args:
-        marks: the marks that were open at a split before `text`; they are opened again.
-        is_cut: whether `text` may continue, so that open marks are closed at its end.
+        marks: the emphasis and code marks that were open at a split before `text`; they are opened again.
+        is_cut: whether the paragraph continues after `text`. Open marks are then closed at the end, and returned.
     """
     if not text.strip():
         return RenderedInline("", tuple(marks))
@@ -256,10 +278,10 @@ def render_inline(text: str, dialect: Dialect, marks: Sequence[str] = (), *, is_
 
 
 def break_unknown_links(text: str, dialect: Dialect) -> str:
-    """Break, by a backslash, what only a platform would take for a link.
+    """Return Markdown with a backslash in each text that only a platform makes a link.
 
-    Disguised links are broken, too. Platforms differ in their rules for links: the backslash breaks `[label](target)`,
-    and `[name]: target` below `[label][name]`.
+    Platforms differ in their rules for links. The backslash follows the `]` of a `[label](target)` that the parser does
+    not take for a link, and of a `[name]: target`. Links whose label looks like another URL get it too.
     """
     if not any(f"]{sign}" in text for sign in dialect.link_openers):
         return text
@@ -283,12 +305,13 @@ def break_unknown_links(text: str, dialect: Dialect) -> str:
 
 
 def remove_unfinished(text: str, marks: Sequence[str] = ()) -> str:
-    """Return a growing text without the end that cannot be rendered yet.
+    """Return a growing paragraph without an end that cannot be rendered yet.
 
-    Such an end is an incomplete link or token, or marks that more marks may follow.
+    Such an end is an incomplete token (such as `<@U1`), or emphasis marks at the very end. Of an incomplete link, the
+    label stays.
 
     Args:
-        marks: the marks that are open at the start of the text.
+        marks: the emphasis and code marks that are open at the start of the text.
     """
     parser = InlineParser(text, marks, is_growing=True)
     if parser.unfinished:
@@ -304,17 +327,17 @@ def remove_unfinished(text: str, marks: Sequence[str] = ()) -> str:
 
 
 def stable_part(text: str, marks: Sequence[str] = ()) -> str:
-    """Return the start of a growing text whose rendering will not change.
+    """Return the start of a growing paragraph whose rendering will not change later.
 
     Args:
-        marks: the marks that are open at the start of the text.
+        marks: the emphasis and code marks that are open at the start of the text.
     """
     unfinished = InlineParser(text, marks, is_growing=True).unfinished
     return remove_unfinished(text[: unfinished[0]] if unfinished else text, marks)
 
 
 def plain_text(text: str) -> str:
-    """Return a text without Markdown marks, with the targets of links in parentheses."""
+    """Return inline Markdown as plain text, with the URLs of links in parentheses."""
     parser = InlineParser(text)
     result, at = "", 0
     for span in parser.spans:
@@ -340,10 +363,12 @@ def _mark_parts(marks: Sequence[str]) -> Iterator[tuple[bool, str]]:
 
 
 def _render_parts(text: str, spans: Sequence[InlineSpan], dialect: Dialect) -> Iterator[tuple[bool, str]]:
-    """Yield the rendered parts of a text, each with whether it is code.
+    """Yield the parts of a paragraph: True with rendered code, False with other text.
+
+    The other text is not rendered yet, except for its links.
 
     Args:
-        spans: the spans of the text: see `InlineParser`.
+        spans: the spans of the text: see `InlineParser.spans`.
     """
     at = 0
     for span in spans:
@@ -364,10 +389,10 @@ def _render_parts(text: str, spans: Sequence[InlineSpan], dialect: Dialect) -> I
 
 
 def _join_parts(parts: Iterable[tuple[bool, str]], dialect: Dialect) -> str:
-    """Render the prose of all parts at once, with the code in its place.
+    """Return the joined parts of a paragraph, with all text outside of code rendered.
 
     Args:
-        parts: each with whether it is code.
+        parts: True with rendered code, or False with other text: see `_render_parts`.
     """
     prose, codes = "", list[str]()
     for is_code, part in parts:
@@ -378,7 +403,10 @@ def _join_parts(parts: Iterable[tuple[bool, str]], dialect: Dialect) -> str:
 
 
 def _count_common_marks(one: Sequence[str], other: Sequence[str]) -> int:
-    """Return the number of outermost marks of the same kind."""
+    """Return the number of outermost marks that two lists of open marks share.
+
+    Two marks are the same if they begin with the same character.
+    """
     return sum(1 for _ in takewhile(lambda pair: pair[0][0] == pair[1][0], zip(one, other, strict=False)))
 
 

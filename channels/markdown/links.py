@@ -10,10 +10,10 @@ _LABEL = r"!?\[(?P<label>(?:[^\[\]\\]|\\.|\[[^\[\]]{0,200}+\](?:\([^()\s]{0,2000
 
 
 def _balanced_pattern(depth: int) -> str:
-    """Return a pattern for text without white space and with balanced parentheses.
+    """Return a regular expression for text with balanced parentheses, no white space.
 
     Args:
-        depth: the deepest nesting.
+        depth: the deepest nesting of the parentheses.
     """
     plain = r"(?:[^\s()\\]|\\\S)*+"
     return rf"{plain}(?:\({_balanced_pattern(depth - 1)}\){plain})*+" if depth else plain
@@ -29,7 +29,7 @@ _UNFINISHED_TITLE = rf"(?:\s++(?:{_QUOTED[0]}[\"\\]?+|{_QUOTED[1]}['\\]?+|{_QUOT
 #: Pattern of a link or an image, with the groups `label` and `target`.
 LINK = rf"{_LABEL}\]\(\s*+{_TARGET}{_TITLE}\s*+\)"
 
-#: A link or an image that the end of a growing text cuts.
+#: A link or an image that is incomplete at the end of a growing text.
 UNFINISHED_LINK = re.compile(rf"{_LABEL}(?:\](?:\(\s*+{_UNFINISHED_TARGET}{_UNFINISHED_TITLE}\s*+)?)?\Z", re.DOTALL)
 
 #: Text that a reader takes for an address: a scheme, or names with dots between them. The last branch matches names
@@ -78,14 +78,17 @@ class Link:
 
 
 def show_target(link: Link) -> tuple[str, str]:
-    """Return texts before and after the label that show the target as text."""
+    """Return the texts to put before and after a link's label to show its URL as text.
+
+    The text after the label is ` (URL)`; the bare URL if the label is blank. The text before it is empty.
+    """
     return "", f" ({link.target})" if link.label.strip() else link.target
 
 
 def _visible_label(label: str) -> str:
-    """Return a label as a reader sees it.
+    """Return a link's label as a reader sees it.
 
-    It has no marks and invisible characters, and compatibility characters are normalized (NFKC).
+    Markup and invisible characters are removed, and compatibility characters are normalized (NFKC).
     """
     text = unicodedata.normalize("NFKC", unescape(_MARKUP.sub("", label))).replace("\u3002", ".")
     return "".join(
@@ -96,6 +99,7 @@ def _visible_label(label: str) -> str:
 
 
 def _find_addresses(text: str) -> Iterator[str]:
+    """Yield each part of a text that a reader takes for a URL or a host name."""
     for found in _ADDRESS.finditer(text):
         if found["word"] and (scheme := _SCHEME_END.search(found["word"])):
             yield scheme["scheme"] + found["rest"]
@@ -104,9 +108,15 @@ def _find_addresses(text: str) -> Iterator[str]:
 
 
 def _normalize_address(address: str) -> str:
+    """Return an address without `https://`, `www.`, case and final punctuation."""
     return _SCHEME.sub("", unicodedata.normalize("NFKC", address)).casefold().rstrip("/.,;:!?)")
 
 
 def _is_prefix_of_target(target: str, address: str) -> bool:
-    """Return whether a URL is the target or a parent path of it."""
+    """Return whether an address in a label is the link's target or its parent path.
+
+    Args:
+        target: the URL of the link: see `_normalize_address`.
+        address: the address that the label shows, in the same form.
+    """
     return target == address or (target.startswith(address) and target[len(address)] in "/?#")

@@ -35,7 +35,7 @@ _NEEDS_BLANK_LINE = {
     (LineKind.ROW, LineKind.TEXT),
 }
 
-#: Most that the blank lines before and after a table measure.
+#: The most that the blank lines before and after a table measure, in the platform's unit.
 TABLE_SEPARATION_SIZE = 4
 
 #: Fence around a table on a platform without tables.
@@ -43,12 +43,12 @@ TABLE_MARKS = "```"
 
 
 class TextEnding(Enum):
-    """End of a range of lines.
+    """End of the lines of a message.
 
     Attributes:
-        WHOLE: at the end of a block; nothing is left open.
-        CUT: in a paragraph, which the next message continues.
-        GROWING: more text may follow.
+        WHOLE: the end of a block; no block or mark is open.
+        CUT: within a paragraph, which the next message continues.
+        GROWING: the end of a growing text, which more text may follow.
     """
 
     WHOLE = auto()
@@ -58,9 +58,10 @@ class TextEnding(Enum):
 
 @dataclass(frozen=True, slots=True)
 class SourceLine:
-    """Line of the Markdown of a message.
+    """Line of a message's Markdown, with its kind and the blocks open after it.
 
     Attributes:
+        kind: the kind of the line, by its block.
         start: the index in the source of the message.
         text: the line without its line end.
         end: the line end; empty in an incomplete line.
@@ -75,14 +76,14 @@ class SourceLine:
 
     @property
     def stop(self) -> int:
-        """The index after the line and its line end."""
+        """The index in the message's source after the line and its line end."""
         return self.start + len(self.text) + len(self.end)
 
 
 def group_lines(lines: Sequence[SourceLine]) -> list[Sequence[SourceLine]]:
-    """Group the lines of each paragraph, list item and table.
+    """Return the lines in groups: one group per paragraph, list item or table.
 
-    Every other line is its own group.
+    Every other line is a group of its own. All lines are returned, in order.
     """
     groups, at = list[Sequence[SourceLine]](), 0
     while at < len(lines):
@@ -99,14 +100,16 @@ def group_lines(lines: Sequence[SourceLine]) -> list[Sequence[SourceLine]]:
 
 
 class ChunkWriter:
-    """Renders the lines of one chunk; reopens and closes its blocks and marks.
+    """Renders the Markdown lines of one platform message (chunk) in a dialect.
+
+    Blocks and emphasis that a split cuts are closed at the end of the message, and reopened at the start of the next.
 
     Args:
-        context: the blocks and marks that are open at the start.
+        context: the blocks and marks that are open at the start of the message.
         measure: returns the size of a text in the platform's unit.
 
     Attributes:
-        marks: the emphasis and code marks that were open at the end of a cut text.
+        marks: the emphasis and code marks that were open at the end of a cut paragraph, the outermost first.
     """
 
     def __init__(self, context: BlockContext, dialect: Dialect, measure: Callable[[str], int]) -> None:
@@ -125,7 +128,7 @@ class ChunkWriter:
 
     @property
     def settled_size(self) -> int:
-        """The characters at the start of `text` that more text is not expected to change."""
+        """The length of the start of `text` that later text is not expected to change."""
         text = "".join(self._out)
         return min(len(text) - self._unsettled_size, len(text.rstrip()))
 
@@ -138,14 +141,16 @@ class ChunkWriter:
         return text if text.strip() else ""
 
     def fork(self) -> "ChunkWriter":
-        """Return a copy to which other lines can be written."""
+        """Return a copy of this writer; lines written to the copy do not change this one."""
         self._out = ["".join(self._out)]
         fork = copy(self)
         fork._out = [*self._out]
         return fork
 
     def write(self, lines: Sequence[SourceLine], ending: TextEnding = TextEnding.WHOLE) -> None:
-        """Render lines and append them.
+        """Render lines, and append them to the text of the message.
+
+        Blank lines at the start of the message are left out.
 
         Args:
             ending: the end of the last group of lines (see `group_lines`).
@@ -161,7 +166,10 @@ class ChunkWriter:
             self._write_group(group, ending if number == len(groups) else TextEnding.WHOLE, is_first=is_first)
 
     def _open_chunk(self, first: SourceLine) -> None:
-        """Reopen the code block in which the chunk starts; for a list, remove the indent."""
+        """Reopen the code block in which the message starts.
+
+        In a list, set the indent of the first line to be removed from the lines of the message.
+        """
         fence = self._context.fence
         indent = len(first.text) - len(first.text.lstrip(" "))
         if fence and first.kind in (LineKind.CODE, LineKind.FENCE_END):
@@ -214,9 +222,9 @@ class ChunkWriter:
         self._write_inline(text, marks, ending)
 
     def _dedent_line(self, line: str) -> str:
-        """Remove the indent of the list item that the chunk starts in.
+        """Return a line without the indent of the list item in which the message starts.
 
-        A line with less indent reduces it for all later lines.
+        A line with less indent reduces the removed indent for all later lines.
         """
         self._dedent = min(self._dedent, len(line) - len(line.lstrip(" ")))
         return line[self._dedent :]
@@ -258,7 +266,10 @@ class ChunkWriter:
         self._out += [f"{TABLE_MARKS}\n{body}\n{TABLE_MARKS}", lines[-1].end]
 
     def _render_row(self, line: str) -> str:
-        """Render a table row, cell by cell: no code continues into the next cell."""
+        """Return a table row in the dialect, rendered cell by cell.
+
+        So no code continues into the next cell.
+        """
         return "|".join(inline.render_inline(cell, self._dialect).text or cell for cell in CELL_SEPARATOR.split(line))
 
     def _open_fence(self, fence: CodeFence, before: str, info: str) -> None:
@@ -267,7 +278,10 @@ class ChunkWriter:
         self._out.append(before + opening)
 
     def _closing_line(self) -> str:
-        """Return the closing fence, after the line that an empty code block needs."""
+        """Return the closing fence of the open code block.
+
+        If the block is empty and the dialect needs a line in it, that line comes before the fence.
+        """
         fence = self._fence
         assert fence is not None
         before = fence.quote + " " * (fence.indent - self._removed_indent(fence))
@@ -275,7 +289,7 @@ class ChunkWriter:
         return f"{empty}{before}{self._closing_marks}"
 
     def _indent_in_item(self, line: str) -> str:
-        """Indent a line of code to its list item, which it would otherwise end."""
+        """Return a line of code with enough indent to stay in its list item."""
         assert self._fence is not None
         if not self._dialect.nests_code or not (missing := missing_indent(self._fence, line) - self._dedent) > 0:
             return line
@@ -293,7 +307,7 @@ def remove_deep_indent(text: str) -> str:
 
 
 def repeated_info(fence: CodeFence) -> str:
-    """Return the info string for a code block that continues in another message.
+    """Return the info string (language) for a code block's rest in the next message.
 
     It is empty if the original is longer than `_MAX_REPEATED_INFO`.
     """
@@ -301,11 +315,14 @@ def repeated_info(fence: CodeFence) -> str:
 
 
 def opening_size(context: BlockContext, dialect: Dialect, measure: Callable[[str], int]) -> int:
-    """Return the most that reopening and closing the open blocks and marks measures.
+    """Return the most that a message needs to reopen and close blocks and marks.
 
     Args:
-        context: the blocks and marks that are open at the start of a message.
+        context: the blocks and marks that are open at the start of the message.
         measure: returns the size of a text in the platform's unit.
+
+    Returns:
+        The size in units of `measure`.
     """
     size = measure(context.quote) + 2 * measure("".join(context.marks))
     if context.fence:
@@ -317,5 +334,5 @@ def opening_size(context: BlockContext, dialect: Dialect, measure: Callable[[str
 
 
 def closing_size(fence: CodeFence, dialect: Dialect, measure: Callable[[str], int]) -> int:
-    """Return the most that closing a code block measures, in units of `measure`."""
+    """Return the most that the closing lines of a code block measure, by `measure`."""
     return measure(f"\n{fence.quote}{fence.marks}{dialect.empty_code_line}\n") + fence.indent

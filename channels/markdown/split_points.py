@@ -28,7 +28,8 @@ _CLUSTER = regex.compile(r"\X")
 def find_split(lines: Sequence[SourceLine], text: str, marks: Sequence[str]) -> int:
     """Return the index at which to split a text that is just too long for a message.
 
-    The best one in the second half is chosen: between paragraphs, then lines, then words.
+    An index in the second half of the text is preferred: between paragraphs, else lines, else words, else grapheme
+    clusters (visible characters).
 
     Args:
         lines: the lines of `text`; the last one may be incomplete.
@@ -52,7 +53,7 @@ def find_split(lines: Sequence[SourceLine], text: str, marks: Sequence[str]) -> 
 
 
 def _line_starts(lines: Sequence[SourceLine]) -> Iterator[tuple[int, int]]:
-    """Yield the rank (see `_rank_split`) and the index of each line at which to split."""
+    """Yield the rank (see `_rank_split`) and start index of each line to split before."""
     for index, line in enumerate(lines):
         rank = _rank_split(lines, index) if index and line.text.strip() else None
         if rank is not None:
@@ -60,9 +61,9 @@ def _line_starts(lines: Sequence[SourceLine]) -> Iterator[tuple[int, int]]:
 
 
 def _word_starts(lines: Sequence[SourceLine], text: str, start: int) -> Iterator[int]:
-    """Yield the indexes of words after `start`, the last one first.
+    """Yield the start indexes of the words after `start`, the last word first.
 
-    Words that would look like the start of a block are left out.
+    Words that would look like a block marker (such as `#`) at the start of a message are left out.
     """
     for line in reversed(lines):
         stop = line.start + len(line.text)
@@ -73,9 +74,13 @@ def _word_starts(lines: Sequence[SourceLine], text: str, start: int) -> Iterator
 
 
 def _rank_split(lines: Sequence[SourceLine], index: int) -> int | None:
-    """Return the rank of a split before a line: a lower one is better.
+    """Return the rank of a split before a line, from 0 for the best.
 
-    None if there must be no split.
+    Args:
+        index: the index of the line.
+
+    Returns:
+        The rank; None if the text must not be split there.
     """
     line = lines[index]
     blanks = index
@@ -97,7 +102,13 @@ def _rank_split(lines: Sequence[SourceLine], index: int) -> int | None:
 
 
 def _unsplittable_spans(lines: Sequence[SourceLine], marks: Sequence[str]) -> list[tuple[int, int]]:
-    """Return the start and end of each link, code span, token and table row, in order."""
+    """Return the start and end index of each part of a text that must not be split.
+
+    These are links, URLs, inline code, tokens (such as `<@U1>`) and table rows, in order.
+
+    Args:
+        marks: the emphasis and code marks that are open at the start of the text.
+    """
     unsplittable = list[tuple[int, int]]()
     groups = group_lines(lines)
     for group in groups:
@@ -115,13 +126,13 @@ def _unsplittable_spans(lines: Sequence[SourceLine], marks: Sequence[str]) -> li
 
 
 def _is_within(at: int, unsplittable: Sequence[tuple[int, int]]) -> bool:
-    """Return whether an index is inside of one of the spans, which are in order."""
+    """Return whether an index is inside of one of the `unsplittable` spans (in order)."""
     before = bisect_left(unsplittable, (at, 0))
     return before > 0 and at < unsplittable[before - 1][1]
 
 
 def cluster_starts(text: str, start: int, stop: int) -> Iterator[int]:
-    """Yield the starts of the grapheme clusters in `text[start:stop]`.
+    """Yield the start indexes of the grapheme clusters in `text[start:stop]`.
 
     Args:
         start: the start of a grapheme cluster.
@@ -131,5 +142,8 @@ def cluster_starts(text: str, start: int, stop: int) -> Iterator[int]:
 
 
 def is_cluster_start(text: str, at: int) -> bool:
-    """Return whether a grapheme cluster starts at an index after white space."""
+    """Return whether a grapheme cluster starts at an index that white space precedes.
+
+    White space and a following combining mark are one cluster.
+    """
     return at == 0 or len(_CLUSTER.match(text, at - 1, at + 1)[0]) == 1

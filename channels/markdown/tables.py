@@ -12,7 +12,7 @@ _GAP = " | "
 
 
 def split_cells(line: str) -> list[str]:
-    """Return the cells of a row, without outer white space and escapes of `|`."""
+    """Return the cells of a table row, without outer white space and escapes of `|`."""
     row = line.strip().removeprefix("|")
     if row.endswith("|") and not row.endswith("\\|"):
         row = row[:-1]
@@ -50,7 +50,11 @@ class TextTable:
         self.add_row(head)
 
     def add_row(self, line: str) -> None:
-        """Add a row in Markdown; surplus cells go into the last column."""
+        """Add a row of cells; surplus cells are joined in the last column.
+
+        Args:
+            line: the row in Markdown.
+        """
         row, columns = [self._render_cell(cell) for cell in split_cells(line)], len(self._widths)
         row += [""] * (columns - len(row))
         row = [*row[: columns - 1], _GAP.join(row[columns - 1 :])]
@@ -62,14 +66,17 @@ class TextTable:
 
     @property
     def size(self) -> int:
-        """The most that the rendered lines with line ends measure; it never shrinks."""
+        """The most that the rendered lines with their line ends measure.
+
+        The unit is that of `measure`. Adding a row never makes it smaller.
+        """
         padded = sum(width for column, width in enumerate(self._widths) if not self._is_ragged(column))
         line = padded + len(_GAP) * (len(self._widths) - 1) + 1
         rule = sum(self._widths) + len(_GAP) * (len(self._widths) - 1) + 1
         return self._size_beyond_width + len(self._rows) * line + rule
 
     def render_lines(self) -> list[str]:
-        """Return the header, a rule and the rows as text, one line each."""
+        """Return the table as text: the header, a rule and the rows, one line each."""
         head, *rows = self._rows
         ragged = self._is_ragged(len(self._widths) - 1)
         widths = [*self._widths[:-1], max(3, cell_len(head[-1]))] if ragged else self._widths
@@ -77,7 +84,11 @@ class TextTable:
         return [self._render_row(head), rule, *map(self._render_row, rows)]
 
     def _is_ragged(self, column: int) -> bool:
-        """Return whether a column needs no padding: it is last and left-aligned."""
+        """Return whether a column needs no padding: the last one, if left-aligned.
+
+        Args:
+            column: the index of the column.
+        """
         return column == len(self._widths) - 1 and self._alignments[column] == "left"
 
     def _render_row(self, row: Sequence[str]) -> str:
