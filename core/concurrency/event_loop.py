@@ -4,5 +4,5 @@ import asyncio
 
 
 def now() -> float:
-    """Return the seconds on the event loop's monotonic clock."""
+    """Return the time of the event loop's monotonic clock, in seconds."""
     return asyncio.get_running_loop().time()

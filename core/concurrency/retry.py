@@ -18,28 +18,29 @@ T = TypeVar("T")
 
 
 def backoff(max_seconds: float) -> wait_base:
-    """Return a wait strategy of tenacity: 0.1 s, doubled up to `max_seconds`."""
+    """Return a tenacity wait strategy: 0.1 s, doubled per try, at most `max_seconds`."""
     return wait_exponential(multiplier=0.1, max=max_seconds)
 
 
-#: Seconds that a database may be unavailable until an operation on it fails.
+#: Seconds of retries while the database is unavailable, after which an operation fails.
 PATIENCE = 90.0
 
-#: The pauses between the tries of an operation: never so long that it is late when the database is back.
+#: The pauses between the tries of an operation: at most 5 s, so that it succeeds soon after the database is back.
 RETRY_WAIT = backoff(max_seconds=5.0)
 
 
 async def retry_store(work: Callable[[], Awaitable[T]], *, operation: str, patience: float | None = None) -> T:
-    """Return the result of `work`, which is retried while the database is unavailable.
+    """Call `work`, retry it while the database is unavailable, and return its result.
 
-    `work` must be safe to repeat after a success: the answer to its commit may be lost with the connection.
+    `work` must be safe to repeat after a success: the reply to its commit may be lost with the connection. Each failure
+    is logged.
 
     Args:
         operation: the operation as a noun phrase, for the log.
-        patience: seconds until it fails; None for `PATIENCE`.
+        patience: seconds of retries until the error is raised; None for `PATIENCE`.
 
     Raises:
-        StoreError: the last error, or the first that is not `StoreError.retryable`.
+        StoreError: the last error of `work`, or the first that is not `StoreError.retryable`.
     """
 
     async def attempt() -> T:
@@ -64,13 +65,13 @@ async def retry_forever(
 ) -> None:
     """Call `work` each time `wake` is set, and retry it until it succeeds.
 
-    Only a cancellation ends the loop.
+    It runs until it is cancelled.
 
     Args:
-        work: its exceptions are logged and lead to a retry.
-        wake: is cleared before each try.
-        wait: the pauses between the tries; `wake` ends one early.
-        failure: the log message of a failure, without its reason. The same reason is logged once.
+        work: function without arguments; its exceptions are logged and lead to a retry.
+        wake: event that starts a call; it is cleared before each try.
+        wait: the pauses between the tries; setting `wake` ends a pause early.
+        failure: the log message of a failure, without its reason. The same reason is logged once until `work` succeeds.
     """
     last_reason = ""
 
@@ -99,6 +100,7 @@ async def retry_forever(
 
 
 def _failure_of(state: RetryCallState) -> BaseException:
+    """Return the exception of the failed try that a tenacity state describes."""
     assert state.outcome is not None, "only a failed attempt is followed by a pause"
     error = state.outcome.exception()
     assert error is not None, "only a failed attempt is followed by a pause"

@@ -1,4 +1,4 @@
-"""Asyncio tasks with an owner: tracked, bound to a block, periodic, or concurrent."""
+"""Asyncio tasks: tracked until shutdown, bound to a block, periodic, concurrent."""
 
 import asyncio
 import logging
@@ -17,7 +17,7 @@ class BackgroundTasks:
     """Set of background tasks that are awaited at shutdown.
 
     Attributes:
-        is_stopping: whether no new work may begin; the owner sets it before `drain`.
+        is_stopping: whether no new task may begin; the owner sets it before `drain`.
     """
 
     def __init__(self) -> None:
@@ -41,14 +41,14 @@ class BackgroundTasks:
         task.add_done_callback(self._tasks.discard)
 
     async def drain(self, seconds: float) -> None:
-        """Wait at most `seconds` for the tracked tasks, then cancel the rest."""
+        """Wait at most `seconds` for the tracked tasks, then cancel the unfinished ones."""
         await drain_tasks(self._tasks, seconds)
 
 
 async def drain_tasks(tasks: Collection[asyncio.Task[Any]], seconds: float) -> None:
-    """Wait at most `seconds` for tasks, then cancel the rest and wait for their end.
+    """Wait at most `seconds` for tasks to end, then cancel the unfinished ones.
 
-    The second wait takes at most `seconds` too.
+    It waits at most `seconds` more for the end of the cancelled tasks.
     """
     if not tasks:
         return
@@ -61,9 +61,9 @@ async def drain_tasks(tasks: Collection[asyncio.Task[Any]], seconds: float) -> N
 
 @asynccontextmanager
 async def run_in_background(work: Coroutine[Any, Any, None], *, name: str) -> AsyncIterator[asyncio.Task[None]]:
-    """Run `work` in a task for the duration of the block, and cancel it at its end.
+    """Run `work` in a task during the block, and cancel the task when the block ends.
 
-    Yields the task.
+    Yields the task. Exceptions of `work` are not raised.
 
     Args:
         name: the name of the task.
@@ -79,7 +79,7 @@ async def run_in_background(work: Coroutine[Any, Any, None], *, name: str) -> As
 async def run_every(
     seconds: float, work: Callable[[], Awaitable[object]], *, failure: str, retry_seconds: float | None = None
 ) -> None:
-    """Call `work` now and after each pause, until cancelled; a failure is logged.
+    """Call `work` now and after each pause, until cancelled; exceptions are logged.
 
     Args:
         seconds: the pause after a success.
@@ -97,10 +97,10 @@ async def run_every(
 
 
 async def run_concurrently(work: Callable[[T], Awaitable[None]], items: Iterable[T], limit: int) -> None:
-    """Call `work` for each item, in their order, with at most `limit` calls at a time.
+    """Call `work` for each item, in order, with at most `limit` calls at a time.
 
     Raises:
-        Exception: the first failure; the other calls are cancelled.
+        Exception: the first exception of `work`; the other calls are cancelled.
     """
     remaining = iter(items)
 

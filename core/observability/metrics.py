@@ -1,6 +1,6 @@
 """Metrics of the OpenTelemetry API, which cost nothing without a collector.
 
-Labels have few values: never a user, a place or a text.
+Attributes of a metric have few values: never a user, a place or a text.
 
 OpenTelemetry: opentelemetry.io/docs/specs/semconv/general/naming. Prometheus has these names with underscores and with
 their unit: `parley.reply.delay` is `parley_reply_delay_seconds`.
@@ -13,7 +13,7 @@ _LAG_BOUNDARIES = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0]
 
 _meter = metrics.get_meter("parley")
 
-#: By `channel`, `kind` and `state`: the final state, or "handed back".
+#: By `channel`, `kind` and `state`: the turn's final state, or "handed back" if another worker continues the turn.
 ended_turns = _meter.create_counter("parley.turns", unit="{turn}", description="Turns that ended in this process")
 
 #: By `channel` and `stage`: "placeholder", "first_text" or "final".
@@ -55,25 +55,25 @@ running_turns = _meter.create_gauge(
     "parley.turns.running", unit="{turn}", description="Turns that are running in this process"
 )
 
-#: Of all workers on the database.
+#: Over all workers on the database.
 waiting_messages = _meter.create_gauge("parley.messages.waiting", unit="{message}", description="Messages that wait")
 oldest_message_age = _meter.create_gauge(
     "parley.messages.waiting.age", unit="s", description="Wait of the oldest message whose session has no running turn"
 )
 
-#: By `channel`: of the most used limit.
+#: By `channel`: the headroom of the limit that is used most.
 limit_headroom = _meter.create_gauge(
     "parley.platform.limit.headroom", unit="1", description="Unused fraction of the platform's most used rate limit"
 )
 
 
 def count_model_call(model: str, error: str, **used: int) -> None:
-    """Count a model call and its tokens in the metrics.
+    """Add a model call and its tokens to the metrics.
 
     Args:
         model: full name of the model.
         error: class name of the error; empty on success.
-        used: tokens by kind.
+        used: number of tokens by kind: `input`, `output`, `thinking`, `cached`, `cache_write`.
     """
     model_calls.add(1, {"model": model, "outcome": error or "ok"})
     for kind, count in used.items():

@@ -1,6 +1,6 @@
 """Tracing: the current turn, for log lines and for OpenTelemetry.
 
-One span is one turn (`parley.turn`); ADK's own spans are inside it. Without a collector there are no spans.
+One span is one turn (`parley.turn`); ADK's own spans are its children. Without a collector there are no spans.
 """
 
 from collections.abc import Iterator
@@ -17,13 +17,13 @@ _tracer = trace.get_tracer("parley")
 
 
 class TurnContext(NamedTuple):
-    """The running turn of a task, for log lines.
+    """The turn that an asyncio task runs, for log lines.
 
     Attributes:
         turn: the id of the turn.
-        session: the id of its session.
-        channel: the name of the adapter.
-        kind: as `Turn.kind`.
+        session: the id of the turn's session.
+        channel: the name of the channel adapter.
+        kind: the kind of the turn, as in `Turn.kind`.
     """
 
     turn: str
@@ -36,21 +36,21 @@ _current: ContextVar[TurnContext | None] = ContextVar("run", default=None)
 
 
 def get_current_turn() -> TurnContext | None:
-    """Return the running turn of the current task; None outside of a turn."""
+    """Return the turn that the current asyncio task runs; None outside of a turn."""
     return _current.get()
 
 
 def get_trace_id() -> str:
-    """Return OpenTelemetry's current trace id; empty outside of a trace."""
+    """Return OpenTelemetry's current trace id in hexadecimal; empty without a trace."""
     context = trace.get_current_span().get_span_context()
     return trace.format_trace_id(context.trace_id) if context.is_valid else ""
 
 
 @contextmanager
 def trace_turn(turn: str, session: str, channel: str, kind: str) -> Iterator[None]:
-    """Open the span of a turn, and set the turn of the current task for the block.
+    """Open the OpenTelemetry span of a turn, and set the current turn for the block.
 
-    Tasks that start in the block have the turn too. The arguments are as in `TurnContext`.
+    Tasks that start in the block have the same current turn. The arguments are as in `TurnContext`.
     """
     attributes = {
         "parley.turn.id": turn,
@@ -69,12 +69,11 @@ def trace_turn(turn: str, session: str, channel: str, kind: str) -> Iterator[Non
 
 
 def record_turn_end(state: str, error: str | None = None) -> None:
-    """Count the end of the current turn, and record it in its span.
+    """Record the end of the current turn in the metrics and in the turn's span.
 
     Args:
-        state: the end state, or `handed back`.
-        error: error without secrets and user texts; only the part before its first colon is exported. None without
-            one.
+        state: the end state of the turn, or `handed back` if another worker continues it.
+        error: error without secrets and user texts; only the part before its first colon is exported. None without one.
     """
     if (run := get_current_turn()) is not None:
         metrics.ended_turns.add(1, {"channel": run.channel, "kind": run.kind, "state": state})
@@ -85,5 +84,8 @@ def record_turn_end(state: str, error: str | None = None) -> None:
 
 
 def hash_id(name: str) -> str:
-    """Return a stable hash of an id that must not leave the machine, in hexadecimal."""
+    """Return a stable hash of an id that must not leave the machine.
+
+    It has 16 hexadecimal digits.
+    """
     return blake2b(name.encode(), digest_size=8).hexdigest()

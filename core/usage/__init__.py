@@ -2,5 +2,5 @@
 
 from typing import Literal
 
-#: Dimension of a usage report.
+#: Column of `spending` by which a usage report groups its sums.
 SpendingDimension = Literal["person", "place", "model", "day"]

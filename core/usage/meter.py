@@ -1,6 +1,6 @@
 """Meter of model usage: the model calls of a run with their tokens.
 
-Each run has one `UsageMeter`. A context variable gives it to all agents and tools of the run.
+Each run has one `UsageMeter`, which all agents and tools of the run read from a context variable.
 """
 
 from __future__ import annotations
@@ -22,19 +22,20 @@ if TYPE_CHECKING:
     from google.adk.models.llm_response import LlmResponse
     from google.genai import types
 
-#: Key of an event's custom metadata: the turn and the attempt that the answer belongs to.
+#: Key of an event's custom metadata: the turn, and the attempt at it, that called the model.
 _METADATA_KEY = "parley_call"
 
 #: Error of a cancelled call.
 CANCELLED = "cancelled"
 
-#: Raises an error if a model must not be called. Arguments: its full name, and a function that estimates the input.
+#: Function that raises an error if a model must not be called. Arguments: the model's full name, and a function that
+#: returns an estimate of the input tokens.
 LimitCheck = Callable[[str, Callable[[], int]], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Token counts as the vendor reports them; see `ModelCall` for their meanings."""
+    """Token counts of one or several model calls; `ModelCall` describes each count."""
 
     input: int = 0
     output: int = 0
@@ -48,7 +49,7 @@ _TOKEN_FIELDS = tuple(column.name for column in fields(Usage))
 
 @dataclass(frozen=True, slots=True)
 class ModelCall:
-    """One request to a model.
+    """One request to a model: its token counts, duration and error.
 
     Attributes:
         model: full name of the model.
@@ -76,7 +77,7 @@ class ModelCall:
 
     @property
     def tokens(self) -> int:
-        """All tokens of the call."""
+        """Number of input, output and thinking tokens of the call."""
         return self.input + self.output + self.thinking
 
     def to_json(self) -> dict[str, Any]:
@@ -95,21 +96,22 @@ class RunningCall:
     """Token counts of a model call that has not ended.
 
     Attributes:
-        usage: the vendor's latest count.
-        estimate: returns an estimate from the request and the answer so far.
+        usage: the token counts that the vendor has sent last.
+        estimate: returns an estimate of the tokens of the request and of the answer so far.
     """
 
     usage: Usage = field(default_factory=Usage)
     estimate: Callable[[], Usage] = Usage
 
     def set_usage(self, usage: Usage) -> None:
-        """Replace the vendor's count by a newer one."""
+        """Store newer token counts of the vendor in place of the former ones."""
         self.usage = usage
 
     def estimate_missing(self) -> None:
-        """Fill in the counts that the vendor has not sent, by the estimate.
+        """Fill in token counts that the vendor has not sent, by the estimate.
 
-        Vendors charge for a cancelled answer, and most send its count in the last chunk only.
+        The output and thinking counts become at least the estimated ones. Vendors charge for a cancelled answer, and
+        most send its token counts in the last chunk only.
         """
         estimate = self.estimate()
         self.usage = replace(
@@ -121,7 +123,7 @@ class RunningCall:
 
 
 async def _no_limits(_model: str, _tokens: Callable[[], int]) -> None:
-    """Allow every call."""
+    """Allow every model call: the `LimitCheck` of a meter without limits."""
 
 
 class UsageMeter:
@@ -129,7 +131,7 @@ class UsageMeter:
 
     Args:
         turn: id of the turn.
-        stored: stored usage of an earlier attempt (`to_json`).
+        stored: the result of `to_json` that earlier attempts at the turn have stored; None for the first attempt.
         started_at: start of the turn, in seconds since the epoch; None for now.
 
     Attributes:
@@ -138,7 +140,7 @@ class UsageMeter:
         place: place of the turn's messages: `InboxMessage.place`.
         author: author of the newest message, as `platform:id`. The calls count against their spending limit.
         author_name: name of the author on the platform.
-        check_limits: called before each model call; raises an error if it must not be made.
+        check_limits: called before each model call; raises an error if the call must not be made.
         call_starts: start of each running call of an external model (monotonic clock), by run, agent and branch.
     """
 
@@ -159,12 +161,12 @@ class UsageMeter:
 
     @property
     def calls(self) -> tuple[ModelCall, ...]:
-        """All calls so far, with those of earlier attempts."""
+        """All model calls of the turn so far, also those of earlier attempts."""
         return tuple(self._calls)
 
     @property
     def usage(self) -> Usage:
-        """Sums of the tokens of all calls."""
+        """Sums of the token counts of all calls."""
         return Usage(
             input=sum(call.input for call in self._calls),
             output=sum(call.output for call in self._calls),
@@ -174,28 +176,35 @@ class UsageMeter:
         )
 
     def answer_metadata(self, usage: Usage | None = None) -> dict[str, Any]:
-        """Return the custom metadata by which a later attempt counts an answer.
+        """Return custom metadata that marks an answer as one of this turn and attempt.
+
+        A later attempt reads it in the stored event: see `add_stored_answers`.
 
         Args:
-            usage: usage of the answer. ADK's usage metadata has no field for writes to the cache.
+            usage: token counts of the answer. Its `cache_write` is in the metadata, because ADK has no field for it.
         """
         metadata = {"cache_write": usage.cache_write} if usage is not None and usage.cache_write else {}
         return {_METADATA_KEY: {"turn": self.turn, "part": self._attempt_id, **metadata}}
 
     def followup_meter(self) -> UsageMeter:
-        """Return an empty meter, with the same turn and author, for calls after the turn."""
+        """Return an empty meter with the same turn, day and author, for later calls.
+
+        It is for model calls after the turn, such as a summary.
+        """
         meter = UsageMeter(self.turn, self.to_attribution())
         meter.day = self.day
         return meter
 
     def add(self, call: ModelCall) -> None:
-        """Add a call that has ended, and count it in the metrics."""
+        """Add a model call that has ended, and count its tokens in the metrics."""
         tokens = {name: getattr(call, name) for name in _TOKEN_FIELDS}
         metrics.count_model_call(call.model, call.error, **tokens)
         self._calls.append(call)
 
     def add_stored_answers(self, events: Iterable[Event]) -> None:
-        """Add the calls whose answers an earlier attempt of the turn has stored.
+        """Add the model calls whose answers an earlier attempt at the turn has stored.
+
+        Attempts whose usage was stored with the turn are left out: the meter has their calls already.
 
         Args:
             events: the stored events of the run.
@@ -216,7 +225,10 @@ class UsageMeter:
                 )
 
     def to_json(self) -> dict[str, Any]:
-        """Return the sums, author and calls to store with the turn; empty without a call."""
+        """Return the token sums, the attribution and the calls, to store with the turn.
+
+        The dict is empty without a call.
+        """
         if not self._calls:
             return {}
         calls = [call.to_json() for call in self._calls]
@@ -228,18 +240,22 @@ class UsageMeter:
         }
 
     def to_attribution(self) -> dict[str, Any]:
-        """Return the day, the place and the author to whom the calls are charged."""
+        """Return the day, place and author to which the calls are charged, as JSON.
+
+        The keys are `day`, `place`, `author` and `author_name`.
+        """
         return {"day": self.day, "place": self.place, "author": self.author, "author_name": self.author_name}
 
     @contextmanager
     def measure_call(self, model: str, *, instead_of: str = "") -> Iterator[RunningCall]:
-        """Measure one model call in the block, and add it however it ends.
+        """Time the model call in the block, and add it to the meter, also if it fails.
 
-        Yields the counts, which the block updates.
+        Yields the call's token counts, which the block updates. If the block is cancelled, missing counts are
+        estimated.
 
         Args:
             model: full name of the model.
-            instead_of: full name of the model that it replaces as a fallback.
+            instead_of: full name of the model that it replaces as a fallback; empty if it replaces none.
         """
         call, start, error = RunningCall(), monotonic(), ""
         try:
@@ -256,11 +272,13 @@ class UsageMeter:
             self.add(ModelCall(model, **asdict(call.usage), seconds=seconds, instead_of=instead_of, error=error))
 
     def add_answer(self, response: LlmResponse, model: str, seconds: float) -> None:
-        """Add the call of an external model, and mark its answer for later attempts.
+        """Add the call of an external model, and mark its answer with `answer_metadata`.
 
-        A response without usage changes nothing.
+        A response without token counts changes nothing.
 
         Args:
+            response: the answer; its `model_version` and `custom_metadata` are set.
+            model: full name of the model.
             seconds: duration of the call.
         """
         if response.usage_metadata is not None:
@@ -279,7 +297,11 @@ def utc_day(timestamp: float) -> str:
 
 
 def stored_calls(usage: Mapping[str, Any] | None) -> list[ModelCall]:
-    """Return the calls in the stored usage of a turn; empty for None."""
+    """Return the model calls in a turn's stored usage (`UsageMeter.to_json`).
+
+    Args:
+        usage: the column `usage` of the turn; None for no calls.
+    """
     return [ModelCall.from_json(call) for call in (usage or {}).get("calls", ())]
 
 
@@ -287,7 +309,7 @@ _current: ContextVar[UsageMeter | None] = ContextVar("meter", default=None)
 
 
 def current_meter() -> UsageMeter:
-    """Return the meter of the current run; outside of a run a new one."""
+    """Return the meter of the current run; outside of a run, a new one."""
     return _current.get() or UsageMeter()
 
 
@@ -309,7 +331,7 @@ def _to_model_call(model: str, metadata: types.GenerateContentResponseUsageMetad
 
 @dataclass(slots=True)
 class ToolTimer:
-    """Timer of a run's tool calls, by call id."""
+    """Timer of the tool calls of a run: their durations by call id."""
 
     _starts: dict[str, float] = field(default_factory=dict)
     _durations: dict[str, float] = field(default_factory=dict)
@@ -322,8 +344,8 @@ class ToolTimer:
             self._durations[call_id] = monotonic() - start
 
     def get_seconds(self, call_id: str) -> float | None:
-        """Return the duration of a call in seconds; None if it is unknown.
+        """Return the duration of a tool call in seconds; None if it is unknown.
 
-        It is unknown until the call ends, and if another process made it.
+        It is unknown until the call ends, and if another process made the call.
         """
         return self._durations.get(call_id)

@@ -25,7 +25,14 @@ _DEFAULT_FILE = Path(__file__).with_name("prices.toml")
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """Price of one token, in trillionths of a dollar."""
+    """Prices of one token of a model, in trillionths of a dollar.
+
+    Attributes:
+        input: price of an input token.
+        output: price of an output or thinking token.
+        cached: price of an input token read from the vendor's prompt cache.
+        cache_write: price of an input token written to the vendor's prompt cache.
+    """
 
     input: int
     output: int
@@ -33,7 +40,7 @@ class Price:
     cache_write: int
 
     def cost_of(self, call: ModelCall) -> int:
-        """Return the cost of a call, in trillionths of a dollar."""
+        """Return the cost of a model call, in trillionths of a dollar."""
         cached = min(call.cached, call.input)
         cache_write = min(call.cache_write, call.input - cached)
         read = (call.input - cached - cache_write) * self.input + cached * self.cached + cache_write * self.cache_write
@@ -45,11 +52,11 @@ _Dollars = Annotated[Decimal, Field(ge=0, le=1_000_000, decimal_places=6, allow_
 
 
 class _PriceRow(BaseModel, extra="forbid"):
-    """Row of a price file, in dollars for a million tokens.
+    """Row of a price file: the prices of one model, in dollars for a million tokens.
 
     Attributes:
-        cached: None if reading from the cache costs as much as `input`.
-        cache_write: None if writing to the cache costs as much as `input`.
+        cached: price of reading from the prompt cache; None if it costs as much as `input`.
+        cache_write: price of writing to the prompt cache; None if it costs as much as `input`.
     """
 
     input: _Dollars
@@ -74,7 +81,7 @@ class Prices:
         SettingsError: the file cannot be read or is not a price file.
 
     Attributes:
-        as_of: date of the prices; None if no file has one.
+        as_of: date of the prices, `written` in the file; None if no file has a date.
     """
 
     def __init__(self, file: Path | None = None) -> None:
@@ -85,19 +92,19 @@ class Prices:
 
     @cached_property
     def _prefixes(self) -> list[str]:
-        """Prefixes of model names, longest first."""
+        """Prefixes of model names that have a price, such as `gemini-`, longest first."""
         prefixes = (name.removesuffix("*") for name in self._prices if name.endswith("*"))
         return sorted(prefixes, key=len, reverse=True)
 
     @property
     def names(self) -> list[str]:
-        """Full names of the models in the list, without prefixes such as `gemini-*`."""
+        """Full names of the models that have a price, without prefixes such as `gemini-*`."""
         return [name for name in self._prices if not name.endswith("*")]
 
     def get_price(self, model: str) -> Price | None:
         """Return the price of a model, by its full name or the longest matching prefix.
 
-        None if it is unknown.
+        None if the model has no known price.
         """
         if model in self._prices:
             return self._prices[model]
@@ -105,21 +112,25 @@ class Prices:
         return None if prefix is None else self._prices[f"{prefix}*"]
 
     def get_cost(self, call: ModelCall) -> int | None:
-        """Return the cost of a call in trillionths of a dollar; None if it is unknown."""
+        """Return the cost of a model call in trillionths of a dollar.
+
+        None if the model has no known price.
+        """
         price = self.get_price(call.model)
         return None if price is None else price.cost_of(call)
 
     def total_cost(self, calls: Iterable[ModelCall]) -> tuple[int, int]:
-        """Return the cost of calls, and the number of their tokens without a known price.
+        """Return the total cost of model calls, and the number of their unpriced tokens.
 
-        The cost is in trillionths of a dollar.
+        Returns:
+            The cost in trillionths of a dollar, and the number of tokens of models without a known price.
         """
         costs = [(call, self.get_cost(call)) for call in calls]
         return sum(cost or 0 for _, cost in costs), sum(call.tokens for call, cost in costs if cost is None)
 
 
 def to_amount(dollars: Decimal) -> int:
-    """Return dollars as trillionths of a dollar."""
+    """Return an amount in dollars as whole trillionths of a dollar."""
     return int(dollars * UNITS_PER_DOLLAR)
 
 
@@ -132,11 +143,16 @@ def format_dollars(amount: int) -> str:
 
 
 def format_exact_dollars(amount: int) -> str:
-    """Return trillionths of a dollar as exact dollars, for programs."""
+    """Return trillionths of a dollar as an exact number of dollars, for programs."""
     return f"{Decimal(amount) / UNITS_PER_DOLLAR:f}"
 
 
 def _read_file(file: Path) -> tuple[dict[str, Price], datetime.date | None]:
+    """Return the prices in a price file by model name, and its date (or None).
+
+    Raises:
+        SettingsError: the file cannot be read or is not a price file.
+    """
     try:
         table = tomllib.loads(file.read_text(encoding="utf-8"), parse_float=Decimal)
     except (UnicodeDecodeError, tomllib.TOMLDecodeError):

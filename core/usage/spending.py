@@ -1,7 +1,8 @@
-"""Spending ledger: one row per model call, with its author, place and cost.
+"""Spending ledger: the table `spending` has one row per model call, with its cost.
 
-The rows outlive the turns. To count a turn is to enter its calls: once, by the first worker that finds the turn ended,
-in the transaction that writes the cost of the turn. Under spending limits a running turn has provisional rows
+Each row names the author and the place of its call. The rows outlive their turns. To count a turn is to insert the rows
+of its model calls, and to write their sum to `turns.cost`, in one transaction. The first worker that finds the turn
+ended counts it. Under spending limits, a running turn has estimated rows, which counting replaces
 (`core.usage.spending_limits`).
 """
 
@@ -39,7 +40,7 @@ class SpendingSum:
     """Sum of the spending of a person, at a place, on a model, on a day, or in total.
 
     Attributes:
-        key: the person, place, model or day; empty for the total and for deleted people.
+        key: the person (`platform:id`), place, model or day; empty for the total and for deleted people.
         name: last known name of a person; empty for other sums.
         calls: number of model calls.
         input: input tokens, including `cached` and `cache_write`.
@@ -65,10 +66,10 @@ class SpendingStore:
     """Store of the spending ledger, in the table `spending`.
 
     Args:
-        interval_seconds: the pause between two counts of `run_counting`.
+        interval_seconds: seconds between two runs of `count_ended_turns` by `run_counting`.
 
     Attributes:
-        prices: prices of newly counted model calls.
+        prices: prices by which the cost of model calls is computed when they are inserted.
     """
 
     def __init__(self, database: Database, prices: Prices, *, interval_seconds: float = COUNT_INTERVAL_SECONDS) -> None:
@@ -77,13 +78,16 @@ class SpendingStore:
         self._interval_seconds = interval_seconds
 
     async def run_counting(self) -> None:
-        """Enter the calls of ended turns periodically, until cancelled."""
+        """Count ended turns every `interval_seconds`, until cancelled.
+
+        To count turns is to insert their model calls into the ledger. A failure is logged.
+        """
         await run_every(self._interval_seconds, self.count_ended_turns, failure="the spending cannot be counted")
 
     async def count_ended_turns(self) -> None:
-        """Enter the calls of all ended turns that are not counted yet.
+        """Insert the model calls of ended turns that are not counted yet into the ledger.
 
-        Provisional rows of turns that are counted or deleted are deleted.
+        The cost of each turn is written to the turn. Estimated rows of turns that are counted or deleted are deleted.
 
         Raises:
             StoreError: the database cannot be used.
@@ -97,7 +101,9 @@ class SpendingStore:
             await connection.execute(sa.delete(spending).where(spending.c.turn.is_not(None), ~uncounted))
 
     async def count_turn(self, turn_id: str) -> None:
-        """Store the cost of a turn in the ledger, if the turn has ended and is not in it yet.
+        """Insert the model calls of an ended turn into the ledger, unless they are there.
+
+        The cost of the turn is written to the turn.
 
         Raises:
             StoreError: the database cannot be used.
@@ -106,7 +112,9 @@ class SpendingStore:
             await count_batch(connection, self.prices, turns.c.id == turn_id)
 
     async def add_followup(self, meter: UsageMeter) -> None:
-        """Store the model calls that were made after a turn, such as those of a summary, as usage of the turn.
+        """Insert model calls that followed a turn, such as a summary, into the ledger.
+
+        If the turn still exists, the calls are added to its usage and cost.
 
         Args:
             meter: the meter of these calls: see `UsageMeter.followup_meter`.
@@ -139,16 +147,16 @@ class SpendingStore:
         person: str | None = None,
         place: str | None = None,
     ) -> list[SpendingSum]:
-        """Return the spending of ended turns, the most expensive first, or by day.
+        """Return sums of the spending of ended turns, the most expensive first.
 
-        Ended turns are counted first.
+        Sums by day are in the order of the days. Ended turns that are not in the ledger yet are inserted first.
 
         Args:
-            by: dimension of the sums; None for the total.
+            by: dimension of the sums: one for each person, place, model or day; None for one total.
             since: first day (`2026-01-31`, UTC).
             until: last day.
-            person: only calls for this author (`platform:id`).
-            place: only calls at this place: `InboxMessage.place`.
+            person: only calls for this author (`platform:id`); None for all.
+            place: only calls at this place: `InboxMessage.place`; None for all.
 
         Raises:
             StoreError: the database cannot be used.
@@ -175,7 +183,12 @@ class SpendingStore:
         ]
 
     async def list_names(self, persons: Collection[str]) -> dict[str, str]:
-        """Return the last known names of people, by `platform:id`; without unknown people.
+        """Return the last known names of people, by `platform:id`.
+
+        People without a known name are left out.
+
+        Args:
+            persons: `platform:id` of each person.
 
         Raises:
             StoreError: the database cannot be read.
@@ -185,12 +198,12 @@ class SpendingStore:
 
 
 async def count_batch(connection: AsyncConnection, prices: Prices, *conditions: sa.ColumnElement[bool]) -> int:
-    """Enter the calls of ended turns that are not counted yet.
+    """Insert the model calls of ended turns that are not counted yet into the ledger.
 
-    The cost of each turn is written too, all in the caller's transaction.
+    The cost of each turn is written to the turn, and its estimated rows are deleted, all in the caller's transaction.
 
     Args:
-        conditions: SQL conditions on `turns` for which turns to count.
+        conditions: SQL conditions on `turns` for the turns to count.
 
     Returns:
         The number of counted turns, at most `BATCH_TURNS`.
@@ -219,11 +232,11 @@ async def count_batch(connection: AsyncConnection, prices: Prices, *conditions: 
 def make_rows(
     calls: Iterable[ModelCall], usage: Mapping[str, Any], prices: Prices, *, turn: str | None = None
 ) -> list[dict[str, Any]]:
-    """Return one ledger row per model call, to insert.
+    """Return one row for the table `spending` per model call, with its cost.
 
     Args:
         usage: day, place and author (`UsageMeter.to_attribution`).
-        turn: id of the running turn, whose rows are replaced when it ends; None for final rows.
+        turn: id of the running turn whose estimated rows these are; None for final rows.
     """
     of_turn = {
         "turn": turn,
@@ -242,10 +255,12 @@ def make_rows(
 
 
 async def count_turns(connection: AsyncConnection, prices: Prices, *conditions: sa.ColumnElement[bool]) -> None:
-    """Enter the calls of all matching turns that have ended, before they are deleted.
+    """Insert the model calls of all matching ended turns into the ledger.
+
+    Call it before the turns are deleted, in the same transaction.
 
     Args:
-        conditions: SQL conditions on `turns`.
+        conditions: SQL conditions on `turns` for the turns to count.
     """
     while await count_batch(connection, prices, *conditions) == BATCH_TURNS:
         pass
@@ -254,7 +269,8 @@ async def count_turns(connection: AsyncConnection, prices: Prices, *conditions: 
 async def redact_person(connection: AsyncConnection, prices: Prices, person_id: str) -> None:
     """Remove a person from the ledger and from the usage of turns; the sums stay.
 
-    This happens in the caller's transaction. The place of their direct messages is removed too.
+    Ended turns of the person are counted first. The place of their direct messages is removed too. All is done in the
+    caller's transaction.
 
     Args:
         person_id: the platform's id of the person.
@@ -270,12 +286,18 @@ async def redact_person(connection: AsyncConnection, prices: Prices, person_id: 
 
 
 async def redact_rows(connection: AsyncConnection, condition: sa.ColumnElement[bool]) -> None:
-    """Remove the authors from the ledger rows that match, in the caller's transaction."""
+    """Remove the authors from the rows of `spending` that match a condition.
+
+    It runs in the caller's transaction.
+    """
     await connection.execute(sa.update(spending).where(condition).values(person="", name=""))
 
 
 async def list_last_names(connection: AsyncConnection, persons: Collection[str]) -> dict[str, str]:
-    """Return the newest names that the ledger has of people, by `platform:id`."""
+    """Return the newest name in the ledger of each person, by `platform:id`.
+
+    People without a name are left out.
+    """
     named = spending.c.person.in_(persons) & (spending.c.name != "")
     query = sa.select(spending.c.person, spending.c.name).where(named).group_by(spending.c.person, spending.c.name)
     newest_last = query.order_by(sa.func.max(spending.c.id))
@@ -283,21 +305,21 @@ async def list_last_names(connection: AsyncConnection, persons: Collection[str])
 
 
 def has_person_id(column: sa.ColumnElement[str], person_id: str) -> sa.ColumnElement[bool]:
-    """Return the SQL condition that a column is a person's id, or ends in `:` and it."""
+    """Return the SQL condition that a column is a person's id or ends in `:ID`."""
     return (column == person_id) | column.endswith(f":{person_id}", autoescape=True)
 
 
 def text_has_person_id(text: str, person_id: str) -> bool:
-    """Return whether a text is a person's id, or ends in `:` and it (`slack:U1`)."""
+    """Return whether a text is a person's id or ends in `:ID`, such as `slack:U1`."""
     return text == person_id or text.endswith(f":{person_id}")
 
 
 def _make_turn_rows(turn_id: str, usage: Any, started_at: float, prices: Prices) -> list[dict[str, Any]]:
-    """Return the ledger rows of a turn; none if its usage is unreadable.
+    """Return the final `spending` rows of a turn; none if its usage is unreadable.
 
     Args:
         usage: the column `usage` of the turn.
-        started_at: seconds since the epoch.
+        started_at: start of the turn, in seconds since the epoch.
     """
     try:
         meter = UsageMeter(turn_id, usage, started_at=started_at)
@@ -308,7 +330,9 @@ def _make_turn_rows(turn_id: str, usage: Any, started_at: float, prices: Prices)
 
 
 async def _replace_rows(connection: AsyncConnection, turn_ids: Collection[str], rows: list[dict[str, Any]]) -> None:
-    """Replace the rows of turns in the table `spending`, and add the cost of the new rows to the metric.
+    """Delete the estimated rows of turns in `spending`, and insert `rows`.
+
+    It runs in the caller's transaction. The cost of the new rows is added to the metric `parley.model.cost`.
 
     Args:
         turn_ids: the turns whose estimated rows are deleted.

@@ -1,9 +1,9 @@
 """Spending limits per day, checked before each model call, over all workers.
 
-Before each call one transaction writes provisional rows to the ledger: the calls of the turn so far, and the expected
-cost of the next one. A call is made while its limits have something left, so one call may pass a limit by its own cost,
-and no call follows it. The rows belong to the turn, not to the worker: its next attempt replaces them, and so do the
-final rows when the turn is counted (`core.usage.spending`).
+Before each call one transaction writes estimated rows to the ledger: the calls of the turn so far, and the expected
+cost of the next one. A call is made while the spending is below every limit. So one call may exceed a limit by its own
+cost, and no call follows it. The rows belong to the turn, not to the worker: the next attempt at the turn replaces
+them, and so do the final rows when the turn is counted (`core.usage.spending`).
 """
 
 import logging
@@ -32,6 +32,7 @@ from core.usage.spending import SpendingStore, make_rows
 
 log = logging.getLogger(__name__)
 
+#: Output tokens in the expected cost of a call.
 EXPECTED_OUTPUT_TOKENS = 500
 
 #: Advisory lock on PostgreSQL, held from a check until its rows are committed. SQLite has one writer at a time.
@@ -48,7 +49,14 @@ _ERROR_CLASSES: Mapping[str, type[SpendingLimitError]] = {
 
 @dataclass(frozen=True, slots=True)
 class SpendingLimits:
-    """The spending limits per day (UTC), in trillionths of a dollar; 0 is no limit."""
+    """Spending limits per day (UTC), in trillionths of a dollar; 0 is no limit.
+
+    Attributes:
+        person: limit of each author of messages.
+        place: limit of each place: `InboxMessage.place`.
+        model: limit of each model.
+        all: limit of all model calls together.
+    """
 
     person: int = 0
     place: int = 0
@@ -61,13 +69,13 @@ class SpendingLimits:
 
 @dataclass(frozen=True, slots=True)
 class SpendingUsage:
-    """Today's spending under one limit.
+    """Spending of today under one limit.
 
     Attributes:
         kind: `person`, `place`, `model` or `all`.
-        key: the person (`platform:id`), place or model; empty for all.
+        key: the person (`platform:id`), place or model; empty for `all`.
         spent: spent and reserved costs, in trillionths of a dollar.
-        limit: in trillionths of a dollar.
+        limit: the limit, in trillionths of a dollar.
     """
 
     kind: str
@@ -77,7 +85,7 @@ class SpendingUsage:
 
 
 class SpendingLimiter:
-    """Check of the spending limits before each model call, over all workers."""
+    """Checks the spending limits before each model call, over all workers."""
 
     def __init__(self, database: Database, prices: Prices, spending: SpendingStore, limits: SpendingLimits) -> None:
         self._database = database
@@ -89,7 +97,8 @@ class SpendingLimiter:
     async def limit_run(self, meter: UsageMeter) -> AsyncIterator[None]:
         """Check the limits before each model call of a run in the block.
 
-        At exit the calls of the turn are entered in the ledger; a failure is logged.
+        At exit, the turn is counted if it has ended: its calls are inserted into the ledger. A failure of that is
+        logged.
 
         Args:
             meter: the meter of the run, whose `check_limits` is set.
@@ -110,7 +119,7 @@ class SpendingLimiter:
     async def limit_followup(self, meter: UsageMeter) -> AsyncIterator[None]:
         """Check the limits before each model call in the block, after the end of a turn.
 
-        At exit the calls are added to the turn and the ledger; a failure is logged.
+        At exit, the calls are added to the turn and inserted into the ledger; a failure of that is logged.
 
         Args:
             meter: made by `UsageMeter.followup_meter`; its `check_limits` is set.
@@ -125,6 +134,8 @@ class SpendingLimiter:
                 log.warning("turn %s: the calls after its end are not counted: %s", meter.turn, format_error(error))
 
     def _bind_meter(self, meter: UsageMeter) -> None:
+        """Set a meter's `check_limits` to `reserve`, unless there are no limits."""
+
         async def check_limits(model: str, estimate_input: Callable[[], int]) -> None:
             await self.reserve(meter, model, estimate_input())
 
@@ -133,6 +144,8 @@ class SpendingLimiter:
 
     async def list_nearly_spent(self, fraction: float) -> list[SpendingUsage]:
         """Return the limits of which at least a fraction is spent or reserved today (UTC).
+
+        There is one item for each person, place or model; in each kind, the highest spending comes first.
 
         Args:
             fraction: between 0 and 1.
@@ -158,16 +171,17 @@ class SpendingLimiter:
         return usages
 
     async def reserve(self, meter: UsageMeter, model: str, input_tokens: int) -> None:
-        """Check the limits, and reserve the expected cost of a model call.
+        """Check the limits, and write the expected cost of a model call to the ledger.
 
-        The costs of the turn so far are written too, as provisional rows.
+        The calls of the turn so far are written too. These estimated rows replace former ones of the turn.
 
         Args:
+            meter: the meter of the run.
             model: full name of the model.
             input_tokens: estimate of the tokens of the request.
 
         Raises:
-            SpendingLimitError: a limit is reached; nothing is reserved.
+            SpendingLimitError: a limit is reached; the expected cost is not written.
             StoreError: the database cannot be used.
         """
         expected = ModelCall(model, input=input_tokens, output=EXPECTED_OUTPUT_TOKENS)
@@ -189,7 +203,7 @@ class SpendingLimiter:
     async def _find_reached_limit(
         self, connection: AsyncConnection, meter: UsageMeter, model: str
     ) -> SpendingLimitError | None:
-        """Return the error of the first limit that is reached; None if there is none."""
+        """Return an error for the first limit that the turn's day has reached, else None."""
         keys = {"person": meter.author, "place": meter.place, "model": model, "all": ""}
         for kind, limit in asdict(self._limits).items():
             if not limit or (kind == "person" and not meter.author):

@@ -1,7 +1,7 @@
 """Limits of messages and commands per person and place, and notices about them.
 
-The inbox is the count of messages: all workers count the same, and a message that is delivered twice counts once. A
-person is notified once per period.
+Messages are counted by their rows in the inbox: all workers count the same, and a message that is delivered twice
+counts once. A person is notified once per period.
 """
 
 import re
@@ -24,10 +24,10 @@ UNIT_SECONDS: Mapping[str, float] = {"m": 60.0, "h": 3600.0, "d": 86_400.0}
 
 _RATE_PATTERN = re.compile(r"(?P<count>[1-9]\d{0,5})\s*/\s*(?P<unit>[mhd])")
 
-#: Reason for a denial: no access, too many messages, or too many commands.
+#: Reason for denying a message or command: no access, too many messages, or too many commands.
 DenialKind = Literal["access", "rate", "command"]
 
-#: Least time between two notices about missing access.
+#: Least time between two notices to a person about missing access.
 NOTICE_INTERVAL_SECONDS = 3600.0
 
 
@@ -42,7 +42,7 @@ class RateLimit:
     def parse(cls, text: str) -> "RateLimit":
         """Return the limit in a setting's value, such as `20/h`.
 
-        `m` is a minute, `h` an hour, `d` a day.
+        The units are `m` for a minute, `h` for an hour, `d` for a day.
 
         Raises:
             ValueError: the text is not a rate limit.
@@ -58,14 +58,14 @@ class RateLimitDenial:
     """Denial of a message or command by a rate limit.
 
     Attributes:
-        until: when the next one is accepted, in seconds since the epoch.
+        until: the time from which the next message or command is accepted, in seconds since the epoch.
     """
 
     until: float
 
     @property
     def minutes(self) -> int:
-        """Minutes until the next message is allowed, at least 1."""
+        """Minutes until the next message or command is accepted, at least 1."""
         return max(1, ceil((self.until - time.time()) / 60))
 
 
@@ -74,7 +74,7 @@ COMMAND_RATE = RateLimit(60, 60.0)
 
 
 class CommandLimiter:
-    """Rate limiter of each person's commands to this worker, in fixed windows.
+    """Rate limiter of each person's commands to this worker, in fixed time windows.
 
     It counts in memory: slash commands have no row in the inbox, and a refused command must cost less than an accepted
     one.
@@ -86,7 +86,7 @@ class CommandLimiter:
         self._counts = Counter[str]()
 
     def count(self, person: str) -> RateLimitDenial | None:
-        """Count a command of a person; over the limit, return the denial.
+        """Count a command of a person; return a denial over the limit, else None.
 
         Args:
             person: any key that identifies the person.
@@ -102,11 +102,11 @@ class CommandLimiter:
 
 @dataclass(frozen=True, slots=True)
 class UserRateLimiter:
-    """Rate limiter of messages that ask for an answer, per person and per place.
+    """Rate limiter of messages that request an answer, per person and per place.
 
     Attributes:
-        person: None for no limit.
-        place: None for no limit.
+        person: limit of each person's messages; None for no limit.
+        place: limit of the messages at each place; None for no limit.
     """
 
     person: RateLimit | None = None
@@ -116,10 +116,14 @@ class UserRateLimiter:
         return self.person is not None or self.place is not None
 
     async def limited_until(self, connection: AsyncConnection, *, author: str, place: str) -> float | None:
-        """Return until when the person or the place has reached a limit, if so.
+        """Return the time until which an author's messages at a place exceed a rate limit.
 
-        The caller's transaction also stores the message. Until its end other messages of the person and at the place
-        wait: on PostgreSQL for an advisory lock, on SQLite because one transaction writes at a time.
+        The caller stores the message in the same transaction. Until its end, other messages of the author and at the
+        place wait: on PostgreSQL for an advisory lock, on SQLite because one transaction writes at a time.
+
+        Args:
+            author: the author, as in `inbox.author`.
+            place: the place, as in `inbox.place`.
 
         Returns:
             Seconds since the epoch; None if no limit is reached.
@@ -146,22 +150,24 @@ NO_RATE_LIMITS = UserRateLimiter()
 
 
 def _counts(table: sa.FromClause) -> sa.ColumnElement[bool]:
-    """Return the SQL condition that a message counts: it asks for an answer."""
+    """Return the SQL condition that an inbox row counts: it requests an answer."""
     uncounted = (InboxOutcome.UNADDRESSED, InboxOutcome.COMMAND, InboxOutcome.RESET, InboxOutcome.RATE_LIMITED)
     return sa.or_(table.c.outcome.is_(None), table.c.outcome.not_in(uncounted)) & (table.c.kind != "decision")
 
 
 class DenialNoticeStore:
-    """Store of the notices about denials, in the table `denial_notices`.
+    """Store of the time when each person may next be notified of a denial.
 
-    All workers share it, so that a person gets one notice.
+    It is the table `denial_notices`, which all workers share, so that a person gets one notice per period.
     """
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def claim_notice(self, person: str, kind: DenialKind, *, until: float | None = None) -> bool:
-        """Return whether to notify a person of a denial now; if so, later calls return False until `until`.
+        """Return whether to notify a person of a denial now.
+
+        If so, it stores that no further notice is due until `until`, and later calls return False until then.
 
         Args:
             person: `platform:id`.
@@ -188,8 +194,8 @@ class DenialNoticeStore:
 
 
 def is_expired() -> sa.ColumnElement[bool]:
-    """Return the SQL condition that a denial notice may be repeated.
+    """Return the SQL condition that a row in `denial_notices` has expired.
 
-    The row in `denial_notices` is of no use then.
+    The person may be notified again, and the row can be deleted.
     """
     return denial_notices.c.expires_at < time.time()

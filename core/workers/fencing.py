@@ -1,6 +1,7 @@
-"""Fencing tokens: a turn is written only by the worker that claimed it last.
+"""Fencing tokens: only the worker that claimed a turn last can write for it.
 
-A write outside of the turn's row locks that row in the same statement, after the session's row if it needs both.
+A statement that writes to another table for the turn locks the turn's row as well. If it needs the session's row too,
+it locks that row first.
 """
 
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ def _is(turn: Any, worker: Any, claim: Any) -> sa.ColumnElement[bool]:
     return sa.and_(turns.c.id == turn, turns.c.owner == worker, turns.c.claim_number == claim)
 
 
-#: Condition that the turn belongs to the fencing token whose `values` are given.
+#: SQL condition on `turns` that a fencing token is the turn's last claim; `FencingToken.values` are its parameters.
 OWNS_TURN = _is(
     sa.bindparam("owned_turn", type_=sa.Text),
     sa.bindparam("owner_worker", type_=sa.Text),
@@ -32,7 +33,7 @@ class FencingToken:
     Attributes:
         turn: the id of the turn.
         worker: the id of the worker.
-        claim_number: the number of the claim, counted up by each claim of the turn.
+        claim_number: the number of the claim; each claim of the turn increments it.
     """
 
     turn: str
@@ -46,7 +47,7 @@ class FencingToken:
 
     @property
     def owns_turn(self) -> sa.ColumnElement[bool]:
-        """SQL condition on `turns`: `OWNS_TURN` with the values of this token."""
+        """SQL condition on `turns` that this token is the turn's last claim."""
         return _is(self.turn, self.worker, self.claim_number)
 
     @property
@@ -55,23 +56,23 @@ class FencingToken:
         return TurnLostError(f"turn {self.turn} belongs to another worker")
 
     async def check(self, connection: AsyncConnection) -> None:
-        """Check that the turn has no newer claim.
+        """Read the turn's row, and raise an error if another worker has claimed the turn.
 
         Raises:
-            TurnLostError: it has one.
+            TurnLostError: another worker has claimed the turn, or the turn is deleted.
         """
         if (await connection.execute(sa.select(turns.c.id).where(self.owns_turn))).first() is None:
             raise self.lost_error
 
 
 def join_owned_turn(query: sa.Select[Any], is_own: sa.ColumnElement[bool]) -> sa.Select[Any]:
-    """Return a query of `sessions` joined with the owned turn, for locking both.
+    """Return a query of `sessions` joined with a token's turn, to lock both rows.
 
-    The session is locked first.
+    `FOR UPDATE` locks the session's row first.
 
     Args:
         query: the query of `sessions`.
-        is_own: the condition that this worker owns the turn.
+        is_own: `FencingToken.owns_turn` or `OWNS_TURN`.
     """
     return query.join(turns, turns.c.session == sessions.c.id).where(is_own)
 
@@ -79,13 +80,14 @@ def join_owned_turn(query: sa.Select[Any], is_own: sa.ColumnElement[bool]) -> sa
 async def lock_session_and_turn(
     connection: AsyncConnection, session: str, generation: int, fence: FencingToken | None, **lock_options: Any
 ) -> None:
-    """Lock a session against a reset, and its turn against a claim.
+    """Lock a session's row against a reset, and its turn's row against another claim.
 
-    The locks last until the transaction ends.
+    The locks last until the caller's transaction ends.
 
     Args:
+        session: the id of the session.
         generation: the expected session generation.
-        fence: token of the turn; None without a turn.
+        fence: token of the turn; None to lock only the session.
         lock_options: the arguments of SQLAlchemy's `with_for_update`.
 
     Raises:

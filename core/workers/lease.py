@@ -17,10 +17,10 @@ from core.store.schema import workers
 
 log = logging.getLogger(__name__)
 
-#: Seconds after its last renewal after which a lease ends.
+#: Seconds after its last renewal at which a lease ends.
 LEASE_SECONDS = 10.0
 
-#: Seconds that a release may take at shutdown, when little time is left.
+#: The most seconds of a release, at shutdown.
 RELEASE_SECONDS = 2.0
 
 #: Renewals of a lease within its duration.
@@ -28,13 +28,13 @@ RENEWALS_PER_LEASE = 4
 
 
 class Lease:
-    """This process's row in `workers`: the sign that the worker is alive.
+    """Lease of this process: a row in `workers` with an expiry time that it renews.
 
-    When it ends, other workers may claim the turns of this one. On SQLite there is one process at a time, which holds
-    the file: its lease does not end.
+    After the lease has ended, other workers may claim the turns of this one. On SQLite, only one process at a time has
+    the database file: its lease does not end.
 
     Args:
-        seconds: how long a lease lasts without renewal.
+        seconds: duration of the lease without renewal.
 
     Attributes:
         worker_id: the id of this process, new with each start.
@@ -49,11 +49,13 @@ class Lease:
 
     @property
     def is_valid(self) -> bool:
-        """True if the lease has certainly not ended."""
+        """True if the lease has certainly not ended, by the event loop's clock."""
         return event_loop.now() < self._until
 
     async def acquire(self) -> None:
-        """Insert the row of this worker; on SQLite delete those of former processes.
+        """Insert this worker's row into `workers`.
+
+        On SQLite, the rows of former processes are deleted first.
 
         Raises:
             StoreError: the database cannot be used.
@@ -65,11 +67,15 @@ class Lease:
         self._extend(started_at)
 
     async def keep_renewed(self) -> None:
-        """Renew the lease several times in its duration, until cancelled."""
+        """Renew the lease `RENEWALS_PER_LEASE` times in its duration, until cancelled.
+
+        A failure is logged. On SQLite it returns at once.
+        """
         if not self._database.is_sqlite:  # at once: the start may have taken long
             await run_every(self._seconds / RENEWALS_PER_LEASE, self._renew, failure="the lease cannot be renewed")
 
     async def _renew(self) -> None:
+        """Write a new expiry time; after a failure, stop taking over turns for a while."""
         try:
             async with asyncio.timeout(self._seconds), self._database.write() as connection:
                 started_at = await self._write(connection)
@@ -79,9 +85,9 @@ class Lease:
         self._extend(started_at)
 
     async def release(self) -> None:
-        """Delete the row, so that other workers may claim this one's turns at once.
+        """Delete this worker's row, so that other workers may claim its turns at once.
 
-        A failure is logged; the lease then ends by itself.
+        A failure is logged; the lease then ends by its expiry time.
         """
         try:
             async with asyncio.timeout(RELEASE_SECONDS), self._database.write() as connection:
@@ -93,34 +99,34 @@ class Lease:
     def is_trustworthy(self) -> bool:
         """True if this worker may take over turns of workers whose leases ended.
 
-        After its own lease ended, or a renewal failed, the cause may have stopped all workers: they get time to renew.
+        It is False for the time of two leases after this worker's own lease ended or a renewal failed. The same cause,
+        such as an outage of the database, may have stopped all workers, so they get time to renew.
         """
         return self.is_valid and event_loop.now() >= self._trustworthy_from
 
     def has_no_live_worker(self, owner: sa.ColumnElement[Any]) -> sa.ColumnElement[bool]:
         """Return the SQL condition that a row has no owner, or one whose lease has ended.
 
-        While `is_trustworthy` is false, no lease counts as ended.
+        While `is_trustworthy` is False, no lease counts as ended.
 
         Args:
-            owner: the column with the id of a worker.
+            owner: the column with the id of the worker that owns the row.
         """
         live = sa.select(workers.c.id).where(workers.c.lease_expires_at > self._database.now)
         return owner.is_(None) | (sa.literal(self.is_trustworthy) & owner.not_in(live))
 
     def _distrust_leases(self) -> None:
-        """Take over no turns for the time of two leases.
+        """Set `is_trustworthy` to False for the time of two leases.
 
-        All workers may have failed to renew.
+        Other workers may have failed to renew for the same reason as this one.
         """
         self._trustworthy_from = event_loop.now() + 2 * self._seconds
 
     async def _write(self, connection: AsyncConnection) -> float:
-        """Renew or insert this worker's row.
+        """Write this worker's expiry time to its row in `workers`, or insert the row.
 
         Returns:
-            The time of the event loop's clock at which that began: the lease counts from then, once the caller has
-            committed.
+            The event loop's time before the statement. The lease lasts from this time, once the caller has committed.
         """
         started_at = event_loop.now()
         until = sa.literal(float("inf")) if self._database.is_sqlite else self._database.now + self._seconds
@@ -132,6 +138,10 @@ class Lease:
         return started_at
 
     def _extend(self, started_at: float) -> None:
+        """Set the time of `is_valid`, after a renewal that started at `started_at`.
+
+        If the lease had ended, a warning is logged, and `is_trustworthy` becomes False for a while.
+        """
         if self._until and not self.is_valid:
             log.warning("this worker was blocked for longer than its lease lasts")
             self._distrust_leases()

@@ -15,18 +15,18 @@ EXCHANGE_SECONDS = 1.0
 
 
 class LimitUsage(NamedTuple):
-    """Usage of a platform's rate limit by one worker.
+    """One worker's usage of a platform's rate limit.
 
     Attributes:
-        live: the number of its replies that are in progress under the limit.
-        used: the number of its calls that still count against the limit.
+        live: number of the worker's replies in progress that use the limit.
+        used: number of the worker's API calls that still count against the limit.
     """
 
     live: int = 0
     used: int = 0
 
 
-#: Usage of one worker, by the name of the rate limit.
+#: One worker's usage of all rate limits, by the name of the limit.
 LimitUsages = Mapping[str, LimitUsage]
 
 
@@ -36,13 +36,13 @@ async def exchange_usage(
     announce: Callable[[], LimitUsages],
     share: Callable[[Sequence[LimitUsages]], None],
 ) -> None:
-    """Exchange rate limit usage with the other workers, every second until cancelled.
+    """Write this worker's rate limit usage, and read the other workers', every second.
 
-    On SQLite there are no other workers, and it returns at once.
+    It runs until it is cancelled. A failure is logged. On SQLite there are no other workers, and it returns at once.
 
     Args:
-        announce: returns the usage of this worker.
-        share: called with the usage of each other live worker.
+        announce: returns the usage of this worker, which is written to its row in `workers` if it changed.
+        share: called with a list of the usages of the other live workers.
     """
     announced: LimitUsages = {}
     is_own = workers.c.id == lease.worker_id

@@ -1,6 +1,6 @@
 """Shard assignment: divides the gateway shards of a channel evenly among workers.
 
-Each shard has a row in `channels`, with the worker that connects it as its owner.
+Each shard has a row in `channels`, whose owner is the worker that connects the shard.
 """
 
 import asyncio
@@ -19,26 +19,26 @@ from core.workers.lease import RELEASE_SECONDS, Lease
 
 log = logging.getLogger(__name__)
 
-#: Seconds between two reads of the rows, and between two attempts to get a slot.
+#: Seconds between two reads of the shards' owners, and between two attempts to reserve a slot for identifying.
 LOOK_SECONDS, SLOT_SECONDS = 2.0, 0.25
 
-#: Seconds for which a worker takes no shards after it could not connect one.
+#: Seconds for which a worker gets no shards after it could not connect one.
 UNFIT_SECONDS = 600.0
 
 
 class ShardAssignment:
     """Division of a channel's gateway shards among the live workers.
 
-    A worker holds a shard from when it writes itself into the row until it releases it, or its lease ends. A worker
-    that holds more than its quota disconnects the rest, and then releases it. So no shard has two connections, but for
-    one case: a worker that cannot reach the database stays connected, while another one takes over when its lease has
-    ended. A message that both receive is stored once.
+    A worker owns a shard from the time when it writes its id into the shard's row, until it releases the shard or its
+    lease ends. A worker that owns more than its quota disconnects the rest, and then releases them. So no shard has two
+    connections, with one exception: a worker that cannot reach the database stays connected, while another one takes
+    over after its lease has ended. A message that both receive is stored once.
 
     Args:
-        name: the name of the channel (adapter).
+        name: the name of the channel adapter.
 
     Attributes:
-        has_free_shard: whether a shard had no live owner at the last read.
+        has_free_shard: whether a shard had no live owner when the owners were last read.
     """
 
     def __init__(self, database: Database, lease: Lease, name: str) -> None:
@@ -49,13 +49,16 @@ class ShardAssignment:
         self.has_free_shard = False
 
     def row_name(self, shard: int, count: int) -> str:
-        """Return the name of a shard's row: `NAME:SHARD/COUNT`, or `NAME` for an only shard."""
+        """Return the `name` of a shard's row in `channels`.
+
+        It is `NAME:SHARD/COUNT`, or `NAME` if `count` is 1.
+        """
         return self._name if count == 1 else f"{self._name}:{shard}/{count}"
 
     async def get_shard_count(self) -> int | None:
         """Return the number of shards into which live workers divide the channel.
 
-        None if no live worker holds a shard.
+        None if no live worker owns a shard.
 
         Raises:
             StoreError: the database cannot be read.
@@ -69,8 +72,8 @@ class ShardAssignment:
     async def watch(self, count: int = 1) -> AsyncGenerator[frozenset[int], None]:
         """Yield the numbers of this worker's shards: now, and after each change.
 
-        Asking for the next change releases the shards that this one lacks: they have to be disconnected by then. A
-        failure of the database is logged and changes nothing.
+        The caller must disconnect shards that are no longer yielded before it requests the next set: they are released
+        then, and other workers may connect them. A failure of the database is logged, and the set stays the same.
 
         Args:
             count: the number of shards of the channel.
@@ -91,13 +94,14 @@ class ShardAssignment:
             await asyncio.sleep(LOOK_SECONDS)
 
     async def release(self) -> None:
-        """Release all shards of this worker, so that others may connect them."""
+        """Release all shards of this worker, so that other workers may connect them."""
         await self._release(self._is_ours())
 
     async def report_failure(self, shards: Collection[int], count: int) -> None:
-        """Release shards that cannot be connected, and take no shard for `UNFIT_SECONDS`.
+        """Release shards that cannot be connected, and claim none for `UNFIT_SECONDS`.
 
         Args:
+            shards: the numbers of the shards.
             count: the number of shards of the channel.
         """
         self._assigned = (self._assigned or frozenset()).difference(
@@ -106,14 +110,15 @@ class ShardAssignment:
         await self._release(self._is_row_of(shards, count), no_shards_until=self._database.now + UNFIT_SECONDS)
 
     async def acquire_slot(self, part: int, count: int, seconds: float) -> None:
-        """Wait until a slot for identifying is free over all workers, and take it.
+        """Wait until no worker identifies a shard of a group, and reserve the group.
 
-        In Discord, the shards of one group identify one after another. A database error is logged and ends the wait.
+        Discord requires that the shards of one group identify one after another. A database error is logged and ends
+        the wait.
 
         Args:
-            part: the group: a shard's number modulo `max_concurrency`.
+            part: the group: a shard's number modulo Discord's `max_concurrency`.
             count: the number of shards of the channel.
-            seconds: how long the slot is taken.
+            seconds: seconds for which the group is reserved.
         """
         is_row = channels.c.name == self.row_name(part, count)
         try:
@@ -129,7 +134,13 @@ class ShardAssignment:
             log.warning("%s: cannot wait for a slot to identify: %s", self._name, format_error(error))
 
     async def _assign(self, count: int) -> frozenset[int]:
-        """Take free shards up to this worker's quota, and return those that it may keep."""
+        """Claim free shards up to this worker's quota, and return its shards.
+
+        Shards that it owns beyond the quota are not returned.
+
+        Args:
+            count: the number of shards of the channel.
+        """
         worker_id = self._lease.worker_id
         leaders, candidates = await self._read(count)
         shard_counts = Counter(leaders)
@@ -144,13 +155,17 @@ class ShardAssignment:
         return frozenset(own_shards[:quota]) | await self._take(free[: max(0, quota - len(own_shards))], count)
 
     async def _read(self, count: int) -> tuple[list[str | None], list[str]]:
-        """Return the owner of each shard, and the live workers that may hold shards.
+        """Return the owner of each shard, and the workers that may get shards.
 
-        The owner is None for a shard without a live one.
+        The owners are in the order of the shards, each the id of a live worker or None. Workers that could not connect
+        a shard recently are left out, unless all are such. Missing rows in `channels` are inserted.
+
+        Args:
+            count: the number of shards of the channel.
         """
         worker_id, names = self._lease.worker_id, [self.row_name(shard, count) for shard in range(count)]
         row, now = channels.c, self._database.now
-        # this worker's shards that nobody took over, even after a late renewal
+        # shards that this worker owned before a late renewal stay its own if nobody took them over
         is_free = self._lease.has_no_live_worker(row.owner) & row.owner.is_distinct_from(worker_id)
         holders = sa.select(row.name, sa.case((is_free, None), else_=row.owner).label("owner")).where(
             row.name.in_(names)
@@ -168,7 +183,7 @@ class ShardAssignment:
         return [leaders.get(name) for name in names], fit_workers or [worker for worker, _ in fitness]
 
     async def _take(self, shards: Collection[int], count: int) -> frozenset[int]:
-        """Take shards without a live owner, and return those that this worker has got."""
+        """Claim those of the shards that have no live owner, and return the claimed ones."""
         acquired = set[int]()
         if shards:
             async with self._database.write() as connection:
@@ -181,9 +196,10 @@ class ShardAssignment:
         return frozenset(acquired)
 
     async def _release(self, rows: sa.ColumnElement[bool], **values: sa.ColumnElement[float]) -> None:
-        """Release those of the rows that this worker owns; a failure is logged.
+        """Release the matching shards that this worker owns; a failure is logged.
 
         Args:
+            rows: SQL condition on `channels`.
             values: columns of this worker's own row in `workers` to write.
         """
         worker_id = self._lease.worker_id
@@ -200,7 +216,9 @@ class ShardAssignment:
             )
 
     def _is_row_of(self, shards: Collection[int], count: int) -> sa.ColumnElement[bool]:
+        """Return the SQL condition that a row is that of one of these shards."""
         return channels.c.name.in_([self.row_name(shard, count) for shard in shards])
 
     def _is_ours(self) -> sa.ColumnElement[bool]:
+        """Return the SQL condition that a row is that of a shard of this channel."""
         return (channels.c.name == self._name) | channels.c.name.startswith(f"{self._name}:", autoescape=True)
