@@ -1,4 +1,4 @@
-"""Command that writes into the sandbox's page what is modelled of each platform.
+"""Command that lists each platform's modelled API in the sandbox's reference page.
 
 `python -m sandbox.coverage` replaces the sections between `<!-- coverage: PLATFORM -->` and `<!-- end of coverage -->`
 in `docs/reference/sandbox.md`.
@@ -21,7 +21,7 @@ _SECTION = re.compile(r"(?P<begin><!-- coverage: (?P<platform>[a-z]+) -->\n).*?(
 
 
 def describe_slack() -> str:
-    """Return tables of the methods and events of Slack."""
+    """Return Markdown tables of Slack's methods and events, modelled or not."""
     methods = _create_table(
         "Methods", SlackSandbox().methods, catalog.METHODS, lambda name: f"`{name.partition('.')[0]}.*`"
     )
@@ -30,7 +30,7 @@ def describe_slack() -> str:
 
 
 def describe_discord() -> str:
-    """Return tables of the routes and events of Discord."""
+    """Return Markdown tables of Discord's routes and events, modelled or not."""
     routes = load_schemas()["all_routes"]
     modelled = set(routes) - set(list_unmodelled_routes(DiscordSandbox().faults.routes))
 
@@ -54,12 +54,19 @@ SECTIONS: Mapping[str, Callable[[], str]] = {"slack": describe_slack, "discord":
 
 
 def update_page(page: str) -> str:
-    """Return the page with current sections."""
+    """Return the text of the reference page with a new section for each platform."""
     return _SECTION.sub(lambda found: f"{found['begin']}\n{SECTIONS[found['platform']]()}\n{found['end']}", page)
 
 
 def _create_table(title: str, modelled: Iterable[str], known: Iterable[str], group: Callable[[str], str]) -> str:
-    """Return a table with a row per group of names, and a line with the number of names in other groups."""
+    """Return a Markdown table with a row per group of names that has a modelled one.
+
+    A line below has the number of names in the other groups.
+
+    Args:
+        title: noun for the names, such as `Methods`.
+        group: returns the label of a name's group.
+    """
     modelled, rows = set(modelled), defaultdict(list)
     for name in sorted(modelled | set(known)):
         rows[group(name)].append(name)

@@ -1,4 +1,4 @@
-"""Queue of faults that the next API calls get, shared by both platforms."""
+"""Queue of the faults that a test or user sets for the next API calls."""
 
 from collections import deque
 from collections.abc import Collection
@@ -8,7 +8,9 @@ FaultKind = Literal["fail", "rate_limit", "lose_response", "delay"]
 
 
 class Fault(Protocol):
-    """Fault of an API call. Queues compare faults by identity, so equal ones are separate.
+    """Fault of an API call.
+
+    Queues compare faults by identity, so equal ones are separate.
 
     Attributes:
         kind: an error response, a rate limit, a lost response, or a delay.
@@ -22,7 +24,10 @@ F = TypeVar("F", bound=Fault)
 
 
 class FaultQueue(Generic[F]):
-    """Pending faults by API call, first in, first out. A call is a Slack method or a Discord route."""
+    """Pending faults by API call, first in, first out.
+
+    An API call is named by its Slack method or its Discord route.
+    """
 
     def __init__(self) -> None:
         self._pending: dict[str, deque[F]] = {}
@@ -30,13 +35,13 @@ class FaultQueue(Generic[F]):
     def add(self, calls: Collection[str], times: int, fault: F) -> None:
         """Queue a fault for the next `times` requests to any of the `calls`.
 
-        A fault of several calls is queued for each of them, and removed everywhere once one has it.
+        The fault is queued for each call; the first request that gets it removes it from the other calls.
         """
         for call in calls:
             self._pending.setdefault(call, deque()).extend([fault] * times)
 
     def take(self, call: str) -> F | None:
-        """Remove and return the next fault of this call; None if it has none."""
+        """Remove and return the next fault of an API call; None if it has none."""
         if not (pending := self._pending.get(call)):
             return None
         fault = pending.popleft()

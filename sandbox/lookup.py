@@ -7,7 +7,9 @@ T = TypeVar("T")
 
 
 def find_named(kind: str, name_or_id: str, by_name: Mapping[str, T], by_id: Mapping[str, T]) -> T:
-    """Return the item with this name or id; a channel's name may start with `#`.
+    """Return the user, channel or other item with a given name or id.
+
+    A `#` before the name is ignored.
 
     Args:
         kind: the word for the item in the error (`user`, `channel`).

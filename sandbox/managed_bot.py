@@ -6,19 +6,19 @@ BotState = Literal["starting", "running", "ended"]
 
 
 class ManagedBot(Protocol):
-    """Process of the bot that is connected to the sandboxes.
+    """Process of the bot that is connected to the local platforms.
 
     After an unexpected exit, only `restart` starts it again.
 
     Attributes:
-        is_tour: whether it runs the tour's agent, with a scripted model.
-        state: "running" once it is connected, "ended" after an unexpected exit.
-        exit_reason: a sentence about its last exit; "" once it is connected again.
-        log_tail: the last lines of its log at an unexpected exit; "" once it is connected again.
-        model: the full name of its model, such as `openai/gpt-5`.
+        is_tour: whether the bot runs the scripted tour's agent.
+        state: "running" once the bot is connected, "ended" after an unexpected exit.
+        exit_reason: a sentence about the bot's last exit; "" once it is connected again.
+        log_tail: the last lines of the bot's log at an unexpected exit; "" once it is connected again.
+        model: the full name of the bot's model, such as `openai/gpt-5`.
         models: the full names of the models that a user can select.
         agent: the folder or module of the agent that is reloaded on changes; "" for none.
-        notices: lines about its model, for the top of the page and of the terminal.
+        notices: lines about the model, for the top of the page and of the terminal.
     """
 
     is_tour: bool
@@ -38,7 +38,7 @@ class ManagedBot(Protocol):
     def notices(self) -> list[str]: ...
 
     async def kill(self) -> None:
-        """Kill the process without a shutdown; it starts again after a moment."""
+        """Kill the bot's process without a shutdown; it restarts by itself."""
 
     async def restart(self, model: str = "") -> None:
         """Shut the bot down and start it again.
@@ -48,25 +48,25 @@ class ManagedBot(Protocol):
         """
 
     async def start_tour(self) -> None:
-        """Restart with the tour's agent; return once the bot is connected or has exited."""
+        """Restart with the tour's agent; wait until the bot is connected or has exited."""
 
     async def end_tour(self) -> None:
-        """Restart with the user's agent and model; return once the bot is connected or has exited."""
+        """Restart with the user's agent; wait until the bot is connected or has exited."""
 
     async def save_key(self, key: str, vendor: str = "") -> None:
-        """Try a vendor's API key, store it, and restart the bot with a model of this vendor.
+        """Try a vendor's API key, store it, and restart the bot with the vendor's model.
 
         Args:
             vendor: `gemini`, `openai` or `anthropic`; "" to recognize it by the key.
 
         Raises:
-            ValueError: the key was not stored; the text tells the user why.
+            ValueError: the key was not stored; the message explains the reason to the user.
         """
 
     async def wait_for_change(self) -> None:
-        """Wait until an attribute changes."""
+        """Wait until the state of the bot's process changes."""
 
 
 def describe_model(bot: ManagedBot) -> list[str]:
-    """Return the bot's notices, or a line with its model's name, for the terminal."""
+    """Return the bot's `notices`, or a line with its model's name if there are none."""
     return bot.notices or [f"Model: {bot.model}"]

@@ -1,4 +1,4 @@
-"""Observation of a sandbox: changes, connections, and use of rate limits."""
+"""Base class to watch a local platform: changes, connections and rate limits."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -17,9 +17,9 @@ class RateLimitUsage:
 
     Attributes:
         name: the method or route, with the channel's id if the limit is per channel; "" for Discord's global limit.
-        remaining: calls that the window still allows.
-        limit: calls per window.
-        seconds: length of the window in platform seconds.
+        remaining: number of calls that the window still allows.
+        limit: number of calls per window.
+        seconds: length of the window in seconds of the platform, which tests may shorten.
         resets_in: real seconds until the window allows more calls.
     """
 
@@ -31,14 +31,17 @@ class RateLimitUsage:
 
 
 class RateLimits(Protocol):
-    """Rate limits of a platform."""
+    """Rate limits that a local platform applies to API calls."""
 
     def list_usage(self) -> list[RateLimitUsage]:
-        """Return the use of each window that has calls."""
+        """Return the use of each rate-limit window that has calls."""
 
 
 class SandboxObserver(ABC, Generic[C]):
-    """Base of the local platforms with the methods to watch one; the subclass sets the attributes."""
+    """Base class of the local platforms, with methods to wait for changes.
+
+    Subclasses set the attributes.
+    """
 
     _activity_log: ChangeFeed[C]
     _limits: RateLimits | None
@@ -49,7 +52,10 @@ class SandboxObserver(ABC, Generic[C]):
         """Number of connections on which the bot receives events."""
 
     def changes(self) -> Subscription[C]:
-        """Return a subscription to all visible changes from now on."""
+        """Return a subscription to all visible changes from now on.
+
+        It also ends when the sandbox stops.
+        """
         return self._activity_log.subscribe()
 
     async def wait_for_change(self) -> None:
@@ -61,21 +67,23 @@ class SandboxObserver(ABC, Generic[C]):
         return self._limits.list_usage() if self._limits else []
 
     async def wait_for(self, predicate: Callable[[], T], *, timeout: float = 20) -> T:  # noqa: ASYNC109 (the message)
-        """Return the first truthy result of `predicate`, called now and after every change or call.
+        """Wait until `predicate` returns a true value, and return that value.
+
+        It is called now, and after each visible change, API call, event or change of a connection.
 
         Raises:
-            TimeoutError: there was none within `timeout` seconds; the message describes the state.
+            TimeoutError: there was none within `timeout` seconds; the message describes the sandbox.
         """
         return await self._activity_log.wait_until(predicate, timeout, self._describe_state)
 
     async def wait_until_connected(self, timeout: float = 10) -> None:  # noqa: ASYNC109 (as `wait_for`)
-        """Wait until `connection_count` is not 0.
+        """Wait until the bot has a connection for events.
 
         Raises:
-            TimeoutError: it was 0 for `timeout` seconds.
+            TimeoutError: it had none for `timeout` seconds.
         """
         await self.wait_for(lambda: self.connection_count, timeout=timeout)
 
     @abstractmethod
     def _describe_state(self) -> str:
-        """Return the connections, the latest calls and messages as text, for errors."""
+        """Return the connections, latest API calls and messages as text, for errors."""

@@ -33,7 +33,9 @@ class PostgresMissingError(Exception):
 
 
 class PostgresSandbox:
-    """PostgreSQL server in a temporary folder, as a context manager; it can be stopped and started again.
+    """PostgreSQL server in a temporary folder, as a context manager.
+
+    It can be stopped and started again inside the context.
 
     Attributes:
         bin_folder: the folder with `pg_dump` and the other programs.
@@ -88,7 +90,7 @@ class PostgresSandbox:
         """Start the server, and wait until it accepts connections.
 
         Raises:
-            RuntimeError: it exited or was not ready within `START_TIMEOUT_SECONDS`; the text is its log.
+            RuntimeError: the server exited or was not ready within `START_TIMEOUT_SECONDS`; the text is its log.
         """
         options = [word for setting in _FAST_SETTINGS for word in ("-c", setting)]
         command: list[str | Path] = [
@@ -144,16 +146,19 @@ class PostgresSandbox:
             raise RuntimeError(f"{command[0]}: {result.stderr}")
 
     def _is_ready(self) -> bool:
-        """Return whether the server accepts connections; an open port is not enough."""
+        """Return whether the server accepts connections, by `pg_isready`.
+
+        An open port is not enough.
+        """
         ready: list[str | Path] = [self.bin_folder / "pg_isready", "-q", "-h", self._folder, "-p", str(self._port)]
         return subprocess.run(ready, check=False, **self._process_options).returncode == 0  # noqa: S603
 
 
 def _find_bin_folder() -> Path:
-    """Return the folder with `initdb`: of the newest installed PostgreSQL, or else of the package.
+    """Return the folder with `initdb`: of the newest installed PostgreSQL, or package.
 
     Raises:
-        PostgresMissingError: there is neither.
+        PostgresMissingError: neither is installed.
     """
     debians = sorted(DEBIAN_ROOT.glob("*/bin/initdb"), key=lambda path: float(path.parts[-3]), reverse=True)
     if debians:
@@ -167,9 +172,13 @@ def _find_bin_folder() -> Path:
 
 
 def _make_executable(bin_folder: Path, folder: Path) -> Path:
-    """Return the programs' folder, or a copy of the package's one in `folder`.
+    """Return a folder with PostgreSQL's programs that the server's user can execute.
 
-    The package may be in a folder that only root can read, and the server does not run as root.
+    Programs of the Python package are copied to `folder`. The package may be in a folder that only root can read, and
+    the server does not run as root.
+
+    Args:
+        bin_folder: the installed programs.
     """
     if PACKAGE not in bin_folder.parts:
         return bin_folder

@@ -45,13 +45,16 @@ _SETTING_PREFIXES = (
 
 
 def clean_environment() -> dict[str, str]:
-    """Return this process's environment without the bot's settings, and with `PORT=0` (any free port)."""
+    """Return this process's environment without the bot's settings.
+
+    `PORT` is 0, for any free port.
+    """
     environment = {name: value for name, value in os.environ.items() if not name.startswith(_SETTING_PREFIXES)}
     return {**environment, "PORT": "0"}  # several programs run on one machine
 
 
 class Dyno:
-    """Process of the Procfile in a process group of its own.
+    """Process of a Procfile, in a process group of its own.
 
     Attributes:
         name: the type and number, such as `worker.1`.
@@ -72,7 +75,7 @@ class Dyno:
         """Wait until `GET path` on the process's port responds with 200.
 
         Raises:
-            TimeoutError: it did not within `timeout_seconds`.
+            TimeoutError: it does not within `timeout_seconds`.
         """
         async with asyncio.timeout(timeout_seconds):
             while (await self.probe(path))[0] != 200:  # noqa: ASYNC110 - a process sends no event
@@ -93,12 +96,16 @@ class Dyno:
         """Wait for the process to exit and return its exit code.
 
         Raises:
-            TimeoutError: it did not within `timeout_seconds`.
+            TimeoutError: the process still runs after `timeout_seconds`.
         """
         return await asyncio.wait_for(self._process.wait(), timeout_seconds)
 
     async def terminate(self) -> int:
-        """Send SIGTERM and, after `KILL_TIMEOUT_SECONDS`, SIGKILL; return the exit code."""
+        """Send SIGTERM to the process group, and SIGKILL after `KILL_TIMEOUT_SECONDS`.
+
+        Returns:
+            The exit code.
+        """
         if self.exit_code is None:
             os.killpg(self._process.pid, signal.SIGTERM)
         try:
@@ -107,14 +114,17 @@ class Dyno:
             return await self.kill()
 
     async def kill(self) -> int:
-        """Send SIGKILL and return the exit code; it is negative unless the process had exited."""
+        """Send SIGKILL to the process group, and return the exit code.
+
+        The code is negative unless the process had already exited.
+        """
         if self.exit_code is None:
             os.killpg(self._process.pid, signal.SIGKILL)
         return await self._process.wait()
 
 
 class Foreman:
-    """Starter of the processes of a Procfile.
+    """Starter of the processes of a Procfile, as Heroku starts them.
 
     Attributes:
         log: the file with the output of all processes.
@@ -157,7 +167,7 @@ class Foreman:
 
 
 def find_free_port() -> int:
-    """Return a free port on this machine."""
+    """Return the number of a TCP port that is free on this machine."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         return int(listener.getsockname()[1])

@@ -1,4 +1,4 @@
-"""Feed of a sandbox's visible changes."""
+"""Publisher and subscriptions for the visible changes of a sandbox."""
 
 import asyncio
 from collections.abc import Callable
@@ -10,7 +10,10 @@ T = TypeVar("T")
 
 
 class Subscription(Generic[C]):
-    """Async iterator over the changes from its creation on; the end of the sandbox or `aclose` ends it."""
+    """Async iterator over the changes since its creation.
+
+    It ends with the sandbox or after `aclose`.
+    """
 
     def __init__(self) -> None:
         self._queue: asyncio.Queue[C | None] = asyncio.Queue()
@@ -34,7 +37,7 @@ class Subscription(Generic[C]):
 
 
 class ChangeFeed(Generic[C]):
-    """Distributor of changes to its subscriptions and to tasks that wait for a condition."""
+    """Publisher of changes to subscriptions and to tasks that wait for a condition."""
 
     def __init__(self) -> None:
         self._subscriptions: WeakSet[Subscription[C]] = WeakSet()
@@ -46,13 +49,13 @@ class ChangeFeed(Generic[C]):
         return subscription
 
     def publish(self, change: C) -> None:
-        """Send a change to all subscriptions, and wake all waiting tasks."""
+        """Send a change to all subscriptions, and wake all tasks that wait for a change."""
         for subscription in list(self._subscriptions):
             subscription.put(change)
         self.notify()
 
     def notify(self) -> None:
-        """Wake all waiting tasks, without a change for the subscriptions."""
+        """Wake all tasks that wait for a change, and send nothing to the subscriptions."""
         self._changed.set()
         self._changed = asyncio.Event()
 
@@ -61,7 +64,9 @@ class ChangeFeed(Generic[C]):
         await self._changed.wait()
 
     async def wait_until(self, predicate: Callable[[], T], seconds: float, state: Callable[[], str]) -> T:
-        """Return the first truthy result of `predicate`, called now and after every `publish` or `notify`.
+        """Wait until `predicate` returns a true value, and return that value.
+
+        It is called now, and after every `publish` or `notify`.
 
         Args:
             state: describes the sandbox, for the error.

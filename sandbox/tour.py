@@ -1,4 +1,4 @@
-"""Scripted tour: its steps, and the answers of its scripted model.
+"""Scripted tour of the sandbox: its steps, and the answers of its scripted model.
 
 Each step has a message that starts it, and also recognizes similar messages. An answer ends with the message of the
 next step. To add a step, add a `TourStep` before the last one, and its tool to the agent in
@@ -79,13 +79,14 @@ TASKS = (
 
 @dataclass(frozen=True, slots=True)
 class TourStep:
-    """Step of the tour.
+    """Step of the scripted tour.
 
     Attributes:
-        title: the feature that it shows.
-        prompt: the message that starts it.
-        pattern: regular expression for messages that start it, too; case does not matter.
+        title: the feature that the step shows.
+        prompt: the user's message that starts the step.
+        pattern: regular expression for other messages that start the step; case does not matter.
         respond: returns the model's turn for a request, with a tool call first where the step needs one.
+        tool: the tool after whose result the step continues, whatever the newest message is; "" for none.
     """
 
     title: str
@@ -96,9 +97,9 @@ class TourStep:
 
 
 def respond_to_tour(request: ReceivedRequest) -> Turn:
-    """Return the turn of the step that the newest message starts, by default of the first step.
+    """Return the model's turn in the step that the newest message starts.
 
-    The second agent always gets the turn with its letter.
+    The first step is the default. The sub-agent `writer` always gets the turn with its letter.
     """
     if _WRITER_NAME in request.system:
         return _say(LETTER, STEPS[0])
@@ -110,12 +111,12 @@ def respond_to_tour(request: ReceivedRequest) -> Turn:
 
 
 def create_tour_server() -> ScriptedOpenAI:
-    """Return the tour's model server, not yet started."""
+    """Return the model server of the tour, which is not started yet."""
     return ScriptedOpenAI(respond_to_tour)
 
 
 def _say(text: str, next_step: TourStep) -> Say:
-    """Return a streamed text that ends with the message of the next step."""
+    """Return a streamed answer that ends with the message that starts the next step."""
     full_text = f"{text.strip()}\n\n**Next step:** write “{next_step.prompt}”"
     return Say(full_text, pieces=max(1, len(full_text) // PIECE_CHARACTERS), pace=PIECE_SECONDS)
 
@@ -125,7 +126,7 @@ def _call(tool: str, **arguments: object) -> CallTool:
 
 
 def _get_result(request: ReceivedRequest, tool: str) -> object:
-    """Return the result of a tool that the model called last; None if it did not call this tool."""
+    """Return the result of the tool call just before a request; None for another tool."""
     return next((result.content for result in request.tool_results if result.name == tool), None)
 
 

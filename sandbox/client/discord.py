@@ -1,4 +1,4 @@
-"""Client of the local Discord.
+"""Client of the local Discord, through which users read and act.
 
 A Discord thread is a channel of its own with the id of its first message, also in a forum. The client shows it as a
 thread of its channel.
@@ -33,7 +33,7 @@ MAX_THREAD_NAME_LENGTH = 100
 
 
 class DiscordPlatform:
-    """`ClientPlatform` of a `DiscordSandbox`."""
+    """`ClientPlatform` for the users of the local Discord in a `DiscordSandbox`."""
 
     name = "Discord"
     bot_name = "parley"
@@ -197,7 +197,7 @@ class DiscordPlatform:
         return people | {self._discord.bot_id: self.bot_name}
 
     def _find_message(self, person: PlatformUser, message: ClientMessage) -> DiscordMessage:
-        """Return the sandbox's message of a client message.
+        """Return the `DiscordMessage` from which a client message was converted.
 
         Raises:
             ValueError: the message is deleted, or the user cannot see it.
@@ -210,7 +210,10 @@ class DiscordPlatform:
         return discord_message
 
     def _find_modal(self, person: PlatformUser, id_: str) -> DiscordModal:
-        """Return the open modal of a user.
+        """Return an open modal of a user.
+
+        Args:
+            id_: id of the interaction with which the bot opened the modal.
 
         Raises:
             ValueError: the modal is closed.
@@ -221,13 +224,15 @@ class DiscordPlatform:
         return modal
 
     def _is_forum(self, place: ClientLocation) -> bool:
-        """Return whether a place is a forum channel itself, not a post in it."""
+        """Return whether a location is a forum channel itself, not a post in it."""
         return place.thread is None and any(
             c.id == place.channel and c.kind == "forum" for c in self._discord.channels.values()
         )
 
     async def _get_or_start_channel(self, person: PlatformUser, place: ClientLocation) -> GuildChannel | str:
-        """Return the sandbox's channel of a place, or its id; start the place's thread if it does not exist.
+        """Return the channel or thread of a location, or the channel's id.
+
+        A thread that does not exist is started on its first message.
 
         Raises:
             ValueError: the first message of the thread is deleted, or cannot have a thread.
@@ -246,7 +251,7 @@ class DiscordPlatform:
     def _visible_messages(self, channel: GuildChannel | str, person: PlatformUser) -> list[DiscordMessage]:
         """Return the messages of a channel or thread that a user can see, oldest first.
 
-        The repeated first message of a thread is left out.
+        Discord's copy of the first message at the top of a thread is left out.
         """
         return [
             message
@@ -257,11 +262,11 @@ class DiscordPlatform:
     def _convert_message(
         self, message: DiscordMessage, replies: Iterable[DiscordMessage] = (), *, alone: bool = False
     ) -> ClientMessage:
-        """Return the client's view of a message.
+        """Convert a Discord message to a client message.
 
         Args:
             replies: the messages of the message's thread, oldest first.
-            alone: leave out the message that it replies to.
+            alone: whether to leave out the message to which this one replies.
         """
         newest = [self._convert_message(reply) for reply in replies]
         reply_to = None if alone else message.reply_to
@@ -295,7 +300,11 @@ class DiscordPlatform:
         )
 
     def _render_markdown(self, message: DiscordMessage, names: Mapping[str, str]) -> str:
-        """Return the text, the embeds and the file names as CommonMark, without the buttons."""
+        """Return a message's text, embeds and file names as CommonMark, without buttons.
+
+        Args:
+            names: names of users and channels by id, for mentions.
+        """
         if message.loading:
             return f"*{self._thinking_text}*"
         content = _visible_content(message)
@@ -305,14 +314,17 @@ class DiscordPlatform:
 
 
 def _visible_content(message: DiscordMessage) -> DiscordContent:
-    """Return the content of a message; for a forwarded message, the original one with a prefix."""
+    """Return a message's content; for a forward, the original content with a prefix."""
     if message.forwarded_message is None:
         return message.content
     return replace(message.forwarded_message.content, text=f"Forwarded: {message.forwarded_message.content.text}")
 
 
 def _thread_id(message: DiscordMessage) -> str | None:
-    """Return the id of the message's thread; None for a message outside threads, and a thread's first one."""
+    """Return the id of the thread of a message.
+
+    It is None for a message outside threads, and for the first message of a thread.
+    """
     channel = message.channel
     return channel.id if channel.is_thread and channel.id != message.id else None
 

@@ -1,4 +1,4 @@
-"""Menus and forms of the local Discord as fields of the client."""
+"""Conversion of Discord's menus and modals to the client's fields and forms."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -21,13 +21,13 @@ PARAGRAPH_STYLE = 2
 
 
 def list_menus(discord: DiscordSandbox, message: DiscordMessage) -> tuple[ClientField, ...]:
-    """Return the menus of a message that can be used."""
+    """Return the select menus of a message that are not disabled, as client fields."""
     parts = iterate_components(message.content.components)
     return tuple(_create_menu(discord, p) for p in parts if p["type"] in SELECTS and not p.get("disabled"))
 
 
 def convert_modal(discord: DiscordSandbox, modal: DiscordModal) -> ClientForm:
-    """Return a modal as a form."""
+    """Convert an open Discord modal to a client form."""
     texts = (part["content"] for part in modal.components if part["type"] == TEXT_DISPLAY)
     return ClientForm(
         modal.interaction.id,
@@ -40,7 +40,14 @@ def convert_modal(discord: DiscordSandbox, modal: DiscordModal) -> ClientForm:
 
 
 def to_modal_value(part: Mapping[str, Any], values: Sequence[str]) -> ModalValue:
-    """Return the entry of a field in the form that the sandbox takes."""
+    """Convert the values of a client field to the value of a component of a modal.
+
+    Args:
+        part: JSON of the component.
+
+    Returns:
+        A bool for a checkbox, a text for a text input or radio group, and a list of values for other components.
+    """
     if part["type"] == CHECKBOX:
         return bool(values)
     return next(iter(values), "") if part["type"] in (TEXT_INPUT, RADIO_GROUP) else list(values)
@@ -74,7 +81,7 @@ def _create_field(discord: DiscordSandbox, name: str, part: Mapping[str, Any]) -
 
 
 def _takes_several(part: Mapping[str, Any]) -> bool:
-    """Return whether several options, or none, can be selected."""
+    """Return whether a user can select several options, or none, of a component."""
     most: int = part.get("max_values") or 1
     return most > 1 or part.get("min_values") == 0
 

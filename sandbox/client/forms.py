@@ -19,7 +19,7 @@ class ClientOption:
 
 
 class EntryKind(Enum):
-    """Kinds of entries without options; the values are those of HTML's inputs."""
+    """Kinds of entries in a field without options; the values are HTML's input types."""
 
     TEXT = "text"
     DATE = "date"
@@ -29,15 +29,18 @@ class EntryKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ClientField:
-    """Field of a form, or menu of a message.
+    """Input field of a form, or menu of a message.
 
     Attributes:
-        label: the text beside the field; of a menu, the text before a selection.
-        hint: the text in the empty field.
-        description: the text beside the field.
-        values: the entry so far: at most one text, or the values of options.
-        options: the options of a menu; empty for a text.
-        error: the reason that the last entry was refused.
+        id: the platform's id of the input or menu.
+        label: the name of the field; of a menu, the text before a selection.
+        hint: the placeholder in the empty field.
+        description: the explanation of the field.
+        values: the entry so far: at most one text, or the values of the selected options.
+        options: the options to select from; empty for a text.
+        takes_several: whether several options can be selected.
+        is_multiline: whether the text can have several lines.
+        error: the reason that the last entry was refused; "" for none.
         kind: the kind of an entry without options.
     """
 
@@ -60,7 +63,8 @@ class ClientForm:
 
     Attributes:
         text: the text above the fields.
-        submit_label: the label of the button that submits it; empty if it cannot be submitted.
+        submit_label: the label of the button that submits the form; empty if the form cannot be submitted.
+        close_label: the label of the button that closes the form without submitting.
     """
 
     id: str
@@ -72,9 +76,10 @@ class ClientForm:
 
 
 def parse_form_line(form: ClientForm, line: str) -> dict[str, list[str]]:
-    """Parse `LABEL: TEXT; LABEL: TEXT`; text before any label is for the first field.
+    """Parse a typed `LABEL: TEXT; LABEL: TEXT` to entries of a form by field id.
 
-    Options are given by the beginning of their label, several ones with a comma between them.
+    Text before any label is for the first field. Options are named by the beginning of their label, several ones with a
+    comma between them.
 
     Raises:
         ValueError: a field has no such option, or the form has no fields.
@@ -97,10 +102,13 @@ def parse_form_line(form: ClientForm, line: str) -> dict[str, list[str]]:
 
 
 def parse_entry(field: ClientField, text: str) -> list[str]:
-    """Return the values of a typed entry: the text, or options by the beginning of their labels.
+    """Return the values of a typed entry of a field, empty for an empty text.
+
+    The value is the text itself. A field with options has the values of the options whose labels begin with the text,
+    of several ones with a comma between them.
 
     Raises:
-        ValueError: there is no such option.
+        ValueError: the field has no such option.
     """
     if not field.options or not text:
         return [text] if text else []
@@ -109,10 +117,13 @@ def parse_entry(field: ClientField, text: str) -> list[str]:
 
 
 def find_option(label: str, options: Sequence[ClientOption], name: str) -> ClientOption:
-    """Return the option with this label, else the first whose label starts with it.
+    """Return the option with the label `name`, else the first whose label begins so.
+
+    Args:
+        label: the label of the menu or field, for the error.
 
     Raises:
-        ValueError: there is none.
+        ValueError: there is no such option.
     """
     folded = name.casefold()
     exact = (option for option in options if option.label.casefold() == folded)
@@ -124,7 +135,7 @@ def find_option(label: str, options: Sequence[ClientOption], name: str) -> Clien
 
 
 def format_options(options: Sequence[ClientOption]) -> str:
-    """Return the labels of the first options, and the number of the others."""
+    """Return a line with the labels of the first options and the number of the others."""
     labels = ", ".join(option.label for option in options[:MAX_LISTED_OPTIONS])
     hidden_count = len(options) - MAX_LISTED_OPTIONS
     return f"{labels}, and {hidden_count} more" if hidden_count > 0 else labels
@@ -135,7 +146,7 @@ def format_menu(menu: ClientField) -> str:
 
 
 def format_form(form: ClientForm) -> str:
-    """Return the form as text: its fields, and the line that fills it in."""
+    """Return a form as text: title, fields, and a `/submit` command that fills it in."""
     command = "; ".join(f"{field.label}: …" for field in form.fields)
     hint = f"Fill it in: /submit {command}" if form.submit_label else ""
     return "\n".join(filter(None, [form.title, form.text, *map(_format_field, form.fields), hint]))

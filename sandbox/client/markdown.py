@@ -19,10 +19,10 @@ _COMMONMARK_ONLY = re.compile(
 
 
 def convert_discord(text: str, names: Mapping[str, str]) -> str:
-    """Return Discord's Markdown as CommonMark.
+    """Convert Discord's Markdown to CommonMark, with names in place of mentioned ids.
 
     Args:
-        names: names of users, channels and roles by id, for mentions.
+        names: names of users, channels and roles by id.
     """
     pieces = _CODE.split(text)
     return "".join(

@@ -21,7 +21,10 @@ _ENTITIES = (("&lt;", "<"), ("&gt;", ">"), ("&amp;", "&"))
 
 
 def convert_mrkdwn(text: str, resolve_name: NameResolver) -> str:
-    """Return mrkdwn as CommonMark; Markdown that mrkdwn does not have, such as `**`, is escaped."""
+    """Convert Slack's mrkdwn to CommonMark.
+
+    Markdown that mrkdwn does not have, such as `**`, is escaped.
+    """
     return "".join(
         _convert_code(piece) if index % 2 else _convert_prose(piece, resolve_name)
         for index, piece in enumerate(_CODE.split(text))
@@ -29,7 +32,10 @@ def convert_mrkdwn(text: str, resolve_name: NameResolver) -> str:
 
 
 def convert_markdown(text: str, resolve_name: NameResolver) -> str:
-    """Return a `markdown` block's text as CommonMark: mentions become names, and HTML is escaped."""
+    """Convert the text of a Slack `markdown` block to CommonMark.
+
+    Mentions become names, and HTML is escaped.
+    """
     return "".join(
         piece
         if index % 2
@@ -39,12 +45,15 @@ def convert_markdown(text: str, resolve_name: NameResolver) -> str:
 
 
 def convert_blocks(blocks: Sequence[Mapping[str, Any]], resolve_name: NameResolver) -> str:
-    """Return Block Kit blocks as CommonMark, without buttons; an unknown block becomes its type."""
+    """Convert Block Kit blocks to CommonMark, without buttons.
+
+    An unknown block becomes its type.
+    """
     return "\n\n".join(filter(None, (_convert_block(block, resolve_name) for block in blocks)))
 
 
 def convert_attachments(attachments: Sequence[Mapping[str, Any]], resolve_name: NameResolver) -> str:
-    """Convert attachments to quotes."""
+    """Convert Slack's message attachments to CommonMark block quotes."""
     quotes = []
     for attachment in attachments:
         texts = [convert_mrkdwn(text, resolve_name) for text in list_attachment_texts(attachment)]
@@ -87,7 +96,10 @@ def _convert_text(text: Mapping[str, Any], resolve_name: NameResolver) -> str:
 
 
 def _plain_text(element: Mapping[str, Any]) -> str:
-    """Return the text of a rich text element without styles, with mentions as mrkdwn (`<@U1>`)."""
+    """Return the text of a rich text element without styles.
+
+    Mentions become mrkdwn (`<@U1>`).
+    """
     match element.get("type"):
         case "user":
             return f"<@{element['user_id']}>"

@@ -8,7 +8,9 @@ OptionValue = str | float | bool
 
 
 def parse_options(command: Mapping[str, Any], text: str) -> dict[str, OptionValue]:
-    """Return the option values of `name:value name:value`; text before any name is for the first option.
+    """Parse a typed `name:value name:value` to option values by name.
+
+    Text before any name is for the first option.
 
     Args:
         command: the command's definition in Discord's JSON.

@@ -1,4 +1,4 @@
-"""Interface of a local platform for its users, independent of the platform."""
+"""Interface of a local Slack or Discord for its users, the same for both."""
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,7 +18,7 @@ class PlatformUser:
 
 
 class ThreadSupport(Enum):
-    """Messages of a place that can have threads.
+    """Kinds of channels by the messages in them that can have threads.
 
     Attributes:
         NONE: no message (Discord DMs).
@@ -33,7 +33,9 @@ class ThreadSupport(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ClientLocation:
-    """Channel, DM with the bot, or a thread of one of them; compared by `channel` and `thread` only.
+    """Channel, DM with the bot, or a thread of one of them.
+
+    Locations are compared by `channel` and `thread` only.
 
     Attributes:
         channel: the platform's id of the channel; for a thread, that of its channel.
@@ -62,7 +64,7 @@ class ClientMessage:
 
     Attributes:
         id: the platform's id, unique within the channel.
-        channel: see `ClientLocation`.
+        channel: the platform's id of the channel; of a message in a thread, that of the thread's channel.
         author: the displayed name.
         sent_at: seconds since the epoch.
         markdown: the text with file names as CommonMark, without buttons.
@@ -71,9 +73,9 @@ class ClientMessage:
         is_broadcast: whether a reply in a thread is also shown in the channel.
         revision: the number of changes since the message was posted.
         is_edited: whether the platform shows "(edited)".
-        ephemeral_to: the id of the only user who sees it; None for a message to all.
-        is_pending: whether the platform itself shows that the text is incomplete.
-        reply_to: the message that it replies to outside of threads, without that one's own `reply_to`.
+        ephemeral_to: the id of the only user who sees the message; None for a message to all.
+        is_pending: whether the text is incomplete: a live stream of Slack, or a deferred response of Discord.
+        reply_to: the message to which this one replies outside of threads, without its own `reply_to`.
         reply_count, newest_reply: the replies in the message's own thread.
         buttons: the platform's button ids by label.
         menus: the menus and pickers.
@@ -113,7 +115,7 @@ class ClientEvent:
     """Change of a message.
 
     Attributes:
-        message: its new state or, if it was deleted, its last one.
+        message: the message after the change or, if it was deleted, before the deletion.
     """
 
     kind: ClientEventKind
@@ -121,11 +123,14 @@ class ClientEvent:
 
 
 class ActionRefusedError(Exception):
-    """Refusal of a user's action; the text is shown to the user."""
+    """Refusal of a user's action; the error's text is shown to the user."""
 
 
 class ClientPlatform(Protocol):
-    """Local platform for its users. Its state is that of the sandbox; changes come from `changes`."""
+    """Local Slack or Discord as its users see and use it.
+
+    The data is that of the sandbox; each method reads it or acts as a user.
+    """
 
     @property
     def name(self) -> str:
@@ -139,11 +144,11 @@ class ClientPlatform(Protocol):
 
     @property
     def is_connected(self) -> bool:
-        """True while the bot is connected."""
+        """True while the bot is connected to the platform."""
         ...
 
     async def wait_until_connected(self, seconds: float) -> bool:
-        """Wait until the bot is connected; return False if it is not after `seconds`."""
+        """Wait until the bot is connected; return False if it is not within `seconds`."""
         ...
 
     @property
@@ -155,7 +160,7 @@ class ClientPlatform(Protocol):
         ...
 
     def get_dm(self, person: PlatformUser) -> ClientLocation:
-        """Return the DM of a user with the bot."""
+        """Return the direct-message channel of a user and the bot."""
         ...
 
     def list_threads(self, person: PlatformUser) -> Sequence[ClientLocation]:
@@ -163,19 +168,19 @@ class ClientPlatform(Protocol):
         ...
 
     def list_messages(self, place: ClientLocation, person: PlatformUser) -> Sequence[ClientMessage]:
-        """Return the messages of a place that a user can see, oldest first.
+        """Return the messages of a location that a user can see, oldest first.
 
-        A channel excludes replies in threads; a thread includes its first message.
+        The messages of a channel exclude replies in threads; those of a thread include its first message.
         """
         ...
 
     async def post_message(
         self, person: PlatformUser, place: ClientLocation, text: str, files: Mapping[str, bytes] = NO_FILES
     ) -> ClientMessage:
-        """Post a message as a user; `@name` mentions a user or the bot.
+        """Post a message as a user, and return it; `@name` mentions a user or the bot.
 
         Args:
-            place: a thread that does not exist yet is started.
+            place: channel, DM or thread; a thread that does not exist yet is started.
             files: bytes by file name.
 
         Raises:
@@ -187,7 +192,7 @@ class ClientPlatform(Protocol):
         """Replace the text of a user's own message.
 
         Raises:
-            ActionRefusedError: another user wrote it, or it is deleted.
+            ActionRefusedError: another user wrote the message, or it is deleted.
         """
         ...
 
@@ -195,19 +200,23 @@ class ClientPlatform(Protocol):
         """Delete a user's own message.
 
         Raises:
-            ActionRefusedError: another user wrote it, or it is deleted.
+            ActionRefusedError: another user wrote the message, or it is deleted.
         """
         ...
 
     @property
     def menu_entries(self) -> Sequence[str]:
-        """Names of the bot's entries in the menu of each message (Slack shortcuts, Discord message commands)."""
+        """Names of the bot's entries in the context menu of each message.
+
+        These are Slack's message shortcuts and Discord's message commands.
+        """
         ...
 
     async def use_menu_entry(self, person: PlatformUser, message: ClientMessage, entry: str, text: str) -> None:
-        """Select an entry in a message's menu.
+        """Select an entry of the bot in a message's context menu.
 
         Args:
+            entry: a name in `menu_entries`.
             text: the value for each input of the modal that the bot opens; "" without a modal.
 
         Raises:
@@ -216,15 +225,15 @@ class ClientPlatform(Protocol):
         ...
 
     async def run_command(self, person: PlatformUser, place: ClientLocation, name: str, text: str) -> None:
-        """Run the slash command `/name text`.
+        """Run the slash command `/name text` as a user in a channel, DM or thread.
 
         Raises:
-            ActionRefusedError: the command does not exist, or not in this place.
+            ActionRefusedError: the command does not exist, or cannot be used there.
         """
         ...
 
     async def click_button(self, person: PlatformUser, message: ClientMessage, button: str) -> None:
-        """Click a button of a message.
+        """Click a button of a message as a user.
 
         Args:
             button: an id in `ClientMessage.buttons`.
@@ -237,10 +246,11 @@ class ClientPlatform(Protocol):
     async def select_values(
         self, person: PlatformUser, message: ClientMessage, menu: str, values: Sequence[str]
     ) -> None:
-        """Select the values of options, or a date or time, in a menu of a message.
+        """Select options, or a date or time, in a menu of a message as a user.
 
         Args:
             menu: the id of the menu.
+            values: values of the options, or one date or time as HTML's inputs write it.
 
         Raises:
             ActionRefusedError: the menu does not exist or accept the values, or the bot did not respond.
@@ -248,15 +258,20 @@ class ClientPlatform(Protocol):
         ...
 
     def find_form(self, person: PlatformUser) -> ClientForm | None:
-        """Return the form that is open for a user, the top one of several; None without one."""
+        """Return the form that is open for a user, the top one of several.
+
+        It is None if no form is open.
+        """
         ...
 
     async def submit_form(self, person: PlatformUser, form: str, values: FormValues) -> None:
-        """Submit a form; if the bot refuses entries, it stays open, and its fields have the errors.
+        """Submit an open form as a user.
+
+        If the bot refuses entries, the form stays open, and its fields have the errors.
 
         Args:
-            form: its id.
-            values: entries of fields; other fields keep theirs.
+            form: the id of the form.
+            values: entries by field id; the other fields have their present entries.
 
         Raises:
             ActionRefusedError: the form is closed, does not accept an entry, or the bot did not respond.
@@ -264,23 +279,26 @@ class ClientPlatform(Protocol):
         ...
 
     def close_form(self, person: PlatformUser, form: str) -> None:
-        """Close a form without submitting it.
+        """Close a form of a user without submitting it.
+
+        Args:
+            form: the id of the form.
 
         Raises:
-            ActionRefusedError: it is closed.
+            ActionRefusedError: the form is closed already.
         """
         ...
 
     async def wait_for_change(self) -> None:
-        """Wait until anything that users see may have changed, forms included."""
+        """Wait until a message, a form or anything else that users see may have changed."""
         ...
 
     def changes(self) -> AsyncGenerator[ClientEvent, None]:
-        """Yield the events from this call on, in order."""
+        """Yield each change of a message from this call on, in order."""
         ...
 
 
 def shorten_text(text: str, length: int = 40) -> str:
-    """Return a text on one line, cut to `length` characters with an ellipsis."""
+    """Return a text as one line of at most `length` characters, cut with an ellipsis."""
     words = " ".join(text.split())
     return words if len(words) <= length else f"{words[: length - 1].rstrip()}…"

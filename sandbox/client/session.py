@@ -1,4 +1,4 @@
-"""Session of one user on one platform: the open place, the unread messages, and typed lines."""
+"""User interface state of one user: open channel, unread messages and typed lines."""
 
 import asyncio
 from collections import Counter
@@ -31,14 +31,14 @@ FORM_TIMEOUT_SECONDS = 3.0
 
 
 class ClientSession:
-    """State of the user interface for one user on one platform; user and place can be switched.
+    """User interface state of one user on one local platform.
 
     Attributes:
-        user: the current user.
-        place: the open place.
-        has_focus: whether the interface shows this session; if so, messages in the open place count as read.
+        user: the current user, which can be switched.
+        place: the open channel, DM or thread.
+        has_focus: whether the interface shows this session; if so, messages in `place` count as read.
         last_sent: the last message that was sent in this session; None before the first one.
-        unread: the number of unread messages by place.
+        unread: the number of unread messages by channel, DM or thread.
     """
 
     def __init__(self, platform: ClientPlatform) -> None:
@@ -64,24 +64,30 @@ class ClientSession:
         }
 
     def focus(self) -> None:
-        """Show this session: the messages of its open place become read."""
+        """Mark this session as shown, and the messages of its open channel as read."""
         self.has_focus = True
         self.open_place(self.place)
 
     def open_place(self, place: ClientLocation) -> None:
-        """Open a place; its messages become read if the session has the focus."""
+        """Open a channel, DM or thread.
+
+        Its messages become read if the session has the focus.
+        """
         self.place = place
         if self.has_focus:
             self.unread.pop(place, None)
 
     def switch_user(self, person: PlatformUser) -> None:
-        """Act as another user; an open DM is replaced by that of the new user."""
+        """Act as another user from now on.
+
+        If a DM is open, the DM of the new user replaces it.
+        """
         self.user = person
         if self.place.is_dm:
             self.open_place(self.platform.get_dm(person))
 
     def get_thread(self, message: ClientMessage) -> ClientLocation:
-        """Return the thread that a message is in, or the one that a reply to it would start.
+        """Return the thread of a message, or the thread that a reply to it would start.
 
         Raises:
             ActionRefusedError: the message cannot have a thread.
@@ -97,21 +103,27 @@ class ClientSession:
         return ClientLocation(message.channel, root, create_thread_name(message), home.is_dm, home.thread_support)
 
     def get_home_place(self) -> ClientLocation:
-        """Return the channel or DM of the open place: of a thread its channel, else the place itself."""
+        """Return the open channel or DM; of an open thread, the channel or DM it is in."""
         return self._find_home_place(self.place.channel)
 
     def list_places(self) -> list[ClientLocation]:
-        """Return the DM, the channels and the threads of the user, and the open place if it is none of them."""
+        """Return the DM, the channels and the threads that the user can open.
+
+        The open location is added if it is none of them.
+        """
         platform = self.platform
         places = [platform.get_dm(self.user), *platform.channels, *platform.list_threads(self.user)]
         return places if self.place in places else [*places, self.place]
 
     def count_unread(self) -> int:
-        """Return the number of unread messages in the user's places."""
+        """Return the number of unread messages in the user's channels, DM and threads."""
         return sum(self.unread[place] for place in self.list_places()) if self.unread else 0
 
     def record_event(self, event: ClientEvent) -> None:
-        """Count a new message as unread unless its place is open and has the focus."""
+        """Count a newly posted message as unread, unless the interface shows its location.
+
+        Other events and ephemeral messages are ignored.
+        """
         message = event.message
         if event.kind is ClientEventKind.POSTED and message.ephemeral_to is None:
             place = ClientLocation(message.channel, message.thread)
@@ -119,10 +131,10 @@ class ClientSession:
                 self.unread[place] += 1
 
     async def run_line(self, line: str) -> str:
-        """Run a typed line: a message, a command of the client, or a slash command of the bot.
+        """Run a typed line: a message, a client command, or a slash command of the bot.
 
         Returns:
-            A notice for the user; "" for none.
+            A line for the user, such as an error; "" for none.
         """
         line = line.strip()
         if not line:
@@ -143,10 +155,10 @@ class ClientSession:
         return ""
 
     async def click_button(self, message: ClientMessage, label: str) -> str:
-        """Click the button with this label.
+        """Click the button with this label on a message.
 
         Returns:
-            A notice for the user; "" for none.
+            The text of the platform's refusal; "" for none.
 
         Raises:
             KeyError: the message has no such button.
@@ -157,24 +169,30 @@ class ClientSession:
         """Select the values of options, or a date or time, in a menu of a message.
 
         Returns:
-            A notice for the user, or an empty text.
+            The text of the platform's refusal; "" for none.
         """
         return await _report_refusal(self.platform.select_values(self.user, message, menu.id, values))
 
     def _visible_messages(self) -> list[ClientMessage]:
-        """Return the messages of the open place and the newest reply to each, newest first."""
+        """Return the messages of the open location, newest first.
+
+        The newest reply in the thread of each message is included.
+        """
         messages = list(self.platform.list_messages(self.place, self.user))
         messages += [m.newest_reply for m in messages if m.newest_reply is not None]
         return sorted(messages, key=lambda message: message.sent_at, reverse=True)
 
     async def _click_button_by_label(self, label: str) -> None:
-        """Click the first button, or select the first menu option, with a label that starts with `label`.
+        """Click the first button, or select the first option, whose label has a prefix.
 
         `MENU: ENTRY` selects in the menu with this label, several options with a comma between them. Newer messages
         come first.
 
+        Args:
+            label: the prefix, or `MENU: ENTRY`.
+
         Raises:
-            ActionRefusedError: no message in the place has one.
+            ActionRefusedError: no message in the open location has such a button or option.
         """
         labels: dict[str, None] = {}
         for message in self._visible_messages():
@@ -193,10 +211,10 @@ class ClientSession:
         raise ActionRefusedError(f"There is no button {label!r} here. {labels_hint}")
 
     def _find_own_message(self) -> ClientMessage:
-        """Return the user's newest message in the open place.
+        """Return the user's newest message in the open location.
 
         Raises:
-            ActionRefusedError: there is none.
+            ActionRefusedError: the user has no message there.
         """
         for message in self._visible_messages():
             if message.author == self.user.name and not message.is_from_bot:
@@ -220,10 +238,10 @@ class ClientSession:
         self.last_sent = await self.platform.post_message(self.user, self.place, text.strip(), {Path(path).name: data})
 
     async def _use_menu_entry(self, line: str) -> None:
-        """Select the first menu entry that starts with the text before `:`, on the newest message.
+        """Select an entry in the context menu of the newest message that is not ephemeral.
 
         Args:
-            line: `ENTRY` or `ENTRY: TEXT`.
+            line: `ENTRY` or `ENTRY: TEXT`; the first entry whose name begins with `ENTRY` is selected.
 
         Raises:
             ActionRefusedError: there is no such entry or no message.
@@ -242,7 +260,14 @@ class ClientSession:
         await self.platform.use_menu_entry(self.user, message, entry, text.strip())
 
     async def _submit_form(self, line: str) -> None:
-        """Fill in and submit the open form, or the one that the bot is about to open."""
+        """Fill in and submit the user's open form; wait briefly for the bot to open one.
+
+        Args:
+            line: entries as in `parse_form_line`.
+
+        Raises:
+            ActionRefusedError: no form is open, or an entry is refused.
+        """
         form = await self._wait_for_form()
         with report_refusals():
             values = parse_form_line(form, line)
@@ -302,7 +327,7 @@ class ClientSession:
 
 
 def _parse_selection(menu: ClientField, text: str) -> list[str]:
-    """Return the values of a typed selection: `MENU: ENTRY`, or an option.
+    """Return the option values that a user typed as `MENU: ENTRY`, or as an option.
 
     Raises:
         ValueError: the menu has no such option.
@@ -314,7 +339,7 @@ def _parse_selection(menu: ClientField, text: str) -> list[str]:
 
 
 async def _report_refusal(action: Awaitable[None]) -> str:
-    """Return the text of an action's refusal; empty if it succeeds."""
+    """Await a user's action; return the text of its refusal, or "" if it succeeds."""
     try:
         await action
     except ActionRefusedError as refusal:

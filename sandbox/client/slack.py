@@ -1,4 +1,4 @@
-"""Client of the local Slack."""
+"""Client of the local Slack, through which users read and act."""
 
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from html import escape
@@ -32,7 +32,7 @@ _STATUS_SIGNS = {"complete": "✓ ", "error": "✗ "}
 
 
 class SlackPlatform:
-    """`ClientPlatform` of a `SlackSandbox`."""
+    """`ClientPlatform` for the users of the local Slack in a `SlackSandbox`."""
 
     name = "Slack"
     bot_name = "parley"
@@ -173,11 +173,14 @@ class SlackPlatform:
         return people | {self._slack.bot_user_id: self.bot_name, "USLACKBOT": "Slackbot"}
 
     def _encode_text(self, text: str) -> str:
-        """Return typed text as Slack's message box sends it: mentions as ids, and `&`, `<`, `>` escaped."""
+        """Return typed text as Slack's message box sends it.
+
+        Mentions become ids, and `&`, `<`, `>` are escaped.
+        """
         return updates.encode_mentions(escape(text, quote=False), self._names_by_id)
 
     def _find_message(self, message: ClientMessage) -> SlackMessage:
-        """Return the sandbox's message of a client message.
+        """Return the `SlackMessage` from which a client message was converted.
 
         Raises:
             ValueError: the message is deleted.
@@ -188,7 +191,7 @@ class SlackPlatform:
         return slack_message
 
     def _find_view(self, person: PlatformUser, id_: str) -> SlackView:
-        """Return an open modal of a user.
+        """Return the open modal of a user with the view id `id_`.
 
         Raises:
             ValueError: the modal is closed.
@@ -199,14 +202,20 @@ class SlackPlatform:
         return view
 
     def _buttons(self, message: SlackMessage) -> Mapping[str, str]:
-        """Return button ids by label, with Slack's own Stop button of a message that an agent streams."""
+        """Return the ids of a message's buttons by label.
+
+        Slack's own Stop button is included while the bot streams the message.
+        """
         session = self._slack.find_session(message)
         is_own = message.bot_id == self._slack.bot_id and message.stream is not None and message.stream.is_live
         stop = {"Stop": STOP_BUTTON_ID} if is_own and session is not None and session.status == "processing" else {}
         return {**stop, **{control.label: id_ for id_, control in list_buttons(self._slack, message)}}
 
     def _visible_messages(self, place: ClientLocation, person: PlatformUser) -> list[ClientMessage]:
-        """Return the messages of a place's channel and its threads that a user can see, oldest first."""
+        """Return the messages that a user can see in a channel and its threads.
+
+        The oldest message is first.
+        """
         messages = [
             message for message in self._slack.messages(place.channel) if message.ephemeral_to in (None, person.id)
         ]
@@ -219,11 +228,11 @@ class SlackPlatform:
     def _convert_message(
         self, message: SlackMessage, replies: Iterable[SlackMessage] = (), person: PlatformUser | None = None
     ) -> ClientMessage:
-        """Return the client's view of a message.
+        """Convert a Slack message to a client message.
 
         Args:
             replies: the messages of the message's thread, oldest first.
-            person: the user whose version is shown; None for the newest version.
+            person: the user whose version of the message is shown; None for the newest version.
         """
         converted_replies = [self._convert_message(reply, (), person) for reply in replies]
         version = message.versions[-1] if person is None else message.version_for(person.id)
@@ -263,7 +272,11 @@ class SlackPlatform:
         )
 
     def _render_markdown(self, content: SlackContent, message: SlackMessage) -> str:
-        """Return the task cards, the text or blocks, and the file names as CommonMark."""
+        """Return a message's task cards, text or blocks, and file names as CommonMark.
+
+        Args:
+            content: the version of the message's content to render.
+        """
         if content.blocks:
             text = mrkdwn.convert_blocks(content.blocks, self._resolve_name)
         elif content.markdown:
@@ -279,7 +292,10 @@ class SlackPlatform:
         return "\n\n".join(filter(None, [*map(Emoji.replace, [*cards, text, attachments]), *files]))
 
     def _resolve_name(self, target: str) -> str:
-        """Return the name of `@U1`, `#C1` or `!here` with its sign."""
+        """Return the name of the target of a mention, such as `@U1`, `#C1` or `!here`.
+
+        The name begins with `@` or `#`.
+        """
         sign, key = target[0], target[1:]
         if sign == "!":
             return f"@{key.partition('^')[0]}"

@@ -1,7 +1,7 @@
-"""Menus, pickers and forms of the local Slack as fields of the client.
+"""Conversion of Slack's menus, pickers and modals to client fields and forms.
 
 Slack: docs.slack.dev/reference/block-kit/block-elements. A menu with external options is not shown: the sandbox does
-not ask the app for them.
+not request its options from the app.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -27,7 +27,10 @@ _CONVERSATION_TYPES = {"channel": "public", "group": "private", "im": "im"}
 
 
 def list_buttons(slack: SlackSandbox, message: SlackMessage) -> list[tuple[str, BlockControl]]:
-    """Return the buttons of a message with an id each that is unique in it, without the options of menus."""
+    """Return the buttons of a message as pairs of an id and a button.
+
+    The ids are unique in the message. Options of menus are left out.
+    """
     controls = _filter_buttons(find_controls(message.blocks or ()))
     if len({control.id for control in controls}) == len(controls):
         return [(control.id, control) for control in controls]
@@ -35,10 +38,10 @@ def list_buttons(slack: SlackSandbox, message: SlackMessage) -> list[tuple[str, 
 
 
 def list_menus(slack: SlackSandbox, message: SlackMessage, user: str | None) -> tuple[ClientField, ...]:
-    """Return the menus and pickers of a message.
+    """Return the menus and pickers of a message as client fields.
 
     Args:
-        user: the id of the user whose entries they have; None for the initial ones.
+        user: the id of the user whose present entries the fields have; None for the initial ones.
     """
     if not any(_is_menu(element) for _, element in find_elements(message.blocks or ())):
         return ()
@@ -47,7 +50,7 @@ def list_menus(slack: SlackSandbox, message: SlackMessage, user: str | None) -> 
 
 
 def convert_view(slack: SlackSandbox, view: SlackView) -> ClientForm:
-    """Return a modal as a form."""
+    """Convert an open Slack modal to a client form."""
     blocks = view.content["blocks"]
     texts = (block["text"]["text"] for block in blocks if isinstance(block.get("text"), Mapping))
     labels = {name: (view.content.get(name) or {}).get("text", "") for name in ("submit", "close")}
@@ -62,10 +65,16 @@ def convert_view(slack: SlackSandbox, view: SlackView) -> ClientForm:
 
 
 def to_input_value(element: Mapping[str, Any], values: Sequence[str]) -> InputValue:
-    """Return the entry of a field in the form that the sandbox takes.
+    """Convert the values of a client field to the value of a Block Kit element.
+
+    Args:
+        element: JSON of the element.
+
+    Returns:
+        A list for an element with several values, a Unix timestamp for a date and time, and the text otherwise.
 
     Raises:
-        ValueError: the entry is not a date and time.
+        ValueError: the value is not a date and time.
     """
     if element["type"] in LIST_INPUTS:
         return list(values)
@@ -120,7 +129,10 @@ def _create_field(slack: SlackSandbox, view: SlackView, block: Mapping[str, Any]
 
 
 def _list_values(element: Mapping[str, Any], value: Any) -> tuple[str, ...]:
-    """Return the values of an element as texts: those of options, ids, or the entry."""
+    """Return the present value of a Block Kit element as texts.
+
+    The texts are values of options, ids, the entered text, or a date and time.
+    """
     entries = value if isinstance(value, list) else [] if value in (None, "") else [value]
     if element["type"] == "datetimepicker":
         return tuple(datetime.fromtimestamp(entry).isoformat(timespec="minutes") for entry in entries)
@@ -128,7 +140,11 @@ def _list_values(element: Mapping[str, Any], value: Any) -> tuple[str, ...]:
 
 
 def _list_choices(slack: SlackSandbox, element: Mapping[str, Any], user: str | None) -> tuple[ClientOption, ...]:
-    """Return the options of an element: its own ones, or users or conversations."""
+    """Return the options of a Block Kit element: its own ones, or users or channels.
+
+    Args:
+        user: the id of the user whose DM with the bot is an option; None for no DM.
+    """
     kind = element["type"].removeprefix("multi_")
     if kind not in _LISTS:
         return tuple(ClientOption(option["value"], option["text"]["text"]) for option in list_options(element))

@@ -1,4 +1,4 @@
-"""Updates of client messages: events, rendered text and thread names of both platforms."""
+"""Functions of both the Slack and Discord clients: events, mentions, thread names."""
 
 import re
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping
@@ -33,7 +33,7 @@ class MessageUpdate(Protocol):
     """Visible change of a message, as the sandboxes publish it.
 
     Attributes:
-        kind: a key of `_EVENT_KINDS`.
+        kind: type of the change, such as `posted` or `deleted`.
     """
 
     @property
@@ -44,7 +44,7 @@ C = TypeVar("C", bound=MessageUpdate)
 
 
 class ObservedSandbox(Protocol):
-    """Sandbox that reports the bot's connection."""
+    """Local platform that can wait for the bot's connection."""
 
     async def wait_until_connected(self, timeout: float = 10) -> None:  # noqa: ASYNC109 (the sandboxes' own)
         """Wait until the bot is connected.
@@ -55,7 +55,7 @@ class ObservedSandbox(Protocol):
 
 
 async def wait_until_connected(sandbox: ObservedSandbox, seconds: float) -> bool:
-    """Wait until the bot is connected; return False if it is not after `seconds`."""
+    """Wait until the bot is connected; return False if it is not within `seconds`."""
     try:
         await sandbox.wait_until_connected(seconds)
     except TimeoutError:
@@ -66,10 +66,12 @@ async def wait_until_connected(sandbox: ObservedSandbox, seconds: float) -> bool
 async def client_events(
     changes: Subscription[C], message: Callable[[C], ClientMessage | None]
 ) -> AsyncGenerator[ClientEvent, None]:
-    """Yield the changes of a sandbox as client events.
+    """Yield the changes of a sandbox's messages as client events.
+
+    The subscription is closed at the end.
 
     Args:
-        message: returns the client's view of the changed message; None skips the change.
+        message: converts the changed message for the client; None skips the change.
     """
     async with aclosing(changes):
         async for change in changes:
@@ -87,16 +89,19 @@ def report_refusals() -> Iterator[None]:
 
 
 class MarkdownCache:
-    """Rendered text of each message; a new content object of the message replaces it."""
+    """Cache of the rendered text of messages.
+
+    A message is rendered again when its content is another object.
+    """
 
     def __init__(self) -> None:
         self._entries: dict[object, tuple[object, str]] = {}
 
     def get_or_render(self, message: object, content: object, render: Callable[[], str]) -> str:
-        """Return the rendered text of a message.
+        """Return the rendered text of a message from the cache, or render and store it.
 
         Args:
-            message: the key of the message.
+            message: hashable key of the message, such as its id.
             content: the content, compared by identity.
             render: called for a new content.
         """
@@ -108,13 +113,18 @@ class MarkdownCache:
 
 
 def append_extras(text: str, files: Iterable[str], buttons: Iterable[str], menus: Iterable[ClientField] = ()) -> str:
-    """Return a plain text with a line per file and menu, and a line with all button labels."""
+    """Return a text with a line per file and menu, and a line with all button labels.
+
+    Args:
+        files: names of the files.
+        buttons: labels of the buttons.
+    """
     named = [f"[file {name}]" for name in files]
     return "\n".join(filter(None, [text, *named, *map(format_menu, menus), _format_buttons(buttons)]))
 
 
 def create_thread_name(message: ClientMessage) -> str:
-    """Return the first words of a thread's first message, or "New thread" if it has none."""
+    """Return the first words of a thread's first message; "New thread" without text."""
     name = "" if message.is_pending else shorten_text(message.plain_text.removesuffix(_format_buttons(message.buttons)))
     return name if name.strip("…") else "New thread"
 
@@ -124,14 +134,17 @@ def _format_buttons(buttons: Iterable[str]) -> str:
 
 
 def filter_by_place(place: ClientLocation, messages: Iterable[ClientMessage]) -> list[ClientMessage]:
-    """Return the messages of a channel without its threads, or those of a thread with its first one."""
+    """Return the messages of a channel without its threads, or those of a thread.
+
+    A thread's first message is one of its messages; a broadcast reply is one of the channel's, too.
+    """
     if place.thread is None:
         return [message for message in messages if message.thread is None or message.is_broadcast]
     return [message for message in messages if place.thread in (message.id, message.thread)]
 
 
 def encode_mentions(text: str, names: Mapping[str, str]) -> str:
-    """Return a text with each `@name` as `<@id>`; case does not matter.
+    """Replace each `@name` in a text by `<@id>`; case does not matter.
 
     Args:
         names: names by id.

@@ -38,10 +38,10 @@ _ERROR_TYPES = {
 
 
 class ScriptedAnthropic(ScriptedServer):
-    """Server of `POST v1/messages`, `GET v1/models` and `GET v1/models/{id}` under `base_url`.
+    """Scripted model server with Anthropic's Messages API.
 
-    The `signature` of a step is sent as ASCII text. A `Think` without text but with a signature is redacted thinking;
-    the signature is its data.
+    It serves `POST v1/messages`, `GET v1/models` and `GET v1/models/{id}` under `base_url`. The `signature` of a step
+    is sent as ASCII text. A `Think` without text but with a signature is redacted thinking; the signature is its data.
     """
 
     @property
@@ -81,7 +81,13 @@ class ScriptedAnthropic(ScriptedServer):
         return self._check_request(request, name) or web.json_response(_model_entry(name))
 
     def _check_request(self, request: web.Request, model: str | None = None) -> web.Response | None:
-        """Return the error response for a wrong key, a missing version or an unknown model; None otherwise."""
+        """Return the error response for a wrong key, missing version or unknown model.
+
+        It is None for a valid request.
+
+        Args:
+            model: the requested model; None for a request without one.
+        """
         bearer = request.headers.get("Authorization", "").removeprefix("Bearer ")
         if self._api_key is not None and self._api_key not in (bearer, request.headers.get("x-api-key")):
             return self.error_response(Fail(401, "invalid API key"))
@@ -196,7 +202,10 @@ class _AnthropicWireFormat(WireFormat):
 
     @property
     def _usage(self) -> Chunk:
-        """Token usage; `output_tokens` includes thinking, `input_tokens` excludes the cache."""
+        """Token usage in Anthropic's JSON.
+
+        `output_tokens` includes thinking, `input_tokens` excludes the prompt cache.
+        """
         finish = self._finish
         return {
             "input_tokens": finish.input - finish.cached - finish.cache_write,

@@ -37,9 +37,9 @@ _ERROR_STATUSES = {
 
 
 class ScriptedGemini(ScriptedServer):
-    """Server of `v1beta/models/{id}:streamGenerateContent`, `:generateContent` and `GET v1beta/models`.
+    """Scripted model server with the Gemini API.
 
-    The paths are below `base_url`.
+    It serves `v1beta/models/{id}:streamGenerateContent`, `:generateContent` and `GET v1beta/models` under `base_url`.
     """
 
     @property
@@ -65,7 +65,10 @@ class ScriptedGemini(ScriptedServer):
         return {"error": {"code": fail.status, "message": fail.message, "status": status, "details": details}}
 
     def error_response(self, fail: Fail) -> web.Response:
-        """Return the error; Gemini puts `retry_after` into the body, without a `Retry-After` header."""
+        """Return the HTTP response of an error.
+
+        Gemini puts `retry_after` into the body, without a `Retry-After` header.
+        """
         response = super().error_response(fail)
         if "Retry-After" not in fail.headers:
             response.headers.popall("Retry-After", None)
@@ -89,7 +92,11 @@ class ScriptedGemini(ScriptedServer):
         return self._check_request(request, name) or web.json_response(_model_entry(name))
 
     def _check_request(self, request: web.Request, model: str | None = None) -> web.Response | None:
-        """Return the error response for a wrong key or an unknown model; None otherwise."""
+        """Return the error response for a wrong key or an unknown model; None otherwise.
+
+        Args:
+            model: the requested model; None for a request without one.
+        """
         if self._api_key is not None and request.headers.get("x-goog-api-key") != self._api_key:
             fail = Fail(400, "API key not valid. Please pass a valid API key.", "API_KEY_INVALID")
             return self.error_response(fail)
@@ -134,7 +141,10 @@ class _GeminiWireFormat(WireFormat):
 
     @property
     def _grounding(self) -> Chunk:
-        """The `groundingMetadata` field with the cited pages, for the last chunk; empty without pages."""
+        """The field `groundingMetadata` with all cited pages; empty without pages.
+
+        Gemini sends it in the last chunk.
+        """
         return {"groundingMetadata": {"groundingChunks": self._pages}} if self._pages else {}
 
     def _part(self, part: dict[str, Any], signature: bytes | None) -> Chunk:
@@ -153,7 +163,7 @@ class _GeminiWireFormat(WireFormat):
 
     @property
     def _usage(self) -> Chunk:
-        """Token usage; `candidatesTokenCount` does not include thoughts."""
+        """Token usage in Gemini's JSON; `candidatesTokenCount` does not include thoughts."""
         finish = self._finish
         return {
             "promptTokenCount": finish.input,

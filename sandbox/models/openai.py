@@ -35,7 +35,10 @@ _ERROR_TYPES = {
 
 
 class ScriptedOpenAI(ScriptedServer):
-    """Server of `POST chat/completions`, `GET models` and `GET models/{id}` under `base_url`."""
+    """Scripted model server with OpenAI's chat completions API.
+
+    It serves `POST chat/completions`, `GET models` and `GET models/{id}` under `base_url`.
+    """
 
     @property
     def base_url(self) -> str:
@@ -70,7 +73,11 @@ class ScriptedOpenAI(ScriptedServer):
         return self._check_request(request, name) or web.json_response(_model_entry(name))
 
     def _check_request(self, request: web.Request, model: str | None = None) -> web.Response | None:
-        """Return the error response for a wrong key or an unknown model; None otherwise."""
+        """Return the error response for a wrong key or an unknown model; None otherwise.
+
+        Args:
+            model: the requested model; None for a request without one.
+        """
         if self._api_key is not None and request.headers.get("Authorization") != f"Bearer {self._api_key}":
             return self.error_response(Fail(401, "Incorrect API key provided.", "invalid_api_key"))
         if model is not None and self._models is not None and model not in self._models:
@@ -166,7 +173,10 @@ class _OpenAIWireFormat(WireFormat):
 
     @property
     def _usage(self) -> Chunk:
-        """Token usage; `completion_tokens` includes reasoning, `prompt_tokens` includes the cached ones."""
+        """Token usage in OpenAI's JSON.
+
+        `completion_tokens` includes reasoning, `prompt_tokens` includes cached tokens.
+        """
         finish = self._finish
         output = finish.output + finish.thinking
         return {

@@ -17,7 +17,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Say:
-    """Text of the answer.
+    """Step of a scripted response: text of the answer.
 
     Attributes:
         pieces: the number of deltas of similar length; a shorter text has fewer.
@@ -33,10 +33,11 @@ class Say:
 
 @dataclass(frozen=True, slots=True)
 class Think:
-    """Text of the model's visible thinking.
+    """Step of a scripted response: text of the model's visible thinking.
 
     Attributes:
-        pieces, pace: see `Say`.
+        pieces: the number of deltas of similar length; a shorter text has fewer.
+        pace: seconds between two deltas.
         signature: the thought signature, sent with the last delta (Gemini, Anthropic); None sends none.
     """
 
@@ -48,7 +49,7 @@ class Think:
 
 @dataclass(frozen=True, slots=True)
 class CallTool:
-    """Tool call.
+    """Step of a scripted response: a tool call.
 
     Attributes:
         id: the id of the call; None sends none (Anthropic: a numbered one).
@@ -67,7 +68,7 @@ class CallTool:
 
 @dataclass(frozen=True, slots=True)
 class SendFile:
-    """Generated image or audio file (OpenAI, Gemini).
+    """Step of a scripted response: a generated image or audio file (OpenAI, Gemini).
 
     Attributes:
         data: the content of the file.
@@ -81,7 +82,7 @@ class SendFile:
 
 @dataclass(frozen=True, slots=True)
 class Cite:
-    """Citation of a web page that the answer is based on."""
+    """Step of a scripted response: citation of a web page that the answer is based on."""
 
     url: str
     title: str = ""
@@ -89,7 +90,7 @@ class Cite:
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """Pause of the response.
+    """Step of a scripted response: a pause before the next step.
 
     Attributes:
         until: the number of seconds, or an event that ends the pause.
@@ -100,13 +101,15 @@ class Pause:
 
 @dataclass(frozen=True, slots=True)
 class Finish:
-    """Regular end of the response, with its token usage.
+    """Step of a scripted response: its regular end, with the token usage.
 
     Attributes:
         reason: the vendor's finish reason; None for the regular one.
         input: prompt tokens, including `cached` and `cache_write`.
         output: tokens of the answer, without `thinking`.
-        cached, cache_write: prompt tokens that were read from and written to the prompt cache.
+        thinking: tokens of the model's thinking.
+        cached: prompt tokens that were read from the prompt cache.
+        cache_write: prompt tokens that were written to the prompt cache.
     """
 
     reason: str | None = None
@@ -119,7 +122,9 @@ class Finish:
 
 @dataclass(frozen=True, slots=True)
 class Fail:
-    """Error in the vendor's format: an HTTP status or, after the start of a stream, an event that ends it.
+    """Step of a scripted response: an error in the vendor's format, which ends it.
+
+    It is an HTTP status or, after the start of a stream, an event.
 
     Attributes:
         code: the vendor's error code, such as `insufficient_quota`.
@@ -138,31 +143,31 @@ class Fail:
 
 @dataclass(frozen=True, slots=True)
 class RawChunk:
-    """JSON chunk that is sent unchanged in a stream."""
+    """Step of a scripted response: a JSON chunk that is sent unchanged in a stream."""
 
     chunk: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class CorruptChunk:
-    """Event of a stream whose data is not valid JSON."""
+    """Step of a scripted response: an event of a stream whose data is not valid JSON."""
 
     data: str = '{"oops'
 
 
 @dataclass(frozen=True, slots=True)
 class DropConnection:
-    """Abort of the TCP connection."""
+    """Step of a scripted response: abort of the TCP connection."""
 
 
 @dataclass(frozen=True, slots=True)
 class EndStream:
-    """Regular end of a stream, but without a finish reason."""
+    """Step of a scripted response: end of a stream without a finish reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stall:
-    """No further data on an open connection until the client or the server closes it."""
+    """Step of a scripted response: no further data until the connection is closed."""
 
 
 Step = (
@@ -185,11 +190,11 @@ Turn = str | Step | Sequence[Step]
 
 @dataclass(frozen=True, slots=True)
 class ToolOutcome:
-    """Result of a tool call, as the client sends it back.
+    """Result of a tool call in a request: the client sends it back to the model.
 
     Attributes:
         id: the id of the call; None if the request has none (Gemini).
-        name: the name of the tool; None if the history has no such call.
+        name: the name of the tool; None if the message history has no such call.
         content: the decoded JSON result.
     """
 
@@ -200,7 +205,7 @@ class ToolOutcome:
 
 @dataclass(frozen=True, slots=True)
 class ReceivedRequest:
-    """Request to a model, independent of the vendor.
+    """Parsed request to a model, independent of the vendor.
 
     Attributes:
         model: the name of the model.
@@ -210,6 +215,8 @@ class ReceivedRequest:
         tools: names of the available tools.
         tool_results: the tool results after the model's last message.
         body: the JSON body of the request.
+        headers: the HTTP headers of the request.
+        is_streaming: whether the client requests a stream.
     """
 
     model: str
@@ -227,18 +234,21 @@ Script = Sequence[Turn] | Callable[[ReceivedRequest], Turn]
 
 
 class ScriptPlayer:
-    """Turns of a script that are left to play."""
+    """Player of a script: it returns the turn for each request to the model."""
 
     def __init__(self, script: Script = ()) -> None:
         self._respond = script if callable(script) else None
         self._turns: list[Turn] = [] if callable(script) else list(script)
 
     def add_turns(self, *turns: Turn) -> None:
-        """Add turns at the end; a script that is a function ignores them."""
+        """Add turns at the end of the script; a script that is a function ignores them."""
         self._turns.extend(turns)
 
     def next_turn(self, request: ReceivedRequest) -> Sequence[Step]:
-        """Return the steps that answer a request; `[Fail(400)]` if the script has no turn left."""
+        """Return the steps of the response to a request, and remove them from the script.
+
+        They are `[Fail(400)]` if the script has no turn left.
+        """
         if self._respond is not None:
             turn = self._respond(request)
         elif self._turns:
@@ -251,6 +261,6 @@ class ScriptPlayer:
 
 
 def split_text(text: str, pieces: int) -> list[str]:
-    """Return at most `pieces` parts of similar length that make up the text; [""] for an empty one."""
+    """Split a text into at most `pieces` parts of similar length; "" into [""]."""
     size = max(1, -(-len(text) // max(1, pieces)))
     return [text[start : start + size] for start in range(0, len(text), size)] or [""]

@@ -1,4 +1,4 @@
-"""HTTP server base of the scripted models: records requests and plays a script."""
+"""HTTP server base of the scripted models: stores requests and plays a script."""
 
 import asyncio
 import json
@@ -30,22 +30,22 @@ Chunk = Mapping[str, Any]
 
 
 class WireFormat(ABC):
-    """Encoder of one response in a vendor's format."""
+    """Encoder of one scripted response in a vendor's JSON format."""
 
     @abstractmethod
     def to_chunks(self, step: Step) -> Iterable[Chunk]:
-        """Return the JSON chunks of a step, and add the step to `body`.
+        """Return the JSON chunks of a step for a stream, and add the step to `body`.
 
-        `Say` and `Think` come as one delta each. A step that this vendor does not have returns no chunk.
+        Each `Say` and `Think` is one delta. There are no chunks for a step that this vendor does not have.
         """
 
     @abstractmethod
     def body(self) -> Chunk:
-        """Return the JSON body with all steps so far, for a request without streaming."""
+        """Return the JSON body of a response without streaming: all steps so far."""
 
 
 class ScriptedServer(ABC):
-    """Model server on a free port of this machine, as an async context manager.
+    """Scripted model server on a free port of this machine, an async context manager.
 
     Attributes:
         base_url: the address for the client's setting; only valid inside the context.
@@ -55,10 +55,10 @@ class ScriptedServer(ABC):
     """
 
     def __init__(self, script: Script = (), *, api_key: str | None = None, models: Sequence[str] | None = None) -> None:
-        """Create a server.
+        """Create a server, which starts when its context is entered.
 
         Args:
-            script: the turns, or a function that returns the turn for a request (see `script`).
+            script: the turns, or a function that returns the turn for a request (see `sandbox.models.script`).
             api_key: the only accepted key; None accepts any key and requests without one.
             models: the names of the known models; None accepts any name, and lists none.
         """
@@ -91,7 +91,7 @@ class ScriptedServer(ABC):
         await self._runner.cleanup()
 
     async def wait_for_requests(self, count: int = 1, seconds: float = 20) -> None:
-        """Wait until the server has received `count` requests in all.
+        """Wait until the server has received `count` requests since its start.
 
         Raises:
             TimeoutError: fewer requests came within `seconds`.
@@ -99,7 +99,7 @@ class ScriptedServer(ABC):
         await self._wait_until(lambda: len(self.requests) >= count, seconds)
 
     async def wait_for_disconnects(self, count: int = 1, seconds: float = 20) -> None:
-        """Wait until the client has aborted `count` responses in all.
+        """Wait until the client has aborted `count` responses since the server's start.
 
         Raises:
             TimeoutError: fewer were aborted within `seconds`.
@@ -114,11 +114,11 @@ class ScriptedServer(ABC):
         """Return the JSON body of an error in the vendor's format."""
 
     def event_name(self, chunk: Chunk) -> str | None:
-        """Return the value of a server-sent event's `event` field for a chunk; None for no such field."""
+        """Return the `event` field of the server-sent event for a chunk; None for none."""
         return None
 
     def error_response(self, fail: Fail) -> web.Response:
-        """Return the HTTP response of an error, with `Retry-After` if the step has a delay."""
+        """Return the HTTP response of an error, with `Retry-After` if `fail` has a delay."""
         headers = dict(fail.headers)
         if fail.retry_after is not None:
             headers.setdefault("Retry-After", f"{fail.retry_after:g}")
@@ -128,9 +128,12 @@ class ScriptedServer(ABC):
     async def play(
         self, request: web.Request, received: ReceivedRequest, wire_format: WireFormat, terminator: bytes
     ) -> web.StreamResponse:
-        """Record a request, and respond with the next turn, streamed or as one body.
+        """Store a request, and respond with the next turn of the script.
+
+        The response is streamed if the request says so. A response that the client aborts is counted in `disconnects`.
 
         Args:
+            received: the parsed request.
             wire_format: a new encoder.
             terminator: bytes at the end of a complete stream.
         """
@@ -179,7 +182,7 @@ class ScriptedServer(ABC):
         return response
 
     def _encode_event(self, chunk: Chunk, text: str | None = None) -> bytes:
-        """Return a server-sent event whose data is the JSON of `chunk`, or `text` if given."""
+        """Return a server-sent event whose data is the JSON of `chunk`, or `text` instead."""
         name = self.event_name(chunk)
         head = f"event: {name}\n" if name else ""
         return f"{head}data: {json.dumps(chunk) if text is None else text}\n\n".encode()
@@ -211,7 +214,10 @@ class ScriptedServer(ABC):
 
 
 def _split_steps(steps: Sequence[Step]) -> Iterable[Step]:
-    """Yield the steps, with `Say` and `Think` split into their deltas and the pauses between them."""
+    """Yield the steps, but for each `Say` and `Think` one step per delta.
+
+    A `Pause` comes between two deltas if the step has a pace.
+    """
     for step in steps:
         if not isinstance(step, Say | Think):
             yield step

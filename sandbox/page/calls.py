@@ -20,7 +20,7 @@ _SUMMARY_KEYS = ("text", "content", "markdown_text", "status", "title", "emoji",
 
 
 class ApiCallList:
-    """View of the recorded calls of both platforms."""
+    """API calls that both sandboxes have received, as JSON for the page's inspector."""
 
     def __init__(self, slack: SlackSandbox, discord: DiscordSandbox) -> None:
         self._slack = slack
@@ -28,7 +28,7 @@ class ApiCallList:
         self._monotonic_offset = time.time() - time.monotonic()
 
     def create_view(self) -> dict[str, Any]:
-        """Return the JSON parts of the view by key.
+        """Return the newest API calls and the use of rate limits as JSON values by key.
 
         Each of the newest `MAX_CALLS` calls has a key such as `call/S7` (S for Slack, D for Discord, then its number).
         `calls` has these keys, newest first, `calls_total` the number of all calls, and `budgets` the rate limits.
@@ -48,7 +48,9 @@ class ApiCallList:
         }
 
     def get_details(self, key: str) -> Json:
-        """Return the request (`sent`) and the response (`got`) of a call as indented JSON text.
+        """Return the request (`sent`) and the response (`got`) of an API call.
+
+        Both are indented JSON text, cut at `MAX_JSON_LENGTH` characters.
 
         Args:
             key: the platform's letter and the number of the call, such as `S7`.
@@ -101,7 +103,7 @@ class ApiCallList:
 
 
 def _newest_calls(calls: list[Any]) -> list[tuple[int, Any]]:
-    """Return the newest `MAX_CALLS` calls, each with its number."""
+    """Return the newest `MAX_CALLS` API calls, each with its index in `calls`."""
     first = max(0, len(calls) - MAX_CALLS)
     return list(enumerate(calls[first:], first))
 

@@ -1,4 +1,4 @@
-"""Discord's half of the page."""
+"""Discord's half of the sandbox's web page."""
 
 from collections.abc import Mapping
 from html import escape
@@ -29,7 +29,7 @@ _SYSTEM_TEXTS = {JOIN: "joined the server", PIN: "pinned a message to this chann
 
 
 class DiscordPane:
-    """`PlatformPane` of a `DiscordSandbox`."""
+    """`PlatformPane` for the local Discord: JSON for the browser, and users' actions."""
 
     def __init__(self, discord: DiscordSandbox) -> None:
         self.platform = DiscordPlatform(discord)
@@ -99,9 +99,9 @@ class DiscordPane:
         return people | channels | {discord.bot_id: bot, discord.bot_role_id: bot}
 
     def _is_typing(self, session: ClientSession) -> bool:
-        """Return whether the bot's typing indicator is visible in the open place.
+        """Return whether the bot's typing indicator is visible in the open channel.
 
-        It is from the call until the bot's next message, for at most `TYPING_SECONDS`.
+        The indicator lasts from the API call until the bot's next message, for at most `TYPING_SECONDS`.
         """
         channel = session.place.thread or session.place.channel
 
@@ -162,7 +162,10 @@ class DiscordPane:
         }
 
     def _create_thread_view(self, message: DiscordMessage) -> Json | None:
-        """Return the thread or forum post that begins with a message; None without one."""
+        """Return the thread or forum post that begins with a message as JSON, or None.
+
+        Keys: `id`, `name`, and `count` (number of replies).
+        """
         thread = message.thread or (message.channel if message.channel.id == message.id else None)
         if thread is None:
             return None
@@ -170,9 +173,10 @@ class DiscordPane:
         return {"id": thread.id, "name": thread.name, "count": len(replies)}
 
     def _create_reference_view(self, message: DiscordMessage, names: Mapping[str, str]) -> Json | None:
-        """Return the line above a message: the message that it replies to, or the user of its command.
+        """Return the line above a message as JSON: `author`, `text` and message `id`.
 
-        None for a message that is neither a reply nor the response to a command.
+        It quotes the message to which this one replies, or names the user of its slash command. It is None for any
+        other message.
         """
         if message.origin is not None and message.origin.type == 2:
             user = message.origin.user
@@ -208,7 +212,7 @@ def _create_command_view(command: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _create_button_views(content: DiscordContent) -> list[Json]:
-    """Return the buttons of a message."""
+    """Return the buttons of a message as JSON for the browser."""
     buttons: list[Json] = []
     for part in iterate_components(content.components):
         if part.get("type") == 2:
@@ -221,9 +225,10 @@ def _create_button_views(content: DiscordContent) -> list[Json]:
 
 
 def _render_component(component: Mapping[str, Any], names: Mapping[str, str]) -> str:
-    """Return the texts and separators of a component; files, buttons and menus are elsewhere in the message.
+    """Return the texts and separators of a message component as HTML.
 
-    Media of other hosts are links: the page loads nothing from them.
+    The page shows files, buttons and menus elsewhere in the message. Media of other hosts are links: the page loads
+    nothing from them.
     """
     media = [component, *component.get("items", ()), component.get("accessory") or {}]
     links = [(item["media"]["url"], item.get("description")) for item in media if "media" in item]

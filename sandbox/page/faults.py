@@ -1,4 +1,4 @@
-"""Switches on the page that inject faults."""
+"""Switches on the page that inject faults into the platforms' APIs."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -25,11 +25,12 @@ _ONE_TIME_FAULTS: Mapping[str, Literal["rate_limit", "lose_response"]] = {
 
 @dataclass(frozen=True, slots=True)
 class FaultSwitch:
-    """Switch for one fault.
+    """Switch on the page for one fault of one platform.
 
     Attributes:
         name: unique on its platform; the same fault has the same name on both.
         platform: `slack` or `discord`.
+        label: the text of the switch.
         description: the effect, for the user.
         activate: injects the fault.
     """
@@ -42,7 +43,7 @@ class FaultSwitch:
 
 
 class FaultSwitches:
-    """All fault switches of both platforms."""
+    """The fault switches of both platforms."""
 
     def __init__(self, slack: SlackSandbox, discord: DiscordSandbox) -> None:
         self._slack = slack
@@ -63,7 +64,11 @@ class FaultSwitches:
         ]
 
     async def toggle(self, platform: str, name: str) -> None:
-        """Inject the fault of a switch; if it is pending or lasts, remove it.
+        """Inject the fault of a switch; if it is already pending or lasting, remove it.
+
+        Args:
+            platform: `slack` or `discord`.
+            name: name of the switch.
 
         Raises:
             ValueError: the switch does not exist.
@@ -79,7 +84,7 @@ class FaultSwitches:
             self._get_faults(switch).set_latency(0)
 
     def create_view(self) -> list[Mapping[str, Any]]:
-        """Return the switches as JSON; `active` tells whether the fault is pending or lasts."""
+        """Return the switches as JSON; `active`: whether the fault is pending or lasting."""
         return [
             {"name": s.name, "on": s.platform, "label": s.label, "about": s.description, "active": self._is_on(s)}
             for s in self._switches

@@ -1,9 +1,9 @@
-"""Turns, model calls and tool calls that the bot reports to the page.
+"""Turns, model calls and tool calls that the bot sends to the page's inspector.
 
-The bot is another process. It connects a WebSocket to an address from its environment and sends JSON objects with the
-keys `turn`, `ask` (a model call), `answer` (its response), `tool` and `notice`. Each value has an `id`; later ones
-update earlier ones with that id. The `id` of a notice is its text. The page sends `{"slow": SECONDS}`, the delay of
-each model call.
+The bot is another process. It connects a WebSocket to an address from its environment and sends JSON objects. Their
+keys are `turn`, `ask` (a model call), `answer` (its response), `tool` and `notice`. Each value has an `id`; later
+values update earlier ones with that id. The `id` of a notice is its text. The page sends `{"slow": SECONDS}`, the delay
+of each model call.
 """
 
 from collections.abc import Mapping
@@ -19,13 +19,13 @@ MAX_TURNS = 60
 
 
 class BotFeedReader(ChangeFeed[None]):
-    """State of the bot's runs, from its reports.
+    """Turns, model calls and tool calls that the bot has sent to the page.
 
     Attributes:
         turns: the newest `MAX_TURNS` turns by id, oldest first; each has the bot's fields, and `states`, `asks` and
             `tools`.
         prompts: the requests of model calls by the id of the call.
-        notices: the bot's notices for the top of the page.
+        notices: the bot's lines for the top of the page.
         model_delay: the delay of each model call that the user set, in seconds.
     """
 
@@ -37,9 +37,12 @@ class BotFeedReader(ChangeFeed[None]):
         self.model_delay = 0.0
 
     def apply_updates(self, updates: Mapping[str, Json]) -> None:
-        """Apply the objects of one message from the bot, by kind, and wake waiting tasks.
+        """Store the objects of one WebSocket message from the bot, and wake waiting tasks.
 
         Model and tool calls of an unknown turn are ignored.
+
+        Args:
+            updates: a turn, call or notice by its kind (`turn`, `ask`, `answer`, `tool`, `notice`).
         """
         for kind, about in updates.items():
             if kind == "turn":
@@ -55,7 +58,10 @@ class BotFeedReader(ChangeFeed[None]):
         self.notify()
 
     def create_view(self) -> dict[str, Any]:
-        """Return the JSON parts of the view by key: `turn/ID` for each turn, and `turns`, the ids, newest first."""
+        """Return the turns as JSON values for the browser.
+
+        The keys are `turn/ID` for each turn, and `turns` for the list of ids, newest first.
+        """
         turns_by_key = {
             f"turn/{id_}": turn | {"asks": list(turn["asks"].values()), "tools": list(turn["tools"].values())}
             for id_, turn in self.turns.items()

@@ -1,4 +1,4 @@
-"""HTML of Discord's Markdown and of Slack's Markdown blocks.
+"""Conversion of Discord's Markdown and of Slack's Markdown blocks to HTML.
 
 Messages are untrusted: their text is escaped, and only elements created here reach the page. Discord:
 support.discord.com, "Markdown Text 101". Slack: docs.slack.dev, "Markdown block".
@@ -38,7 +38,10 @@ _FORMATTER = HtmlFormatter(nowrap=True, classprefix="hl-")
 
 
 def render_link(address: str, label: str = "") -> str:
-    """Return a link that opens in a new tab; a URL that is not http(s) or mailto becomes text."""
+    """Return an HTML link that opens in a new tab.
+
+    A URL that is not http(s) or mailto becomes text.
+    """
     text = escape(label or address)
     if not _SAFE_URL.fullmatch(address):
         return text
@@ -46,12 +49,12 @@ def render_link(address: str, label: str = "") -> str:
 
 
 def render_mention(text: str) -> str:
-    """Return a text as a highlighted mention."""
+    """Return a text as HTML, highlighted as a mention."""
     return f'<span class="mention">{escape(text)}</span>'
 
 
 def render_code(text: str, language: str = "") -> str:
-    """Return a code block, highlighted if Pygments knows the language."""
+    """Return text as an HTML code block, highlighted if Pygments knows the language."""
     try:
         html = highlight(text, get_lexer_by_name(language), _FORMATTER) if language else escape(text)
     except ClassNotFound:
@@ -61,7 +64,7 @@ def render_code(text: str, language: str = "") -> str:
 
 
 def render_discord(text: str, names: Mapping[str, str]) -> str:
-    """Return Discord's Markdown as HTML.
+    """Convert Discord's Markdown to HTML.
 
     Args:
         names: names of users, channels and roles by id, for mentions.
@@ -74,10 +77,10 @@ def render_discord(text: str, names: Mapping[str, str]) -> str:
 
 
 def render_slack(text: str, render_angle: AngleRenderer) -> str:
-    """Return the Markdown of Slack's `markdown` block as HTML.
+    """Convert the text of Slack's `markdown` block to HTML.
 
     Args:
-        render_angle: renders the inside of `<...>`.
+        render_angle: converts the inside of `<...>`, such as a mention, to HTML.
     """
     return str(_SLACK_PARSER.render(text, {"angle": render_angle}))
 
@@ -96,7 +99,11 @@ def _render_discord_angle(inner: str, names: Mapping[str, str]) -> str:
 
 
 def _parse_angle(state: StateInline, silent: bool) -> bool:
-    """Parse `<...>` as a mention or link (a markdown-it rule, as are those below)."""
+    """Parse `<...>` as a mention or link: an inline rule of markdown-it.
+
+    Returns:
+        Whether the rule matches at the position; then the position moves and, unless `silent`, a token is added.
+    """
     found = _ANGLE.match(state.src, state.pos)
     html = state.env["angle"](found[1]) if found else ""
     if not html or found is None:
@@ -108,7 +115,11 @@ def _parse_angle(state: StateInline, silent: bool) -> bool:
 
 
 def _parse_spoiler(state: StateInline, silent: bool) -> bool:
-    """Parse Discord's `||spoiler||`, whose inside is parsed, too."""
+    """Parse Discord's `||spoiler||`, and its inside: an inline rule of markdown-it.
+
+    Returns:
+        Whether the rule matches at the position; then the position moves and, unless `silent`, tokens are added.
+    """
     found = _SPOILER.match(state.src, state.pos)
     if found is None:
         return False
@@ -124,7 +135,13 @@ def _parse_spoiler(state: StateInline, silent: bool) -> bool:
 
 
 def _parse_words(state: StateInline, silent: bool) -> bool:
-    """Parse plain text up to a character that may start another rule, such as Discord's `|`."""
+    """Parse plain text up to a character that may start another inline rule.
+
+    This rule of markdown-it also stops at Discord's `|`.
+
+    Returns:
+        Whether there is such text at the position; then the position moves and, unless `silent`, the text is added.
+    """
     found = _WORDS.match(state.src, state.pos, state.posMax)
     if found is None:
         return False
@@ -135,7 +152,7 @@ def _parse_words(state: StateInline, silent: bool) -> bool:
 
 
 def _render_raw(_self: RendererHTML, tokens: Sequence[Token], number: int, _options: Any, _env: Any) -> str:
-    """Return the finished HTML of a `raw` token."""
+    """Return the content of a `raw` token, which is HTML already."""
     return tokens[number].content
 
 
@@ -145,7 +162,10 @@ def _render_fence(_self: RendererHTML, tokens: Sequence[Token], number: int, _op
 
 
 def _render_slack_fence(_self: RendererHTML, tokens: Sequence[Token], number: int, _options: Any, _env: Any) -> str:
-    """Return a code block with Slack's entities (`&amp;`) decoded, as Slack shows them in code, too."""
+    """Return a fenced code block as HTML, with Slack's entities (`&amp;`) decoded.
+
+    Slack decodes entities in code, too.
+    """
     token = tokens[number]
     return render_code(decode_entities(token.content), token.info.strip().partition(" ")[0])
 
@@ -155,21 +175,24 @@ def _render_slack_code(_self: RendererHTML, tokens: Sequence[Token], number: int
 
 
 def _render_table_cell(self: RendererHTML, tokens: Sequence[Token], number: int, options: Any, env: Any) -> str:
-    """Return a cell whose alignment is a class: the page's policy forbids inline styles."""
+    """Return the opening tag of a table cell, with its alignment as a CSS class.
+
+    The page's Content-Security-Policy forbids inline styles.
+    """
     side = str(tokens[number].attrs.pop("style", "")).removeprefix("text-align:")
     tokens[number].attrs |= {"class": f"to-{side}"} if side else {}
     return self.renderToken(tokens, number, options, env)
 
 
 def _render_strong(self: RendererHTML, tokens: Sequence[Token], number: int, options: Any, env: Any) -> str:
-    """Return bold text, or underlined text for Discord's two underscores."""
+    """Return a tag of bold text, or of underlined text for Discord's two underscores."""
     if tokens[number].markup == "__":
         tokens[number].tag = "u"
     return self.renderToken(tokens, number, options, env)
 
 
 def _render_text(_self: RendererHTML, tokens: Sequence[Token], number: int, _options: Any, _env: Any) -> str:
-    """Return text with emoji instead of their names, and links for bare URLs."""
+    """Return text as HTML, with emoji in place of their names and links for bare URLs."""
     text, parts, end = Emoji.replace(tokens[number].content), list[str](), 0
     for found in _BARE_URL.finditer(text):
         parts += escape(text[end : found.start()]), render_link(found[0])
@@ -178,7 +201,7 @@ def _render_text(_self: RendererHTML, tokens: Sequence[Token], number: int, _opt
 
 
 def _render_link_aware_text(_self: RendererHTML, tokens: Sequence[Token], number: int, _options: Any, _env: Any) -> str:
-    """Return text as `_render_text` does; inside a link it is only escaped."""
+    """Return text as `_render_text` does; inside a link, only escape it."""
     is_inside = sum({"link_open": 1, "link_close": -1}.get(token.type, 0) for token in tokens[:number]) > 0
     return escape(tokens[number].content) if is_inside else _render_text(_self, tokens, number, _options, _env)
 
@@ -189,7 +212,10 @@ def _render_link_open(self: RendererHTML, tokens: Sequence[Token], number: int, 
 
 
 def _render_paragraph(self: RendererHTML, tokens: Sequence[Token], number: int, options: Any, env: Any) -> str:
-    """Return the opening tag of a paragraph, or of Discord's subtext if the text begins with `-# `."""
+    """Return the opening tag of a paragraph.
+
+    A paragraph that begins with Discord's `-# ` gets the CSS class `subtext`, and the sign is removed.
+    """
     children = tokens[number + 1].children or []
     if children and children[0].type == "text" and (found := _SUBTEXT.match(children[0].content)):
         children[0].content = children[0].content[found.end() :]
@@ -202,10 +228,11 @@ def _is_safe_url(url: str) -> bool:
 
 
 def _create_parser(*disabled_rules: str, **options: Any) -> MarkdownIt:
-    """Return a parser of the Markdown that both platforms have.
+    """Return a markdown-it parser for the Markdown that both platforms have.
 
     Args:
         disabled_rules: further rules of markdown-it to disable.
+        options: options of markdown-it.
     """
     md = MarkdownIt("commonmark", {"html": False, "breaks": True, **options})
     md.enable(["strikethrough"]).disable(["html_inline", "html_block", "image", "code", "reference", "lheading"])

@@ -1,4 +1,4 @@
-"""HTML of Slack's mrkdwn and blocks.
+"""Conversion of Slack's mrkdwn and Block Kit blocks to HTML.
 
 Slack: docs.slack.dev/messaging/formatting-message-text (mrkdwn), docs.slack.dev/reference/block-kit/blocks. Buttons and
 menus are in `sandbox.slack.state.controls`.
@@ -38,7 +38,10 @@ _PLACEHOLDER = re.compile("\ue000(\\d+)\ue001")
 
 
 def render_content(content: SlackContent, names: Names) -> str:
-    """Return a message's content as HTML: its blocks or, without any, its text; then its attachments."""
+    """Return the content of a Slack message as HTML.
+
+    It has the blocks or, without any, the text; then the attachments.
+    """
     if content.blocks:
         html = render_blocks(content.blocks, names)
     elif content.markdown:
@@ -54,17 +57,20 @@ def _render_attachment(attachment: Mapping[str, Any], names: Names) -> str:
 
 
 def render_blocks(blocks: Sequence[Block], names: Names) -> str:
-    """Return Block Kit blocks as HTML, without buttons and menus; an unknown block becomes its type."""
+    """Convert Block Kit blocks to HTML, without buttons and menus.
+
+    An unknown block becomes its type.
+    """
     return "".join(_render_block(block, names) for block in blocks)
 
 
 def render_mrkdwn(text: str, names: Names) -> str:
-    """Return mrkdwn as HTML; "" for an empty text."""
+    """Convert mrkdwn to an HTML `div`; "" for an empty text."""
     return f"<div>{_render_lines(text, names)}</div>" if text else ""
 
 
 def _render_lines(text: str, names: Names) -> str:
-    """Return mrkdwn as HTML without an element around it."""
+    """Convert mrkdwn to HTML without an element around it."""
     fragments: list[str] = []
 
     def store_fragment(html: str) -> str:
@@ -95,7 +101,10 @@ def _apply_styles(line: str) -> str:
 
 
 def _render_angle(inner: str, names: Names) -> str:
-    """Return the inside of `<...>` as HTML; "" if it is neither a mention nor a link."""
+    """Convert the inside of `<...>` in mrkdwn to HTML.
+
+    The result is "" if the inside is neither a mention nor a link.
+    """
     target, _, label = inner.partition("|")
     sign, key = target[:1], target[1:]
     if sign in ("@", "#"):
@@ -114,7 +123,7 @@ def _render_block(block: Block, names: Names) -> str:
 
 
 def _render_text(text: Block | None, names: Names) -> str:
-    """Return a text object (`plain_text` or `mrkdwn`) as HTML; "" for None."""
+    """Convert a Block Kit text object (`plain_text` or `mrkdwn`) to HTML; None to ""."""
     if not text:
         return ""
     words = str(text.get("text", ""))
@@ -133,7 +142,7 @@ def _render_context(block: Block, names: Names) -> str:
 
 
 def _render_rich_text(element: Block, names: Names) -> str:
-    """Return a rich text block, or an element of one, as HTML."""
+    """Convert a rich text block, or an element of one, to HTML."""
     match element:
         case {"type": "text", "text": str(text)}:
             html = escape(text).replace("\n", "<br>")

@@ -1,4 +1,4 @@
-"""One platform's half of the page for one user, as JSON for the browser."""
+"""One platform's half of the web page for one user, as JSON for the browser."""
 
 from collections.abc import Mapping, Sequence
 from mimetypes import guess_type
@@ -31,24 +31,27 @@ AUDIO_TYPES = {
 
 
 class PlatformPane(Protocol):
-    """Part of the page for one platform: its view and its actions.
+    """One platform's half of the web page: JSON for the browser, and users' actions.
 
-    Messages are given by id, and belong to the open place of the session.
+    Messages are given by id, and belong to the open channel, DM or thread of the session.
     """
 
     @property
     def platform(self) -> ClientPlatform: ...
 
     def create_message_views(self, session: ClientSession) -> list[Json]:
-        """Return the messages of the open place that the user can see as JSON, oldest first."""
+        """Return the messages that the user can see as JSON, oldest first.
+
+        They are those of the session's open channel, DM or thread.
+        """
         ...
 
     def render_form_text(self, session: ClientSession, form: ClientForm) -> str:
-        """Return the text above the fields of a form as HTML."""
+        """Return the text above the fields of an open form as HTML."""
         ...
 
     def create_state_view(self, session: ClientSession) -> Json:
-        """Return the other parts of the open place as JSON.
+        """Return the parts of the open channel, DM or thread other than messages as JSON.
 
         Keys: `typing` (text of the typing indicator), `title` (of the conversation), `commands`, and `prompts` (Slack's
         suggested prompts).
@@ -56,10 +59,10 @@ class PlatformPane(Protocol):
         ...
 
     async def toggle_reaction(self, session: ClientSession, message: str, emoji: str) -> None:
-        """Add the user's reaction to a message, or remove it if it exists.
+        """Add the user's reaction to a message, or remove it if the user has reacted so.
 
         Args:
-            emoji: a `key` in the view's reactions.
+            emoji: a `key` of the message's `reactions` in `create_message_views`.
 
         Raises:
             ValueError: the message is deleted.
@@ -67,7 +70,10 @@ class PlatformPane(Protocol):
         ...
 
     async def use_menu_entry(self, session: ClientSession, message: str, entry: str) -> None:
-        """Select an entry in a message's menu.
+        """Select an entry of the bot in a message's context menu.
+
+        Args:
+            entry: name of the Slack shortcut or the Discord message command.
 
         Raises:
             ValueError: the message is deleted, or the entry does not exist.
@@ -76,7 +82,10 @@ class PlatformPane(Protocol):
         ...
 
     def get_file(self, key: str) -> tuple[str, bytes]:
-        """Return the name and the content of a message's file.
+        """Return the name and the bytes of a file in a message.
+
+        Args:
+            key: id of the file.
 
         Raises:
             ValueError: the file does not exist.
@@ -85,10 +94,10 @@ class PlatformPane(Protocol):
 
 
 def create_pane_view(pane: PlatformPane, session: ClientSession) -> dict[str, Any]:
-    """Return the JSON parts of a platform's view by key.
+    """Return one platform's half of the page as JSON values by key.
 
-    Each of the newest `MAX_MESSAGES` messages has a key such as `slack/ID`. The platform's name in lower case has all
-    other parts.
+    Each of the newest `MAX_MESSAGES` messages has a key such as `slack/ID`. The value of the platform's name in lower
+    case has all other parts.
     """
     platform, key = pane.platform, pane.platform.name.lower()
     messages = pane.create_message_views(session)[-MAX_MESSAGES:]
@@ -122,7 +131,9 @@ def create_pane_view(pane: PlatformPane, session: ClientSession) -> dict[str, An
 
 
 def find_message(session: ClientSession, message: str) -> ClientMessage:
-    """Return a message of the open place, or the newest reply in one of its threads.
+    """Return a message of the open channel, DM or thread by its id.
+
+    The newest reply in the thread of one of its messages is found, too.
 
     Raises:
         ActionRefusedError: the message is deleted.
@@ -136,23 +147,29 @@ def find_message(session: ClientSession, message: str) -> ClientMessage:
 
 
 def format_local_time(seconds: float) -> str:
-    """Return the local time of day of an epoch time."""
+    """Return the local time of day (`HH:MM`) of seconds since the epoch."""
     return strftime("%H:%M", localtime(seconds))
 
 
 def create_file_view(name: str, size: int, url: str, about: str = "") -> Json:
-    """Return a file as JSON; `show` says how the page shows it.
+    """Return a file of a message as JSON for the browser.
+
+    `show` is `image`, `audio` or `download`.
 
     Args:
         size: in bytes.
-        about: the description.
+        about: the description of the file.
     """
     kind = get_shown_type(name).partition("/")[0]
     return {"name": name, "size": size, "url": url, "about": about, "show": kind or "download"}
 
 
 def get_shown_type(name: str) -> str:
-    """Return the content type of a file that the page displays or plays; empty for a download."""
+    """Return a file's content type if the page displays or plays it, else "".
+
+    Args:
+        name: name of the file.
+    """
     kind = guess_type(name)[0] or ""
     return kind if kind in IMAGE_TYPES else AUDIO_TYPES.get(PurePath(name).suffix.lower(), "")
 
@@ -183,5 +200,5 @@ def _create_field_view(field: ClientField) -> Json:
 
 
 def sort_commands(commands: Sequence[Mapping[str, str]]) -> list[Json]:
-    """Return copies of the command views, sorted by name."""
+    """Return copies of slash commands as JSON, sorted by name."""
     return sorted(({**command} for command in commands), key=lambda command: str(command["name"]))

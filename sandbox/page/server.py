@@ -1,7 +1,7 @@
-"""HTTP server of the page: access checks, static files and WebSockets.
+"""HTTP server of the sandbox's page: access checks, static files and WebSockets.
 
-Only browsers on this machine are served, and only at the page's own address: requests under another host name (DNS
-rebinding) or from another page are refused. The Content-Security-Policy keeps message content from running.
+Only browsers on this machine are served, and only at the page's own address. Requests under another host name (DNS
+rebinding) or from another page are refused. The Content-Security-Policy prevents that message content runs as a script.
 """
 
 import asyncio
@@ -50,12 +50,12 @@ _HEADERS = {
 
 
 class PageServer:
-    """HTTP server of the page for two sandboxes and a bot.
+    """HTTP server of the web page for two local platforms and a bot.
 
     Attributes:
-        feed: the bot's reports.
+        feed: the turns and calls that the bot has sent.
         address: the URL of the page; "" before `serve`.
-        feed_address: the URL with a secret token to which the bot sends its reports; "" before `serve`.
+        feed_address: the WebSocket URL to which the bot sends turns and calls, with a secret token; "" before `serve`.
     """
 
     def __init__(self, slack: SlackSandbox, discord: DiscordSandbox) -> None:
@@ -72,12 +72,12 @@ class PageServer:
         self._sockets: set[web.WebSocketResponse] = set()
 
     def show(self, bot: ManagedBot) -> None:
-        """Set the bot of the page; browsers are refused before."""
+        """Set the bot of the page; without one, WebSockets of browsers are refused."""
         self._bot = bot
 
     @asynccontextmanager
     async def serve(self, port: int) -> AsyncIterator[None]:
-        """Serve the page for the time of the context.
+        """Serve the page while the block runs.
 
         Args:
             port: the port on 127.0.0.1; if it is in use, a free one.
@@ -109,7 +109,13 @@ class PageServer:
 
     @web.middleware
     async def _check_origin(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Refuse requests with another host name or from another page, and add the security headers."""
+        """Refuse requests from another page or with another host name: a middleware.
+
+        The security headers are added to the response.
+
+        Raises:
+            web.HTTPForbidden: the request is refused.
+        """
         origin = request.headers.get("Origin")
         if request.host not in self._hosts or (
             origin is not None and origin.removeprefix("http://") not in self._hosts
@@ -124,7 +130,10 @@ class PageServer:
         return web.FileResponse(STATIC / "index.html")
 
     async def _serve_file(self, request: web.Request) -> web.Response:
-        """Send a message's file; images are displayed, sound is played, and all other files are downloads."""
+        """Respond with a file of a message, or with the requested range of its bytes.
+
+        Browsers display images and play sound; all other files are downloads.
+        """
         try:
             name, data = self._panes[request.match_info["on"]].get_file(request.match_info["key"])
         except (KeyError, ValueError):
@@ -145,7 +154,7 @@ class PageServer:
         return web.Response(body=data, status=status, content_type=kind or "application/octet-stream", headers=headers)
 
     async def _serve_page_socket(self, request: web.Request) -> web.StreamResponse:
-        """Run a browser's session over a WebSocket."""
+        """Run the session of a browser over a WebSocket until it disconnects."""
         if request.headers.get("Origin") is None or self._bot is None:  # browsers always send it
             raise web.HTTPForbidden
         visit = PageSession(self._panes, self._bot, self.feed, self._calls, self._switches)
@@ -154,7 +163,10 @@ class PageServer:
         return socket
 
     async def _serve_feed_socket(self, request: web.Request) -> web.StreamResponse:
-        """Serve the WebSocket of the bot: it sends updates for the page, and gets the delay of model calls."""
+        """Serve the WebSocket of the bot until it disconnects.
+
+        The bot sends turns and calls for the page, and receives the delay of model calls.
+        """
 
         async def send_model_delay() -> None:
             sent = 0.0
@@ -187,7 +199,7 @@ class PageServer:
             self._sockets.discard(socket)
 
     async def _wait_for_change(self) -> None:
-        """Wait until a sandbox, the feed or the bot's process has changed."""
+        """Wait until a local platform, the bot's turns and calls, or its process changes."""
         assert self._bot is not None
         waits = (
             self._slack.wait_for_change,

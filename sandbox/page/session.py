@@ -1,4 +1,4 @@
-"""Session of one browser on the page: its user, its open places and its actions."""
+"""Session of one browser on the page: its user, its open channels and its actions."""
 
 import asyncio
 import json
@@ -26,9 +26,9 @@ MIN_UPDATE_SECONDS, MAX_UPDATE_SECONDS = 0.06, 1.0
 
 
 class PageSession:
-    """Sends the view to a browser after each change, and runs the browser's actions.
+    """Session of one browser: sends the page's content to it, and runs its actions.
 
-    The view is a JSON object; its changes are sent as `{"set": {key: value}, "gone": [key]}`. An action
+    The content is a JSON object; its changes are sent as `{"set": {key: value}, "gone": [key]}`. An action
     `{"id": ..., "action": ..., ...}` is answered by `{"id": ..., "notice": ...}`: the requested data, a text for the
     user, or "".
     """
@@ -75,10 +75,10 @@ class PageSession:
         }
 
     async def serve(self, socket: web.WebSocketResponse, changed: Callable[[], Awaitable[None]]) -> None:
-        """Serve a browser until it disconnects.
+        """Send changes to a browser, and run its actions, until it disconnects.
 
         Args:
-            changed: waits for the next change of a sandbox or the bot.
+            changed: waits for the next change of a local platform or the bot.
         """
         actions: set[asyncio.Task[None]] = set()
         tasks = [
@@ -103,7 +103,13 @@ class PageSession:
                     session.record_event(event)
 
     async def _send_updates(self, socket: web.WebSocketResponse, changed: Callable[[], Awaitable[None]]) -> None:
-        """Send the changed keys of the view after each change, and at least every `MAX_UPDATE_SECONDS`."""
+        """Send the changed keys of the page's content after each change.
+
+        They are computed at least every `MAX_UPDATE_SECONDS`, and at most every `MIN_UPDATE_SECONDS`.
+
+        Args:
+            changed: waits for the next change of a local platform or the bot.
+        """
         while not socket.closed:
             view = {key: json.dumps(value, ensure_ascii=False) for key, value in self._create_view().items()}
             changed_values = {key: value for key, value in view.items() if self._sent_values.get(key) != value}
@@ -147,7 +153,11 @@ class PageSession:
     # Actions of the user
 
     async def _run_action(self, socket: web.WebSocketResponse, order: Json) -> None:
-        """Run an action, and answer with its result, or with the reason if it failed."""
+        """Run an action of the browser; send its result, or a text about its failure.
+
+        Args:
+            order: the action's JSON, with its name in `action`.
+        """
         answer: Json = {"id": order.get("id")}
         try:
             answer["notice"] = await self._actions[order["action"]](order) or ""
@@ -160,7 +170,7 @@ class PageSession:
             await socket.send_json(answer)
 
     def _get_pane(self, order: Json) -> tuple[PlatformPane, ClientSession]:
-        """Return the pane and the session of the platform in `order["on"]`."""
+        """Return the pane and the client session of the platform in `order["on"]`."""
         key = order["on"]
         return self._panes[key], self._sessions[key]
 
@@ -177,7 +187,7 @@ class PageSession:
         session.open_place(place)
 
     async def _open_thread(self, order: Json) -> None:
-        """Open the thread of a message, which may not exist yet."""
+        """Open the thread of a message; the thread need not exist yet."""
         _, session = self._get_pane(order)
         session.open_place(session.get_thread(find_message(session, order["message"])))
 
@@ -277,7 +287,7 @@ def _decode_file(data: str) -> bytes:
 
 
 def _mention_hint(bot: str, place: ClientLocation, text: str) -> str:
-    """Return a hint if a text goes to a channel without a mention of the bot; else ""."""
+    """Return a hint if a text to a channel does not mention the bot; else ""."""
     if place.is_dm or place.thread is not None or place.thread_support.value == "all" or f"@{bot}" in text.casefold():
         return ""
     return f"In a channel, mention @{bot} to get an answer."

@@ -1,4 +1,4 @@
-"""Slack's half of the page."""
+"""Slack's half of the sandbox's web page."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -20,7 +20,7 @@ _EMOJI_NAMES = {"+1": "thumbs_up", "-1": "thumbs_down"}
 
 
 class SlackPane:
-    """`PlatformPane` of a `SlackSandbox`."""
+    """`PlatformPane` for the local Slack: JSON for the browser, and users' actions."""
 
     def __init__(self, slack: SlackSandbox) -> None:
         self.platform = SlackPlatform(slack)
@@ -97,7 +97,7 @@ class SlackPane:
         ]
 
     def _create_prompt_views(self, session: ClientSession) -> Sequence[Json]:
-        """Return the suggested prompts that the bot set for the user's DM."""
+        """Return the suggested prompts that the bot set for the user's DM, as JSON."""
         channel = self._slack.open_dm(session.user.id)
         return [{"title": title, "message": message} for title, message in channel.prompts]
 
@@ -110,7 +110,10 @@ class SlackPane:
     def _create_root_view(
         self, message: SlackMessage, replies: Sequence[SlackMessage], user_id: str, names: Mapping[str, str]
     ) -> Json:
-        """Return a message outside threads, with the number, authors and newest one of its replies."""
+        """Return a message outside threads as JSON, with its thread's `replies`.
+
+        These are the number of replies, up to four of their authors and the newest reply.
+        """
         root = self._create_message_view(message, user_id, names)
         if replies:
             newest = self._create_message_view(replies[-1], user_id, names)
@@ -162,7 +165,12 @@ class SlackPane:
         }
 
     def _render_html(self, key: str, content: object, make: Any) -> str:
-        """Return cached HTML; a new content object calls `make`."""
+        """Return the HTML of a message from a cache; call `make` for a new content object.
+
+        Args:
+            key: the message's `ts`.
+            content: content of the message, compared by identity.
+        """
         cached_content, html = self._html_cache.get(key, (None, ""))
         if cached_content is not content:
             html = make()

@@ -21,8 +21,9 @@ async def run_terminal(
 ) -> None:
     """Run the terminal client until the user quits (Ctrl-C, Ctrl-D, `/quit`).
 
-    On a terminal this is a screen. If the input or an output is not a terminal (a pipe, CI), each line of the input is
-    sent, each change is printed as one line, and the end of the input waits for the replies.
+    On a terminal this is a screen. If the input or an output is not a terminal (a pipe, CI), the client is in line
+    mode. Then each line of the input is sent, and each change is printed as one line. The end of the input waits for
+    the replies.
 
     Args:
         bot: the bot's process, which the tour restarts; None for a bot without a tour.

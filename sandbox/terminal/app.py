@@ -1,4 +1,4 @@
-"""Screen of the terminal client: places, messages and an input line."""
+"""Screen of the terminal client: channels, messages and an input line."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -37,12 +37,12 @@ MAX_MESSAGES = 200
 
 
 class TerminalApp(App[None]):
-    """Textual app for one user.
+    """Textual app of the terminal client for one user.
 
-    Each change of a platform repaints the screen from the platform's current state.
+    Each change of a platform repaints the screen from the platform's current data.
 
     Args:
-        bot: see `run_terminal`.
+        bot: the bot's process, which the tour restarts; None for a bot without a tour.
         notices: lines at the top.
 
     Attributes:
@@ -134,7 +134,7 @@ class TerminalApp(App[None]):
 
     @work
     async def _watch_forms(self, platform: ClientPlatform) -> None:
-        """Show each form that the bot opens for the user."""
+        """Show each form that the bot opens for the user over the screen."""
         while self.is_running:
             session = self.session
             form = platform.find_form(session.user) if session.platform is platform else None
@@ -145,7 +145,10 @@ class TerminalApp(App[None]):
     # Actions of the user
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool:
-        """Allow the actions of this screen, unless a form or menu is over it."""
+        """Return whether Textual may run a key's action: not while a form or menu is open.
+
+        Quitting is always allowed.
+        """
         del parameters
         return action in ("quit", "help_quit") or not isinstance(self.screen, ModalScreen)
 
@@ -167,7 +170,7 @@ class TerminalApp(App[None]):
             self.exit()
 
     def _mention_hint(self, line: str) -> str:
-        """Return a hint if a line goes to a channel without a mention of the bot; else ""."""
+        """Return a hint if a line to a channel does not mention the bot; else ""."""
         bot, place = self._platform.bot_name, self.session.place
         if place.is_dm or place.thread or not line.strip() or line.startswith("/") or f"@{bot}" in line.casefold():
             return ""
@@ -187,7 +190,7 @@ class TerminalApp(App[None]):
         self._navigate(lambda: self.sessions.switch_to(event.session))
 
     def on_key(self, event: events.Key) -> None:
-        """Move the focus to the input line when the user types a character elsewhere, and insert it."""
+        """Insert a character that the user types elsewhere into the input line; focus it."""
         if isinstance(self.screen, ModalScreen):
             return
         line = self.query_one("#line", Input)
@@ -203,7 +206,7 @@ class TerminalApp(App[None]):
         self._navigate(lambda: self.session.open_place(self._platform.get_dm(self.session.user)))
 
     def action_thread(self) -> None:
-        """Open the thread of the selected message; without a selection, of the newest one."""
+        """Open the thread of the selected message; without one, of the newest message."""
         messages = self.query_one("#messages", ListView)
         rows = list(messages.query(MessageRow))
         marked = messages.highlighted_child
@@ -213,13 +216,16 @@ class TerminalApp(App[None]):
             self._open_thread(rows[-1].message)
 
     def action_focus_messages(self) -> None:
-        """Move the focus to the messages, and select the newest one."""
+        """Move the focus to the list of messages, and select the newest one."""
         messages = self.query_one("#messages", ListView)
         messages.focus()
         messages.index = len(messages) - 1 if len(messages) else None
 
     def action_next_place(self) -> None:
-        """Open the next place with unread messages, else the next one in the list."""
+        """Open the next channel, DM or thread that has unread messages.
+
+        Without unread messages, open the next one in the list.
+        """
         places = self.session.list_places()
         index = places.index(self.session.place) + 1 if self.session.place in places else 0
         ring = places[index:] + places[:index]
@@ -236,14 +242,21 @@ class TerminalApp(App[None]):
 
     @work
     async def action_click_button(self, message_id: str, label: str) -> None:
-        """Click the button with this label of a message on the screen, and show the result as a notice."""
+        """Click a button of a message on the screen, and show a refusal to the user.
+
+        Args:
+            label: label of the button.
+        """
         for message in self._list_shown_messages():
             if message.id == message_id and label in message.buttons:
                 self._show_notice(await self.session.click_button(message, label))
 
     @work
     async def action_open_menu(self, message_id: str, menu_id: str) -> None:
-        """Show the options of a menu of a message on the screen, and select one of them."""
+        """Show the options of a message's menu, and select the one that the user chooses.
+
+        A refusal is shown to the user.
+        """
         for message in self._list_shown_messages():
             for menu in message.menus:
                 if message.id == message_id and menu.id == menu_id:
@@ -267,7 +280,7 @@ class TerminalApp(App[None]):
             self._navigate(lambda: self.session.open_place(thread))
 
     def _navigate(self, step: Callable[[], None]) -> None:
-        """Run a step that changes the open place or user, and return the focus to the input line."""
+        """Call `step`, which changes the open channel or the user; focus the input line."""
         step()
         self._show_notice("")
         self.query_one("#line").focus()
@@ -280,7 +293,10 @@ class TerminalApp(App[None]):
 
     @work
     async def _paint(self) -> None:
-        """Repaint the screen after each change until the app ends; simultaneous changes are painted once."""
+        """Repaint the screen after each change until the app ends.
+
+        Simultaneous changes are painted once.
+        """
         while self.is_running:
             self._changed.clear()
             self._paint_top()
@@ -387,9 +403,9 @@ class TerminalApp(App[None]):
 
 
 def _follow_first_reply(session: ClientSession, event: ClientEvent) -> None:
-    """Open the thread of the user's last message when the bot's first reply to it arrives.
+    """Open the thread of the user's last message when the bot first replies in it.
 
-    Only where each message starts a conversation of its own (`ThreadSupport.ALL`).
+    This applies to channels and DMs with a conversation per message (`ThreadSupport.ALL`).
     """
     message, sent = event.message, session.last_sent
     if (

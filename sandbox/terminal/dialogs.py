@@ -1,4 +1,4 @@
-"""Screens over the messages: the form that the bot opened, and the options of a menu."""
+"""Dialogs of the terminal client: a form that the bot opened, and a menu's options."""
 
 from contextlib import suppress
 from typing import ClassVar
@@ -21,7 +21,7 @@ _EXAMPLES = {EntryKind.DATE: "2026-01-31", EntryKind.TIME: "09:30", EntryKind.DA
 
 
 class FormScreen(ModalScreen[None]):
-    """Form that is open for the session's user; it closes once the bot accepts it."""
+    """Dialog with the form that is open for the user; closes once the bot accepts it."""
 
     CSS = """
     FormScreen { align: center middle; }
@@ -118,7 +118,10 @@ def _read_entry(entry: Widget) -> list[str]:
 
 
 class MenuScreen(ModalScreen[list[str] | None]):
-    """Options of a menu, or a picker; the result is the selected values, or None."""
+    """Dialog with the options of a menu, or with a date or time picker.
+
+    The result is the list of selected values, or None if the user cancels.
+    """
 
     CSS = """
     MenuScreen { align: center middle; }

@@ -1,4 +1,7 @@
-"""Line mode of the terminal client: sends lines of the input, and prints each event as one line."""
+"""Line mode of the terminal client, for pipes.
+
+It sends the lines of the input, and prints each event as one line.
+"""
 
 import asyncio
 import re
@@ -28,13 +31,15 @@ async def run_lines(
     notices: Sequence[str] = (),
     quiet_time: QuietTime | None = None,
 ) -> None:
-    """Run each line, and print all events; return after the replies to the last line.
+    """Send each input line, print all events, and return after the last replies.
 
     A line is a message or a command for the first platform, until a line such as `/discord` switches the platform. The
     line `/wait` waits for the replies so far.
 
     Args:
-        bot: see `run_terminal`.
+        lines: lines of the input.
+        out: stream to which events are printed.
+        bot: the bot's process, which the tour restarts; None for a bot without a tour.
         notices: lines that are printed first.
         quiet_time: the waiting times for replies; None for the defaults.
     """
@@ -54,7 +59,10 @@ async def run_lines(
 
 
 async def read_lines(stream: TextIO) -> AsyncGenerator[str, None]:
-    """Yield the lines of a blocking text stream (a file or a pipe) without blocking the event loop."""
+    """Yield the lines of a blocking text stream without blocking the event loop.
+
+    A daemon thread reads the stream (a file or a pipe).
+    """
     loop = asyncio.get_running_loop()
     lines: asyncio.Queue[str | None] = asyncio.Queue()
 
@@ -71,7 +79,7 @@ async def read_lines(stream: TextIO) -> AsyncGenerator[str, None]:
 
 
 class _LineSession:
-    """State of one run of the line mode."""
+    """One run of the line mode: reads input lines, and prints events and forms."""
 
     def __init__(
         self, platforms: Sequence[ClientPlatform], bot: ManagedBot | None, out: TextIO, quiet_time: QuietTime
@@ -112,7 +120,7 @@ class _LineSession:
             self._write_event(platform, event)
 
     async def watch_forms(self, platform: ClientPlatform) -> None:
-        """Print each form that the bot opens for a user."""
+        """Print each form that the bot opens for a user of the platform, until cancelled."""
         known: dict[str, ClientForm | None] = {}
         while True:
             for person in platform.people:
@@ -123,7 +131,10 @@ class _LineSession:
             await platform.wait_for_change()
 
     async def _wait_until_connected(self) -> None:
-        """Before the first line to a platform, wait until the bot is connected to it; print a notice if it is not."""
+        """Before the first line to a platform, wait until the bot is connected to it.
+
+        After `CONNECT_TIMEOUT_SECONDS` without a connection, a line about this is printed.
+        """
         platform = self._platform
         if platform.name not in self._checked_platforms:
             self._checked_platforms.add(platform.name)
@@ -133,7 +144,7 @@ class _LineSession:
     async def _wait_until_written(self, message: ClientMessage) -> None:
         """Wait until a sent message is printed, for at most `ECHO_TIMEOUT_SECONDS`.
 
-        The replies then come below it.
+        The replies are then printed below the message.
         """
         with suppress(TimeoutError):
             async with asyncio.timeout(ECHO_TIMEOUT_SECONDS):
@@ -154,7 +165,7 @@ class _LineSession:
             self.write(f"[{self._platform.name}] {line}")
 
     def _is_addressed_to_bot(self, message: ClientMessage) -> bool:
-        """Return whether the bot will answer: in its DM, or a message that mentions it."""
+        """Return whether the bot will answer: a message in its DM or one that mentions it."""
         return self._sessions.current.place.is_dm or f"@{self._platform.bot_name}" in message.plain_text.casefold()
 
     def _write_event(self, platform: ClientPlatform, event: ClientEvent) -> None:
@@ -179,7 +190,10 @@ class _LineSession:
 
 
 def _format_head(platform: ClientPlatform, message: ClientMessage) -> str:
-    """Return the platform, place, id and author of a message, and the user who alone can see it."""
+    """Return the platform, channel, id and author of a message as a text.
+
+    The text also names the user of an ephemeral message.
+    """
     places = {place.channel: place.name for place in platform.channels}
     users_by_dm = {platform.get_dm(person).channel: person for person in platform.people}
     place = places.get(message.channel) or f"dm {users_by_dm[message.channel].name}"

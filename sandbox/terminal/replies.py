@@ -1,4 +1,4 @@
-"""Detection of complete replies from visible events only."""
+"""Detection of complete replies of the bot from visible events only."""
 
 import asyncio
 from dataclasses import dataclass
@@ -12,12 +12,12 @@ STOP_LABEL = "Stop"
 
 @dataclass(frozen=True, slots=True)
 class QuietTime:
-    """Waiting times for replies, in seconds.
+    """Waiting times for replies of the bot, in seconds.
 
     Attributes:
         quiet_seconds: a reply without changes for this time counts as complete.
         max_quiet_seconds: upper limit of that time for a slow reply, for which it is twice its longest pause.
-        answer_seconds: time until an answer begins, and until a placeholder is replaced.
+        answer_seconds: time until an answer begins, and until the placeholder text of a reply is replaced.
         limit_seconds: limit of the whole wait.
     """
 
@@ -28,7 +28,7 @@ class QuietTime:
 
 
 class ReplyTracker:
-    """Questions to the bot, and the state of its replies.
+    """Tracker of the user's questions and of the bot's replies to them.
 
     A reply is in flight while a question has no message of the bot in its conversation, or only a placeholder there. A
     text is a placeholder if the platform reports it as one, or if an edit has replaced it before. Until the first such
@@ -48,10 +48,10 @@ class ReplyTracker:
         self._changed = asyncio.Event()
 
     def record_question(self, message: ClientMessage, *, expects_reply: bool) -> None:
-        """Record a message that the user sent.
+        """Store a message of the user as a question, unless it has a reply already.
 
         Args:
-            expects_reply: whether the bot will answer it.
+            expects_reply: whether the bot will answer the message; if not, it is not stored.
         """
         if expects_reply and not any(_is_reply_to(reply, message) for reply in self._bot_messages):
             self._open_questions.append(message)
@@ -84,7 +84,7 @@ class ReplyTracker:
 
     @property
     def is_in_flight(self) -> bool:
-        """True while an answer is missing or only a placeholder."""
+        """True while a reply to a question is missing or only a placeholder."""
         first_texts = self._first_texts.values()
         return bool(self._open_questions or self._pending_messages) or any(
             not self._placeholders or text in self._placeholders for text in first_texts
@@ -94,7 +94,7 @@ class ReplyTracker:
         """Wait until no reply is in flight and none has changed for the quiet time.
 
         Returns:
-            False if a reply is still in flight after the limits.
+            False if a reply is still in flight after the limits of `QuietTime`.
         """
         try:
             async with asyncio.timeout(self._quiet_time.limit_seconds):
@@ -108,11 +108,11 @@ class ReplyTracker:
 
     @property
     def _quiet_seconds(self) -> float:
-        """Seconds without a change after which the replies count as complete."""
+        """Seconds without a change after which the bot's replies count as complete."""
         return min(max(self._quiet_time.quiet_seconds, 2 * self._longest_pause), self._quiet_time.max_quiet_seconds)
 
     async def _wait_for_change(self, seconds: float) -> bool:
-        """Wait for the next event or question; return False if none came within `seconds`."""
+        """Wait for the next recorded event or question; return False after `seconds`."""
         self._changed.clear()
         try:
             async with asyncio.timeout(seconds):
@@ -123,14 +123,17 @@ class ReplyTracker:
 
 
 def _asks_user(message: ClientMessage) -> bool:
-    """Return whether a message asks the user for a decision: a placeholder has at most a button to stop."""
+    """Return whether a message has a menu, or a button other than Stop.
+
+    Such a message asks the user for a decision, so it is not a placeholder.
+    """
     return bool(message.menus) or any(label != STOP_LABEL for label in message.buttons)
 
 
 def _is_reply_to(message: ClientMessage, question: ClientMessage) -> bool:
-    """Return whether a message of the bot is newer than the question and in its conversation.
+    """Return whether a bot's message is newer than a question and in its conversation.
 
-    A message that only one user sees counts in the whole channel.
+    An ephemeral message counts in the whole channel.
     """
     if message.channel != question.channel or message.sent_at < question.sent_at:
         return False

@@ -1,4 +1,4 @@
-"""Widget for one message on the screen."""
+"""Widget of the terminal client for one message."""
 
 from time import localtime, strftime
 
@@ -33,7 +33,7 @@ class MessageRow(ListItem):
         yield self._body
 
     def update_message(self, message: ClientMessage) -> None:
-        """Repaint the row if the message has changed."""
+        """Repaint the row with a new version of its message, if it differs."""
         if message != self.message:
             self.message = message
             self._body.update(self._create_body())
@@ -52,12 +52,12 @@ class MessageRow(ListItem):
 
 
 def _render_control(label: str, action: str) -> Text:
-    """Return a label that runs an action of the app when it is clicked."""
+    """Return a button label as text that runs an action of the app when it is clicked."""
     return Text(f"[ {label} ]", Style(color="bright_blue", bold=True, meta={"@click": action}))
 
 
 def _render_controls(message: ClientMessage) -> list[Text]:
-    """Return the menus and buttons of a message."""
+    """Return the menus and buttons of a message as clickable texts."""
     menus = [
         _render_control(f"{menu.label} ▾", f"app.open_menu({message.id!r}, {menu.id!r})") for menu in message.menus
     ]

@@ -1,4 +1,4 @@
-"""Sessions of the terminal's user, and the commands of the terminal client."""
+"""Client sessions of the terminal's user, and the commands of the terminal client."""
 
 from collections.abc import Iterable
 
@@ -26,11 +26,11 @@ TOUR_HELP = "/tour  take the scripted tour; /tour end ends it\n"
 
 
 class TerminalSessions:
-    """One session for each platform; those without the focus count unread messages.
+    """One client session per platform; those that are not shown count unread messages.
 
     Attributes:
         all: the sessions in the order of their platforms.
-        current: the session that is shown and gets the typed lines.
+        current: the session that is shown and runs the typed lines.
         is_closed: whether the user has quit.
     """
 
@@ -47,24 +47,27 @@ class TerminalSessions:
         self.is_closed = False
 
     def switch_to(self, session: ClientSession) -> None:
-        """Show another session; its open place becomes read."""
+        """Show another session; the messages of its open channel become read."""
         self.current.has_focus = False
         self.current = session
         session.focus()
 
     def next_session(self) -> ClientSession:
-        """Return the session of the next platform."""
+        """Return the session of the platform after the current one, in a circle."""
         return self.all[(self.all.index(self.current) + 1) % len(self.all)]
 
     def find_by_command(self, line: str) -> ClientSession | None:
-        """Return the session that a line such as `/discord` switches to; None for another line."""
+        """Return the session of the platform that a line such as `/discord` names.
+
+        It is None for another line.
+        """
         return next((session for session in self.all if line.strip() == _platform_command(session)), None)
 
     async def run_line(self, line: str) -> str:
         """Run a typed line: a command of the terminal, or a line for the current session.
 
         Returns:
-            A notice for the user; "" for none.
+            A text for the user, such as an error; "" for none.
         """
         if session := self.find_by_command(line):
             self.switch_to(session)
@@ -96,7 +99,7 @@ def is_tour_command(line: str) -> bool:
 
 
 async def _switch_tour(bot: ManagedBot, *, starts: bool) -> str:
-    """Start or end the tour, which restarts the bot; return a notice about the result."""
+    """Start or end the tour, which restarts the bot; return a text about the result."""
     await (bot.start_tour() if starts else bot.end_tour())
     if bot.state != "running":
         return f"The bot is not running. {bot.exit_reason}".strip()

@@ -8,7 +8,10 @@ from sandbox.client.session import ClientSession
 
 
 class PlatformTab(Static):
-    """Widget with the bot's connection to a platform and the unread count; a click sends `Chosen`."""
+    """Tab at the top of the screen for a platform; a click sends `Chosen`.
+
+    It shows whether the bot is connected, and the number of unread messages.
+    """
 
     class Chosen(Message):
         def __init__(self, session: ClientSession) -> None:
@@ -23,7 +26,7 @@ class PlatformTab(Static):
         self.post_message(self.Chosen(self.session))
 
     def paint(self, *, is_open: bool) -> None:
-        """Show the current state.
+        """Update the connection and the number of unread messages.
 
         Args:
             is_open: whether this platform's session is shown.
