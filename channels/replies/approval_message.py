@@ -1,7 +1,7 @@
-"""Approval messages: the call and its arguments, who may decide, and the decision.
+"""Approval messages: the tool call, its arguments, the approvers and the decision.
 
-The arguments appear exactly as the tool gets them. Only known secrets are hidden: the model chooses what the arguments
-look like, so nothing is hidden for its shape or its name.
+The arguments appear exactly as the tool gets them. Only known secrets are hidden. The model chooses the names and the
+form of arguments: nothing is hidden because it looks like a secret.
 """
 
 import json
@@ -21,7 +21,7 @@ from core.secret_redaction import mask_json, redact_secrets, replace_known
 from core.tools.adk_confirmations import ArgumentPath
 from core.tools.human_requests import Approval, HumanRequest
 
-#: The most characters of a call's arguments, of the tool's hint, and of the tool's name.
+#: The most characters of a tool call's arguments, of the tool's hint, and of the tool's name.
 MAX_ARGUMENTS, MAX_HINT, MAX_NAME = 1200, 300, 100
 
 #: The most characters of each text in arguments that are too long together: the first limit that fits.
@@ -40,9 +40,9 @@ _MARKUP = regex.compile(r"[\\`*_~|<>\[\]()#]")
 
 
 def approval_text(approval: Approval, say: MessageCatalog, *, is_void: bool = False) -> str:
-    """Return the text of an approval message: the call and its state.
+    """Return the Markdown of an approval message: the tool call, and the decision.
 
-    Markup in the arguments has no effect.
+    While the approval is open, the text names the approvers and the time limit. Markup in the arguments has no effect.
 
     Args:
         is_void: whether nobody can decide the open approval any more; the text then says so.
@@ -61,12 +61,15 @@ def approval_text(approval: Approval, say: MessageCatalog, *, is_void: bool = Fa
 
 
 def format_tool(name: str) -> str:
-    """Return a tool's name for use within backticks: on one line, of limited length."""
+    """Return a tool's name to put within backticks: on one line, without backticks.
+
+    It has at most `MAX_NAME` characters.
+    """
     return " ".join(INVISIBLE.sub(" ", storable_text(name)).replace("`", "").split())[:MAX_NAME]
 
 
 def fence_arguments(arguments: Any) -> str:
-    """Return a call's arguments as a fenced block of JSON, with known secrets masked.
+    """Return a tool call's arguments as JSON in a code block, known secrets masked.
 
     The JSON has at most `MAX_ARGUMENTS` characters.
     """
@@ -81,7 +84,10 @@ def _fence(json_text: str) -> str:
 def decision_buttons(approval: Approval, say: MessageCatalog, *, is_void: bool = False) -> Sequence[Button]:
     """Return the buttons of an approval; none if it is decided or void.
 
-    *Always allow* is only there if the message shows every argument whole.
+    *Always allow* is among them only if the tool permits it and the message shows all arguments in full.
+
+    Args:
+        is_void: whether nobody can decide the open approval any more.
     """
     if is_void or approval.verdict is not None:
         return ()
@@ -91,10 +97,13 @@ def decision_buttons(approval: Approval, say: MessageCatalog, *, is_void: bool =
 
 
 def _mask_secrets(approval: Approval) -> tuple[Any, int]:
-    """Return the arguments with each secret replaced by its length.
+    """Return the arguments of an approval with a note in place of each secret.
+
+    The note tells the length of the secret. Secrets are the arguments of `Approval.secret_paths`, and known secrets
+    (such as tokens of the settings) in any text.
 
     Returns:
-        The masked arguments, and the number of secrets in them.
+        The masked arguments; the number of masked secrets.
     """
     hidden = 0
 
@@ -126,13 +135,13 @@ def _mask_secrets(approval: Approval) -> tuple[Any, int]:
 
 
 def _fit_arguments(arguments: Any) -> tuple[str, int]:
-    """Return the arguments as JSON of at most `MAX_ARGUMENTS` characters.
+    """Return arguments as JSON of at most `MAX_ARGUMENTS` characters.
 
-    If the JSON is too long with indentation, it may fit without. If not, each text in it is truncated, so that no long
-    text hides another one.
+    A JSON that is too long with indentation is not indented. If it is still too long, each long text in it is
+    truncated, and at last the whole JSON.
 
     Returns:
-        The JSON, and the number of characters that are left out.
+        The JSON; the number of characters that are left out.
     """
     whole = _to_json(arguments)
     for value in (arguments, *(_truncate_texts(arguments, limit) for limit in _TEXT_LIMITS)):
@@ -145,7 +154,11 @@ def _fit_arguments(arguments: Any) -> tuple[str, int]:
 
 
 def _to_json(arguments: Any, *, indent: int | None = None) -> str:
-    """Return arguments as JSON with invisible characters escaped (as in JSON)."""
+    """Return arguments as JSON, with JSON escapes for invisible characters.
+
+    Args:
+        indent: the spaces per level; None for JSON on one line.
+    """
     text = storable_text(json.dumps(arguments, ensure_ascii=False, indent=indent))
     escaped: str = INVISIBLE.sub(lambda found: json.dumps(found[0])[1:-1], text)
     return escaped
@@ -171,10 +184,10 @@ def _state_text(approval: Approval, say: MessageCatalog) -> str:
 
 
 def deciders_text(request: HumanRequest, sentences: Mapping[str, str], others: str, say: MessageCatalog) -> str:
-    """Return the sentence that names who may decide an open request, and until when.
+    """Return a sentence with the deciders and the time limit of an open request.
 
     Args:
-        sentences: the untranslated sentences for the single rules `AUTHOR`, `OTHERS` and `EVERYONE`.
+        sentences: the untranslated sentences for requests whose only rule is `AUTHOR`, `OTHERS` or `EVERYONE`.
         others: the untranslated sentence for named people and roles, or several kinds of rules.
     """
     found = {sentences.get(rule, others) for rule in request.deciders}
@@ -182,7 +195,7 @@ def deciders_text(request: HumanRequest, sentences: Mapping[str, str], others: s
 
 
 def decision_text(verdict: str, decider: str, decided_at: float | None, say: MessageCatalog) -> str:
-    """Return the sentence that says who decided a request, when, and how.
+    """Return a sentence with the decision on a request, its time and its author.
 
     Args:
         verdict: `approved`, `always`, `denied`, `expired` or `answered`.

@@ -40,9 +40,10 @@ _STYLES: Mapping[ButtonAction, ButtonStyle] = {
 
 
 class Press(NamedTuple):
-    """Press of a button, parsed from its id.
+    """Press of a button, parsed from the button's id.
 
     Attributes:
+        action: the action of the button.
         target_id: the id of the turn, the approval or the question.
         detail: of a question's button: the index of the option, or the page; empty for others.
     """
@@ -53,7 +54,7 @@ class Press(NamedTuple):
 
     @property
     def page(self) -> int:
-        """The page of the options or of the form, from 0; 0 if `detail` is no number."""
+        """The page in `detail`, of the options or of the form, from 0; 0 if none is given."""
         return int(self.detail) if self.detail.isascii() and self.detail.isdigit() else 0
 
 
@@ -75,8 +76,8 @@ def growing_buttons(turn_id: str, say: MessageCatalog, *, is_revised: bool = Fal
     """Return the buttons under a growing reply: *Stop*.
 
     Args:
-        is_revised: whether a user edited a message of the turn meanwhile; then *Answer the edited message* comes
-            first.
+        is_revised: whether a user edited a message of the turn since the turn was claimed; then *Answer the edited
+            message* comes first.
     """
     actions: list[ButtonAction] = ["revise", "stop"] if is_revised else ["stop"]
     return [create_button(action, turn_id, say) for action in actions]
@@ -88,9 +89,9 @@ def answer_buttons(
     """Return the buttons under a finished answer.
 
     Args:
-        extras: the optional buttons: *Regenerate*, and the ratings for `feedback`.
-        is_revised: whether a user edited a message of the turn since; then *Answer the edited message* replaces
-            *Regenerate*.
+        extras: the optional buttons: `regenerate`, and `feedback` for the two ratings.
+        is_revised: whether a user edited a message of the turn since the turn was claimed; then *Answer the edited
+            message* replaces *Regenerate*.
     """
     actions: list[ButtonAction] = ["revise"] if is_revised else ["regenerate"] if "regenerate" in extras else []
     if "feedback" in extras:
@@ -99,17 +100,20 @@ def answer_buttons(
 
 
 def approval_buttons(approval_id: str, say: MessageCatalog, *, may_always: bool) -> list[Button]:
-    """Return the buttons under an open approval.
+    """Return the buttons under an open approval: *Approve* and *Deny*.
 
     Args:
-        may_always: whether *Always allow* is one of them.
+        may_always: whether to add *Always allow*.
     """
     actions: list[ButtonAction] = ["approve", "always", "deny"] if may_always else ["approve", "deny"]
     return [create_button(action, approval_id, say) for action in actions]
 
 
 def parse_button(button_id: str) -> Press | None:
-    """Parse the id of a button: see `create_button`. None for an id of another format."""
+    """Return the press of a button by the button's id: see `create_button`.
+
+    None if the id has another format.
+    """
     name, _, rest = button_id.partition(":")
     detail, _, target_id = rest.rpartition(":")
     action = next((action for action in _LABELS if action == name), None)

@@ -10,7 +10,7 @@ from channels.markdown.blocks import BlockContext
 from channels.markdown.chunk_reader import ChunkReader
 from channels.markdown.dialect import MessageLimits
 
-#: Checks for a full chunk while one chunk fills.
+#: Number of checks for a full chunk in the time in which the text of one chunk arrives.
 _CHECKS_PER_CHUNK = 16
 
 
@@ -18,8 +18,8 @@ class Planner:
     """Splits the growing Markdown text of one reply into chunks (platform messages).
 
     The chunks cover the text without gaps or overlaps. A chunk before the last one never changes while text is added.
-    Code, tables and emphasis are closed at the end of a chunk and reopened in the next. The splits depend on the text,
-    not on the deltas in which it comes.
+    Code, tables and emphasis are closed at the end of a chunk and reopened in the next. The splits depend only on the
+    text, not on the pieces in which it comes.
     """
 
     def __init__(self, limits: MessageLimits) -> None:
@@ -35,28 +35,32 @@ class Planner:
 
     @property
     def text(self) -> str:
-        """The text so far, in the agent's Markdown."""
+        """The whole text so far, in the agent's Markdown."""
         return "".join(self._deltas)
 
     @property
     def is_due(self) -> bool:
-        """True if enough text was added since the last plan to look for a full chunk."""
+        """True if enough text is unparsed that a chunk may have become full."""
         return self._unread_length >= self._limits.chunk_size // _CHECKS_PER_CHUNK
 
     @property
     def full_count(self) -> int:
-        """The number of chunks that are full: no more text goes into them."""
+        """The number of full chunks, to which no more text is added."""
         self._read_all()
         return len(self._full_chunks)
 
     def feed(self, delta: str) -> None:
-        """Append text that the model generated."""
+        """Append a piece of text that the model generated.
+
+        Args:
+            delta: the new characters.
+        """
         for start in range(0, len(delta), self._limits.chunk_size):  # so that `catch_up` can yield within a long delta
             self._deltas.append(delta[start : start + self._limits.chunk_size])
         self._unread_length += len(delta)
 
     def replace(self, text: str) -> None:
-        """Replace the whole text; if it only continues the old one, full chunks stay."""
+        """Replace the whole text; a text that only continues the old one is appended."""
         before = self.text
         if not text.startswith(before):
             before = ""
@@ -64,14 +68,13 @@ class Planner:
         self.feed(text[len(before) :])
 
     def plan(self, priority: Priority, *, empty_text: str = PLACEHOLDER) -> Plan:
-        """Return the chunks of the text so far; none while there is no visible text.
+        """Return a plan with the chunks of the text so far; a blank text has none.
 
-        A text of final priority is rendered as it is. Before that, open markup at the end is closed, and markup that
-        cannot be shown in part is left out.
+        Of an incomplete text, open markup at the end is closed, and markup that cannot be shown in part is left out.
 
         Args:
-            priority: the priority of the plan's calls; one of `FINAL_PRIORITIES` for a complete text.
-            empty_text: shown in place of a complete text without visible characters.
+            priority: the priority of the plan's calls. One of `FINAL_PRIORITIES` means that the text is complete.
+            empty_text: shown for a complete text that renders to nothing visible.
         """
         self._read_all()
         chunks, page = [*self._full_chunks], self._page
@@ -96,7 +99,10 @@ class Planner:
         return Plan(chunks, priority, is_growing=not is_final)
 
     async def catch_up(self) -> None:
-        """Parse new text chunk by chunk, and yield to the event loop between chunks."""
+        """Parse new text, and yield to the event loop after about each chunk of it.
+
+        Less than one chunk of text may stay unparsed.
+        """
         while self._unread_length > self._limits.chunk_size:
             self._read_part()
             await asyncio.sleep(0)
@@ -106,7 +112,7 @@ class Planner:
             self._read_part()
 
     def _read_part(self) -> None:
-        """Parse new text of about one chunk, and split off each chunk that is full."""
+        """Parse about one chunk of new text, and store each chunk that is full."""
         until, size = self._read_count, 0
         while until < len(self._deltas) and size < self._limits.chunk_size:
             size += len(self._deltas[until])
@@ -119,12 +125,16 @@ class Planner:
 def _cut_full_chunks(
     page: ChunkReader, chunks: list[Chunk], limits: MessageLimits, *, is_final: bool = False
 ) -> ChunkReader:
-    """Append each full chunk of a reader's text to `chunks`, with its span.
+    """Append each full chunk of a reader's text to `chunks`.
 
-    A span includes the invisible text before the chunk.
+    The start of a chunk includes invisible text before it.
+
+    Args:
+        page: the reader; its text starts after the last of `chunks`.
+        is_final: whether the text is complete.
 
     Returns:
-        The reader of the text after the full chunks.
+        A reader of the text after the full chunks.
     """
     while cut := page.find_break(is_final=is_final):
         start, size = chunks[-1].end if chunks else 0, page.hidden_size + cut.position
@@ -135,6 +145,6 @@ def _cut_full_chunks(
 
 
 def append_line(chunks: Sequence[Chunk], line: str) -> list[Chunk]:
-    """Return the chunks with a line below the text of the last one."""
+    """Return the chunks (at least one), with a line below the text of the last chunk."""
     *front, last = chunks
     return [*front, replace(last, text=f"{last.text}\n\n{line}")]

@@ -18,15 +18,15 @@ from core.usage.spending import SpendingStore
 
 log = logging.getLogger(__name__)
 
-#: Seconds that the notice of a restart may take; the turn is handed back without it, too.
+#: Seconds that showing the notice of a restart may take; if it fails, the turn is released all the same.
 NOTICE_TIMEOUT = 3.0
 
 
 class ErrorMessages:
-    """Renders the message to a user about a failed turn.
+    """Describes to a user the failure of their turn.
 
     Args:
-        spending: the store with the names of people; None if names are not needed.
+        spending: the store of the administrators' names; None to name no administrators.
         admins: the platform ids of the people who can raise a spending limit.
     """
 
@@ -35,9 +35,10 @@ class ErrorMessages:
         self._admins = frozenset(admins)
 
     async def describe(self, error: Exception, turn: Turn, say: MessageCatalog) -> str:
-        """Return a sentence on why a turn failed, for its author, in their language.
+        """Return a sentence on why a turn failed, in the language of its author.
 
-        For an error that is not Parley's own, the sentence is general.
+        The sentence is a general one if `error` is no `ParleyError`. For a spending limit, it also says until when the
+        limit applies and who can raise it.
         """
         if not isinstance(error, SpendingLimitError):
             return say(error.public if isinstance(error, ParleyError) else ParleyError.public)
@@ -46,7 +47,11 @@ class ErrorMessages:
         return f"{say(error.public, **error.facts)} {say(words.LIMIT_RESETS, day=until.isoformat(), who=admins)}"
 
     async def _admin_names(self, platform: str, say: MessageCatalog) -> str:
-        """Return the names of those who can raise a spending limit, or a general term."""
+        """Return the names of people who can raise a spending limit, or a general term.
+
+        Args:
+            platform: the name of the platform, such as `slack`.
+        """
         if self._spending is None or not self._admins:
             return say(words.LIMIT_OPERATOR)
         names = await self._spending.list_names([f"{platform}:{id_}" for id_ in self._admins])
@@ -56,12 +61,13 @@ class ErrorMessages:
 async def post_as_file(
     reply: Reply, turn_id: str, text: str, files: Sequence[File], reason: str = words.MESSAGE_REFUSED
 ) -> None:
-    """Close a reply whose text the platform refuses, with the text as a file.
+    """Close a reply whose text the platform refuses, with the text in a file.
 
-    If the platform refuses the file too, the reply stays as it is.
+    The reply shows `reason`, the turn's id and a *Retry* button. If the platform refuses that too, the reply stays as
+    it is.
 
     Args:
-        text: the whole text of the reply; if it is empty, only an error is shown.
+        text: the whole text of the reply; if it is empty, a general error is shown.
         files: the files of the answer, attached after the text.
         reason: the untranslated sentence to show in place of the text.
     """
@@ -74,9 +80,13 @@ async def post_as_file(
 
 
 async def announce_restart(reply: Reply, turn_id: str, buttons: Sequence[Button]) -> None:
-    """Add a notice to a reply that another process will continue it.
+    """Show below a reply that the bot restarts, and that the reply will continue.
 
     Failures are logged; the call takes at most `NOTICE_TIMEOUT` seconds.
+
+    Args:
+        turn_id: the id of the turn, for the log.
+        buttons: the buttons under the reply.
     """
     try:
         async with asyncio.timeout(NOTICE_TIMEOUT):
@@ -88,12 +98,12 @@ async def announce_restart(reply: Reply, turn_id: str, buttons: Sequence[Button]
 
 
 def log_level(error: Exception) -> int:
-    """Return the log level for the failure of a turn: INFO for a spending limit."""
+    """Return a turn failure's log level: INFO for a spending limit, else ERROR."""
     return logging.INFO if isinstance(error, SpendingLimitError) else logging.ERROR
 
 
 def error_summary(error: Exception) -> str:
-    """Return an error for operators: its type, and its text if it is Parley's own.
+    """Return the type of an error, and the text if it is a `ParleyError`.
 
     The texts of other errors may contain secrets.
     """
@@ -101,9 +111,10 @@ def error_summary(error: Exception) -> str:
 
 
 def add_model_note(text: str, calls: Sequence[ModelCall], say: MessageCatalog) -> str:
-    """Return an answer with a note below it if a fallback model wrote it.
+    """Return an answer, with a note below it if a fallback model wrote the answer.
 
     Args:
+        text: the answer; an empty one gets no note.
         calls: the model calls of the run, in order.
     """
     answered = [call for call in calls if not call.error]

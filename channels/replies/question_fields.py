@@ -20,10 +20,12 @@ _NOTES = {
 
 
 def option_label(field: FormField, position: int, say: MessageCatalog) -> str:
-    """Return the label of an option of a field; *Yes* or *No* for a boolean, *None* for an empty answer.
+    """Return the label of an option of a form field, in the user's language.
+
+    It is *Yes* or *No* for a boolean, and *None* for the option without a value.
 
     Args:
-        position: the index of the option.
+        position: the index of the option in `field.options`.
     """
     option = field.options[position]
     if option.value is None:
@@ -32,21 +34,24 @@ def option_label(field: FormField, position: int, say: MessageCatalog) -> str:
 
 
 def get_preset(field: FormField, entries: Entries) -> str | Sequence[str]:
-    """Return what a form shows in a field at first: the user's draft, or the default.
+    """Return the initial value of a form field: the user's draft, or the default.
 
     Args:
-        entries: what the user entered earlier, by the name of the field.
+        entries: the values that the user entered earlier, by the name of the field.
 
     Returns:
-        A text, or several for a field with several values; empty if there is neither.
+        A text, or a list of texts for a field with several values; empty without draft and default.
     """
     return entries.get(field.name, to_entry(field, field.default) if field.has_default else "")
 
 
 def preset_text(field: FormField, entries: Entries) -> str:
-    """Return the preset of a text field as one text of at most `MAX_ENTRY` characters.
+    """Return the initial value of a text field, of at most `MAX_ENTRY` characters.
 
-    Several values are one per line; of an option, it has the label.
+    Several values are on a line each. An option is shown by its label.
+
+    Args:
+        entries: the values that the user entered earlier, by the name of the field.
     """
     preset = get_preset(field, entries)
     labels = {f"{OPTION_PREFIX}{i}": option.label for i, option in enumerate(field.options)}
@@ -54,14 +59,14 @@ def preset_text(field: FormField, entries: Entries) -> str:
 
 
 def is_single_line(field: FormField) -> bool:
-    """Return whether a text field needs one line only, by its type and `max_length`."""
+    """Return whether a text field needs only one line, by its type and `max_length`."""
     return field.kind in ("integer", "number", "choice") or (field.max_length or MAX_ENTRY) <= _MAX_LINE
 
 
 def text_field_notes(field: FormField, say: MessageCatalog) -> list[str]:
-    """Return the hints to show with a text field.
+    """Return the hints to show with a text field, in the user's language.
 
-    They say in which form to enter the value, and how many options there are.
+    The list may be empty. A hint tells to enter one value per line or JSON; another one tells the number of options.
     """
     notes = [say(_NOTES[field.kind])] if field.kind in _NOTES and (field.name or field.kind != "json") else []
     return [*notes, *([say(words.ONE_OF_OPTIONS, count=len(field.options))] if field.options else [])]

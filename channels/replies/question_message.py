@@ -1,4 +1,4 @@
-"""Messages of an agent's questions: the text, the buttons or menu, the answer."""
+"""Messages with an agent's question: the text, the buttons or menu, the answer."""
 
 import logging
 from collections.abc import Sequence
@@ -35,7 +35,10 @@ MAX_OPTION_LIST = 1200
 
 
 def question_text(question: Question, say: MessageCatalog, *, is_void: bool = False) -> str:
-    """Return the text of a question's message, with its state or its answer.
+    """Return the Markdown of the message of an agent's question.
+
+    An open question is followed by its long options, the people who may answer and the time limit; any other by its
+    answer. If the form of the question has a problem, a warning is logged.
 
     Args:
         is_void: whether nobody can answer the open question any more; the text then says so.
@@ -57,12 +60,13 @@ def question_buttons(
 ) -> Sequence[Button]:
     """Return the buttons or the menu of a question; none if it is answered or void.
 
-    A question with options has a button for each, or a menu if there are more than `MAX_OPTION_BUTTONS`. Any other has
-    a button that opens its form.
+    A question with options has a button for each, or a menu if there are more than `MAX_OPTION_BUTTONS`. Any other
+    question has a button that opens its form.
 
     Args:
         max_options: the most options of a menu on the platform; more are split into pages.
         page: the page of the menu, from 0.
+        is_void: whether nobody can answer the open question any more.
     """
     if is_void or question.verdict is not None:
         return ()
@@ -85,7 +89,7 @@ def question_buttons(
 
 
 def entry_error_text(error: EntryError, say: MessageCatalog) -> str:
-    """Return a sentence on why an entered value does not fit its field."""
+    """Return a sentence, in the user's language, on why an entered value is refused."""
     sentences = {
         "required": words.ENTRY_REQUIRED,
         "integer": words.ENTRY_NOT_INTEGER,
@@ -115,9 +119,9 @@ def _describe_problem(question: Question, say: MessageCatalog) -> str:
 
 
 def _list_long_options(question: Question) -> str:
-    """Return the options as a numbered list if a label is too long for a button.
+    """Return the options of a question as a numbered list, if a label is too long.
 
-    Otherwise the text is empty.
+    The list has at most `MAX_OPTION_LIST` characters. The text is empty if all labels fit on buttons.
     """
     choice = question.form.choice
     if choice is None or all(len(option.label) <= MAX_OPTION_LABEL for option in choice.options):

@@ -1,4 +1,4 @@
-"""Reactions that mark users' messages as queued."""
+"""Reactions that mark users' messages as waiting for an answer."""
 
 import asyncio
 import json
@@ -15,16 +15,18 @@ log = logging.getLogger(__name__)
 
 Address = Mapping[str, Any]
 
-#: The most remembered reactions; this process never removes those of turns that other processes run.
+#: The most reactions in memory. Other processes remove those of the turns that they run, so that they would stay here.
 MAX_REACTIONS = 10_000
 
 
 class QueuedReactions:
-    """Adds and removes the "queued" reactions on users' messages, in the background.
+    """Adds and removes the reactions that mark users' messages as waiting.
+
+    Each platform call runs in a background task; its errors are logged.
 
     Args:
-        add: adds the reaction to the message that an address (see `InboxMessage.address`) replies to.
-        remove: removes it from that message.
+        add: adds the reaction to the user's message to which an address (see `InboxMessage.address`) replies.
+        remove: removes the reaction from that message.
     """
 
     def __init__(self, add: Callable[[Address], Awaitable[None]], remove: Callable[[Address], Awaitable[None]]) -> None:
@@ -35,18 +37,22 @@ class QueuedReactions:
         self._background = BackgroundTasks()
 
     def add(self, address: Address) -> None:
-        """Start to add the reaction, unless it is added or assumed already."""
+        """Add the reaction in the background, unless this process added or assumed it.
+
+        Args:
+            address: the address of the reply to the user's message.
+        """
         key = _key(address)
         if key not in self._tasks:
             self._tasks[key] = task = asyncio.create_task(_log_errors(self._add_reaction, address), name="reaction")
             self._background.add(task)
 
     def assume_added(self, address: Address) -> None:
-        """Remember that another process may have added the reaction, for `remove`."""
+        """Store that another process may have added the reaction, for `remove`."""
         self._tasks.setdefault(_key(address), None)
 
     def remove(self, address: Address) -> None:
-        """Start to remove the reaction, if it was added or assumed."""
+        """Remove the reaction in the background, if this process added or assumed it."""
         key = _key(address)
         if key in self._tasks:
             self._background.add(
@@ -54,7 +60,7 @@ class QueuedReactions:
             )
 
     async def drain(self, seconds: float) -> None:
-        """Wait for the running calls for at most `seconds`, then cancel them."""
+        """Wait at most `seconds` for platform calls in the background, then cancel them."""
         await self._background.drain(seconds)
 
     async def _remove_after(self, addition: asyncio.Task[None] | None, address: Address) -> None:

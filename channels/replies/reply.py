@@ -33,12 +33,12 @@ ABANDON_TIMEOUT = 30.0
 #: Awaited with the ids of all messages of a reply whenever they change.
 SaveMessageIds = Callable[[Sequence[str]], Awaitable[None]]
 
-#: Awaited before each change of a reply; raises if another process has claimed the turn.
+#: Awaited before each change of a reply; raises `TurnLostError` if another process has claimed the turn.
 CheckOwned = Callable[[], Awaitable[None]]
 
 
 async def _allow() -> None:
-    """Allow every call: the default where no other process can claim the turn."""
+    """Do nothing: the default check for a reply that no other process can show."""
 
 
 #: Called with whether the shown reply has text.
@@ -61,7 +61,7 @@ class _AbandonedError(Exception):
 class Reply:
     """Posts the answer of one turn, and edits its messages as the text grows.
 
-    A background task always shows the newest text, and the model never waits for the platform. Use it with `async
+    A background task always shows the newest text: the model never waits for the platform. Use the reply with `async
     with`, and `close` it with the final text.
 
     Args:
@@ -144,9 +144,9 @@ class Reply:
         await self.abandon()
 
     async def abandon(self) -> None:
-        """Make no more calls to the platform; wait for the running one.
+        """Stop updating the reply, and wait for the platform call that is running.
 
-        The running call is not retried, and is cancelled after `ABANDON_TIMEOUT` seconds.
+        That call is not retried, and is cancelled after `ABANDON_TIMEOUT` seconds.
         """
         if self._writer is None:
             return
@@ -179,7 +179,7 @@ class Reply:
         self._on_activity()
 
     def replace(self, text: str) -> None:
-        """Replace the whole text, such as by the final text of a model call."""
+        """Replace the whole text of the reply, such as by the final text of a model call."""
         if text == (before := self._planner.text):
             return
         if not text.startswith(before):
@@ -199,7 +199,7 @@ class Reply:
         self._on_activity()
 
     def update_buttons(self, buttons: Sequence[Button]) -> None:
-        """Change the buttons of the growing reply; a closed reply keeps its own."""
+        """Change the buttons of the growing reply; those of a closed reply do not change."""
         if not self.is_closed:
             self._buttons = buttons
             self._mark_dirty()
@@ -215,11 +215,12 @@ class Reply:
     ) -> None:
         """Show the final text, and return when the platform has confirmed it.
 
-        A later call replaces the final text.
+        The status line is removed. A second call replaces the final text.
 
         Args:
             text: the whole text of the reply.
-            ending: Markdown below the text; a long text is truncated before it.
+            priority: the priority of the platform calls.
+            ending: Markdown to show below the text, even if the text is truncated.
             buttons: the buttons under the reply.
             files: the files to attach; a note below the text names those that the platform refuses.
 
@@ -244,9 +245,12 @@ class Reply:
         self._planner.replace(f"{close_code_fence(text)}\n\n{ending}".strip() if ending else text)
 
     def _drop_files(self, refused: FileRefusedError) -> None:
-        """Remove refused files from the reply, and name them below its text.
+        """Remove refused files from the reply, and add a note below its text for each.
 
-        If the file of a long text is refused, the whole text is shown in messages.
+        If the platform refuses the file with a long text, the whole text is to be shown in messages.
+
+        Args:
+            refused: the error with the names of the files; it is logged.
         """
         if FILE_NAME in refused.names and FILE_NAME not in [file.name for file in self._files]:
             log.warning("the platform refuses the file of a long text, which goes into messages: %s", refused)
@@ -262,7 +266,7 @@ class Reply:
             self._set_final_text(self.text_without_ending.rstrip(), "\n\n".join(filter(None, [*notes, self._ending])))
 
     def _on_first_text(self) -> None:
-        """Raise the priority of the waiting call when the first text arrives."""
+        """Make the next call urgent when the first text of the reply arrives."""
         if not self._has_text:
             self._has_text = True
             self._reprioritize()
@@ -282,12 +286,19 @@ class Reply:
             self._reprioritize()
 
     def _reprioritize(self) -> None:
-        """Cancel the wait for a slot of the rate limits; it restarts with a new priority."""
+        """Cancel the wait for a slot of the rate limits.
+
+        The background task then starts a new wait, with a new priority.
+        """
         if self._slot is not None and not self._slot.cancelling():
             self._slot.cancel()
 
     async def _show_until_closed(self) -> None:
-        """Show the newest text as the rate limits allow, until the final one is shown."""
+        """Show the newest text whenever the rate limits allow, until the final text.
+
+        This is the background task of the reply. It also stores the message ids, and adds and removes the "queued"
+        reaction on the user's message.
+        """
         is_first = True
         with self._surface.track_reply(), cancel_unless(self._check_active):
             while not self._is_abandoned:
@@ -337,11 +348,11 @@ class Reply:
                     await self._wait_for_change(self._changed)
 
     async def _show(self, plan: Plan) -> bool:
-        """Show a plan on the surface.
+        """Show a plan on the surface; store refused files and edits for the next plan.
 
         Returns:
-            Whether all of it is shown. If the rate limits dropped it, or the platform refused a file or an edit, the
-            next plan is to be tried.
+            True if the whole plan is shown. False if the rate limits dropped it, or the platform refused a file or an
+            edit: a new plan is then to be shown.
         """
         try:
             return await self._surface.show(plan, tuple(self._known_ids), self._record)
@@ -364,10 +375,13 @@ class Reply:
         await self._check_owned()
 
     def _get_next_call(self, is_first: bool) -> _NextCall | None:
-        """Return the kind of the next call; None while there is nothing to show.
+        """Return the parameters of the next platform call; None while none is to be made.
 
         A growing message needs one more call, which ends it. If the rate limits leave no room for that call, a message
         is posted only when it is full. A full message is completed before the next one grows.
+
+        Args:
+            is_first: whether no call was made yet.
         """
         is_new = len(self._known_ids) <= self._final_count
         if self._final_priority is not None:
@@ -384,8 +398,8 @@ class Reply:
     async def _wait_for_change(self, event: asyncio.Event) -> None:
         """Wait until the event is set, for at most `SILENCE_SECONDS`.
 
-        After that the reply is due again: its status line shows the elapsed time, and a Slack stream that gets too old
-        is ended.
+        After that time the reply is marked for an update: its status line shows the elapsed time, and a Slack stream
+        that gets too old is ended.
         """
         try:
             async with asyncio.timeout(SILENCE_SECONDS):
@@ -394,10 +408,10 @@ class Reply:
             self._mark_dirty()
 
     async def _wait_for_slot(self, move: _NextCall) -> bool:
-        """Wait for a slot of the rate limits.
+        """Wait for a slot of the rate limits for the next platform call.
 
         Returns:
-            False if the wait was cancelled, by `_reprioritize` or since the reply is abandoned.
+            True if the slot is acquired; False if `_reprioritize` cancelled the wait, or the reply is abandoned.
         """
         outdated_since = event_loop.now() if self._outdated_since is None else self._outdated_since
         outdated_since = FIRST_TEXT if self._has_text and not self._shows_text else outdated_since
@@ -437,13 +451,20 @@ class Reply:
         """Return the first `max_messages` chunks, with a status line below the last.
 
         If chunks are left out and `status` is empty, the line says that the text continues in a file.
+
+        Args:
+            status: the status line in Markdown; empty for none.
         """
         if len(chunks) > self._max_messages:
             return append_line(chunks[: self._max_messages], status or self.say(words.CONTINUES_IN_FILE))
         return append_line(chunks, status) if status else chunks
 
     def _plan_with_file(self, plan: Plan) -> Plan:
-        """Return the plan of a too long reply: its start, and the whole text as a file."""
+        """Return the plan of a reply that is too long: its start, and the text as a file.
+
+        Args:
+            plan: the plan with all chunks of the reply.
+        """
         files, line = [File(FILE_NAME, self.text.encode()), *self._files], self.say(words.FULL_ANSWER_IN_FILE)
         if not self._ending:
             return Plan(append_line(plan.chunks[: self._max_messages], line), plan.priority, self._buttons, files)
@@ -455,7 +476,7 @@ class Reply:
 
     @property
     def _elapsed_text(self) -> str:
-        """The time since the last activity, once it reaches `SILENCE_SECONDS`; else empty."""
+        """The time without activity as a text; empty if below `SILENCE_SECONDS`."""
         seconds = event_loop.now() - self._last_activity_at
         return (
             self.say.format_elapsed(int(seconds // SILENCE_SECONDS * SILENCE_SECONDS))

@@ -14,9 +14,10 @@ from core.tools.human_requests import Approval, HumanRequest, Question
 async def show_request(
     channel: Channel, requests: HumanRequestService, request: HumanRequest, *, is_void: bool = False, page: int = 0
 ) -> None:
-    """Post or edit the message of an approval or question to its current state.
+    """Edit the message of an approval or question to its current state.
 
-    For the parameters and errors see `Answerer.update_request_message`.
+    A missing message is posted. The ids of the posted messages are stored with the request. For the parameters and
+    errors see `Answerer.update_request_message`.
     """
     request = await requests.get(request.id) or request  # it may have been shown or decided since
     address = request.inbox_message.address

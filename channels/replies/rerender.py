@@ -1,4 +1,4 @@
-"""Updates of replies of ended turns, after a user edited or deleted a message."""
+"""Updates of the replies of ended turns, after a user edited or deleted a message."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ MAX_FILES = 9
 
 
 class ReplyRerenderer:
-    """Edits replies of ended turns after a user edited or deleted a message.
+    """Edits the replies of ended turns after a user edited or deleted a message.
 
     Args:
         runtime: the runtime with the generated files of the turns.
@@ -50,11 +50,14 @@ class ReplyRerenderer:
         self._settings = settings
 
     async def rerender(self, channel: Channel, turn: LatestTurn, *, ending: str = "") -> None:
-        """Wait until a turn has ended in any process, and show its reply again.
+        """Wait until a turn has ended in any process, then edit its reply.
 
-        The reply stays as it is if the turn has no stored answer or a message of the reply is missing.
+        The reply gets the stored text and files, and current buttons. It stays as it is if the turn has no stored text
+        or one of its messages is missing.
 
         Args:
+            channel: the adapter of the platform with the reply.
+            turn: the newest turn that answers the messages.
             ending: an untranslated sentence to show below the reply in place of its buttons; empty for none.
 
         Raises:
@@ -88,12 +91,13 @@ class ReplyRerenderer:
                 await reply.close(latest.text, ending=ending and say(ending), buttons=controls, files=files)
 
     async def delete_orphans(self, turn_id: str, surface: Surface, orphans: Sequence[str]) -> None:
-        """Delete messages that this process posted after another one had claimed the turn.
+        """Delete messages of a reply that this process posted after losing the turn.
 
-        Messages that the other process has recorded as its own stay. If it uses one that it has not recorded yet, it
-        posts that message anew.
+        Messages that the new owner of the turn has stored as part of its reply are not deleted. If the owner uses one
+        that it has not stored yet, it posts the message again. Failures are logged.
 
         Args:
+            surface: the surface of the reply.
             orphans: the platform's ids of the messages.
         """
         try:
@@ -104,10 +108,11 @@ class ReplyRerenderer:
             log.warning("turn %s: orphaned messages cannot be deleted: %s", turn_id, format_error(error))
 
     async def _wait_until_ended(self, latest: LatestTurn) -> LatestTurn | None:
-        """Return a turn once it has ended, polled from the database.
+        """Wait until a turn has ended, by a query every `POLL_SECONDS`.
 
         Returns:
-            None if it was deleted, or has not ended within the time limit of a run.
+            The newest turn that answers the same messages. None if it was deleted, or has not ended within the time
+            limit of a run.
         """
         ended: LatestTurn | None = latest
         with suppress(TimeoutError):
@@ -119,7 +124,7 @@ class ReplyRerenderer:
         return None
 
     async def _check_unchanged(self, latest: LatestTurn) -> None:
-        """Check that the turn is still the newest one of the reply and is unchanged.
+        """Check that a turn is unchanged, and still the newest that answers its messages.
 
         Raises:
             TurnLostError: another turn answers the messages, or they were changed again.
@@ -132,10 +137,10 @@ async def load_files(runtime: AgentRuntime, session_id: str, origin: str) -> Seq
     """Return the files that the agent generated for an answer, at most `MAX_FILES`.
 
     Args:
-        origin: the first turn that answered the messages: see `Turn.origin`.
+        origin: the id of the first turn that answered the messages: see `Turn.origin`.
 
     Returns:
-        The files, renamed where a name occurs twice.
+        The files, renamed where a name occurs twice. An image without a description gets its name as `alt`.
     """
     files, names = list[File](), {FILE_NAME}
     for generated in (await runtime.list_generated_files(session_id, origin))[:MAX_FILES]:
@@ -147,4 +152,4 @@ async def load_files(runtime: AgentRuntime, session_id: str, origin: str) -> Seq
 
 
 async def _keep_ids(_ids: Sequence[str]) -> None:
-    """Store nothing: a reply that is shown again keeps its messages."""
+    """Store nothing: the messages of a reply that is only edited have the same ids."""

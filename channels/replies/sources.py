@@ -19,10 +19,14 @@ _HOST = re.compile(r"[A-Za-z0-9.-]+")
 
 
 def add_sources(text: str, sources: Sequence[Source], say: MessageCatalog) -> str:
-    """Return an answer with links to its sources below; unchanged without sources.
+    """Return an answer with a line of links to its sources; unchanged without sources.
 
-    Each link shows its number and host. The titles of pages are left out: they could contain markup, or name another
-    host.
+    The line has at most `MAX_LINKS` links. Each shows its number and host. The titles of pages are left out: they could
+    contain markup, or name another host.
+
+    Args:
+        text: the answer in Markdown.
+        sources: the web pages that the answer is based on.
     """
     if not text.strip() or not sources:
         return text
@@ -33,9 +37,9 @@ def add_sources(text: str, sources: Sequence[Source], say: MessageCatalog) -> st
 
 
 def _format_link(number: int, source: Source) -> str:
-    """Return a Markdown link with a number and the host of the page.
+    """Return a Markdown link to a web page that shows a number and the page's host.
 
-    Gemini's links lead through a redirect of Google; of these, the domain of the page is shown after the link.
+    Gemini's links lead through a redirect of Google: their page's domain is shown after the link.
     """
     parts = urlsplit(source.url)
     host, target = _encode_host(parts.hostname or ""), quote(source.url, safe="%:/?#@!$&'*+,;=~-._[]")
@@ -46,9 +50,9 @@ def _format_link(number: int, source: Source) -> str:
 
 
 def _encode_host(host: str) -> str:
-    """Return a host name in ASCII (IDNA), so that no letter imitates another one.
+    """Return a host name in ASCII (IDNA), in which no letter can imitate another one.
 
-    An invalid name is returned as an empty text.
+    For an invalid name, the result is empty.
     """
     try:
         encoded = host.encode("idna").decode()

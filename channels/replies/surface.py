@@ -28,13 +28,13 @@ from core.errors import SurfaceError
 
 log = logging.getLogger(__name__)
 
-#: Seconds within which an unanswered call, or one of another process, may still take effect.
+#: Seconds within which a call without a response, or a call of another process, may still take effect.
 LATE_CALL_SECONDS = 1.0
 
 #: The prefix of a file among the ids of a reply; the file's name follows its id.
 _FILE_PREFIX = "file:"
 
-#: Awaited with the name and the id of a file.
+#: Awaited with the name and the platform's id of a file, to store the id.
 RecordFile = Callable[[str, str], Awaitable[None]]
 
 
@@ -43,8 +43,8 @@ class EditOutcome(Enum):
 
     Attributes:
         DONE: the message shows the new content.
-        DROPPED: the rate limits did not allow the stream update.
-        LOST: the platform did not answer the stream update, which may still take effect.
+        DROPPED: the edit was a `STREAM_UPDATE` that the rate limits did not allow.
+        LOST: the edit was a `STREAM_UPDATE` without a response; it may still take effect.
         GONE: the message is deleted, or cannot be edited any more.
     """
 
@@ -56,7 +56,7 @@ class EditOutcome(Enum):
 
 @dataclass(frozen=True, slots=True)
 class PlannedMessage:
-    """Message number `position` of a plan, from 0."""
+    """One message of a plan: the chunk at the index `position`, with its buttons."""
 
     position: int
     plan: Plan
@@ -67,12 +67,12 @@ class PlannedMessage:
 
     @property
     def buttons(self) -> tuple[Button, ...]:
-        """The buttons under this message: those of the plan under its last message."""
+        """The buttons under this message: those of the plan if it is the last message."""
         return tuple(self.plan.buttons) if self.position == len(self.plan.chunks) - 1 else ()
 
     @property
     def content(self) -> tuple[str, tuple[Button, ...]]:
-        """The text and the buttons, to compare with what the platform shows."""
+        """The text and the buttons, to compare with those that the platform shows."""
         return self.chunk.text, self.buttons
 
     @property
@@ -83,11 +83,12 @@ class PlannedMessage:
 
 @dataclass(frozen=True, slots=True)
 class PostedMessage:
-    """Message on the platform, as the result of a post.
+    """Result of a post: the message on the platform.
 
     Attributes:
-        is_new: whether it has the planned content. Otherwise an earlier call whose answer was lost posted it, and it
-            may have less text.
+        id: the platform's id of the message.
+        is_new: whether the message has the planned content. If not, an earlier call whose response was lost posted it,
+            and it may have less text.
     """
 
     id: str
@@ -100,6 +101,7 @@ class MessageSurface(ABC):
     A subclass makes the platform's calls.
 
     Args:
+        queued_reactions: adds and removes the reactions that mark users' messages as waiting.
         address: the place of the reply: see `InboxMessage.address`.
     """
 
@@ -144,18 +146,18 @@ class MessageSurface(ABC):
         self._reserve_final_edit()
 
     def _reserve_final_edit(self) -> None:
-        """Reserve, in the rate limit of edits, the edit that ends the growing message."""
+        """Reserve a slot of the rate limit of edits for the edit that ends the message."""
         if not self._is_reserved:
             self._is_reserved = True
             self._reserve.enter_context(self._edit_limiter.reserve())
 
     def _release_reserve(self) -> None:
-        """Give the reserved edit back to the rate limit."""
+        """Free the slot that `_reserve_final_edit` reserved, if any."""
         self._is_reserved = False
         self._reserve.close()
 
     def _can_end_message(self) -> bool:
-        """Return whether the rate limit has room for the edit that ends a message."""
+        """Return whether the rate limit has a slot for the edit that ends a message."""
         return self._edit_limiter.can_reserve(0 if self._is_reserved else 1)
 
     def _track_message(self) -> None:
@@ -163,7 +165,7 @@ class MessageSurface(ABC):
         self._tracking.enter_context(self._edit_limiter.track_reply(self._began_at))
 
     def _close_message(self) -> None:
-        """Stop counting the message as growing; its reserved edit stays for the next one."""
+        """Stop counting the message as growing; the next one uses its reserved slot."""
         self._is_open = False
         self._tracking.close()
 
@@ -228,10 +230,13 @@ class MessageSurface(ABC):
         self._queued_reactions.remove(self._address)
 
     def use_slot(self, limiter: RateLimiter) -> bool:
-        """Take the slot that `acquire_slot` got from a limiter.
+        """Use the slot that `acquire_slot` acquired for the next platform call.
+
+        Args:
+            limiter: the rate limiter of that call.
 
         Returns:
-            False if there is no slot of this limiter; the call then waits for one itself.
+            True if the slot is one of this limiter; it is then used up. If False, the caller acquires a slot itself.
         """
         if self._slot is not limiter:
             return False
@@ -241,12 +246,12 @@ class MessageSurface(ABC):
     @property
     @abstractmethod
     def _post_limiter(self) -> RateLimiter:
-        """The rate limiter for posts at this place."""
+        """The rate limiter for posts in the reply's channel."""
 
     @property
     @abstractmethod
     def _edit_limiter(self) -> RateLimiter:
-        """The rate limiter for edits at this place."""
+        """The rate limiter for edits in the reply's channel."""
 
     def _get_next_limiter(self, *, is_post: bool, is_last_edit: bool) -> RateLimiter:
         """Return the rate limiter for the next call: see `Surface.acquire_slot`."""
@@ -286,13 +291,14 @@ class MessageSurface(ABC):
         return True
 
     async def _undo_late_calls(self, pieces: Sequence[PlannedMessage], shown_ids: Sequence[str]) -> None:
-        """Undo calls that took effect after their caller gave up: edit again, delete.
+        """Undo the effects of late calls: edit messages again, and delete extra ones.
 
-        These are unanswered calls, and those of a worker that had the turn before. They get `LATE_CALL_SECONDS` to
-        take effect.
+        Late calls are those without a response, and those of a worker that ran the turn before. If there may be any,
+        wait `LATE_CALL_SECONDS` for them to take effect first.
 
         Args:
-            shown_ids: the ids of the messages that show the pieces.
+            pieces: the messages of the final plan.
+            shown_ids: the platform's ids of the messages, in the same order.
         """
         if self._to_rewrite.isdisjoint(shown_ids) and not self._has_strays:
             return
@@ -306,7 +312,7 @@ class MessageSurface(ABC):
         self._has_strays = False
 
     async def _edit_planned(self, message_id: str, piece: PlannedMessage) -> EditOutcome:
-        """Edit a message to its planned content, unless it shows that already.
+        """Edit a message to its planned content, unless it has that content already.
 
         Raises:
             EditRefusedError: the platform refuses an edit of a growing message.
@@ -327,15 +333,23 @@ class MessageSurface(ABC):
         return outcome
 
     async def _post_planned(self, piece: PlannedMessage, previous: str | None) -> PostedMessage | None:
-        """Post a message of a plan; None if the rate limits dropped a stream update.
+        """Post a message of a plan.
 
         Args:
-            previous: the id of the message before it; None for the first one.
+            previous: the platform's id of the message before it in the reply; None for the first one.
+
+        Returns:
+            The message; None if the rate limits do not allow a `STREAM_UPDATE` now.
         """
         return await self._post(piece.position, *piece.content, piece.plan.priority, previous)
 
     async def _show_files(self, plan: Plan, last_id: str, known_ids: Sequence[str], record: RecordMessageId) -> None:
-        """Attach the plan's files to its last message, and remove other recorded files.
+        """Attach the plan's files to its last message, and remove the reply's other files.
+
+        Args:
+            last_id: the platform's id of the last message; empty for none.
+            known_ids: the stored message ids of the reply, with the entries of its files.
+            record: awaited with the position in the plan and the entry (see `_file_entry`) of each file.
 
         Raises:
             FileRefusedError: some files cannot be attached.
@@ -367,11 +381,14 @@ class MessageSurface(ABC):
     async def _post(
         self, position: int, text: str, buttons: Sequence[Button], priority: Priority, previous: str | None
     ) -> PostedMessage | None:
-        """Post a message; None if the rate limits dropped a stream update.
+        """Post one message of the reply.
 
         Args:
             position: the index of the message in the plan.
-            previous: the id of the message before it; None for the first one.
+            previous: the platform's id of the message before it in the reply; None for the first one.
+
+        Returns:
+            The message; None if the rate limits do not allow a `STREAM_UPDATE` now.
         """
 
     @abstractmethod
@@ -379,16 +396,16 @@ class MessageSurface(ABC):
 
     @abstractmethod
     async def _delete(self, message_id: str) -> None:
-        """Delete a message; it is no error if there is none."""
+        """Delete a message of the reply; it is no error if the message is deleted already."""
 
     @abstractmethod
     async def _attach(self, files: Sequence[File], last: str, known: Mapping[str, str], record: RecordFile) -> None:
-        """Show files with or after the `last` message, each once and in order.
+        """Show each of the files once, in order, attached to or below the last message.
 
         Args:
             files: all files of the plan.
-            last: the id of the plan's last message.
-            known: the ids of the recorded files by name; the platform may not show them yet.
+            last: the platform's id of the plan's last message.
+            known: the ids of the already stored files by name; the platform may not show these files yet.
             record: awaited with a file's name and id before the file is shown.
 
         Raises:
@@ -398,28 +415,36 @@ class MessageSurface(ABC):
 
     @abstractmethod
     async def _detach(self, file_id: str) -> None:
-        """Remove an attached file; it is no error if there is none."""
+        """Remove an attached file of the reply; it is no error if it is removed already."""
 
     async def _find_strays(self, shown_ids: Sequence[str]) -> Sequence[str]:
-        """Return the ids of the reply's messages on the platform that are not in `shown_ids`.
+        """Look up the reply's messages on the platform that `shown_ids` lacks.
 
-        A post can take effect long after its caller gave up, or come from another process.
+        Such a message comes from another process, or from a call that timed out and took effect later. By default none
+        is looked up.
+
+        Args:
+            shown_ids: the platform's ids of the messages that show the final plan.
+
+        Returns:
+            The platform's ids of the extra messages.
         """
         del shown_ids
         return ()
 
     @abstractmethod
     async def _find_own(self) -> dict[int, str]:
-        """Look up the reply's messages on the platform: their ids by index in the reply."""
+        """Look up the reply's messages on the platform; return their ids by index."""
 
 
 async def _delete_leftover(delete: Callable[[str], Awaitable[None]], id_: str) -> None:
-    """Delete a message or file that the plan does not have.
+    """Delete a message or file that is not part of the plan.
 
-    If the platform refuses, it stays, and the refusal is logged.
+    A refusal by the platform is logged, and the message or file stays.
 
     Args:
-        delete: makes the platform's call.
+        delete: deletes the message or file with an id on the platform.
+        id_: the platform's id of the message or file.
     """
     try:
         await delete(id_)
@@ -428,7 +453,7 @@ async def _delete_leftover(delete: Callable[[str], Awaitable[None]], id_: str) -
 
 
 async def _skip_record(_name: str, _id: str) -> None:
-    """Record nothing: a message beside a reply is never edited."""
+    """Store no file id: a message that is not part of the reply is never edited."""
 
 
 def _is_file(id_: str) -> bool:
@@ -436,12 +461,12 @@ def _is_file(id_: str) -> bool:
 
 
 def _file_entry(name: str, id_: str) -> str:
-    """Return the entry (`file:ID:NAME`) of a file among a reply's stored message ids."""
+    """Return the text `file:ID:NAME`, which stores a file among a reply's message ids."""
     return f"{file_prefix(id_)}{name}"
 
 
 def file_prefix(id_: str) -> str:
-    """Return the start (`file:ID:`) of a file's entry among a reply's message ids."""
+    """Return the text `file:ID:`, the start of a file's entry (see `_file_entry`)."""
     return f"{_FILE_PREFIX}{id_}:"
 
 

@@ -12,10 +12,10 @@ from core.secret_redaction import redact_secrets
 
 log = logging.getLogger(__name__)
 
-#: Size of a status line with its arguments, in UTF-16 code units.
+#: Largest size of a status line with its arguments, in UTF-16 code units.
 LINE_SIZE = 150
 
-#: Size of an argument and of a tool's name, in UTF-16 code units.
+#: Largest size of an argument and of a tool's name in a status line, in UTF-16 code units.
 _ARGUMENT_SIZE, _NAME_SIZE = 60, 60
 
 #: Seconds that a shutdown waits for running tools.
@@ -31,7 +31,7 @@ _CAMEL_CASE = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
 class ToolStatus:
-    """Running tool calls of one turn, with their status lines."""
+    """Running tool calls of one turn, each with the status line shown in the reply."""
 
     def __init__(self) -> None:
         self._lines: dict[str, str] = {}  # the line of each running call, the newest last
@@ -39,7 +39,7 @@ class ToolStatus:
         self._is_idle.set()
 
     def start(self, event: StreamEvent, say: MessageCatalog) -> str:
-        """Add a call that has started, and return its status line.
+        """Add a tool call that has started, and return its status line in Markdown.
 
         Args:
             event: a `tool_start` event.
@@ -49,7 +49,7 @@ class ToolStatus:
         return self._lines[event.call_id]
 
     def end(self, event: StreamEvent) -> str:
-        """Remove a call that has ended.
+        """Remove a tool call that has ended.
 
         Args:
             event: a `tool_end` event.
@@ -63,7 +63,10 @@ class ToolStatus:
         return next(reversed(self._lines.values()), "")
 
     async def wait_until_idle(self) -> None:
-        """Wait until no tool call runs, for at most `TOOL_TIMEOUT` seconds."""
+        """Wait until no tool call runs, for at most `TOOL_TIMEOUT` seconds.
+
+        If a call still runs then, a warning is logged.
+        """
         try:
             async with asyncio.timeout(TOOL_TIMEOUT):
                 await self._is_idle.wait()
@@ -72,13 +75,13 @@ class ToolStatus:
 
 
 def render_call(event: StreamEvent, say: MessageCatalog) -> str:
-    """Return the status line of a tool call, in italics.
+    """Return the status line of a tool call, in Markdown italics.
 
-    This is the text that the tool declares, with the call's arguments in place of the names in braces. It is the
-    tool's readable name if the tool declares none or an argument is missing.
+    The line is the tool's own status text, with the call's arguments in place of the names in braces. If the tool has
+    no such text, or an argument is empty, the line shows the tool's name with spaces between its words.
 
     Args:
-        event: a `tool_start` event.
+        event: a `tool_start` event; its `text` is the tool's status text.
     """
     line = say(event.text) if event.text else ""
     arguments = {name: _argument_text(event.data.get(name)) for name in _FIELD.findall(line)}
@@ -90,7 +93,7 @@ def render_call(event: StreamEvent, say: MessageCatalog) -> str:
 
 
 def shorten_plain(text: str, max_size: int) -> str:
-    """Return a text on one line, truncated, without markup and link schemes.
+    """Return a text on one line, truncated, without markup and URL schemes.
 
     Args:
         max_size: the most UTF-16 code units.
@@ -99,9 +102,9 @@ def shorten_plain(text: str, max_size: int) -> str:
 
 
 def _argument_text(value: Any) -> str:
-    """Return an argument on one line, truncated.
+    """Return a tool's argument as text on one line, truncated, with secrets redacted.
 
-    The text is empty for None, mappings, booleans and bytes.
+    Of a list, the first five items are joined. The text is empty for None, mappings, booleans and bytes.
     """
     if isinstance(value, list | tuple):
         return _truncate(", ".join(filter(None, map(_argument_text, value[:5]))), _ARGUMENT_SIZE)

@@ -14,9 +14,12 @@ MAX_REACTIONS, MAX_POSTS = 3, 3
 
 
 class TurnChat:
-    """Reactions and messages of a turn's tools, on its platform: see `ChatContext`.
+    """Lets the tools of a turn react to the user's message and post further messages.
+
+    It implements `ChatContext`. A turn may add at most `MAX_REACTIONS` reactions and post at most `MAX_POSTS` messages.
 
     Args:
+        channel: the adapter of the turn's platform.
         address: the address of the reply: see `InboxMessage.address`.
     """
 
@@ -52,9 +55,9 @@ class TurnChat:
             raise ChatError(f"the message cannot be posted: {error}") from error
 
     def _create_side_surface(self) -> Surface:
-        """Return a surface for a message that belongs to no reply.
+        """Return a surface for a message that is not part of the reply.
 
-        Deletions and retries of replies do not change it.
+        The message stays if the reply is deleted or shown again.
         """
         name = uuid4().hex
         return self._channel.create_surface(self._channel.side_message_address(self._address, name), turn_id=name)

@@ -11,14 +11,18 @@ from core.observability import metrics
 from core.tools.human_requests import HumanRequest
 from core.turns.turn import Turn
 
-#: A final text, its files, and the approvals that it waits for.
+#: A final text, its files, and the approvals and questions that people are to decide.
 Answer = tuple[str, Sequence[File], Sequence[HumanRequest]]
 
 
 class ReplyLatency:
-    """Records the seconds from a message to placeholder, first text and final text.
+    """Records in a metric the seconds from a user's message to stages of its reply.
 
-    Reruns and resumed turns are not recorded: their authors have seen a reply before.
+    The stages are the placeholder, the first text and the final text. Reruns and resumed turns are not recorded: their
+    authors have seen a reply before.
+
+    Args:
+        turn: the turn; the seconds count from its newest message.
     """
 
     def __init__(self, turn: Turn) -> None:
@@ -27,7 +31,9 @@ class ReplyLatency:
         self._pending = ["placeholder", "first_text", "final"] if turn.kind == "message" and not turn.is_resumed else []
 
     def record_shown(self, has_text: bool) -> None:
-        """Record the first time that the placeholder or text is shown.
+        """Record the seconds until now if the placeholder or the first text is shown now.
+
+        Later calls for the same stage record nothing.
 
         Args:
             has_text: whether the reply shows text.
@@ -37,7 +43,7 @@ class ReplyLatency:
             self._record("first_text")
 
     def record_final(self) -> None:
-        """Record that the final text is shown."""
+        """Record the seconds until now, at which the final text is shown."""
         self._record("final")
 
     def _record(self, until: str) -> None:
@@ -52,10 +58,11 @@ class TurnState:
     """State of a turn while this process runs it.
 
     Attributes:
-        reply: None until the reply is opened.
-        recorder: records what the run does; None until the agent runs.
-        is_revised: whether a user edited a message of the turn meanwhile.
-        answer: None until the final text is stored.
+        latency: records the seconds until the reply is shown.
+        reply: the reply; None until it is opened.
+        recorder: records the model and tool calls of the run; None until the agent runs.
+        is_revised: whether a user edited a message of the turn since the turn was claimed.
+        answer: the final text, its files and its requests to people; None until the final text is stored.
     """
 
     latency: ReplyLatency
