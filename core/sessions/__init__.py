@@ -1,1 +1,1 @@
-"""Sessions: ADK's services on our database, history, summaries, resuming, routing."""
+"""Sessions: ADK's services over the database, history, summaries, resuming, routing."""

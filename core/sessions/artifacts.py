@@ -1,4 +1,4 @@
-"""ADK's artifact service on our database: the files that tools make."""
+"""ADK's artifact service over the database: stores the files that runs create."""
 
 import hashlib
 import time
@@ -23,16 +23,17 @@ from core.workers.fencing import FencingToken, lock_session_and_turn
 #: ADK: prefix of the names of artifacts that belong to the user instead of the session.
 _USER_PREFIX = "user:"
 
-#: Key of an artifact's custom metadata, if an event has the same bytes: a file that a model or a tool returned.
+#: Key in the custom metadata of an artifact that was saved from an ADK event: a file that a model or a tool returned.
 FROM_EVENT = "parley_from_event"
 
 
 @dataclass(frozen=True, slots=True)
 class GeneratedFile:
-    """File that a run has saved, as the reply shows it.
+    """File that a run has saved as an artifact, with the name that the reply shows.
 
     Attributes:
         name: the name without folders and without ADK's prefix `user:`.
+        data: the bytes of the file.
         alt: the alternative text of a picture; empty without one.
     """
 
@@ -47,9 +48,11 @@ class ArtifactService(BaseArtifactService):
     """ADK's artifact service over the table `artifacts`.
 
     Attributes:
-        run_id: the run that saves artifacts; None outside of a run.
-        generation: the run's session generation. After a reset, the run neither saves nor deletes.
-        fence: token of the run's turn. Once another worker owns it, the run neither saves nor deletes.
+        run_id: the id of the run that saves artifacts; None outside of a run.
+        generation: the session generation in which the run began; None for any. After a reset of the session, saves and
+            deletions raise an error.
+        fence: the fencing token of the run's turn; None without a turn. Once another worker has claimed the turn, saves
+            and deletions raise an error.
     """
 
     database: Database
@@ -58,22 +61,22 @@ class ArtifactService(BaseArtifactService):
     fence: FencingToken | None = None
 
     def bind_run(self, run_id: str, generation: int | None, fence: FencingToken | None = None) -> "ArtifactService":
-        """Return a copy of the service whose artifacts belong to a run.
+        """Return a copy of the service that stores artifacts with the id of a run.
 
         Args:
             generation: the expected session generation; None for any.
-            fence: token of the run's turn; None without a turn.
+            fence: the fencing token of the run's turn; None without a turn.
         """
         return replace(self, run_id=run_id, generation=generation, fence=fence)
 
     async def list_generated_files(self, session_id: str, origin: str) -> list[GeneratedFile]:
         """Return the newest version of each file that a turn and its reruns saved.
 
-        The files are in the order of saving; of files with the same bytes, one is returned. The files of a turn that
-        asked people for something belong to that turn's reply, not to the turn that continues it.
+        The files are in the order in which they were saved; of files with the same bytes, one is returned. A turn that
+        continues the run of another turn has its own files only.
 
         Args:
-            origin: the `Turn.origin` of these turns.
+            origin: the id of the first of these turns: `Turn.origin`.
         """
         origin_turns = sa.select(turns.c.id).where(turns.c.origin == origin)
         is_generated = (artifacts.c.session == session_id) & artifacts.c.turn.in_(origin_turns)
@@ -99,10 +102,10 @@ class ArtifactService(BaseArtifactService):
         session_id: str | None = None,
         custom_metadata: dict[str, Any] | None = None,
     ) -> int:
-        """Save the next version of a file, and return its number, from 0.
+        """Save the next version of a file, and return the version's number, from 0.
 
         Args:
-            custom_metadata: `alt` is the alternative text of a picture, shown with it everywhere.
+            custom_metadata: JSON values; the value of `alt` is the alternative text of a picture.
 
         Raises:
             SessionResetError: the session was reset.
@@ -139,9 +142,13 @@ class ArtifactService(BaseArtifactService):
         return await retry_store(save, operation=f"artifact of session {session_id}")
 
     async def _lock_session(self, connection: AsyncConnection, session_id: str | None) -> None:
-        """Lock the session until the transaction ends.
+        """Lock the rows of the session and of the run's turn until the transaction ends.
 
-        Two transactions then never save the same version number.
+        The lock prevents two transactions from saving the same version number.
+
+        Raises:
+            SessionResetError: the session was reset.
+            TurnLostError: another worker owns the turn.
         """
         if session_id is not None and self.generation is not None:
             await lock_session_and_turn(connection, session_id, self.generation, self.fence)
@@ -224,9 +231,13 @@ class ArtifactService(BaseArtifactService):
 
 
 def _get_scope(app: str, user_id: str, name: str, session_id: str | None) -> dict[str, str]:
-    """Return the columns `scope` and `owner` of an artifact.
+    """Return the columns `scope` and `owner` of an artifact, by column name.
 
-    By ADK's rule, it is the user's without a session or with the prefix `user:`, else the session's.
+    By ADK's rule, an artifact without a session or with the prefix `user:` belongs to the user, any other one to the
+    session.
+
+    Args:
+        name: the file name of the artifact.
     """
     scope = "user" if session_id is None or name.startswith(_USER_PREFIX) else "session"
     return {"scope": scope, "owner": scopes.get_scope_owners(app, user_id, session_id or "")[scope]}

@@ -19,13 +19,13 @@ from core.store.schema import messages
 
 logger = logging.getLogger(__name__)
 
-#: Larger bytes are stored in `blobs`, once a session, instead of in each event.
+#: The most bytes of one file that are stored in an event. More bytes are stored in `blobs`, once per session.
 MAX_INLINE_BYTES = 1024
 
-#: Prefix of a reference to such bytes; their SHA-256 follows.
+#: Beginning of the bytes that replace a file in a stored event (a reference); the file's SHA-256 follows.
 BLOB_PREFIX = b"parley-blob:sha256:"
 
-#: Fields about an event, not part of its content.
+#: Fields of ADK's `Event` that describe an event and have none of its content.
 _METADATA_FIELDS = {
     "id",
     "timestamp",
@@ -50,7 +50,13 @@ OLDEST_FIRST = messages.c.session, messages.c.id
 
 
 class EncodedEvent(NamedTuple):
-    """An event that can be stored, its columns of `messages`, and its large bytes by SHA-256."""
+    """An ADK event that can be stored, with its database columns and large files.
+
+    Attributes:
+        event: the event; without characters that UTF-8 cannot encode.
+        row: the values of its columns of `messages`, by name.
+        blobs: the bytes of its files of more than `MAX_INLINE_BYTES`, by their SHA-256.
+    """
 
     event: Event
     row: dict[str, Any]
@@ -58,7 +64,7 @@ class EncodedEvent(NamedTuple):
 
 
 def is_state_only(event: Event) -> bool:
-    """Return whether an event holds nothing but a change of the state, or nothing."""
+    """Return whether an ADK event has no content and no action but a change of the state."""
     if event.content is not None:
         return False
     rest = event.model_dump(
@@ -70,7 +76,7 @@ def is_state_only(event: Event) -> bool:
 
 
 def get_role(event: Event) -> str:
-    """Return the role of an event.
+    """Return the role of an ADK event, as in the column `messages.role`.
 
     It is `user` for a person's message, `tool` for tool responses, `assistant` for an agent's text and calls, and
     `event` for an event without content.
@@ -83,9 +89,9 @@ def get_role(event: Event) -> str:
 
 
 def encode_event(event: Event) -> EncodedEvent:
-    """Return an event that can be stored, with its row and its large bytes.
+    """Return an ADK event with its columns of `messages` and its large files.
 
-    The event is the same one, or a copy with U+FFFD for lone surrogates, which UTF-8 cannot encode.
+    The returned event is the same one, or a copy with U+FFFD for lone surrogates, which UTF-8 cannot encode.
     """
     blobs: dict[str, bytes] = {}
     try:
@@ -96,22 +102,22 @@ def encode_event(event: Event) -> EncodedEvent:
 
 
 def to_json_value(value: Any) -> Any:
-    """Return a value as JSON values.
+    """Return a Python value converted to JSON values.
 
-    NaN becomes null, a lone surrogate U+FFFD, and an unknown object its `repr`.
+    NaN becomes null, a lone surrogate becomes U+FFFD, and an object of an unknown type becomes its `repr`.
     """
     return from_json(to_json(_replace_surrogates(value), inf_nan_mode="null", serialize_unknown=True))
 
 
 def to_row(event: Event, blobs: dict[str, bytes] | None = None, *, tokens: int = 0) -> dict[str, Any]:
-    """Return the columns of `messages` that an event fills (see `core.store.schema`).
+    """Return the values of the columns of `messages` for an ADK event, by column name.
 
-    The text of a vendor's error, ADK's `error_message`, is left out.
+    ADK's `error_message`, the text of a model provider's error, is left out.
 
     Args:
-        blobs: gets the event's large bytes by their SHA-256. None for an event that was read from a row, whose bytes
-            are references already.
-        tokens: the tokens that the event costs when it is sent to a model.
+        blobs: the event's files of more than `MAX_INLINE_BYTES` are added to this dict, by their SHA-256; the columns
+            have only the hash. None for an event that was read from a row, and has only hashes.
+        tokens: the tokens of the event in a model call.
     """
 
     def to_reference(data: bytes) -> bytes:
@@ -139,45 +145,51 @@ def to_row(event: Event, blobs: dict[str, bytes] | None = None, *, tokens: int =
 
 
 def fold_text(text: str) -> str:
-    """Return a text for comparison without regard to case and compatible forms.
+    """Return a text for comparison that ignores case and Unicode's compatible forms.
 
-    The text is converted by Unicode's NFKC, casefold, and NFKC again. Databases do not agree on this: SQLite's
-    `lower()` knows ASCII alone.
+    The text is converted by NFKC, `str.casefold`, and NFKC again. The databases cannot do this: SQLite's `lower()`
+    changes only ASCII letters.
     """
     return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
 
 
 def to_folded_column(content: str) -> str | None:
-    """Return the column `search_text` of a content; None if it is ASCII.
+    """Return the value of the column `search_text` for a content; None for ASCII.
 
-    The database's own `lower()` is enough for ASCII.
+    For ASCII the search uses the database's `lower()` of the content.
     """
     return None if content.isascii() else fold_text(content)
 
 
 def has_word(table: sa.Table, word: str) -> sa.ColumnElement[bool]:
-    """Return the condition that a row's content holds a word, ignoring case.
+    """Return the SQL condition that a row's content contains a word, ignoring case.
 
     Args:
-        table: has the columns `content` and `search_text`.
+        table: `messages` or `memories`: a table with the columns `content` and `search_text`.
+        word: the text to find; it may also be part of a longer word.
     """
     text = sa.func.coalesce(table.c.search_text, sa.func.lower(table.c.content))
     return text.contains(fold_text(word), autoescape=True)
 
 
 def list_blob_digests(event: Event) -> set[str]:
-    """Return the SHA-256 digests of the rows in `blobs` that an event refers to."""
+    """Return the SHA-256 digests of the event's files that are stored in `blobs`.
+
+    Args:
+        event: an event that was read from a row.
+    """
     return {data.removeprefix(BLOB_PREFIX).decode() for data in _iterate_bytes(event) if data.startswith(BLOB_PREFIX)}
 
 
 def restore_blobs(event: Event, blobs: Mapping[str, bytes]) -> Event:
-    """Return an event with its bytes in place of the references.
+    """Return a stored event with the bytes of its files from `blobs`.
 
     Args:
-        blobs: the bytes by their SHA-256.
+        event: an event that was read from a row, with hashes in place of its large files.
+        blobs: the bytes of the files by their SHA-256.
 
     Raises:
-        KeyError: bytes are missing.
+        KeyError: the bytes of a file are missing.
     """
 
     def get_blob(data: bytes) -> bytes:
@@ -189,14 +201,16 @@ def restore_blobs(event: Event, blobs: Mapping[str, bytes]) -> Event:
 
 
 def parse_event(event: str | None, id_: int) -> Event | None:
-    """Return the event in the JSON of a row, with references for its bytes.
+    """Return the ADK event in the JSON of a row of `messages`.
+
+    Files that are stored in `blobs` are not restored: see `restore_blobs`.
 
     Args:
-        event: the column `event`.
+        event: the value of the column `event`.
         id_: the id of the row, for the log.
 
     Returns:
-        The event; None for NULL, and with a warning if it is invalid.
+        The event. None if the column is NULL; also None, with a warning in the log, if the JSON is no event.
     """
     if event is None:
         return None
@@ -208,9 +222,11 @@ def parse_event(event: str | None, id_: int) -> Event | None:
 
 
 def measure_event(event: Event) -> tuple[str, int]:
-    """Return the text of an event that a token counter has to count, and other tokens.
+    """Return the text of an event for a token counter, and the tokens of all else.
 
-    The latter are an estimate for media and for the frame of a message.
+    Returns:
+        The text, calls and responses as one text; and the estimated number of tokens of files and of the message's
+        frame.
     """
     words = [text for part in _get_parts(event) if (text := part_text(part))]
     tokens = 4  # the frame of a message
@@ -229,7 +245,7 @@ def measure_event(event: Event) -> tuple[str, int]:
 
 
 def count_media_bytes(event: Event) -> int:
-    """Return the number of bytes of an event's media."""
+    """Return the number of bytes of all files in an event."""
     return sum(map(len, _iterate_bytes(event)))
 
 
@@ -287,11 +303,9 @@ def _iterate_bytes(event: Event) -> Iterator[bytes]:
 
 
 def _replace_bytes(event: Event, replace: Callable[[bytes], bytes]) -> Event:
-    """Return an event with `replace` applied to the bytes of its media.
+    """Return a copy of an event with `replace` applied to the bytes of each file.
 
-    Without bytes it is the event itself.
-
-    A copy shares all else with the event.
+    The copy shares all other objects with the event. An event without files is returned itself.
     """
     if event.content is None or next(_iterate_bytes(event), None) is None:
         return event
@@ -330,9 +344,9 @@ def _replace_surrogates(value: Any) -> Any:
 
 
 def is_in_session(session: str | sa.ColumnElement[str]) -> sa.ColumnElement[bool]:
-    """Return the SQL condition that a message belongs to a session.
+    """Return the SQL condition that a row of `messages` belongs to a session.
 
-    It is for a query with `NEWEST_FIRST` or `OLDEST_FIRST`. With `=`, PostgreSQL takes the session out of the order.
-    If sessions are few and long, it then reads the newer messages of all sessions by their ids.
+    It is for queries with the order `NEWEST_FIRST` or `OLDEST_FIRST`. Two comparisons replace `=`, after which
+    PostgreSQL would ignore the session in the order, and, for few long sessions, read the messages of all sessions.
     """
     return (messages.c.session >= session) & (messages.c.session <= session)

@@ -1,4 +1,4 @@
-"""History of a session as the model gets it: within its budget, and always valid."""
+"""History that is sent to the model: cut to its limits, with a response per call."""
 
 from __future__ import annotations
 
@@ -26,13 +26,18 @@ INTERRUPTED = "interrupted, may have taken effect"
 #: ADK: name of the call that requests a confirmation of another call.
 CONFIRMATION_CALL_NAME = "adk_request_confirmation"
 
-#: The limit that leaves older messages out.
+#: The limit by which older messages are not sent to the model; empty if all are sent.
 HistoryLimit = Literal["", "tokens", "turns"]
 
 
 @dataclass(frozen=True, slots=True)
 class HistoryEntry:
-    """Stored event with its tokens and the id of its row."""
+    """Stored ADK event of a history, with its number of tokens.
+
+    Attributes:
+        tokens: the estimated tokens of the event in a model call.
+        id: the id of its row in `messages`.
+    """
 
     event: Event
     tokens: int
@@ -45,14 +50,16 @@ def is_user_message(event: Event) -> bool:
 
 
 def count_sent_turns(count: int, limit: int = DEFAULT_MAX_TURNS) -> int:
-    """Return how many of a session's newest turns are sent to the model.
+    """Return the number of a session's newest turns that are sent to the model.
 
-    Up to `limit` turns, all are. With one more, the start moves to the newest half of `limit`. It stays at that turn
-    until more than `limit` turns follow: a provider's prompt cache needs a prompt that begins as the one before. The
-    start depends on `count` alone, so that each worker finds the same one.
+    Up to `limit` turns, this is all of them. With one turn more, only the newest half of `limit` is sent. After that,
+    the oldest sent turn stays the same until more than `limit` turns would be sent: a provider's prompt cache needs
+    prompts with the same beginning. The number depends only on `count` and `limit`, so that all workers send the same
+    turns.
 
     Args:
-        count: the number of user messages in the session since its summary.
+        count: the number of user messages in the session after its summary.
+        limit: the most turns.
     """
     if count <= limit:
         return count
@@ -68,19 +75,19 @@ def token_budget_truncate(
     summarized_id: int = -1,
     label: str = "a session",
 ) -> list[HistoryEntry]:
-    """Return the newest entries that fit into a token budget and a number of turns.
+    """Return the newest events that fit into a token budget and a number of turns.
 
-    When all fit, nothing is changed. A cut is logged, and the rest begins with a user message, never with a tool
-    response. These are kept whatever the limits: the newest user message, calls without a response (with the message
-    that led to them), and compactions.
+    A cut is logged, and the rest begins with a user message if it has one, never with a tool response. Some events are
+    returned regardless of the limits: the newest user message, calls without a response (with the user message before
+    them), and ADK's compaction events.
 
     Args:
-        entries: the history, oldest first.
+        entries: the events of the history, oldest first.
         budget: the most tokens; None or 0 for 32,000.
-        turns: the most turns to keep; None for `count_sent_turns` of those in `entries`.
-        summarized_id: the id of the last message that a summary covers; -1 without one. Up to it, only calls without a
-            response are kept.
-        label: the session, for the log.
+        turns: the most turns to return; None for `count_sent_turns` of the turns in `entries`.
+        summarized_id: the id of the last message that a summary covers; -1 without a summary. Of the covered events,
+            only those that ignore the limits are returned.
+        label: names the session in the log.
     """
     budget = budget or DEFAULT_BUDGET_TOKENS
     if turns is None:
@@ -99,10 +106,13 @@ def token_budget_truncate(
 
 
 def _find_budget_start(entries: Sequence[HistoryEntry], remaining: int, turns: int, free: set[int]) -> int:
-    """Return the index of the oldest entry within the remaining tokens and turns.
+    """Return the index of the oldest entry that fits in the tokens and turns.
 
     Args:
-        free: indexes of entries that are kept anyway, and whose tokens are not subtracted.
+        entries: the events of the history, oldest first.
+        remaining: the most tokens of the entries from that index on.
+        turns: the most user messages from that index on.
+        free: the indexes of entries that are kept anyway, and whose tokens do not count.
     """
     turn_count, oldest = 0, len(entries)
     for i in range(len(entries) - 1, -1, -1):
@@ -119,8 +129,8 @@ def _find_budget_start(entries: Sequence[HistoryEntry], remaining: int, turns: i
 def _find_valid_start(entries: Sequence[HistoryEntry], start: int) -> int:
     """Return the first index from `start` on at which a history may begin.
 
-    A user message may; without one, an event whose calls all have their responses later. The number of entries means
-    that there is none.
+    This is the index of a user message. Without one, it is an event that is not a tool response and whose calls all
+    have a later response. If there is none, the number of entries is returned.
     """
     for i in range(start, len(entries)):
         if is_user_message(entries[i].event):
@@ -134,9 +144,10 @@ def _find_valid_start(entries: Sequence[HistoryEntry], start: int) -> int:
 
 
 def _find_required(entries: Sequence[HistoryEntry]) -> set[int]:
-    """Return the indexes of entries that no limit cuts away.
+    """Return the indexes of the entries that are sent regardless of the limits.
 
-    These are compactions, and calls without a response with all that belongs to them.
+    These are ADK's compaction events, and calls without a response. Of each call, the user message before the call and
+    the responses to other calls of the same event are included.
     """
     kept: set[int] = set()
     answered: set[str] = set()
@@ -158,12 +169,13 @@ def _find_required(entries: Sequence[HistoryEntry]) -> set[int]:
 
 
 def _find_calls_of_answers(entries: Sequence[HistoryEntry], kept: set[int]) -> set[int]:
-    """Return the indexes of calls that are cut away although their responses are kept.
+    """Return the indexes of long-running calls that are left out while a response is kept.
 
-    Decided approvals and long-running results are such responses.
+    Decided approvals and late results are such responses. The user message before each call is included.
 
     Args:
-        kept: the indexes that are kept.
+        entries: the events of the history, oldest first.
+        kept: the indexes of the entries that are kept.
     """
     events_with_calls = [entries[i].event for i in kept if _has_calls(entries[i].event)]
     call_ids = {id_ for event in events_with_calls for id_ in _call_ids(event)}
@@ -179,12 +191,13 @@ def _find_calls_of_answers(entries: Sequence[HistoryEntry], kept: set[int]) -> s
 
 
 def _find_call_group(entries: Sequence[HistoryEntry], index: int) -> set[int]:
-    """Return the indexes of a call and of all that belongs to it.
+    """Return the indexes of a call, its responses, and the user message before the call.
 
-    These are the call whose approval it asks for, the responses, and the user's message before them.
+    If the call requests the approval of another call, that call and its responses are included.
 
     Args:
-        index: the entry with the call.
+        entries: the events of the history, oldest first.
+        index: the index of the entry with the call.
     """
     calls = [index]
     for call in entries[index].event.get_function_calls():
@@ -197,14 +210,14 @@ def _find_call_group(entries: Sequence[HistoryEntry], index: int) -> set[int]:
 
 
 def repair_history(events: Sequence[Event]) -> list[Event]:
-    """Return a history that every model accepts.
+    """Return a history in which calls and responses match, so that every model accepts it.
 
-    Every call has its response, no response lacks its call, and no id occurs twice. A call without a response that
-    other messages follow is answered with `INTERRUPTED`. Calls that may still be answered stay open: long-running
-    calls, and the calls of each branch's last message.
+    Responses without a call are removed, and repeated call ids are renamed. A call without a response gets the error
+    `INTERRUPTED` as its response if other messages follow. Calls that may still be answered have no response:
+    long-running calls, and the calls of the last message of each ADK branch.
 
     Args:
-        events: the history, oldest first.
+        events: the ADK events of the history, oldest first.
     """
     if not any(map(_has_calls, events)):
         return list(events)
@@ -226,10 +239,10 @@ def repair_history(events: Sequence[Event]) -> list[Event]:
 
 
 def split_responses(event: Event) -> list[Event]:
-    """Return a person's responses as one or two events: confirmations in the last one.
+    """Return a person's tool responses as one or two events: confirmations in the last one.
 
-    ADK 2.13 leaves out of a model's history each event that has the response of a confirmation, with all its
-    responses, and executes the confirmed calls of the newest event.
+    ADK 2.13 does not send an event with the response to a confirmation request to the model, not even its other
+    responses. ADK executes only the confirmed calls of the newest event. Any other event is returned itself.
     """
     responses = event.get_function_responses() if event.author == "user" else []
     if len({response.name == CONFIRMATION_CALL_NAME for response in responses}) < 2:
@@ -245,7 +258,7 @@ def _is_confirmation(part: types.Part) -> bool:
 
 
 def answer_interrupted_calls(event: Event, ids: set[str]) -> Event:
-    """Return an event that answers calls of an event with the error `INTERRUPTED`.
+    """Return an event with the error `INTERRUPTED` as the response to some calls.
 
     Args:
         event: the event that makes the calls.
@@ -255,11 +268,11 @@ def answer_interrupted_calls(event: Event, ids: set[str]) -> Event:
 
 
 def answer_calls(event: Event, answers: Mapping[str, dict[str, Any]]) -> Event:
-    """Return an event with responses to calls of an event.
+    """Return a new event with tool responses to some calls of an event.
 
     Args:
         event: the event that makes the calls.
-        answers: the responses by call id; calls without one are left open.
+        answers: the responses by call id; a call without one gets no response.
     """
     parts = [
         types.Part(function_response=types.FunctionResponse(id=call.id, name=call.name, response=answers[call.id]))
@@ -277,7 +290,10 @@ def answer_calls(event: Event, answers: Mapping[str, dict[str, Any]]) -> Event:
 
 
 def _pair_calls(events: Sequence[Event]) -> Iterator[Event]:
-    """Yield events with unique call ids, without responses that lack their call."""
+    """Yield the events with unique call ids, and without responses to unknown calls.
+
+    A repeated or missing call id is replaced in the call and in its response. Events that are empty then are left out.
+    """
     ids = set[str]()
     waiting: defaultdict[str, deque[str]] = defaultdict(deque)  # the ids given, by the id or name that came
     latest: dict[str, str] = {}
@@ -327,7 +343,7 @@ def _replace_parts(event: Event, parts: list[types.Part], renamed: dict[str, str
 
 
 def _has_calls(event: Event) -> bool:
-    """Return whether an event holds a call or a response."""
+    """Return whether an event has a tool call or a tool response."""
     for part in (event.content and event.content.parts) or ():  # noqa: SIM110 - `any` takes three times as long
         if part.function_call or part.function_response:
             return True
@@ -344,13 +360,13 @@ def _response_ids(event: Event) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class HistoryWindow:
-    """The part of a session's history that is sent to the model.
+    """Size and limits of the part of a session's history that is sent to the model.
 
     Attributes:
-        messages: the number of messages with text of users and agents.
-        tokens: the tokens of all that is sent, the summary included.
+        messages: the number of sent messages with text of users and agents.
+        tokens: the tokens of all sent events, the summary included.
         budget: the most tokens that may be sent.
-        limit: the limit that leaves older messages out; empty if none does.
+        limit: the limit by which older messages are not sent; empty if all are sent.
         newest_id: the id of the newest stored message; 0 without any.
         summarized_id: the id of the newest message that the summary covers; 0 without a summary.
         turns: the number of user messages that are sent.
@@ -368,11 +384,11 @@ class HistoryWindow:
 def describe_window(
     entries: Sequence[HistoryEntry], kept: Sequence[HistoryEntry], *, budget: int | None, turns: int, newest_id: int
 ) -> HistoryWindow:
-    """Return the window of a history of which `kept` is sent.
+    """Return the size and the limits of the sent part of a history.
 
     Args:
-        entries: the history that no summary covers.
-        kept: those of `entries` that are sent.
+        entries: all events of the history that no summary covers.
+        kept: the events of `entries` that are sent to the model.
         budget: the most tokens; None or 0 for 32,000.
         turns: the most turns.
         newest_id: the id of the newest stored message.

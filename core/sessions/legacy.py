@@ -1,4 +1,4 @@
-"""Events rebuilt from columns, for rows of `messages` without a readable event."""
+"""Rebuilds ADK events from columns, for rows of `messages` without a readable event."""
 
 from __future__ import annotations
 
@@ -15,14 +15,13 @@ _ROLES = {"", "user", "model", "assistant", "tool", "function", "system", "event
 
 
 class EventRebuilder:
-    """Builder of events for rows that lack a readable one.
+    """Builder of ADK events from the role, content and tool calls of `messages` rows.
 
-    All rows pass through it, in the order of the conversation.
-
-    A tool response without metadata belongs to the calls before it, by its position.
+    It has to get all rows of a conversation, oldest first: a row with an event by `note_row`, any other by
+    `rebuild_event`. A stored tool response without a call id is assigned to the oldest call without a response.
 
     Args:
-        agent: the author of events whose row names none.
+        agent: the author of an event if its row has no author; empty for `FALLBACK_AUTHOR`.
     """
 
     def __init__(self, agent: str = "") -> None:
@@ -30,7 +29,7 @@ class EventRebuilder:
         self._unanswered: list[dict[str, str]] = []
 
     def note_row(self, row: sa.Row[Any]) -> None:
-        """Update the open calls by a row that is not rebuilt."""
+        """Update the list of calls without a response by the calls and responses of a row."""
         if row.role in ("assistant", "model"):
             self._unanswered = list(row.tool_calls)
         elif row.role in ("tool", "function"):
@@ -39,7 +38,7 @@ class EventRebuilder:
             self._unanswered = []
 
     def rebuild_event(self, row: sa.Row[Any]) -> Event:
-        """Return the event of a row, from its role, content and tool calls."""
+        """Return an ADK event with the text, calls or responses of a row of `messages`."""
         event = Event(
             id=f"message-{row.id}",
             timestamp=row.created_at,
@@ -90,9 +89,9 @@ class EventRebuilder:
 
 
 def _parse_object(text: str | None, key: str) -> dict[str, Any]:
-    """Return the JSON object in a text; empty for None or an empty text.
+    """Return the JSON object in a text; an empty dict for None or an empty text.
 
-    Any other text or value becomes the value of `key`.
+    For a text that is not JSON, or another JSON value, the result is `{key: value}`.
     """
     if not text:
         return {}

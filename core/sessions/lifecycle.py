@@ -1,4 +1,4 @@
-"""Session lifecycle: create, lock, reset, and give to another agent."""
+"""Session lifecycle: creates, locks, resets and deletes sessions, moves them to an app."""
 
 import logging
 import time
@@ -40,11 +40,11 @@ async def lock_session_row(connection: AsyncConnection, session_id: str | None) 
 async def begin_generation(connection: AsyncConnection, session_id: str) -> int | None:
     """Reset a session: delete its data, and count up its generation.
 
-    See `delete_session_data`. The state of the app and of the user stays. Runs of the former generation can store
-    nothing more.
+    `delete_session_data` deletes the history, files and state of the session; ADK's state of the app and of the user
+    stays. Writes of runs that began in the former generation fail from now on.
 
     Returns:
-        The new generation; None if there is no such session.
+        The number of the new generation; None if there is no such session.
     """
     await connection.execute(
         sa.update(sessions)
@@ -57,11 +57,11 @@ async def begin_generation(connection: AsyncConnection, session_id: str) -> int 
 
 
 def new_session_row(session_id: str, app: str, user_id: str) -> dict[str, Any]:
-    """Return the columns of a session in its first generation, which begins now.
+    """Return the values of the columns of a new `sessions` row, created now.
 
     Args:
         app: the name of the default agent.
-        user_id: the place of the session.
+        user_id: the place of the session, as `InboxMessage.place`.
     """
     now = time.time()
     return {"id": session_id, "app": app, "user_id": user_id, "created_at": now, "updated_at": now}
@@ -70,7 +70,7 @@ def new_session_row(session_id: str, app: str, user_id: str) -> dict[str, Any]:
 async def find_session_row(
     connection: AsyncConnection, session_id: str | None, *, for_update: bool = False
 ) -> sa.Row[Any] | None:
-    """Return a session's row; None if it does not exist.
+    """Return the `sessions` row of a session; None if the session does not exist.
 
     Args:
         for_update: lock the row until the transaction ends.
@@ -97,7 +97,7 @@ async def delete_session_data(connection: AsyncConnection, session_id: str) -> N
 
 
 async def delete_unreferenced_blobs(connection: AsyncConnection, session_id: str) -> None:
-    """Delete a session's stored bytes to which no message refers."""
+    """Delete the rows of `blobs` that no stored message of the session refers to."""
     stored = sa.select(blobs.c.hash).where(blobs.c.session == session_id)
     unused = set((await connection.execute(stored)).scalars())
     if not unused:
@@ -110,10 +110,14 @@ async def delete_unreferenced_blobs(connection: AsyncConnection, session_id: str
 
 
 async def reassign_sessions(database: Database, agents: AgentRouter) -> None:
-    """Move the sessions of agents that no longer run to the default agent, and log it.
+    """Store all sessions under the default agent's app, and log agents that are gone.
 
-    All messages stay, and ADK presents them as another agent's. State with `user:` and `app:` stays the former
-    agent's. A session whose chosen agent is gone uses the agent of its place, until the chosen one is back.
+    The messages stay, and ADK shows them to the model as another agent's. ADK's `user:` and `app:` state still belongs
+    to the former app. A session whose chosen agent is not configured any more uses the agent of its place, until the
+    chosen agent is configured again.
+
+    Args:
+        agents: the configured agents, with the default one.
     """
     c, home = sessions.c, agents.default
     async with database.write() as connection:

@@ -1,6 +1,6 @@
-"""ADK's memory service on our database: an agent's memories of one place.
+"""ADK's memory service over the database: stores an agent's memories of one place.
 
-All users of the place can read them. A reset of a session deletes the memories that came from it.
+All users of the place can read the memories. A reset of a session deletes the memories that its runs have saved.
 """
 
 import time
@@ -28,7 +28,8 @@ from core.workers.fencing import FencingToken, lock_session_and_turn
 #: The most characters of one stored memory, and of all results of a search.
 _MAX_MEMORY_CHARACTERS, _MAX_RESULT_CHARACTERS = 8_000, 12_000
 
-#: The most results, of the newest candidates that hold one of the words, and the most words of a query.
+#: The most results of a search, the most (newest) memories with one of the words that are ranked, and the most words of
+#: a query.
 _MAX_RESULTS, _MAX_CANDIDATES, _MAX_SEARCH_WORDS = 10, 200, 16
 
 #: ADK: the tag around memories that it adds to each prompt.
@@ -41,8 +42,10 @@ class MemoryService(BaseMemoryService):
 
     Attributes:
         session: the id of the session whose run saves memories; None outside of a run.
-        generation: the run's session generation. After a reset, the run saves nothing.
-        fence: token of the run's turn. Once another worker owns the turn, the run saves nothing.
+        generation: the session generation in which the run began; None for any. After a reset of the session, saving
+            raises an error.
+        fence: the fencing token of the run's turn; None without a turn. Once another worker has claimed the turn,
+            saving raises an error.
     """
 
     database: Database
@@ -51,16 +54,17 @@ class MemoryService(BaseMemoryService):
     fence: FencingToken | None = None
 
     def bind_run(self, session: str, generation: int | None, fence: FencingToken | None) -> "MemoryService":
-        """Return a copy of the service whose memories belong to the run of a session.
+        """Return a copy of the service that saves memories for a run of a session.
 
         Args:
+            session: the id of the session.
             generation: the expected session generation; None for any.
-            fence: token of the run's turn; None without a turn.
+            fence: the fencing token of the run's turn; None without a turn.
         """
         return replace(self, session=session, generation=generation, fence=fence)
 
     async def add_session_to_memory(self, session: Session) -> None:
-        """Save the loaded messages of a session as memories, each once.
+        """Save the text of each loaded event of a session as a memory, once per event id.
 
         Raises:
             SessionResetError: the session was reset.
@@ -96,9 +100,14 @@ class MemoryService(BaseMemoryService):
         await self._save_entries(app_name, user_id, self.session, entries)
 
     async def search_memory(self, *, app_name: str, user_id: str, query: str) -> SearchMemoryResponse:
-        """Return the memories of a place with the most words of a query, ignoring case.
+        """Return the memories of a place that contain the most words of a query.
 
-        Among equals, the newest comes first. At most 10 are returned, with 12,000 characters in all.
+        Case is ignored. Among memories with as many words, the newest comes first. At most 10 memories are returned,
+        with 12,000 characters in all.
+
+        Args:
+            app_name: the agent whose memories are searched.
+            user_id: the place, as `InboxMessage.place`.
         """
         words = _get_search_words(query)
         if not words:
@@ -165,15 +174,15 @@ def _to_entries(events: Iterable[Event]) -> Iterable[tuple[str | None, str, str,
 
 
 def _get_text(content: types.Content | None) -> str:
-    """Return the text of a content, without thoughts."""
+    """Return the text parts of an ADK content as one text, without thoughts and NUL."""
     parts = (content and content.parts) or ()
     return "\n".join(part.text for part in parts if part.text and not part.thought).replace("\0", "")
 
 
 def _get_search_words(query: str) -> list[str]:
-    """Return the words of a query that are long enough to search for, longest first.
+    """Return the words to search for, longest first, at most `_MAX_SEARCH_WORDS`.
 
-    At most `_MAX_SEARCH_WORDS` are returned, folded by `fold_text`.
+    Words are converted by `fold_text`. ASCII words of one or two characters, and other words of one, are left out.
     """
     words = {fold_text(word.strip(".,;:!?\"'()[]{}<>*_`")) for word in query[:_MAX_MEMORY_CHARACTERS].split()}
     long_words = (word for word in words if len(word) > (2 if word.isascii() else 1))

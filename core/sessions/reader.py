@@ -1,7 +1,7 @@
-"""Loader of a session's newest messages; its cost does not grow with the session.
+"""Loads a session with its newest messages; the cost does not grow with the session.
 
-One statement returns the session, its state and its newest messages, all of one moment. Longer turns and open calls
-take further statements.
+One SQL statement reads the session, its state and its newest messages at one moment. Further statements are needed only
+for long turns and for calls without a response.
 """
 
 from collections.abc import Mapping, Sequence, Set
@@ -31,22 +31,23 @@ from core.store.database import Database
 from core.store.fast_path import Statement
 from core.store.schema import IS_USER_MESSAGE, blobs, messages, sessions, state
 
-#: Rows of one read: the default number of turns with two messages each, and some more.
+#: The most rows of `messages` in one read: the default number of turns with two messages each, and some more.
 BATCH_ROWS = 2 * DEFAULT_MAX_TURNS + 8
 
-#: The most rows that are searched for open calls and compactions, newest first.
+#: The most rows, newest first, that are read for calls without a response and for summaries.
 MAX_REQUIRED_ROWS = 64
 
 
 class StoredMessage(NamedTuple):
-    """The columns of `messages` that every load needs.
+    """Row of `messages` with the columns that are needed to load a history.
 
     Attributes:
-        event: the event as JSON; None for rows without one.
-        tokens: the tokens that the message costs when it is sent.
-        has_open_calls: whether the message holds long-running calls, which no limit cuts away.
+        id: the id of the row.
+        event: the ADK event as JSON; None for rows without one.
+        tokens: the estimated tokens of the message in a model call.
+        has_open_calls: whether the message has long-running calls, so that it is sent regardless of the limits.
         created_at: seconds since the epoch.
-        summarized_id: of a summary, the id of the last message that it covers; else 0.
+        summarized_id: of a summary, the id of the last message that the summary covers; else 0.
     """
 
     id: int
@@ -60,13 +61,14 @@ class StoredMessage(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SessionSnapshot:
-    """Session, state and newest messages at one moment.
+    """Session, its ADK state and its newest messages, as read at one moment.
 
     Attributes:
-        updated_at: seconds since the epoch, of the newest message or change.
-        state: ADK's state, its keys with ADK's prefixes.
-        newest: its newest messages, at most `BATCH_ROWS`, by their ids.
-        required: its summaries and messages with long-running calls, the newest `MAX_REQUIRED_ROWS`, by their ids.
+        generation: the number of the session generation.
+        updated_at: the time of the newest message or change of the session, in seconds since the epoch.
+        state: the values of ADK's state by key, with ADK's prefixes `app:` and `user:`.
+        newest: the newest messages, at most `BATCH_ROWS`, by row id.
+        required: the newest summaries and messages with long-running calls, at most `MAX_REQUIRED_ROWS`, by row id.
     """
 
     generation: int
@@ -77,7 +79,7 @@ class SessionSnapshot:
 
 
 class _RowKind(IntEnum):
-    """Kind of a row of the query `_SNAPSHOT`, which reads a session, its state and its messages at once."""
+    """Kind of a row of the query that reads a session, its state and its messages."""
 
     SESSION = 0
     STATE = 1
@@ -88,17 +90,18 @@ class _RowKind(IntEnum):
 async def read_snapshot(
     database: Database, *, app: str, user_id: str, session_id: str, home_app: str | None = None
 ) -> SessionSnapshot | None:
-    """Return a session of an app and user, with that app's state, at one moment.
+    """Read a session, its ADK state and its newest messages by one SQL statement.
 
     Args:
-        app: the name of the agent's app, whose state is read.
+        app: the name of the agent's app; its `app:` and `user:` state is read.
+        user_id: the place of the session, as `InboxMessage.place`.
         home_app: the app under which the session is stored; None for `app`.
 
     Returns:
-        The snapshot; None if there is no such session.
+        The snapshot; None if there is no session with this id, user and app.
 
     Raises:
-        ValueError: a stored value is invalid.
+        ValueError: a stored text is not UTF-8, or a value of the state is not JSON.
     """
     session_columns: tuple[int, float] | None = None
     state_rows: list[tuple[str, str, str]] = []
@@ -189,10 +192,10 @@ class HistoryLoader:
 
     Attributes:
         session: the id of the session.
-        snapshot: the session at the moment of the load.
+        snapshot: the session with its newest messages, from `read_snapshot`.
         budget: the most tokens; None or 0 for 32,000.
-        turns: the most turns to load; see `count_sent_turns`.
-        agent: the author of rebuilt events whose row names none.
+        turns: the most turns to load; `count_sent_turns` returns the number that is loaded.
+        agent: the author of an event that is rebuilt from a row without an author.
     """
 
     database: Database
@@ -203,9 +206,10 @@ class HistoryLoader:
     agent: str = ""
 
     async def load(self) -> tuple[list[Event], HistoryWindow]:
-        """Return the events that the model gets, oldest first, and their window.
+        """Return the ADK events that are sent to the model, oldest first, and their size.
 
-        These are the summary, if there is one, and the messages that it does not cover.
+        These are the newest summary, if there is one, and the messages after it within the limits. Every call has a
+        response, except calls that may still be answered.
         """
         summary, summarized_id, budget = self._summary, 0, self.budget or DEFAULT_BUDGET_TOKENS
         if summary is not None:
@@ -233,10 +237,16 @@ class HistoryLoader:
         return None if newest is None else self.snapshot.required[newest]
 
     async def _add_required_rows(self, newest: Mapping[int, StoredMessage]) -> dict[int, StoredMessage]:
-        """Return rows, with the older messages that no limit cuts away.
+        """Return rows of the history, with older messages that are sent in any case.
 
-        These are open calls with the turns that led to them. Without a user message among the rows, the newest one is
-        added.
+        These are messages with long-running calls, from the user message before each call on, and ADK's compactions.
+        If the rows have no user message, the last one before them is added.
+
+        Args:
+            newest: the newest messages, by row id.
+
+        Returns:
+            `newest` and the added messages, by row id.
         """
         rows = dict(newest)
         if not rows:
@@ -253,9 +263,12 @@ class HistoryLoader:
         return rows
 
     async def _read_newest(self, summarized_id: int) -> tuple[dict[int, StoredMessage], bool]:
-        """Return the newest messages after the summary, and whether these are all.
+        """Return the newest messages after the summary, by row id, and whether these are all.
 
-        If not, they exceed the limits by one message, so that the cut is noticed.
+        If not, the last message that was read exceeds the limit of tokens or turns.
+
+        Args:
+            summarized_id: the id of the last message that the summary covers; 0 without a summary.
         """
         rows: dict[int, StoredMessage] = {}
         batch: Mapping[int, StoredMessage] = self.snapshot.newest
@@ -277,9 +290,12 @@ class HistoryLoader:
         return rows, True
 
     async def _count_turns(self, summarized_id: int) -> int:
-        """Count the user messages of a session that no summary covers.
+        """Return the number of the session's user messages after its summary.
 
-        An index of their own holds them.
+        The database counts them by the index `ix_messages_turns` alone.
+
+        Args:
+            summarized_id: the id of the last message that the summary covers; 0 without a summary.
         """
         generation = self.snapshot.generation
         [[count]] = await self.database.run(
@@ -288,7 +304,10 @@ class HistoryLoader:
         return int(count)
 
     async def _read_turn(self, id_: int) -> dict[int, StoredMessage]:
-        """Return the messages from the user message before row `id_` on, by id."""
+        """Return the messages from the user message before row `id_` on, by row id.
+
+        At most `4 * BATCH_ROWS` messages are read.
+        """
         prompts = await self._read_rows(messages.c.id < id_, messages.c.role == "user", limit=1)
         return await self._read_rows(
             messages.c.id >= min(prompts, default=id_), limit=4 * BATCH_ROWS, oldest_first=True
@@ -332,9 +351,14 @@ class HistoryLoader:
     async def _rebuild_missing(
         self, rows: Sequence[StoredMessage], read_events: Sequence[Event | None]
     ) -> list[Event | None]:
-        """Return events, with those that are None rebuilt from the columns of their rows.
+        """Return the events of rows; a missing event is rebuilt from its row's columns.
 
-        One stays None if its row was deleted meanwhile.
+        Args:
+            rows: the messages, oldest first.
+            read_events: the event of each row; None if it could not be read.
+
+        Returns:
+            The event of each row; None if the row was deleted meanwhile.
         """
         query = sa.select(messages).where(messages.c.id.in_([row.id for row in rows]))
         async with self.database.read() as connection:
@@ -357,9 +381,13 @@ class HistoryLoader:
 
 
 def _take_newest_turns(rows: Mapping[int, StoredMessage], turns: int) -> dict[int, StoredMessage]:
-    """Return the rows of the newest turns, and the user message before them.
+    """Return the messages of the newest turns, and the one user message before them.
 
-    That message shows that older ones are cut away.
+    By that user message, `describe_window` sees that older messages are left out.
+
+    Args:
+        rows: messages by row id.
+        turns: the number of turns.
     """
     turn_starts = sorted((id_ for id_, row in rows.items() if row.role == "user"), reverse=True)[: turns + 1]
     start = turn_starts[turns - 1] if len(turn_starts) > turns else 0

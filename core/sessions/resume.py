@@ -1,6 +1,7 @@
 """Interrupted and repeated runs: moves, completes or deletes their stored events.
 
-A run (ADK's invocation) is stored under its id in `messages.invocation_id`.
+A run is an ADK invocation; the ADK events of a run have its id in `messages.invocation_id`. The call log is the table
+`tool_calls`, which has the result of each tool call of a run.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from core.sessions.history import INTERRUPTED, answer_calls
 from core.sessions.lifecycle import delete_unreferenced_blobs
 from core.store.schema import artifacts, human_requests, memories, messages, sessions, tool_calls
 
-#: ADK: names of the calls that request something of a person.
+#: ADK: names of the calls that request a confirmation or credentials of a person.
 _REQUEST_CALLS = ("adk_request_confirmation", "adk_request_credential")
 
 #: ADK: name of the call by which a workflow or a model requests input of the user.
@@ -31,12 +32,20 @@ NOT_ANSWERED = "nobody answered this"
 
 
 def correction_run_id(run_id: str) -> str:
-    """Return the run id of the events after a correction of an unknown agent's name."""
+    """Return the run id of the events after a run's correction.
+
+    A run is corrected if the model has called an agent with an unknown name: it is run again with a second id.
+    """
     return f"{run_id}.2"
 
 
 def is_prompt_stored(session: str, generation: int, run: str | sa.ColumnElement[str]) -> sa.ColumnElement[bool]:
-    """Return the SQL condition that the user message of a run is stored."""
+    """Return the SQL condition that the user message of a run is in `messages`.
+
+    Args:
+        session: the id of the session.
+        run: the id of the run, or a column with it.
+    """
     return sa.exists().where(
         messages.c.session == session,
         messages.c.generation == generation,
@@ -46,16 +55,14 @@ def is_prompt_stored(session: str, generation: int, run: str | sa.ColumnElement[
 
 
 async def resume_run(connection: AsyncConnection, session_id: str, invocation_id: str) -> None:
-    """Move a run's stored events to the end of the history, so that it can continue.
+    """Move the stored events of a run to the end of the history, so that ADK can continue.
 
-    These are the user's message, tool calls, their responses, and the states of agents. Text of an agent that had not
-    ended is deleted, since it is generated again; so is the last message of a run that had ended.
+    The user's message, tool calls, tool responses and agent states are moved. The text of an agent that had not ended
+    is deleted, since the model generates it again. The last message of a run that had ended is deleted too.
 
-    A call without a response stays open: ADK makes the calls of such a step when the run continues, and the call log
-    answers those that were made. A step with only some responses loses these, since ADK would not make the other
-    calls.
-
-    Nothing changes for a run without stored events.
+    ADK makes the calls of a step without responses when the run continues; the call log has the results of the calls
+    that were made before. If a step has only some responses, these are deleted, since ADK would not make the other
+    calls. Artifacts of deleted events are deleted. Nothing else changes for a run without a stored user message.
 
     Args:
         invocation_id: the id of the run.
@@ -78,10 +85,11 @@ async def resume_run(connection: AsyncConnection, session_id: str, invocation_id
 async def _delete_files(
     connection: AsyncConnection, session_id: str, runs: Sequence[str], kept: Sequence[_RunMessage]
 ) -> None:
-    """Delete the run's artifacts that came from events, unless the event is kept.
+    """Delete the artifacts that were saved from a run's events, unless the event is kept.
 
     Args:
-        kept: the rows that the resumed run keeps.
+        runs: the id of the run, and the id of its correction.
+        kept: the rows of `messages` that the resumed run keeps.
     """
     names = {name for row in kept for name in row.event.actions.artifact_delta}
     query = sa.select(artifacts.c.id, artifacts.c.name, artifacts.c.custom_metadata)
@@ -92,15 +100,14 @@ async def _delete_files(
 
 
 async def discard_run(connection: AsyncConnection, session_id: str, invocation_id: str, *, keep_prompt: bool) -> None:
-    """Delete a run's events, calls, artifacts, requests and memories.
+    """Delete a run's events, tool calls, artifacts, requests to people and memories.
 
-    The run can then start again.
-
-    The state stays: what tools changed in it, they changed elsewhere too.
+    The run can then start again. Changes of ADK's state stay: the tools that made them have other effects that stay as
+    well.
 
     Args:
         invocation_id: the id of the run.
-        keep_prompt: whether the user's message stays, as the newest of the history.
+        keep_prompt: whether the user's message stays; it becomes the newest message of the history.
     """
     runs = (invocation_id, correction_run_id(invocation_id))
     of_run = (messages.c.session == session_id) & messages.c.invocation_id.in_(runs)
@@ -119,15 +126,15 @@ async def discard_run(connection: AsyncConnection, session_id: str, invocation_i
 
 
 async def close_questions(connection: AsyncConnection, session_id: str, author: str | None) -> bool:
-    """Delete the open questions of a session, and answer their calls with an error.
+    """Delete the open questions of a session to people, and answer their calls.
 
-    Nothing waits for an answer then.
+    Each call gets the error `NOT_ANSWERED` as its response, so that no run waits for an answer any more.
 
     Args:
-        author: close only questions that this person's messages led to; None for all.
+        author: the platform's id of a person; only questions to which their messages led are deleted. None for all.
 
     Returns:
-        Whether a question was open.
+        Whether a question was deleted.
     """
     c = human_requests.c
     is_open = (c.session == session_id) & (c.kind == "question") & c.decision.is_(None)
@@ -139,10 +146,10 @@ async def close_questions(connection: AsyncConnection, session_id: str, author: 
 
 
 async def close_calls(connection: AsyncConnection, session_id: str, calls: Set[tuple[str, str]]) -> None:
-    """Store the response `NOT_ANSWERED` to open long-running calls.
+    """Store the error `NOT_ANSWERED` as the response to long-running calls without one.
 
     Args:
-        calls: the run id and the call id of each call.
+        calls: the run id and the call id of each call; answered calls are ignored.
     """
     generation = sa.select(sessions.c.generation).where(sessions.c.id == session_id).scalar_subquery()
     is_held = messages.c.long_running_calls.is_not(None) & messages.c.last_covered_id.is_(None)
@@ -168,12 +175,12 @@ async def close_calls(connection: AsyncConnection, session_id: str, calls: Set[t
 
 @dataclass(frozen=True, slots=True)
 class _RunMessage:
-    """Row of `messages` of a run, with its event.
+    """Row of `messages` that belongs to a run, with its parsed ADK event.
 
     Attributes:
-        id: the row's id.
-        columns: the other columns by name.
-        event: an event without content, if the stored one cannot be read.
+        id: the id of the row.
+        columns: the values of the other columns by name.
+        event: the event in the row; an event without content if it cannot be parsed.
     """
 
     id: int
@@ -192,7 +199,7 @@ class _RunMessage:
         """Return a row to insert for an event that is not stored yet.
 
         Args:
-            neighbor: a row of the same run, whose session and generation it gets.
+            neighbor: a row of the same run; the new row gets its session and generation.
         """
         words, tokens = measure_event(event)
         new = to_row(event, tokens=tokens + estimate_tokens(words))
@@ -204,7 +211,7 @@ class _RunMessage:
 
     @property
     def agent_key(self) -> tuple[str, str | None]:
-        """Name and branch of the agent that made the event."""
+        """Name and ADK branch of the agent that made the event."""
         return self.event.author, self.event.branch
 
     @property
@@ -221,7 +228,7 @@ class _RunMessage:
 
     @property
     def requested_ids(self) -> set[str]:
-        """The ids of the calls for which this one requests a confirmation or credentials."""
+        """The ids of the calls for which the event requests a confirmation or credentials."""
         arguments = [call.args or {} for call in self.event.get_function_calls() if call.name in _REQUEST_CALLS]
         originals = (
             (given.get("originalFunctionCall") or {}).get("id") or given.get("functionCallId") for given in arguments
@@ -230,24 +237,31 @@ class _RunMessage:
 
     @property
     def is_text(self) -> bool:
-        """True if it is an agent's message without tool calls."""
+        """True if the row is an agent's message without tool calls."""
         return self.role == "assistant" and not self.columns["tool_calls"]
 
     @property
     def is_end(self) -> bool:
-        """True if it notes the end of an agent that runs others."""
+        """True if the event marks the end of an agent (ADK's `end_of_agent`)."""
         return bool(self.event.actions.end_of_agent)
 
 
 def _find_agent_states(rows: Sequence[_RunMessage]) -> list[_RunMessage]:
-    """Return the rows in which agents that run others note which of them is active."""
+    """Return the rows whose ADK event has the state of an agent that runs other agents.
+
+    By this state, ADK continues a run with the sub-agent that was active.
+    """
     return [row for row in rows if row.event.actions.agent_state is not None]
 
 
 def _select_rows(rows: Sequence[_RunMessage]) -> list[_RunMessage]:
-    """Return the rows of an interrupted run that a resumed run keeps.
+    """Return the rows of an interrupted run that stay when the run is resumed.
 
-    These are its messages, calls and results. If agents store their state, the text of ended agents is kept too.
+    These are user messages, tool calls and tool responses. If the run has stored agent states, these states and the
+    text of ended agents stay too.
+
+    Args:
+        rows: all rows of the run, oldest first.
     """
     notes = _find_agent_states(rows)
     if not notes:
@@ -270,10 +284,11 @@ def _select_rows(rows: Sequence[_RunMessage]) -> list[_RunMessage]:
 
 @dataclass(frozen=True, slots=True)
 class _RunCallLog:
-    """The rows of `tool_calls` of a run.
+    """Reads and updates of a run's rows in the table `tool_calls`.
 
     Attributes:
-        runs: the id of the run, and that of its correction.
+        session: the id of the session.
+        runs: the id of the run, and the id of its correction.
     """
 
     connection: AsyncConnection
@@ -281,12 +296,18 @@ class _RunCallLog:
     runs: Sequence[str]
 
     async def find_calls(self, ids: Set[str]) -> dict[str, sa.Row[Any]]:
-        """Return the rows of these calls, by call id."""
+        """Return the `tool_calls` rows with these call ids, by call id."""
         query = sa.select(tool_calls).where(self._is_in_run, tool_calls.c.id.in_(ids))
         return {row.id: row for row in await self.connection.execute(query)}
 
     async def drop_state_deltas(self, ids: Set[str]) -> None:
-        """Delete the state changes of these calls from the log, since the state has them."""
+        """Delete the state changes of calls from the column `tool_calls.actions`.
+
+        ADK's stored state has them already.
+
+        Args:
+            ids: the ids of the calls.
+        """
         for id_, row in (await self.find_calls(ids)).items():
             actions = {name: done for name, done in (row.actions or {}).items() if name != "state_delta"}
             update = sa.update(tool_calls).where(self._is_in_run, tool_calls.c.id == id_)
@@ -298,10 +319,13 @@ class _RunCallLog:
 
 
 async def _drop_partial_steps(rows: Sequence[_RunMessage], call_log: _RunCallLog) -> list[_RunMessage]:
-    """Return the rows without partial steps.
+    """Return the rows of a run without incomplete steps.
 
-    These are responses to only some calls of a step, and only one half of a request to a person. ADK stores the calls
-    that ask a person beside the responses of the calls that they ask for.
+    Two kinds of rows are left out: tool responses to only some calls of a step, and requests to a person without the
+    response of the call that asked for them, or the reverse. State changes of such calls are deleted in the call log.
+
+    Args:
+        rows: the rows of the run, oldest first.
     """
     requested = {id_ for row in rows for id_ in row.requested_ids}
     answered = {id_ for row in rows for id_ in row.answered_ids}
@@ -322,13 +346,14 @@ async def _drop_partial_steps(rows: Sequence[_RunMessage], call_log: _RunCallLog
 
 
 async def _add_outcomes(rows: Sequence[_RunMessage], call_log: _RunCallLog, *, restarts: bool) -> list[_RunMessage]:
-    """Return the rows, with responses to calls that ADK would await instead of making.
+    """Return the rows of a run, with responses to the calls that ADK would not make again.
 
-    These are the calls of a step with a long-running call and, if agents start again, calls that other agents'
-    messages will follow. Calls that are answered later stay open. A step without a started call is dropped, and the
-    model takes it again.
+    These are the open calls of a step with an open long-running call. If the agents start again, these are all open
+    calls, since messages of other agents follow. A long-running call that still waits for its result gets no response.
+    A step in which no call was started is left out, so that the model repeats the step.
 
     Args:
+        rows: the rows of the run, oldest first.
         restarts: whether the agents of the run start again from the beginning.
     """
     answered = {id_ for row in rows for id_ in row.answered_ids}
@@ -346,17 +371,23 @@ async def _add_outcomes(rows: Sequence[_RunMessage], call_log: _RunCallLog, *, r
 
 
 def _is_pending(id_: str, row: _RunMessage, started: Mapping[str, sa.Row[Any]]) -> bool:
-    """Return whether a long-running call has been made and still waits for its answer."""
+    """Return whether a long-running call was made, and has no result yet.
+
+    Args:
+        id_: the id of the call.
+        row: the row with the call.
+        started: the `tool_calls` rows of the calls that were begun, by call id.
+    """
     return (
         id_ in row.long_running_ids and id_ in started and started[id_].state == "ended" and started[id_].result is None
     )
 
 
 def _get_outcome(call: sa.Row[Any] | None) -> dict[str, Any]:
-    """Return the response to a call of an interrupted run.
+    """Return the tool response to a call of an interrupted run: its result or an error.
 
     Args:
-        call: its row in the call log; None if it never began.
+        call: the `tool_calls` row of the call; None if the call never began.
     """
     if call is None:
         return {"error": NOT_STARTED}

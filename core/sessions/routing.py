@@ -1,8 +1,8 @@
 """Routing of sessions to agents.
 
-The agent that people chose answers, if it may be chosen at that place. Otherwise the rule for the place decides, the
-narrowest first, and else the default. A place has names (`Location.get_names`): ids of channels and servers, and words
-such as `dm`.
+The agent that people chose for the session answers, if it may be chosen at that place. Otherwise the settings have an
+agent for the place, or the default agent answers. A place has several names (`Location.get_names`), such as the ids of
+channel and server and the word `dm`; the agent for the narrowest name answers.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,12 +12,13 @@ from types import MappingProxyType
 
 @dataclass(frozen=True, slots=True)
 class AgentProfile:
-    """An agent as people see it when they choose one.
+    """An agent that people may choose, with its models and places.
 
     Attributes:
-        models: the full names of the models that may be chosen for it, the default first.
-        description: its purpose, in one line.
-        selectable_at: names of the places at which people may choose it; None for all, empty for none.
+        name: the name of the agent.
+        models: the full names of the models that may be chosen for the agent, the default one first.
+        description: the purpose of the agent, in one line.
+        selectable_at: the names of the places at which people may choose the agent; None for all, empty for none.
     """
 
     name: str
@@ -28,12 +29,13 @@ class AgentProfile:
 
 @dataclass(frozen=True, slots=True)
 class AgentRouter:
-    """The agents by name, and the rules by place.
+    """Configured agents, and the choice of the agent that answers at a place.
 
     Attributes:
-        default: the name of the agent without a choice and a rule; sessions are stored under it.
+        default: the name of the agent that answers if neither people nor the settings choose one. All sessions are
+            stored under this name.
         profiles: the agents by name.
-        agent_by_place: the name of the agent that answers at a place, by a name of the place.
+        agent_by_place: from the settings: the name of the agent that answers at a place, by a name of the place.
     """
 
     default: str
@@ -41,7 +43,7 @@ class AgentRouter:
     agent_by_place: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
     def get_agent_at(self, places: Sequence[str]) -> str:
-        """Return the name of the agent that answers at a place without a choice.
+        """Return the name of the agent that answers at a place if people chose none.
 
         Args:
             places: the names of the place, the narrowest first.
@@ -49,19 +51,22 @@ class AgentRouter:
         return next((self.agent_by_place[place] for place in places if place in self.agent_by_place), self.default)
 
     def resolve_agent(self, chosen: str | None, places: Sequence[str]) -> str:
-        """Return the name of the agent that answers.
+        """Return the name of the agent that answers in a session.
 
         Args:
-            chosen: the name of the agent that people chose; None without a choice. One that is no longer allowed is
-                ignored.
-            places: the names of the place, the narrowest first.
+            chosen: the name of the agent that people chose for the session; None without a choice. It is ignored if it
+                may not be chosen at the place.
+            places: the names of the session's place, the narrowest first.
         """
         return chosen if chosen is not None and chosen in self.list_selectable(places) else self.get_agent_at(places)
 
     def list_selectable(self, places: Sequence[str]) -> list[str]:
         """Return the names of the agents that may be chosen at a place.
 
-        The one that answers without a choice comes first.
+        The agent that answers if people chose none comes first.
+
+        Args:
+            places: the names of the place, the narrowest first.
         """
         routed = self.get_agent_at(places)
         selectable = (name for name, agent in self.profiles.items() if _is_selectable_at(agent, places))

@@ -1,4 +1,4 @@
-"""ADK's session service on our database."""
+"""ADK's session service over the database: sessions, state, events and search."""
 
 import asyncio
 import uuid
@@ -42,15 +42,16 @@ T = TypeVar("T")
 
 _NO_EVENTS = GetSessionConfig(num_recent_events=0)
 
-_LARGE_MEDIA_BYTES = 256 * 1024  # bytes of media from which a record is made off the event loop
+_LARGE_MEDIA_BYTES = 256 * 1024  # an event with more bytes of files is encoded in a thread, off the event loop
 
 
 class FoundMessage(NamedTuple):
-    """Message that a search found.
+    """Message that a search of a session found.
 
     Attributes:
-        sent_at: ISO 8601 in UTC, to the minute.
+        sent_at: the time in ISO 8601 in UTC, to the minute.
         role: `user` or `assistant`.
+        text: the whole text of the message.
     """
 
     sent_at: str
@@ -59,17 +60,17 @@ class FoundMessage(NamedTuple):
 
 
 class SessionService(BaseSessionService):
-    """ADK's session service: sessions, their state and their history, over `database`.
+    """ADK's session service: sessions, their state and their history in the database.
 
     A session's id is unique over all users; under another user or app the session is not found.
 
     Args:
         counter: counts the tokens of each stored event.
         budget: the most tokens of history that are loaded; None or 0 for 32,000.
-        turns: the most turns of history that are loaded; with one more, the newest half of them is.
-        agent: the root agent's name, the author of messages that name none.
-        home_app: the app that owns all sessions, so that several agents can answer in them; None for each app its own.
-            The state of an app and of a user is each app's own.
+        turns: the most turns of history that are loaded; if a session has more, `count_sent_turns` says how many.
+        agent: the name of the root agent: the author of stored messages without one.
+        home_app: the app under which all sessions are stored, so that several agents can answer in one session; None
+            for the app of each call. The `app:` and `user:` state always belongs to the app of the call.
     """
 
     def __init__(
@@ -120,16 +121,17 @@ class SessionService(BaseSessionService):
         session_id: str,
         config: GetSessionConfig | None = None,
     ) -> Session | None:
-        """Return a session with the newest of its history, within tokens and turns.
+        """Return a session with its state and its newest events, within tokens and turns.
 
         Args:
-            config: picks the newest events of that history, whether or not a model would take them.
+            config: returns only the newest of these events; the result may then be a history that a model refuses.
 
         Returns:
             A `StoredSession`; None if there is no such session.
 
         Raises:
-            DamagedSessionError: the stored session cannot be read, not even in part.
+            StoreError: the database cannot be used, even after retries.
+            DamagedSessionError: the stored session cannot be parsed, not even in part.
         """
 
         async def load() -> Session | None:
@@ -182,20 +184,20 @@ class SessionService(BaseSessionService):
             return {row.key: row.value for row in await connection.execute(query)}
 
     async def append_event(self, session: Session, event: Event) -> Event:
-        """Store an event and add it to `session`.
+        """Store an event and its state change, and add the event to `session.events`.
 
-        A partial event is not stored. An event whose id `session` has already changes nothing. Of an event that
-        changes nothing but the state, the state is stored, and the event is neither a message nor part of the history.
+        Nothing happens for a partial event, and for an event whose id is in `session.events`. If an event only changes
+        the state, the change is stored, but not the event.
 
         Returns:
-            The event, or a copy of it without what cannot be stored.
+            The event; or a copy without the characters and the temporary state that cannot be stored.
 
         Raises:
             SessionNotFoundError: the session was never created, or was deleted.
-            StoreError: `session` is stored, but was not loaded by this service.
+            StoreError: the database cannot be used, or `session` was not loaded by this service.
             SessionResetError: the session was reset after it was loaded; nothing is stored.
-            TurnLostError: another worker owns the turn for which it was loaded; nothing is stored.
-            DamagedSessionError: stored rows that the write needs cannot be read.
+            TurnLostError: another worker owns the turn for which the session was loaded; nothing is stored.
+            DamagedSessionError: stored rows that the write needs cannot be parsed.
         """
         if event.partial:
             return event
@@ -230,9 +232,17 @@ class SessionService(BaseSessionService):
         return event
 
     async def read_stored_events(self, session: StoredSession, events: Sequence[Event]) -> dict[str, tuple[Event, str]]:
-        """Return events by id as they are stored, with their texts without author names.
+        """Read the stored form of events, with their original call ids and plain texts.
 
-        Their calls have the stored ids, which a loaded history may have replaced. Unreadable events are left out.
+        In a loaded history, repeated call ids are replaced.
+
+        Args:
+            session: the session with the events.
+            events: the events to read.
+
+        Returns:
+            By event id: the event as stored, and its text without author names and quotes. Events that are not stored,
+            or cannot be parsed, are left out.
 
         Raises:
             StoreError: the database cannot be read.
@@ -253,8 +263,8 @@ class SessionService(BaseSessionService):
     async def search_messages(self, session: StoredSession, words: Sequence[str], *, limit: int) -> list[FoundMessage]:
         """Return at most `limit` messages of a session with all `words`, newest first.
 
-        Messages before the last reset are not found. Case and Unicode's compatible forms make no difference: see
-        `fold_text`.
+        Messages of people and agents since the last reset are searched. Case and Unicode's compatible forms are
+        ignored: see `fold_text`. A word may also be part of a longer word.
         """
         c = messages.c
         query = (
@@ -274,8 +284,12 @@ class SessionService(BaseSessionService):
     async def _run_with_retries(self, work: Callable[[], Awaitable[T]], session_id: str) -> T:
         """Return the result of `work`, retried while the database is unavailable.
 
+        Args:
+            session_id: names the session in the log and in the error.
+
         Raises:
-            DamagedSessionError: a stored value cannot be read.
+            DamagedSessionError: `work` raised a `ValueError`, `TypeError` or `AttributeError`, since a stored value is
+                damaged.
         """
         try:
             return await retry_store(work, operation=f"session {session_id}")

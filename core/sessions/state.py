@@ -1,4 +1,4 @@
-"""ADK's state by scope: app, user and session."""
+"""ADK's state in the database, by its scopes app, user and session."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -17,24 +17,30 @@ TEMPORARY_PREFIX = "temp:"
 
 
 def get_scope_owners(app: str, user_id: str, session_id: str) -> dict[str, str]:
-    """Return the owners of the `app`, `user` and `session` state, by scope.
+    """Return the values of the column `owner` of the table `state`, by scope.
 
-    These are the values of the column `owner`.
+    The scopes are `app`, `user` and `session`.
     """
     return {"app": app, "user": json.dumps([app, user_id]), "session": session_id}
 
 
 def is_owned_by_user(owner: sa.ColumnElement[str], user_id: str) -> sa.ColumnElement[bool]:
-    """Return the SQL condition that user-scoped state belongs to a user, in any app."""
+    """Return the SQL condition that state of the scope `user` belongs to a user.
+
+    The app of the state does not matter.
+
+    Args:
+        owner: the column `owner`.
+    """
     return owner.endswith(f", {json.dumps(user_id)}]", autoescape=True)
 
 
 async def write_state(connection: AsyncConnection, owners: Mapping[str, str], delta: Mapping[str, Any]) -> None:
-    """Overwrite the keys of `delta` in the stored state.
+    """Store the values of changed state keys, in the transaction of `connection`.
 
     Args:
-        owners: the result of `get_scope_owners`.
-        delta: values by key, with ADK's prefixes; `temp:` keys are not stored.
+        owners: the owner by scope, from `get_scope_owners`.
+        delta: the new values by key, with ADK's prefixes `app:` and `user:`; `temp:` keys are not stored.
     """
     rows = []
     for key, value in to_json_value(dict(delta)).items():
@@ -47,12 +53,12 @@ async def write_state(connection: AsyncConnection, owners: Mapping[str, str], de
 
 
 def merge_state(rows: Iterable[tuple[str, str, str]]) -> dict[str, Any]:
-    """Return the state in rows, its keys with ADK's prefixes.
+    """Return ADK's state from database rows: the values by key, with ADK's prefixes.
 
     Args:
-        rows: scope, key without prefix, and JSON value of each.
+        rows: scope, key without prefix, and value as JSON text of each row.
 
     Raises:
-        ValueError: a value is no JSON.
+        ValueError: a value is not JSON.
     """
     return {SCOPE_PREFIXES[scope] + key: json.loads(value) for scope, key, value in rows}

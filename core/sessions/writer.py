@@ -1,4 +1,4 @@
-"""Loaded sessions, and the writer of their events into the loaded generation."""
+"""Loaded ADK sessions, and the writer that stores their new events."""
 
 import asyncio
 from collections.abc import Mapping
@@ -28,13 +28,13 @@ from core.workers.fencing import OWNS_TURN, FencingToken, join_owned_turn, lock_
 
 
 class StoredSession(Session):
-    """ADK session that `SessionService` has loaded.
+    """ADK session that `SessionService` has loaded from the database.
 
     Attributes:
-        generation: the session generation that appended events belong to.
-        fence: token of the turn whose run appends to the session; None without a turn.
+        generation: the number of the session generation that was loaded; appended events belong to it.
+        fence: the fencing token of the turn whose run appends events; None without a turn.
         prompt: the user messages of that turn, with their authors; None if they are unknown.
-        window: the part of the history that was loaded.
+        window: the size and the limits of the loaded history.
     """
 
     generation: int = Field(default=0, exclude=True)
@@ -43,9 +43,10 @@ class StoredSession(Session):
     window: HistoryWindow = Field(default=HistoryWindow(), exclude=True)
 
     def get_attribution(self, event: Event) -> dict[str, Any] | None:
-        """Return the authors of the prompt's parts as JSON, if `event` is the prompt.
+        """Return the authors of the turn's prompt as JSON; None for another event.
 
-        Any other event gets None.
+        Args:
+            event: an event that is to be stored; it is the prompt if it is a user message with the prompt's text.
         """
         first = next(iter((event.content and event.content.parts) or ()), None)
         if self.prompt is None or first is None or first.text != self.prompt.text or not is_user_message(event):
@@ -55,9 +56,9 @@ class StoredSession(Session):
 
 @dataclass(frozen=True, slots=True)
 class EventWriter:
-    """Writer of events into one generation of a session.
+    """Writer of ADK events into the loaded generation of a session.
 
-    A write that is repeated, since the answer to its commit was lost, stores the event once.
+    A repeated write stores the event only once: the database's answer to the first commit may have been lost.
     """
 
     database: Database
@@ -66,13 +67,13 @@ class EventWriter:
     async def append(
         self, event: Event, row: Mapping[str, Any] | None = None, blobs: Mapping[str, bytes] = MappingProxyType({})
     ) -> None:
-        """Store an event and its state change.
+        """Store an event and its state change in one transaction.
 
-        A cancelled caller waits for the end of the write.
+        If the caller is cancelled, the cancellation is raised after the end of the write.
 
         Args:
-            row: the event's columns of `messages`; None to store its state change alone.
-            blobs: its large bytes, by their SHA-256.
+            row: the event's columns of `messages`; None to store only the event's state change.
+            blobs: the bytes of the event's large files, by their SHA-256.
 
         Raises:
             SessionNotFoundError: the session was deleted.
@@ -109,10 +110,16 @@ class EventWriter:
             await insert_new(connection, messages, values)
 
     async def _insert_row(self, event: Event, values: dict[str, Any]) -> bool:
-        """Insert a row by one statement.
+        """Insert a row into `messages` by one SQL statement, for an event without state.
+
+        Args:
+            event: the event of the row.
+            values: the values of the row by column.
 
         Returns:
-            Whether it is stored; False, with nothing done, if the slower way has to find out why or to do more.
+            Whether the row is stored. It is False if the session was reset, the turn is lost, the event is stored
+            already, or the event may answer open long-running calls: nothing is stored then, and the caller has to use
+            a transaction.
         """
         may_answer_calls = bool(event.get_function_responses()) or is_user_message(event)
         if self.session.fence is None:
@@ -121,10 +128,15 @@ class EventWriter:
         return bool(await self.database.run(_FENCED_INSERT, **values, **owner, may_answer_calls=may_answer_calls))
 
     async def _lock_session_and_turn(self, connection: AsyncConnection, at: float) -> None:
-        """Lock the row of the loaded session generation, and that of the turn.
+        """Lock the rows of session and turn, and store the time of the last change.
 
         Args:
             at: the time of the last change, in seconds since the epoch.
+
+        Raises:
+            SessionNotFoundError: the session was deleted.
+            SessionResetError: the session was reset.
+            TurnLostError: another worker owns the turn.
         """
         session = self.session
         try:
@@ -136,10 +148,11 @@ class EventWriter:
         await connection.execute(sa.update(sessions).where(sessions.c.id == session.id).values(updated_at=at))
 
     async def _record_answers(self, connection: AsyncConnection, event: Event) -> None:
-        """Mark the long-running calls that an event answers as answered.
+        """Store that an event answers long-running calls.
 
-        A user message, which begins a turn, releases the messages whose calls are all answered: limits may cut them
-        away then.
+        The column `long_running_calls` of earlier messages has each call with whether it is answered. If the event is a
+        user message, the column is set to null for messages whose calls are all answered: from then on, the history's
+        limits apply to these messages.
         """
         answers = {answer.id for answer in event.get_function_responses() if answer.id}
         begins_turn = is_user_message(event)
@@ -162,9 +175,14 @@ class EventWriter:
 
 
 def _build_insert(dialect: str, *, is_own: sa.ColumnElement[bool] | None = None) -> sa.Insert:
-    """Return the insert of one message that the fast path runs.
+    """Return the `INSERT` of one message that locks its session and checks its turn.
 
-    It inserts nothing if the session is reset or the turn lost, or if open calls exist that the message may answer.
+    Nothing is inserted if the session was reset, the turn is lost, or the event is stored. The same applies if the
+    session has long-running calls that the message may answer.
+
+    Args:
+        dialect: `sqlite` or `postgresql`.
+        is_own: the condition that this worker owns the turn; None for a message without a turn.
     """
     names = [column.name for column in messages.c if column.name not in ("id", "last_covered_id")]
     locked = sa.select(sessions.c.id, sessions.c.generation).where(
