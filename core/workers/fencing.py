@@ -14,12 +14,13 @@ from core.errors import SessionResetError, TurnLostError
 from core.store.schema import sessions, turns
 
 
-def _is(turn: Any, worker: Any, claim: Any) -> sa.ColumnElement[bool]:
+def _is_owned_by(turn: Any, worker: Any, claim: Any) -> sa.ColumnElement[bool]:
+    """Return the SQL condition that `turns` has this id, owner and claim number."""
     return sa.and_(turns.c.id == turn, turns.c.owner == worker, turns.c.claim_number == claim)
 
 
 #: SQL condition on `turns` that a fencing token is the turn's last claim; `FencingToken.values` are its parameters.
-OWNS_TURN = _is(
+OWNS_TURN = _is_owned_by(
     sa.bindparam("owned_turn", type_=sa.Text),
     sa.bindparam("owner_worker", type_=sa.Text),
     sa.bindparam("owner_claim", type_=sa.Integer),
@@ -48,7 +49,7 @@ class FencingToken:
     @property
     def owns_turn(self) -> sa.ColumnElement[bool]:
         """SQL condition on `turns` that this token is the turn's last claim."""
-        return _is(self.turn, self.worker, self.claim_number)
+        return _is_owned_by(self.turn, self.worker, self.claim_number)
 
     @property
     def lost_error(self) -> TurnLostError:
