@@ -61,7 +61,7 @@ MODEL_PATTERNS = [r"gemini-.*", r"openai/.*", r"anthropic/.*", r"local/.*"]
 
 
 class ModelAdapter(BaseLlm):
-    """ADK's view of a provider's model.
+    """ADK model (`BaseLlm`) that sends each call to a provider.
 
     One instance serves any number of concurrent calls. Each call ends in exactly one of these:
 
@@ -97,10 +97,11 @@ class ModelAdapter(BaseLlm):
         return LlmCapabilities(output_schema_and_tools=False)
 
     def resolve_name(self, selected: str | None) -> str:
-        """Return the full name of the model to call.
+        """Return the full name of the model to call: the selected one or the adapter's.
 
         Args:
-            selected: the full name of the selected model; None without a selection. One that is unknown is ignored.
+            selected: the full name of the model that the conversation has selected; None without a selection. An
+                unknown name is ignored.
         """
         return self.model if selected is None or self.is_fixed or selected not in self.selectable else selected
 
@@ -120,6 +121,11 @@ class ModelAdapter(BaseLlm):
         return self.fallbacks.stream(llm_request.model or self.model, attempt, self.retry_seconds)
 
     def _get_handle(self, name: str | None) -> ModelHandle:
+        """Return the provider of a model, and the model's name at that vendor.
+
+        Args:
+            name: the full name of the model; None for this adapter's own.
+        """
         name = name or self.model
         return self.selectable.get(name) or self.fallbacks.models.get(name) or ModelHandle(self.provider, name)
 
@@ -128,13 +134,14 @@ class ModelAdapter(BaseLlm):
     ) -> AsyncGenerator[LlmResponse, None]:
         """Yield the responses of one attempt at a model call.
 
-        A request that the model refuses is sent again without its files, since no vendor says which file it minds. A
-        fallback gets the newer half of a conversation that is too long for it.
+        A request that the model refuses is sent again without its files, since no vendor says which file is at fault.
+        If the conversation is too long for a fallback, its newer half is sent.
 
         Args:
+            llm_request: ADK's request.
             stream: whether partial responses are wanted.
             name: the full name of the model to call.
-            instead_of: the full name of the model that it replaces; empty without one.
+            instead_of: the full name of the model that it replaces as a fallback; empty without one.
         """
         handle, has_output = self._get_handle(name), False
         request: ModelRequest | None = _to_model_request(llm_request, handle)
@@ -155,6 +162,18 @@ class ModelAdapter(BaseLlm):
     async def _stream_metered(
         self, request: ModelRequest, handle: ModelHandle, stream: bool, name: str, instead_of: str
     ) -> AsyncGenerator[LlmResponse, None]:
+        """Yield the responses to a request, and add the model call to the current meter.
+
+        Args:
+            request: the request to the provider.
+            handle: the provider, and the model's name at that vendor.
+            stream: whether partial responses are wanted.
+            name: the full name of the model.
+            instead_of: the full name of the model that it replaces as a fallback; empty without one.
+
+        Raises:
+            SpendingLimitError: a spending limit is reached; the request is not sent.
+        """
         meter, last = metering.current_meter(), None
         await meter.check_limits(name, partial(_estimate_input_tokens, request))
         answer = _AnswerBuilder(request.messages, handle.provider.name)
@@ -176,6 +195,12 @@ class ModelAdapter(BaseLlm):
         self, request: ModelRequest, answer: "_AnswerBuilder", handle: ModelHandle, stream: bool
     ) -> AsyncGenerator[LlmResponse, None]:
         # `Provider.stream` is an async generator, and closing it closes the connection
+        """Send a request, and yield partial responses and then the complete response.
+
+        Args:
+            answer: builder that gets the pieces of the answer.
+            stream: whether partial responses are wanted.
+        """
         events = cast(AsyncGenerator[ProviderEvent, None], handle.provider.stream(request))
         async with aclosing(events):
             while True:
@@ -189,6 +214,12 @@ class ModelAdapter(BaseLlm):
         yield _final_response(answer, event)
 
     async def _next_event(self, events: AsyncGenerator[ProviderEvent, None], provider: str) -> ProviderEvent:
+        """Return the next event of a provider's stream.
+
+        Raises:
+            ProviderStreamError: the stream has ended.
+            ProviderTimeoutError: no event came within `idle_seconds`.
+        """
         try:
             async with asyncio.timeout(self.idle_seconds) as idle:
                 return await anext(events)
@@ -205,9 +236,13 @@ class ModelAdapter(BaseLlm):
 def _shorten(
     messages: Sequence[ModelMessage], refusal: ProviderRequestError, *, is_fallback: bool
 ) -> list[ModelMessage] | None:
-    """Return the messages of a refused request in a smaller form, if there is one.
+    """Return the messages of a refused request with less content, or None.
 
-    For a fallback whose context is too short, the older half is left out; otherwise the files are.
+    For a fallback whose context is too short, the older half of the messages is left out; else the files are. None if
+    there is nothing to leave out.
+
+    Args:
+        is_fallback: whether the model replaces another one that failed.
     """
     if is_fallback and isinstance(refusal, ContextLengthError):
         return shorten_history(messages)
@@ -216,6 +251,10 @@ def _shorten(
 
 
 def _to_model_request(llm_request: LlmRequest, handle: ModelHandle) -> ModelRequest:
+    """Return ADK's request as a request to a provider.
+
+    A description replaces each file that the model does not accept.
+    """
     config = llm_request.config
     history = convert_messages(llm_request.contents, config.system_instruction)
     messages = drop_unsupported_files(
@@ -229,7 +268,7 @@ def _to_model_request(llm_request: LlmRequest, handle: ModelHandle) -> ModelRequ
 def _estimate_input_tokens(request: ModelRequest) -> int:
     """Return an estimate of a request's tokens: a quarter of its characters.
 
-    Files do not count.
+    Files are not counted.
     """
     return (
         sum(len(str(part)) for message in request.messages for part in message.parts if not isinstance(part, Media))
@@ -238,6 +277,11 @@ def _estimate_input_tokens(request: ModelRequest) -> int:
 
 
 def _final_response(answer: "_AnswerBuilder", done: Done) -> LlmResponse:
+    """Return the complete response of a model call from the pieces of its answer.
+
+    Raises:
+        ContentBlockedError: safety rules left no content.
+    """
     usage = done.usage
     response = _response(answer.parts(), partial=False)
     response.turn_complete = True
@@ -265,11 +309,11 @@ class _AnswerBuilder:
     """Builder of a model's answer from the events of its stream.
 
     Args:
-        messages: the messages of the request: their call ids are not used again.
-        provider: the name of the provider, which marks the answer's signatures.
+        messages: the messages of the request; the answer's tool calls get other ids than the calls in them.
+        provider: the name of the provider, by which the answer's thought signatures are marked.
 
     Attributes:
-        grounding: the web pages of the answer so far; None without one.
+        grounding: the web pages of the answer so far; None without a page.
         read_urls: addresses of the pages that the model read as a whole.
     """
 
@@ -281,11 +325,9 @@ class _AnswerBuilder:
         self._ids = {call.id for message in messages for call in message.tool_calls}
 
     def add(self, piece: Text | Thought | Media | ToolCall | Grounding) -> None:
-        """Add a piece of the answer, joined to the last one of its kind if possible.
+        """Add a piece of the answer, joined to the last piece of its kind if possible.
 
-        Pieces with a signature are not joined.
-
-        A thought without text is the signature of the thought before it.
+        Pieces with a signature are not joined. A thought without text is the signature of the thought before it.
         """
         if isinstance(piece, Grounding):
             self.grounding = merge_grounding(self.grounding, piece.metadata)
@@ -362,7 +404,7 @@ def register_adapter(make_adapter: Callable[[str], ModelAdapter], *, default: st
     """
 
     class RegisteredAdapter(ModelAdapter):
-        """Adapter by its model's name alone, because ADK registers classes."""
+        """Adapter that needs only a model's name, as ADK's registry creates models."""
 
         def __init__(self, *, model: str) -> None:
             adapter = make_adapter(model)

@@ -1,6 +1,6 @@
-"""Coalescing of stream deltas: fewer and longer ones reach ADK.
+"""Coalescing of stream deltas: joins them, so that ADK gets fewer and longer ones.
 
-Each delta that reaches ADK costs a third of a millisecond of CPU.
+ADK takes a third of a millisecond of CPU for each delta.
 """
 
 import asyncio
@@ -20,26 +20,27 @@ SPACING_SECONDS = 0.0014
 
 
 class DeltaSchedule:
-    """Schedule that spaces the deltas of all streams of the process."""
+    """Schedule of the next text delta of each stream, so that not all come at once."""
 
     def __init__(self) -> None:
         self._last = 0.0
 
     def next_delay(self) -> float:
-        """Reserve the next time for a text delta of a stream, and return the seconds until then."""
+        """Reserve a time for a stream's next text delta; return the seconds until then."""
         now = event_loop.now()
         self._last = max(now + MIN_INTERVAL_SECONDS, self._last + SPACING_SECONDS)
         return self._last - now
 
 
 class CoalescingProvider:
-    """Provider that joins the deltas of another one: more streams, longer deltas.
+    """Provider that joins the text deltas of another provider's streams.
 
-    The first delta of a stream is passed on at once, and so is the rest when the stream has ended. Deltas with a
-    signature are never joined.
+    The more streams run at the same time, the longer the deltas. The first delta of a stream is passed on at once, and
+    so is the rest when the stream has ended. Deltas with a signature are never joined.
 
     Args:
-        schedule: shared with the other providers of the process; None for one of its own.
+        provider: the provider whose deltas are joined.
+        schedule: the schedule of all providers of the process; None for one of its own.
     """
 
     def __init__(self, provider: Provider, schedule: DeltaSchedule | None = None) -> None:
@@ -75,7 +76,7 @@ class CoalescingProvider:
         await self._provider.aclose()
 
     async def _read(self, request: ModelRequest, queue: "asyncio.Queue[ProviderEvent | None]") -> None:
-        """Put the events of the stream into the queue, and None after the last one."""
+        """Put the events of the joined stream into a queue, and None after the last."""
         try:
             events = cast(AsyncGenerator[ProviderEvent, None], self._provider.stream(request))
             async with aclosing(events):
@@ -86,6 +87,7 @@ class CoalescingProvider:
 
 
 def _join_deltas(events: Iterable[ProviderEvent | None]) -> Iterator[ProviderEvent]:
+    """Yield the events, with adjacent deltas of text or thought joined."""
     last = None
     for event in events:
         joined = join_text(last, event)

@@ -1,4 +1,4 @@
-"""Vendors' errors as `ProviderError`; no message has a vendor's own words."""
+"""Conversion of vendors' errors to `ProviderError`, without the vendors' texts."""
 
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing, asynccontextmanager, suppress
@@ -23,6 +23,9 @@ async def convert_errors(
     """Yield the events of a stream, and raise its exception as a `ProviderError`.
 
     Every exception is converted, because no vendor's SDK has one base class for its errors.
+
+    Args:
+        to_provider_error: returns the error to raise for an exception that is not a `ProviderError`.
     """
     try:
         async with aclosing(events):
@@ -36,11 +39,12 @@ async def convert_errors(
 
 @asynccontextmanager
 async def parse_errors(provider: str, *, has_response: Callable[[], bool] = lambda: True) -> AsyncGenerator[None, None]:
-    """Convert errors of parsing a response to `ProviderUnavailableError`.
+    """Raise a `ProviderUnavailableError` if the block cannot parse a response.
 
     Args:
         provider: the name of the provider.
-        has_response: returns whether the response has begun; before it, the request is at fault and the error stays.
+        has_response: returns whether the response has begun. An error before is raised unchanged, since the request
+            caused it.
     """
     try:
         yield
@@ -54,6 +58,8 @@ def status_error(provider: str, model: str, status: int, *, retry_after: float |
     """Return the error for a response with an HTTP status that is not 2xx.
 
     Args:
+        provider: the name of the provider.
+        model: the model's name at the vendor.
         retry_after: seconds that the provider asks to wait; None if it asks for none.
     """
     if status in (401, 403):
@@ -75,9 +81,9 @@ def unknown_model(provider: str, model: str) -> ModelNotFoundError:
 
 
 def parse_retry_after(headers: Mapping[str, str]) -> float | None:
-    """Return the seconds that the headers of a response ask to wait before a retry.
+    """Return the seconds to wait before a retry, from the HTTP headers of a response.
 
-    `retry-after-ms` goes before `retry-after`, which is a number of seconds or a date.
+    `retry-after-ms` is preferred to `retry-after`, which is a number of seconds or a date.
 
     Returns:
         The seconds, at least 0; None without a readable header.
@@ -93,6 +99,7 @@ def parse_retry_after(headers: Mapping[str, str]) -> float | None:
 
 
 def _seconds(text: str | None) -> float | None:
+    """Return the number in a text, at least 0; None if it is no finite number."""
     with suppress(ValueError):
         wait = float(text or "")
         return max(0.0, wait) if isfinite(wait) else None

@@ -26,7 +26,7 @@ BLOCKED_REASONS = frozenset(
 CUT_OFF = "⚠️ The answer stops here: it reached the model's length limit."
 WITHHELD = "⚠️ The answer stops here: the model's safety filter blocked the rest."
 
-#: Sentences in the place of a file of a model or a tool.
+#: Notes in an answer in place of a file that a model or a tool returned.
 FILE_TOO_LARGE = "⚠️ A file is left out here: it has more than 20 MB."
 FILE_EMPTY = "⚠️ A file is left out here: it came without content."
 
@@ -42,10 +42,10 @@ _MAX_INDENT = 3
 
 
 def with_ending_note(text: str, finish_reason: FinishReason | None) -> str:
-    """Return a text, with a note at its end if the answer breaks off there.
+    """Return the text of an answer, with a note at its end if it is cut off there.
 
     Args:
-        finish_reason: of the model's answer; only a length limit or a safety filter leads to a note.
+        finish_reason: the finish reason of the answer; only a length limit or a safety filter leads to a note.
     """
     if finish_reason == "MAX_TOKENS":
         return f"{close_code_fence(text)}\n\n{CUT_OFF}"
@@ -55,7 +55,7 @@ def with_ending_note(text: str, finish_reason: FinishReason | None) -> str:
 
 
 def close_code_fence(text: str) -> str:
-    """Return a text, with its last Markdown code fence closed if it is open."""
+    """Return a Markdown text, with its last code fence closed if it is open."""
     fence = indent = ""
     for match in _FENCE.finditer(text):
         before, marks, info = match.groups()

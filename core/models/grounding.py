@@ -1,4 +1,4 @@
-"""Sources of answers: web pages, in the form of Gemini's grounding metadata."""
+"""Web pages that answers are based on, in the form of Gemini's grounding metadata."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from core.models.messages import clean_text
 #: for Gemini's `url_context_metadata`.
 READ_URLS_KEY = "parley_read_urls"
 
-#: Keys of an event's JSON of which one is there if it has sources.
+#: Keys of the JSON of an event; an event with sources has at least one of them.
 SOURCE_KEYS = ("grounding_metadata", "citation_metadata", READ_URLS_KEY)
 
 #: Maximum length of an address. Longer ones are left out.
@@ -41,9 +41,9 @@ def make_grounding(pages: Iterable[Source]) -> types.GroundingMetadata | None:
 def merge_grounding(
     first: types.GroundingMetadata | None, second: types.GroundingMetadata | None
 ) -> types.GroundingMetadata | None:
-    """Return the second metadata, with the chunks of the first before its own.
+    """Return the second grounding metadata, with the first one's pages in front.
 
-    If one is None, return the other.
+    If one of the two is None, the other is returned.
     """
     if first is None or second is None or first == second:
         return second or first
@@ -53,7 +53,7 @@ def merge_grounding(
 
 
 def find_sources(response: LlmResponse) -> list[Source]:
-    """Return the web pages of a response or an event, each once, in their order."""
+    """Return the web pages that a response or event names, in order, each once."""
     found = dict[str, Source]()
     for source in _list_pages(response):
         if is_web_address(source.url):
@@ -62,7 +62,7 @@ def find_sources(response: LlmResponse) -> list[Source]:
 
 
 def is_web_address(url: str) -> bool:
-    """Return whether a text is an http(s) address that a Markdown link can hold.
+    """Return whether a text is an http(s) address that a Markdown link can contain.
 
     An address with a user name or with more than `MAX_URL_CHARACTERS` is not.
     """
@@ -76,6 +76,7 @@ def is_web_address(url: str) -> bool:
 
 
 def _list_pages(response: LlmResponse) -> Iterator[Source]:
+    """Yield the pages in the grounding, the citations and the read URLs of a response."""
     grounding, citations = response.grounding_metadata, response.citation_metadata
     for chunk in (grounding and grounding.grounding_chunks) or ():
         if (page := chunk.web or chunk.retrieved_context) is not None:

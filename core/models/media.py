@@ -118,7 +118,8 @@ def guess_mime_type(name: str, claimed_type: str | None) -> str | None:
     """Return the MIME type of a file before its download; None if it is unknown.
 
     Args:
-        claimed_type: the MIME type that the platform says; None if it says none.
+        name: the name of the file.
+        claimed_type: the MIME type that the platform states; None if it states none.
     """
     if name.lower().endswith(_CODE_SUFFIXES):
         return "text/plain"
@@ -129,7 +130,7 @@ def guess_mime_type(name: str, claimed_type: str | None) -> str | None:
 
 
 def guess_suffix(mime_type: str) -> str:
-    """Return the suffix of the name of a file, such as `.png`; `.bin` for a type without a usual one."""
+    """Return the usual suffix of file names of a MIME type, such as `.png`, or `.bin`."""
     kind = mime_type.partition(";")[0].strip().lower()
     kind = _ALIASES.get(kind, kind)
     return _SUFFIXES.get(kind) or guess_extension(kind) or ".bin"
@@ -141,10 +142,10 @@ def is_text_type(mime_type: str) -> bool:
 
 
 def detect_mime_type(data: bytes, expected_type: str | None) -> str | None:
-    """Return the MIME type of a file's bytes; None if it is unknown.
+    """Return the MIME type of a file from its bytes; None if it is unknown.
 
     Args:
-        expected_type: the result of `guess_mime_type`. Bytes that contradict it have an unknown type.
+        expected_type: the result of `guess_mime_type`. If the bytes contradict it, the type is unknown.
     """
     found = next((mime_type for at, magic, mime_type in _MAGIC_BYTES if data[at : at + len(magic)] == magic), None)
     is_media = expected_type is not None and expected_type.startswith(("audio/", "video/"))
@@ -157,10 +158,10 @@ def detect_mime_type(data: bytes, expected_type: str | None) -> str | None:
 
 
 def decode_text(data: bytes, *, allow_legacy: bool = True) -> str | None:
-    """Return the text of a file, with LF for CRLF; None if it is binary.
+    """Return the text in a file's bytes, with LF for CRLF; None if the file is binary.
 
     Args:
-        allow_legacy: try encodings other than Unicode too. Nearly any bytes are valid in them.
+        allow_legacy: whether encodings other than Unicode are tried too. Nearly any bytes are valid in them.
     """
     encodings = ("utf-16",) if data.startswith((b"\xff\xfe", b"\xfe\xff")) else ("utf-8-sig",)
     for encoding in (*encodings, *(_LEGACY_ENCODINGS if allow_legacy else ())):
@@ -175,7 +176,7 @@ def decode_text(data: bytes, *, allow_legacy: bool = True) -> str | None:
 def truncate_text(text: str, max_tokens: int) -> str:
     """Return the beginning of a text with at most `max_tokens` estimated tokens.
 
-    The cut is at the end of a line, if there is one.
+    The text is cut at the end of a line, if there is one.
     """
     data = text.encode("utf-8", "replace")
     max_bytes = max(0, max_tokens) * _BYTES_PER_TOKEN
@@ -194,9 +195,11 @@ def count_tokens(text: str) -> int:
 
 
 def format_file(text: str, name: str) -> str:
-    """Return a text file as a Markdown code block.
+    """Return the content of a text file as a Markdown code block.
 
-    The suffix of its name is the language of the block.
+    Args:
+        text: the content.
+        name: the name of the file; its suffix is the language of the block.
     """
     language = re.sub(r"\W", "", name.rpartition(".")[2], flags=re.ASCII) if "." in name else ""
     return fence_code(text, language).strip("\n")
@@ -208,9 +211,9 @@ def make_part(mime_type: str, data: bytes) -> types.Part:
 
 
 def to_playable(file: Media) -> Media:
-    """Return a file, with a WAV header if it is raw sound, which no player opens.
+    """Return an audio file that players can open: raw samples get a WAV header.
 
-    Raw sound has 16 bits a sample and one channel.
+    Other files are returned unchanged. Raw samples have 16 bits and one channel.
     """
     if file.data is None or (match := _RAW_SOUND.match(file.mime_type)) is None:
         return file
@@ -233,8 +236,12 @@ def format_size(byte_count: int) -> str:
 def drop_unsupported_files(messages: Sequence[ModelMessage], supported: SupportedFiles) -> list[ModelMessage]:
     """Return messages with a description in place of each file that the model rejects.
 
-    The newest files have precedence when all of them together are too large. Older ones may come from a conversation
-    with another model.
+    If all files together are too large, the newest files stay. Older ones may come from a conversation with another
+    model.
+
+    Args:
+        messages: the messages of a request, oldest first.
+        supported: the types and sizes of files that the model accepts.
     """
     budget = _FileBudget(supported)
     return [_fit_message(message, budget) for message in reversed(messages)][::-1]
@@ -248,10 +255,10 @@ def drop_files(messages: Sequence[ModelMessage]) -> list[ModelMessage]:
 def shorten_history(messages: Sequence[ModelMessage]) -> list[ModelMessage] | None:
     """Return the system message and the newer half of a conversation.
 
-    It begins with a user's message.
+    The half begins with a user's message.
 
     Returns:
-        The messages; None if there is no later user message to begin with.
+        The messages, oldest first; None if the conversation has no later user message.
     """
     system = [message for message in messages[:1] if message.role == "system"]
     history = messages[len(system) :]
@@ -262,16 +269,16 @@ def shorten_history(messages: Sequence[ModelMessage]) -> list[ModelMessage] | No
 
 
 class _FileBudget:
-    """Free bytes for files in one request, and the files that the model accepts."""
+    """Bytes left for files in a request, and the files that the model accepts."""
 
     def __init__(self, supported: SupportedFiles) -> None:
         self._supported = supported
         self._free_bytes = supported.max_total_bytes
 
     def accept(self, file: Media) -> bool:
-        """Reserve the bytes of a file, and return whether the model accepts it.
+        """Reserve the bytes of a file, and return whether the request can include it.
 
-        Text files and addresses need no space.
+        Text files and addresses of files need no bytes.
         """
         if file.data is None or file.mime_type.startswith("text/"):
             return True
@@ -287,6 +294,7 @@ def _fit_message(message: ModelMessage, budget: _FileBudget) -> ModelMessage:
 
 
 def _fit_part(part: Part, budget: _FileBudget) -> Part:
+    """Return a part, with a description in place of files that do not fit."""
     if isinstance(part, Media) and not budget.accept(part):
         return Text(_describe(part))
     if isinstance(part, ToolResult) and part.media:
@@ -304,8 +312,8 @@ def _describe(file: Media) -> str:
 def move_files_to_user(messages: Sequence[ModelMessage]) -> list[ModelMessage]:
     """Return messages with the model's own files moved to the next user message.
 
-    Names stay in their place. Anthropic and OpenAI accept files only from users. A file without a later user message
-    is only named.
+    Anthropic and OpenAI accept files only from users. A text with the file's name replaces each moved file. A file
+    without a later user message is not sent, only its name is.
     """
     moved, pending = list[ModelMessage](), list[Part]()
     for message in messages:

@@ -1,7 +1,7 @@
 """Conversion of ADK's requests to messages, tools and schemas for all providers.
 
-In the result each call has a unique id and its result directly after its message, every result has a call, and all
-text is valid Unicode.
+In the converted messages each call has a unique id and its result directly after its message, every result has a call,
+and all text is valid Unicode.
 """
 
 import re
@@ -23,12 +23,13 @@ INTERRUPTED: Mapping[str, Any] = {"error": "interrupted, may have taken effect"}
 def convert_messages(
     contents: Sequence[types.Content], system_instruction: types.ContentUnion | None = None
 ) -> list[ModelMessage]:
-    """Return the messages of an ADK request as every provider accepts them, in order.
+    """Return the messages of an ADK request in a form that every provider accepts.
 
-    The text parts of the system instruction, joined by newlines, are the first message, the only one with the role
-    `system`. An id has ASCII letters, digits, `_` and `-` alone, at most 40. A call without an id gets `call_` and its
-    tool's name. A repeated id gets a number (`call_t`, `call_t_2`). Responses without ids belong to the calls of their
-    tool in order. A call without a response gets `INTERRUPTED`; a response without a call is dropped.
+    The messages stay in order. The text parts of the system instruction, joined by newlines, are the first message, the
+    only one with the role `system`. A call id has only ASCII letters, digits, `_` and `-`, at most 40. A call without
+    an id gets `call_` and its tool's name. A repeated id gets a number (`call_t`, `call_t_2`). Responses without ids
+    belong to the calls of their tool in order. A call without a response gets `INTERRUPTED`; a response without a call
+    is dropped.
     """
     history = _MessageBuilder()
     for content in contents:
@@ -41,10 +42,10 @@ def convert_messages(
 
 
 def clean_tool_name(name: str, extra_characters: str = "") -> str:
-    """Return a tool's name with `_` for each character that a vendor refuses.
+    """Return a tool's name with `_` for each character that vendors refuse.
 
-    It has at most 64 characters: ASCII letters, digits, `_` and `-`. A model can call a tool that does not exist, and
-    vendors refuse every later request with an invalid name.
+    It has at most 64 characters: ASCII letters, digits, `_` and `-`. A model can call a tool that does not exist. If
+    such a name were invalid, vendors would refuse every later request of the conversation.
 
     Args:
         extra_characters: further allowed characters.
@@ -53,7 +54,7 @@ def clean_tool_name(name: str, extra_characters: str = "") -> str:
 
 
 def clean_text(text: str) -> str:
-    """Return a text with U+FFFD for NULs and lone surrogates.
+    """Return a text with U+FFFD in place of NUL characters and lone surrogates.
 
     JSON, UTF-8 and databases refuse these.
     """
@@ -64,9 +65,9 @@ def clean_text(text: str) -> str:
 
 
 def clean_json(value: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a mapping as plain JSON values with clean strings.
+    """Return a mapping as JSON values, with `clean_text` applied to its strings.
 
-    Other objects become their `str`, bytes base64, and NaN null.
+    Bytes become base64, NaN becomes null, and any other object its `str`.
     """
     plain = to_jsonable_python(value, fallback=str, inf_nan_mode="null", bytes_mode="base64")
     return {clean_text(key): _clean_value(item) for key, item in plain.items()}
@@ -84,11 +85,12 @@ def _clean_value(value: Any) -> Any:
 
 @dataclass(slots=True)
 class _PendingCall:
-    """Tool call whose result is looked for in later messages.
+    """Tool call of a model, with its result once a later message contains it.
 
     Attributes:
         id: the unique id in the request.
         original_id: the id in the history; None without one.
+        result: the result; None until it is found.
     """
 
     id: str
@@ -98,13 +100,17 @@ class _PendingCall:
 
 
 class _MessageBuilder:
-    """Builder of messages; `build` puts the results of calls after their message."""
+    """Builder of provider messages from ADK contents.
+
+    `build` puts the results of calls directly after the message with the calls.
+    """
 
     def __init__(self) -> None:
         self._messages: list[tuple[ModelMessage, list[_PendingCall]]] = []
         self._ids: set[str] = set()
 
     def add(self, content: types.Content) -> None:
+        """Add an ADK content as a message; add its responses to their calls."""
         parts: list[Part] = []
         calls: list[_PendingCall] = []
         for part in content.parts or ():
@@ -122,6 +128,7 @@ class _MessageBuilder:
             self._messages.append((ModelMessage(role, tuple(parts)), calls))
 
     def build(self) -> list[ModelMessage]:
+        """Return the messages, each with a tool message after it if it has calls."""
         messages: list[ModelMessage] = []
         for message, calls in self._messages:
             messages.append(message)
@@ -143,11 +150,10 @@ class _MessageBuilder:
         call.result = ToolResult(call.id, call.name, result, tuple(_list_media(response)))
 
     def _find_call(self, response: types.FunctionResponse) -> _PendingCall | None:
-        """Return the call to which a response belongs; None if there is none.
+        """Return the call to which a function response belongs; None if there is none.
 
-        It has the id of the response, or without an id its tool's name.
-
-        The newest message goes first, because an id may be used again; within a message the calls keep their order. A
+        The call has the id of the response. For a response without an id, it has the name of the response's tool. The
+        newest message is searched first, because ids may be used again; within a message the calls keep their order. A
         call with a result gets another one only by its id, as long-running tools do.
         """
         calls = [call for _, message_calls in reversed(self._messages) for call in message_calls]
@@ -208,15 +214,15 @@ def _list_media(response: types.FunctionResponse) -> Iterable[Media]:
 
 
 def wants_search(config: types.GenerateContentConfig) -> bool:
-    """Return whether a request has Gemini's tool `google_search`.
+    """Return whether the configuration of a request has Gemini's `google_search`.
 
-    Other vendors then use a search of their own.
+    The providers of other vendors then add their own search.
     """
     return any(isinstance(tool, types.Tool) and tool.google_search is not None for tool in config.tools or ())
 
 
 def list_tools(config: types.GenerateContentConfig) -> list[ToolSpec]:
-    """Return the functions that the model may call, with JSON Schemas."""
+    """Return the functions that the model may call, with JSON Schemas of arguments."""
     return [
         ToolSpec(declaration.name or "", declaration.description or "", parameter_schema(declaration))
         for declaration in _list_declarations(config)

@@ -27,7 +27,7 @@ class Text:
     """Text: whole in a message, the next delta in a stream.
 
     Attributes:
-        signature: opaque bytes by which the vendor recognizes its own output; it goes back with the text.
+        signature: opaque bytes by which the vendor recognizes its own output; later requests send them with the text.
     """
 
     text: str
@@ -38,7 +38,10 @@ class Text:
 class Thought:
     """Visible part of a model's thinking; never shown to users as the answer.
 
-    In a stream, a thought without text is the signature of the thought before it.
+    In a stream, a thought without text has the signature of the thought before it.
+
+    Attributes:
+        signature: see `Text`.
     """
 
     text: str
@@ -64,10 +67,10 @@ class Media:
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """Complete tool call: a provider joins the deltas of its arguments.
+    """Tool call of a model, with complete arguments: a provider joins their deltas.
 
     Attributes:
-        id: unique in the request; a provider may yield an empty one.
+        id: the id of the call, unique in the request; a provider may yield an empty one.
         signature: see `Text`.
     """
 
@@ -163,7 +166,7 @@ class SupportedFiles:
 
 NO_FILES = SupportedFiles({}, 0)
 
-#: Files for a model of unknown abilities.
+#: Files that nearly every model accepts, for external models.
 DEFAULT_FILES = SupportedFiles(dict.fromkeys((*IMAGE_TYPES, PDF_TYPE), 3_900_000), max_total_bytes=14 * 2**20)
 
 
@@ -172,8 +175,8 @@ class Grounding:
     """Web pages that an answer is based on.
 
     Attributes:
-        metadata: the pages as Gemini names them; other vendors' are converted.
-        read_urls: pages that the model read as a whole.
+        metadata: the pages in Gemini's format; those of other vendors are converted. None without pages.
+        read_urls: addresses of the pages that the model read as a whole.
     """
 
     metadata: GroundingMetadata | None = None
@@ -194,7 +197,7 @@ ProviderEvent = Text | Thought | Media | ToolCall | Grounding | Done
 def join_text(first: ProviderEvent | None, second: ProviderEvent | None) -> Text | Thought | None:
     """Return two texts, or two thoughts, as one; None if they cannot be joined.
 
-    Parts with a signature cannot.
+    Events of other types, or with a signature, cannot be joined.
     """
     match first, second:
         case Text(start, None), Text(end, None):
@@ -211,11 +214,15 @@ class Provider(Protocol):
     def name(self) -> str:
         """Name of the vendor: `gemini`, `openai`, `anthropic` or `local`.
 
-        `MODEL`, errors and marks of signatures have it.
+        It is part of models' full names and of error messages, and it marks thought signatures.
         """
 
     def supported_files(self, model: str) -> SupportedFiles:
-        """Return the files that a model accepts, by the model's name at the vendor."""
+        """Return the types and sizes of files that a model accepts.
+
+        Args:
+            model: the model's name at the vendor.
+        """
 
     def stream(self, request: ModelRequest) -> AsyncIterator[ProviderEvent]:
         """Send a request and yield the events of the answer; the last one is `Done`.
@@ -227,7 +234,7 @@ class Provider(Protocol):
         """
 
     async def aclose(self) -> None:
-        """Close the connections."""
+        """Close the HTTP connections."""
 
 
 class ModelHandle(NamedTuple):

@@ -1,4 +1,4 @@
-"""Providers for the values of `MODEL`: creation, and a test call."""
+"""Creation of the provider for a value of `MODEL`, and a test call to a model."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -13,7 +13,10 @@ from core.models.vendors import VendorSettings, find_model_fault, split_model
 def make_provider(model: str, endpoints: VendorSettings) -> tuple[Provider, str]:
     """Return the provider for a value of `MODEL`, and the model's name at that vendor.
 
-    The SDK of the vendor is imported, and nothing is sent yet.
+    The SDK of the vendor is imported, but nothing is sent.
+
+    Args:
+        endpoints: keys and addresses of the vendors.
 
     Raises:
         SettingsError: `MODEL` names no known provider, or a setting is missing for it.
@@ -43,14 +46,16 @@ def make_provider(model: str, endpoints: VendorSettings) -> tuple[Provider, str]
 
 
 async def probe_model(provider: Provider, model: str, seconds: float = 30.0) -> None:
-    """Send a short request, and close the connection after the first event.
+    """Check that a model answers: send a short request, and wait for the first event.
+
+    The connection is closed after the first event.
 
     Args:
         model: the model's name at the vendor.
         seconds: the most seconds until the first event.
 
     Raises:
-        ProviderError: the model cannot answer.
+        ProviderError: the model does not answer.
     """
     request = ModelRequest(model, [ModelMessage("user", (Text("Answer with the one word: ok"),))])
     events = cast(AsyncGenerator[ProviderEvent, None], provider.stream(request))

@@ -1,9 +1,10 @@
 """Retries of failed model calls, and fallbacks to other models.
 
-A failed call is sent again within limits; the text of the failed attempt is retracted. After the last attempt, the next
-model takes over if this one is down, overloaded, silent, unknown or refuses its key. A fault of the request itself,
-such as content that safety rules block, is not sent to another model. A fallback may begin in the middle of a text: the
-step is then streamed again. No tool runs twice, because tool calls come with the last event of an answer.
+A failed call is sent again, a limited number of times; the text of the failed attempt is retracted. After the last
+attempt, the next model is called if this one is down, overloaded, silent, unknown or refuses its key. A fault of the
+request itself, such as content that safety rules block, is not sent to another model. A fallback may begin in the
+middle of a text: the step is then streamed again. No tool runs twice, because tool calls come with the last event of an
+answer.
 
 A model that failed is skipped for a minute, per process; then the next call tries it once. If all models are skipped,
 they are tried in their order.
@@ -41,21 +42,22 @@ Attempt = Callable[[str, str], AsyncGenerator[LlmResponse, None]]
 
 
 def is_retraction(response: LlmResponse) -> bool:
-    """Return whether a response voids all earlier partial responses of its call."""
+    """Return whether a response cancels all earlier partial responses of its call."""
     return bool(response.custom_metadata and response.custom_metadata.get(_RETRACTION))
 
 
 def retraction() -> LlmResponse:
-    """Return a partial response that voids all earlier ones of its call."""
+    """Return a partial response that cancels all earlier ones of its call."""
     content = types.ModelContent("")  # ADK drops a response without content
     return LlmResponse(content=content, partial=True, custom_metadata={_RETRACTION: True})
 
 
 def _retry_delay(error: ProviderError, wait: float) -> float | None:
-    """Return the seconds before a retry; None if the error allows none.
+    """Return the seconds before a retry; None if the error allows no retry.
 
     Args:
-        wait: seconds, give or take a half, in addition to the wait that the provider asks for.
+        error: the error of the failed attempt.
+        wait: seconds, give or take a half, in addition to the seconds that the provider asks to wait.
     """
     retry_after = error.retry_after or 0.0
     if not error.retryable or retry_after > MAX_RETRY_AFTER_SECONDS:
@@ -64,12 +66,12 @@ def _retry_delay(error: ProviderError, wait: float) -> float | None:
 
 
 class Fallbacks:
-    """Models that replace one that fails, and the models to skip for now.
+    """Models that replace a model that fails, and the models that are skipped for now.
 
     One instance serves all calls of a process.
 
     Args:
-        models: the fallbacks by their full names, in their order.
+        models: the fallbacks by their full names, in the order in which they are tried.
     """
 
     def __init__(self, models: Mapping[str, ModelHandle] | None = None) -> None:
@@ -79,12 +81,13 @@ class Fallbacks:
     async def stream(self, model: str, attempt: Attempt, waits: Sequence[float]) -> AsyncGenerator[LlmResponse, None]:
         """Yield the responses of a model, or of the first fallback that answers.
 
-        The first response after a failed attempt follows a retraction of its output. A call that fails for good
-        retracts nothing.
+        If an attempt fails after it yielded responses, a retraction comes before the responses of the next attempt. If
+        no model answers, nothing is retracted.
 
         Args:
             model: the full name of the model.
-            waits: seconds before each retry, give or take a half. A model that was skipped before gets no retry.
+            attempt: starts an attempt at the call: see `Attempt`.
+            waits: seconds before each retry, give or take a half. A model that failed in an earlier call gets no retry.
 
         Raises:
             ProviderError: the last error of the first model that was tried, if none answers.
@@ -122,6 +125,10 @@ class Fallbacks:
         raise first_error
 
     def _list_candidates(self, model: str) -> list[str]:
+        """Return the names of the models to try, in order, without the skipped ones.
+
+        If all are skipped, all are returned.
+        """
         names = [model, *(name for name in self.models if name != model)]
         now = event_loop.now()
         return [name for name in names if self._skipped_until.get(name, now) <= now] or names

@@ -23,31 +23,31 @@ from core.usage.meter import ToolTimer
 
 log = logging.getLogger(__name__)
 
-#: Name of the setting in a fault of `make_provider`.
+#: Beginning of a message of `make_provider`: the name and value of the setting.
 _SETTING_PREFIX = re.compile(r"^MODEL(=\S*)?: ")
 
 
 class ModelRegistry:
-    """Models of the settings, by their full names, as `MODEL` has them.
+    """Models of the settings, by their full names, which `MODEL` has too.
 
     Args:
         default: model of agents and conversations without a selection.
-        others: further models to select from.
+        others: further models that a conversation can select.
         endpoints: keys and addresses of the vendors.
-        fallbacks: models that replace one that fails, in their order.
-        is_required: whether a missing setting of the default model is a fault.
+        fallbacks: models that replace the default model when it fails, in their order.
+        is_required: whether a missing setting of the default model is an error.
         replaces_keyless: whether the default model replaces an agent's model that has no key.
         idle_seconds: the most seconds between two events of a stream.
 
     Raises:
-        SettingsError: a model is unknown or lacks a setting. It names `MODELS` or `MODEL_FALLBACKS` for other models
-            than the default.
+        SettingsError: a model is unknown or lacks a setting. For other models than the default, the message names the
+            setting `MODELS` or `MODEL_FALLBACKS`.
 
     Attributes:
         selectable: models that a conversation can select, the default first.
-        fallbacks: models that replace one that fails.
+        fallbacks: models that replace the default model when it fails.
         handles: all models, including those that agents name.
-        replaced_models: models without a key that the default replaces.
+        replaced_models: full names of the models without a key that the default replaces.
     """
 
     def __init__(
@@ -82,9 +82,12 @@ class ModelRegistry:
         self.fallbacks = Fallbacks({name: self.handles[name] for name in fallbacks})
 
     def make_adapter(self, name: str) -> ModelAdapter:
-        """Return the ADK model for a full name that an agent, or the default, has.
+        """Return the ADK model for the full name of a model.
 
-        A conversation's selection replaces the default model only.
+        A conversation's selection replaces only the default model.
+
+        Args:
+            name: full name of the default model, or of a model that an agent names.
 
         Raises:
             SettingsError: the model is unknown or lacks a setting.
@@ -104,9 +107,10 @@ class ModelRegistry:
         )
 
     def _load_all(self, names: Sequence[str], setting: str) -> list[str]:
-        """Create the providers of models, and return the faults in their settings.
+        """Create the providers of models, and return the messages about their faults.
 
         Args:
+            names: full names of the models.
             setting: the name of the setting that lists the models.
         """
         faults = list[str]()
@@ -119,6 +123,11 @@ class ModelRegistry:
         return faults
 
     def _load(self, name: str) -> ModelHandle:
+        """Return the provider of a model; it is created at the first call for the name.
+
+        Raises:
+            SettingsError: the model is unknown or lacks a setting.
+        """
         if name not in self.handles:
             provider, model = make_provider(name, self._endpoints)
             self.handles[name] = ModelHandle(CoalescingProvider(provider, self._schedule), model)
@@ -136,7 +145,7 @@ class AgentRunConfig(RunConfig):
     Attributes:
         model: full name of the selected model; None for the default.
         speaker: the user for whom the agent runs; None if unknown.
-        bot_name: the bot's name on the platform; empty if it is unknown.
+        bot_name: the bot's name on the platform; empty if unknown.
         tool_timer: the timer of the run's tool calls.
         call_ids: the ids of the run's tool calls so far, of all agents and branches.
         file_names: the names of the files in the run's events so far, of all agents and branches.
@@ -151,15 +160,19 @@ class AgentRunConfig(RunConfig):
 
 
 class ModelSelectionPlugin(BasePlugin):
-    """ADK plugin that replaces the default model of agents by the selected one.
+    """ADK plugin that replaces the default model of agents by the selected model.
 
-    It ignores a selected model that the settings no longer have.
+    A selected model that the settings no longer list is ignored.
     """
 
     def __init__(self) -> None:
         super().__init__(name="parley_choice")
 
     async def before_model_callback(self, *, callback_context: CallbackContext, llm_request: LlmRequest) -> None:
+        """Set the model of a request to the one that the conversation has selected.
+
+        Agents that name a model of their own are left out. An unknown selection is logged.
+        """
         run, agent = callback_context.run_config, callback_context._invocation_context.agent
         if not isinstance(run, AgentRunConfig) or run.model is None or not isinstance(agent, LlmAgent):
             return

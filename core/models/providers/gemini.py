@@ -45,7 +45,7 @@ from core.models.provider import (
 from core.models.tool_calls import part_text
 from core.usage.meter import Usage
 
-#: Seconds. The reader of the stream limits the time of an answer.
+#: Seconds. `ModelAdapter` limits the time between two events of an answer.
 _TIMEOUTS = {"connect": 10.0, "read": None, "write": 60.0, "pool": 10.0}
 
 #: HTTP responses of the current stream. The SDK leaves them to the garbage collector if a stream is closed early.
@@ -136,16 +136,19 @@ class GeminiProvider:
 
 
 async def _set_timeouts(request: httpx.Request) -> None:
+    """Set httpx's timeouts of a request to `_TIMEOUTS`."""
     request.extensions["timeout"] = _TIMEOUTS
 
 
 async def _collect_response(response: httpx.Response) -> None:
+    """Add an HTTP response to the list of the current stream, to close it at the end."""
     if (responses := _open_responses.get()) is not None:
         responses.append(response)
 
 
 @contextmanager
 def _collect_responses_in(responses: list[httpx.Response]) -> Iterator[None]:
+    """Collect the HTTP responses that begin in the block in a list."""
     token = _open_responses.set(responses)
     try:
         yield
@@ -154,9 +157,9 @@ def _collect_responses_in(responses: list[httpx.Response]) -> Iterator[None]:
 
 
 def _build_config(request: ModelRequest) -> types.GenerateContentConfig:
-    """Return the request's configuration with its system instruction and functions.
+    """Return ADK's configuration of a request for Gemini's SDK.
 
-    Labels are left out, since Gemini refuses them.
+    The system instruction and the functions of the request are added. Labels are removed, since Gemini refuses them.
     """
     system = "\n".join(message.text for message in request.messages if message.role == "system")
     native = [
@@ -180,7 +183,7 @@ def _build_config(request: ModelRequest) -> types.GenerateContentConfig:
 def _format_tool(spec: ToolSpec) -> types.FunctionDeclaration:
     """Return the declaration of a tool for Gemini.
 
-    For Gemini, a function without parameters has no schema.
+    Gemini expects no schema for a function without parameters.
     """
     takes_nothing = spec.parameters.get("type") == "object" and not spec.parameters.get("properties")
     return types.FunctionDeclaration(
@@ -202,9 +205,9 @@ def _format_contents(request: ModelRequest) -> list[types.Content]:
 
 
 def _add_signature(message: ModelMessage, model: str) -> Iterable[Part]:
-    """Return a message's parts, with a placeholder signature on another model's call.
+    """Return a message's parts, with a placeholder as a foreign call's signature.
 
-    Gemini 3 and later refuse the first call of a step without a signature, and accept a placeholder for calls that the
+    Gemini 3 and later refuse the first call of a step without a signature. They accept a placeholder for calls that the
     model did not make.
     """
     calls = message.tool_calls
@@ -247,6 +250,7 @@ def _format_result_file(media: Media) -> types.FunctionResponsePart:
 
 
 def _parse_part(part: types.Part) -> Iterable[ProviderEvent]:
+    """Yield the provider events of a part of Gemini's answer; none for a draft image."""
     signature = part.thought_signature
     if (call := part.function_call) is not None:
         yield ToolCall(call.id or "", call.name or "", call.args or {}, signature)
@@ -267,7 +271,10 @@ def _parse_part(part: types.Part) -> Iterable[ProviderEvent]:
 
 
 def _parse_grounding(candidate: types.Candidate) -> Grounding | None:
-    """Return the web pages of a search and those that the model read; None for none."""
+    """Return the web pages that a candidate is based on; None without pages.
+
+    They are the pages of a search, and the addresses of pages that the model read.
+    """
     context = candidate.url_context_metadata
     read_urls = tuple(
         page.retrieved_url
@@ -303,14 +310,18 @@ def _to_provider_error(error: Exception, model: str) -> ProviderError:
 
 
 def _list_error_details(body: Any) -> Iterable[dict[str, Any]]:
-    """Return the typed details in the JSON body of an error, which name its reason."""
+    """Return the items of `details` in the JSON body of an API error."""
     error = body.get("error", body) if isinstance(body, dict) else {}
     details = error.get("details") if isinstance(error, dict) else None
     return (detail for detail in details or () if isinstance(detail, dict))
 
 
 def _retry_after(details: Iterable[dict[str, Any]]) -> float | None:
-    """Return the seconds of `RetryInfo.retryDelay`, such as `7s`; None if missing."""
+    """Return the seconds of `RetryInfo.retryDelay`, such as `7s`; None without it.
+
+    Args:
+        details: the result of `_list_error_details`.
+    """
     for detail in details:
         delay = detail.get("retryDelay")
         if isinstance(delay, str) and delay.removesuffix("s").replace(".", "", 1).isdigit():

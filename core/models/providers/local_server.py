@@ -12,6 +12,7 @@ import xllamacpp
 
 
 def main() -> None:
+    """Serve the model in the settings on standard input, until standard input ends."""
     settings = json.loads(sys.stdin.readline())
     answer = os.fdopen(os.dup(1), "w")
     silence = os.open(os.devnull, os.O_WRONLY)

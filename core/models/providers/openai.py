@@ -47,7 +47,7 @@ from core.models.provider import (
 from core.models.tool_calls import parse_call
 from core.usage.meter import Usage
 
-#: Maximum time between the finish reason and the usage.
+#: Maximum time between the chunk with the finish reason and the chunk with the token counts.
 _USAGE_WAIT_SECONDS = 5.0
 
 _FINISH_REASONS = {
@@ -58,7 +58,7 @@ _FINISH_REASONS = {
     "content_filter": types.FinishReason.SAFETY,
 }
 
-#: HTTP statuses of error codes and types.
+#: HTTP status of each code or type of error.
 _HTTP_STATUSES = {
     "invalid_request_error": 400,
     "rate_limit_exceeded": 429,
@@ -75,7 +75,7 @@ _SUPPORTED_FILES = SupportedFiles(
     {**dict.fromkeys((*IMAGE_TYPES, "image/gif"), 15 * 2**20), PDF_TYPE: 24 * 2**20}, max_total_bytes=_MAX_REQUEST_BYTES
 )
 
-#: Additional files of audio models.
+#: Additional types of files that audio models accept, with their maximum sizes.
 _AUDIO_FILES = {"audio/wav": _MAX_REQUEST_BYTES, "audio/mpeg": _MAX_REQUEST_BYTES}
 
 #: OpenAI: a stream has sound as 16-bit samples, 24,000 a second. It needs a voice.
@@ -98,7 +98,7 @@ class OpenAIProvider:
         """Create the client; nothing is sent yet.
 
         Args:
-            api_key: a server without keys accepts any.
+            api_key: the API key; servers without keys accept any text.
             base_url: address of the server up to `/v1`; OpenAI's by default.
             name: name of the vendor in errors.
             extra_body: additional fields of each request, for servers with their own options.
@@ -175,15 +175,16 @@ class OpenAIProvider:
                 return ProviderRequestError(f"{self.name}: the request cannot be sent ({type(error).__name__})")
 
     def _from_status_error(self, error: openai.APIStatusError, model: str) -> ProviderError:
+        """Return the error for an HTTP error response of the API."""
         wait = parse_retry_after(error.response.headers)
         return self._from_error_code(error, model) or status_error(
             self.name, model, error.status_code, retry_after=wait
         )
 
     def _from_stream_error(self, error: openai.APIError, model: str) -> ProviderError:
-        """Return the error for an API error in a stream, which has no HTTP status.
+        """Return the error for an API error within a stream, which has no HTTP status.
 
-        Its code or type decides. Other servers than OpenAI's send the HTTP status as the code.
+        The error's code or type determines it. Other servers than OpenAI's send the HTTP status as the code.
         """
         code = str(error.code)
         status = (
@@ -192,7 +193,7 @@ class OpenAIProvider:
         return self._from_error_code(error, model) or status_error(self.name, model, status)
 
     def _from_error_code(self, error: openai.APIError, model: str) -> ProviderError | None:
-        """Return the error for OpenAI's error codes; None if the HTTP status says enough."""
+        """Return the error for OpenAI's error code; None if the HTTP status determines it."""
         match error.code:
             case "model_not_found":
                 return unknown_model(self.name, model)
@@ -212,14 +213,15 @@ class OpenAIProvider:
 class _CallBuilder:
     """Builder of an answer's tool calls from their deltas.
 
-    OpenAI numbers the calls by `index`. Some compatible servers send no index, the same one for all, or no id. So a new
-    id, or a new name without an index, starts a call as well.
+    OpenAI numbers the calls by `index`. Some compatible servers send no index, the same index for all calls, or no id.
+    So a new id, or a new name without an index, starts a call as well.
     """
 
     def __init__(self) -> None:
         self._calls: list[dict[str, Any]] = []
 
     def add_delta(self, piece: Any) -> None:
+        """Add a delta to the tool call that it continues, or start a new call."""
         function = piece.function
         name, arguments = getattr(function, "name", None), getattr(function, "arguments", None)
         index, call_id = getattr(piece, "index", None), getattr(piece, "id", None)
@@ -232,7 +234,7 @@ class _CallBuilder:
         call["arguments"] += json.dumps(arguments) if isinstance(arguments, dict) else arguments or ""
 
     def build(self, *, is_truncated: bool) -> list[ToolCall]:
-        """Return the tool calls of the answer.
+        """Return the complete tool calls of the answer.
 
         Args:
             is_truncated: whether a token limit ended the answer; calls with incomplete arguments are then left out.
@@ -243,6 +245,7 @@ class _CallBuilder:
         return [call for call in read if call is not None]
 
     def _find_open_call(self, index: int | None, call_id: str | None, name: str | None) -> dict[str, Any] | None:
+        """Return the call that a delta continues; None if the delta starts a new call."""
         if index is None:
             last = self._calls[-1] if self._calls else None
             begins = (call_id and last and last["id"] != call_id) or (name and not call_id)
@@ -255,11 +258,11 @@ class _CallBuilder:
 
 
 def _parse_delta(delta: Any, calls: _CallBuilder, sound: bytearray) -> list[ProviderEvent]:
-    """Return the events of a delta.
+    """Return the provider events of a delta: thoughts, texts, images and sources.
 
     Args:
-        calls: gets the deltas of tool calls.
-        sound: gets the samples of sound.
+        calls: builder to which the deltas of tool calls are added.
+        sound: buffer to which the samples of sound are appended.
     """
     if delta is None:
         return []
@@ -286,7 +289,7 @@ def _parse_delta(delta: Any, calls: _CallBuilder, sound: bytearray) -> list[Prov
 
 
 def _parse_image(url: str) -> Media:
-    """Return an image of an answer, from a data URL or a web address."""
+    """Return an image of an answer as a file, from a data URL or a web address."""
     head, comma, data = url.partition(",")
     if not (comma and head.startswith("data:")):
         return Media("image/png", uri=url)
@@ -339,7 +342,7 @@ def build_body(request: ModelRequest, *, is_openai: bool) -> dict[str, Any]:
 
 
 def _modalities(config: types.GenerateContentConfig) -> dict[str, Any]:
-    """Return the options for answers with sound or images; empty for text alone."""
+    """Return the options for answers with sound or images; empty for text answers."""
     modalities = {str(kind).rpartition(".")[2].lower() for kind in config.response_modalities or ()} - {"text"}
     if not modalities:
         return {}
@@ -357,6 +360,7 @@ def _format_tool(spec: ToolSpec) -> dict[str, Any]:
 
 
 def _response_format(request: ModelRequest) -> dict[str, Any] | None:
+    """Return the option `response_format` for a JSON answer; None for a text answer."""
     schema = answer_schema(request.config)
     if schema is not None:
         return {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema}}
@@ -366,6 +370,7 @@ def _response_format(request: ModelRequest) -> dict[str, Any] | None:
 
 
 def _format_message(message: ModelMessage) -> Iterable[dict[str, Any]]:
+    """Yield the messages in OpenAI's format for one message; none for thoughts alone."""
     if message.role == "tool":
         yield from _format_results([part for part in message.parts if isinstance(part, ToolResult)])
     elif message.role == "assistant":
@@ -387,9 +392,9 @@ def _format_message(message: ModelMessage) -> Iterable[dict[str, Any]]:
 
 
 def _format_results(results: Sequence[ToolResult]) -> Iterable[dict[str, Any]]:
-    """Yield the tool messages of results, and their files as one user message.
+    """Yield one tool message per result, and one user message with the results' files.
 
-    OpenAI's tool messages are text.
+    OpenAI's tool messages contain only text.
     """
     for result in results:
         yield {"role": "tool", "tool_call_id": result.id, "content": _to_json(result.result)}
