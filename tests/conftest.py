@@ -45,18 +45,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture(scope="session")
 def outage(pytestconfig: pytest.Config) -> float:
-    """Return the length of a database outage in seconds, which is longer than its detection takes."""
+    """Return the seconds of a database outage, longer than the bot needs to notice it."""
     return float(pytestconfig.getoption("outage"))
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """Return the number of test processes: more than cores, since tests mostly wait."""
+    """Return the number of test processes: three per core, since tests mostly wait."""
     return (os.cpu_count() or 1) * 3
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Move slow tests to the front of each worker's share."""
+    """Move the tests marked `long` to the front of each test process's share."""
     workers = getattr(config, "workerinput", {}).get("workercount", 1)
     slow = [item for item in items if item.get_closest_marker("long")]
     others = iter([item for item in items if not item.get_closest_marker("long")])
@@ -71,7 +71,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_collection_finish() -> None:
-    """Freeze the imported objects: collecting them took a tenth of the time."""
+    """Exclude all imported objects from garbage collection, and make collections rare.
+
+    Collecting them took a tenth of the time.
+    """
     gc.enable()
     gc.freeze()
     gc.set_threshold(10_000, 20, 20)
@@ -87,7 +90,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def _share_setup() -> Iterator[None]:
-    """Share one-time work among all tests."""
+    """Patch slow one-time work (see `shared_setup`) so that all tests share it."""
     with pytest.MonkeyPatch.context() as patch:
         shared_setup.share_one_time_work(patch.setattr)
         yield
@@ -95,14 +98,17 @@ def _share_setup() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[PostgresSandbox]:
-    """Run a PostgreSQL server for all tests of a process."""
+    """Yield a PostgreSQL server that runs for all tests of a process."""
     with PostgresSandbox() as server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def postgres_url(postgres_server: PostgresSandbox) -> str:
-    """Return the URL of a migrated database; it has the rows of former tests."""
+    """Return the URL of a PostgreSQL database with all tables.
+
+    All tests of the process share the database, which may have rows of former tests.
+    """
     url = add_driver(postgres_server.create_database("tests"))
     with asyncio.Runner() as runner:
         runner.run(empty_databases.migrate_database(url))
@@ -111,7 +117,7 @@ def postgres_url(postgres_server: PostgresSandbox) -> str:
 
 @pytest.fixture
 def postgres(postgres_url: str) -> str:
-    """Return the URL of an empty migrated database."""
+    """Return the URL of a PostgreSQL database with all tables, without rows."""
     with asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:
         runner.run(empty_databases.empty_database(postgres_url))
     return postgres_url
@@ -119,7 +125,7 @@ def postgres(postgres_url: str) -> str:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
-    """Share the fork servers among xdist workers; the first user of each warms it up."""
+    """Start the fork servers once, and pass their folders to each xdist process."""
     config: pytest.Config = node.config
     if FORK_SERVERS not in config.stash:
         stack = ExitStack()
@@ -132,7 +138,10 @@ def pytest_configure_node(node: Any) -> None:
 
 @contextmanager
 def run_fork_server(config: pytest.Config, module: str) -> Iterator[ForkServer]:
-    """Provide the warmed-up fork server of a module: the shared one under xdist, otherwise a new one."""
+    """Yield the fork server of a module, after warming it up.
+
+    Under xdist it is the shared one, otherwise a new one.
+    """
     shared = getattr(config, "workerinput", {}).get("fork_servers")
     with nullcontext(ForkServer(Path(shared[module]))) if shared else start_fork_server(module) as fork_server:
         fork_server.warm_up()
@@ -141,21 +150,24 @@ def run_fork_server(config: pytest.Config, module: str) -> Iterator[ForkServer]:
 
 @pytest.fixture(scope="session")
 def fork_server(pytestconfig: pytest.Config) -> Iterator[ForkServer]:
-    """Return the fork server of the program, whose forks do not import again: that takes seconds."""
+    """Yield a server that forks processes of the bot after all imports.
+
+    The imports of a new process take seconds.
+    """
     with run_fork_server(pytestconfig, FORKED_MODULE) as process:
         yield process
 
 
 @pytest.fixture
 def python(fork_server: ForkServer, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Replace `python` and `sys.executable` with a client that forks processes."""
+    """Replace `sys.executable` with a client of the fork server, and return its path."""
     monkeypatch.setattr(sys, "executable", str(fork_server.python))
     return fork_server.python
 
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:
-    """Mount a file system of 4 MB, and return its folder; skip the test without root."""
+    """Mount a file system of 4 MB, and yield its folder; skip the test without root."""
     folder = tmp_path / "disk"
     folder.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(folder)]
@@ -166,5 +178,5 @@ def disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def add_driver(url: str) -> str:
-    """Return a PostgreSQL URL with SQLAlchemy's name of the driver (asyncpg)."""
+    """Return a PostgreSQL URL that tells SQLAlchemy to use asyncpg."""
     return url.replace("postgresql://", "postgresql+asyncpg://")

@@ -1,4 +1,4 @@
-"""Fixtures: the bot as a process with real clients, connected to local platforms."""
+"""Fixtures that run the bot as a process, connected to local Slack and Discord."""
 
 import asyncio
 import signal
@@ -21,7 +21,7 @@ from tests.processes.fork_server import ForkServer
 
 
 class RunningProcess(Protocol):
-    """A process."""
+    """Running process with its id, signals and exit code."""
 
     @property
     def pid(self) -> int: ...
@@ -34,7 +34,12 @@ class RunningProcess(Protocol):
 
 
 class Program:
-    """`python -m bot COMMAND [ARGUMENTS]` in a folder of its own."""
+    """Process of `python -m bot COMMAND [ARGUMENTS]` in a folder of its own.
+
+    Attributes:
+        log_file: the file with the output of all starts.
+        settings: environment variables of the bot.
+    """
 
     def __init__(self, folder: Path, settings: Mapping[str, str]) -> None:
         self.folder = folder
@@ -58,7 +63,11 @@ class Program:
         self._ending = asyncio.create_task(self._process.end())
 
     async def _start_process(self, command: str, typed: str) -> RunningProcess:
-        """Start the process."""
+        """Start `python -m bot COMMAND` with new imports, and return its process.
+
+        Args:
+            typed: the whole standard input.
+        """
         with self.log_file.open("ab") as log:
             process = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-m", "bot", *command.split()),
@@ -74,13 +83,21 @@ class Program:
         return SpawnedProcess(process)
 
     async def wait_until_ready(self, *, within: float = 100) -> None:
-        """Wait until the process reports that it is ready."""
+        """Wait until the log since the last start reports that the bot is ready.
+
+        Raises:
+            TimeoutError: after `within` seconds.
+        """
         async with asyncio.timeout(within):
             while "bot.app: ready" not in self.log[self._log_offset :]:  # noqa: ASYNC110 - a file tells nobody
                 await asyncio.sleep(0.02)
 
     async def stop(self, number: int = signal.SIGTERM, *, within: float = 60) -> int:
-        """Send a signal, wait for the exit, and return the exit code."""
+        """Send the signal `number` unless the process has exited; return the exit code.
+
+        Raises:
+            TimeoutError: the process runs after `within` seconds.
+        """
         assert self._process is not None
         assert self._ending is not None
         if not self._ending.done():
@@ -88,12 +105,20 @@ class Program:
         return await self.wait_for_exit(within=within)
 
     async def wait_for_exit(self, *, within: float = 60) -> int:
-        """Wait until the process exits, and return the exit code."""
+        """Wait until the process exits, and return the exit code.
+
+        Raises:
+            TimeoutError: after `within` seconds.
+        """
         assert self._ending is not None
         return await asyncio.wait_for(asyncio.shield(self._ending), within)
 
     async def run_command(self, command: str, *, typed: str = "", within: float = 60) -> tuple[int, str]:
-        """Run a command, and return its exit code and output."""
+        """Run a command of the bot, such as "turns --json"; return exit code and log.
+
+        Args:
+            typed: the whole standard input.
+        """
         await self.start(command, typed=typed)
         try:
             return await self.wait_for_exit(within=within), self.log
@@ -101,14 +126,14 @@ class Program:
             await self.aclose()
 
     async def aclose(self) -> None:
-        """Kill the process if it is alive."""
+        """Kill the process if it runs, and wait for its end."""
         if self._process is not None and self._ending is not None:
             await self._process.aclose()
             await asyncio.wait([self._ending])
 
 
 class SpawnedProcess:
-    """Process that starts with its own imports."""
+    """Process that was started with `exec`, so that it imports all modules anew."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
@@ -129,7 +154,7 @@ class SpawnedProcess:
 
 
 class ForkedProgram(Program):
-    """Process that is forked with all imports done: see `tests.processes.fork_server`."""
+    """`Program` that is forked after its imports: see `tests.processes.fork_server`."""
 
     def __init__(self, fork_server: ForkServer, folder: Path, settings: Mapping[str, str]) -> None:
         super().__init__(folder, settings)
@@ -141,10 +166,10 @@ class ForkedProgram(Program):
 
 
 class AcceptanceBot:
-    """Bot on its platforms, with a scripted model.
+    """Process of the bot with its local platforms and a scripted model.
 
     Attributes:
-        answer: the model's answer, or the function that makes it.
+        answer: the function that returns the model's answer to a request.
     """
 
     def __init__(self, program: Program, platforms: Sequence[Platform]) -> None:
@@ -169,13 +194,20 @@ class AcceptanceBot:
             await platform.wait_for(partial(_is_disconnected, platform), timeout=60)
 
     async def run_on_all_platforms(self, scenario: Callable[[Platform], Awaitable[None]]) -> None:
-        """Play a scenario on all platforms concurrently."""
+        """Run a scenario on all platforms of the bot concurrently."""
         await asyncio.gather(*map(scenario, self.platforms))
 
     async def wait_for_reply(
         self, platform: Platform, conversation: BotConversation, is_it: Callable[[str], bool]
     ) -> BotMessage:
-        """Wait until the newest reply satisfies a condition, and return it."""
+        """Wait until the newest reply satisfies a condition, and return this reply.
+
+        Args:
+            is_it: the condition on the reply's text.
+
+        Raises:
+            TimeoutError: after 60 seconds, with the end of the bot's log.
+        """
 
         def find_reply() -> BotMessage | None:
             replies = conversation.replies()
@@ -191,7 +223,7 @@ class AcceptanceBot:
     async def ask(
         self, platform: Platform, conversation: BotConversation, text: str, says: str, *, user: str = "ada"
     ) -> BotMessage:
-        """Send `text` to the bot and wait until its reply is `says`."""
+        """Post `text`, wait for the bot's new reply with the text `says`, and return it."""
         before = len(conversation.replies())
         await conversation.say(text, user=user)
         await platform.wait_for(lambda: len(conversation.replies()) > before, timeout=60)
@@ -228,7 +260,7 @@ async def discord() -> AsyncIterator[DiscordSandbox]:
 
 @pytest.fixture
 def program(fork_server: ForkServer, tmp_path: Path) -> MakeProgram:
-    """Return a program with the settings of both platforms."""
+    """Return a function that creates the program with given settings, not yet started."""
     return partial(ForkedProgram, fork_server, tmp_path)
 
 
@@ -253,7 +285,10 @@ async def _start_bot(
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def shared_bot(fork_server: ForkServer, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[AcceptanceBot]:
-    """Return one bot on both platforms for all scenarios that do not stop it."""
+    """Yield one bot on both platforms for all scenarios of the test session.
+
+    The scenarios must not stop the bot.
+    """
     async with AsyncExitStack() as stack:
         slack = await stack.enter_async_context(SlackSandbox())
         discord = await stack.enter_async_context(DiscordSandbox())
@@ -265,7 +300,10 @@ async def shared_bot(fork_server: ForkServer, tmp_path_factory: pytest.TempPathF
 async def start(
     fork_server: ForkServer, slack: SlackSandbox, discord: DiscordSandbox, tmp_path: Path
 ) -> AsyncIterator[StartBot]:
-    """Return a function that starts a bot on both platforms for one scenario."""
+    """Yield a function that starts a bot on both platforms, with given settings.
+
+    The end of the test stops all started bots.
+    """
     async with AsyncExitStack() as stack:
 
         async def begin(*, folder: Path = tmp_path, **settings: str) -> AcceptanceBot:

@@ -1,4 +1,4 @@
-"""One interface to the local Slack and Discord for scenarios."""
+"""Common interface of the local Slack and Discord for acceptance tests."""
 
 import itertools
 from collections.abc import Callable, Sequence
@@ -22,7 +22,12 @@ CONTENT = b"This is in the file."
 
 @dataclass(frozen=True, slots=True)
 class BotMessage:
-    """Message of the bot: the text of each version, and the users that they pinged."""
+    """Bot message as users see it.
+
+    Attributes:
+        versions: the texts of the message over time, oldest first.
+        pings: the ids of the users that the message notified.
+    """
 
     versions: tuple[str, ...]
     pings: frozenset[str]
@@ -33,16 +38,25 @@ class BotMessage:
 
 
 class BotConversation(Protocol):
-    """Conversation with the bot in a session of its own."""
+    """Conversation of users with the bot, in a session of its own."""
 
     async def say(self, text: str, *, user: str = "ada", files: Sequence[str] = (), called: bool = True) -> Any:
-        """Send a message; if `called`, with a mention in channels. Files contain `CONTENT`."""
+        """Post a user's message, and return the platform's message.
+
+        Args:
+            files: the names of attached files, whose content is `CONTENT`.
+            called: whether the message mentions the bot (in channels and threads).
+        """
 
     async def edit(self, said: Any, text: str) -> None:
-        """Edit a message of Ada to the bot."""
+        """Edit a message of Ada that mentions the bot.
+
+        Args:
+            said: the platform's message.
+        """
 
     async def reset(self) -> str:
-        """Run the reset command, and return its private answer."""
+        """Run the reset command as Ada, and return the text of the private answer."""
 
     def replies(self) -> list[BotMessage]:
         """Return the bot's messages in the conversation, oldest first."""
@@ -51,29 +65,37 @@ class BotConversation(Protocol):
         """Return the labels of the buttons under the newest reply."""
 
     def all_button_labels(self) -> list[str]:
-        """Return the labels of the buttons under all replies."""
+        """Return the labels of the buttons under all replies, oldest first."""
 
     async def press(self, label: str, *, user: str = "ada") -> bool:
-        """Press a button on the newest reply that has it; return whether the bot acknowledged it."""
+        """Click the button `label` on the newest reply that has it.
+
+        Returns:
+            Whether the bot acknowledged the click.
+        """
 
     async def wait_for_form(self, *, user: str = "ada") -> None:
-        """Wait until a user sees a form."""
+        """Wait until the bot has opened a form (modal) for the user."""
 
     async def submit_form(self, *entries: str, user: str = "ada") -> bool:
-        """Submit the form that a user sees; return whether the bot accepted it.
+        """Fill in and submit the form (modal) that is open for a user.
 
         Args:
-            entries: the value of each of the first fields; of a menu, that of an option. Others keep theirs.
+            entries: the values of the first fields; for a menu, the value of an option. Further fields keep their
+                values.
+
+        Returns:
+            Whether the bot accepted the form.
         """
 
     def private_messages(self, user: str) -> list[str]:
-        """Return the bot's messages in the conversation that only this user sees."""
+        """Return the texts of the bot's messages that only this user sees, oldest first."""
 
     def file_names(self) -> list[str]:
         """Return the names of the bot's files in the conversation, oldest first."""
 
     def count_reactions(self) -> int:
-        """Return the number of reactions on the messages."""
+        """Return the number of the bot's reactions on the conversation's messages."""
 
 
 class Platform(Protocol):
@@ -84,25 +106,25 @@ class Platform(Protocol):
 
     @property
     def settings(self) -> dict[str, str]:
-        """Return the settings that connect the bot to the platform."""
+        """Settings (environment variables) that connect the bot to the platform."""
 
     def mention(self, user: str) -> str: ...
 
     def start_conversation(self) -> BotConversation:
-        """Begin a conversation in a channel."""
+        """Create a channel, and return a conversation in it."""
 
     def start_dm(self, user: str) -> BotConversation:
-        """Begin a conversation in direct messages."""
+        """Return a conversation of `user` in a DM with the bot."""
 
     async def start_thread(self) -> BotConversation:
-        """Begin a conversation in a thread."""
+        """Start a thread without the bot, and return a conversation in it."""
 
     async def send_unrelated_messages(self) -> None:
-        """Send messages that are not for the bot."""
+        """Post messages that the bot must not answer: without a mention, or by other bots."""
 
     @property
     def bot_message_count(self) -> int:
-        """Return the number of messages that the bot has posted."""
+        """Number of messages that the bot has posted in all channels and DMs."""
 
     @property
     def is_connected(self) -> bool: ...
@@ -131,7 +153,10 @@ class SlackConversation:
         await self._slack.edit_message("ada", said, f"{self._prefix}{text}")
 
     async def reset(self) -> str:
-        """Run the command. Slack sends no thread with it: the user chooses among several sessions."""
+        """Run `/reset` as Ada, choose this thread's session, return the private answer.
+
+        Slack sends no thread with a command: a user with several sessions chooses one by a button.
+        """
         assert self._root is not None
         seen = await self._slack.run_command("ada", self._channel, "/reset")
         (told,) = await self._slack.wait_for(lambda: seen)
@@ -205,7 +230,10 @@ class Slack:
         return f"<@{self.sandbox.people[user].id}>"
 
     def start_conversation(self) -> SlackConversation:
-        """Begin a thread in a new channel, so that conversations share no rate limits."""
+        """Create a channel, and return a conversation in a thread of it.
+
+        A channel of its own avoids rate limits shared with other conversations.
+        """
         return SlackConversation(self.sandbox, self.sandbox.add_channel(f"conversation-{next(_numbers)}").id)
 
     def start_dm(self, user: str) -> SlackConversation:
@@ -350,7 +378,7 @@ def _bot_message(message: SlackMessage | DiscordMessage) -> BotMessage:
 
 
 def _visible_text(version: SlackVersion | DiscordVersion) -> str:
-    """Return the visible text of a version; for a stream without text, that of its card."""
+    """Return the text of a message version; for a stream without text its card title."""
     if isinstance(version, SlackVersion) and version.tasks and not version.text:
         return version.tasks[-1].title
     return version.text

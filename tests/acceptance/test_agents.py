@@ -34,7 +34,10 @@ root_agent = LlmAgent(name="sky", instruction="You are the sky.", tools=[look_ou
 
 
 def answer(asked: ReceivedRequest) -> Turn:
-    """Answer with the agent's name and the messages of other agents that it sees."""
+    """Answer with the agent's name, and with the other agents' names in its history.
+
+    The agent "the sky" first calls its tool.
+    """
     said = json.dumps(asked.body["messages"])
     who = next(name for name in ("the desk", "the sky", "payroll") if f"You are {name}." in said)
     if who == "the sky" and not asked.tool_results:
@@ -91,7 +94,7 @@ def is_unknown(agent: str, reply: str) -> bool:
 
 
 def get_newest_export(platform: Platform) -> str:
-    """Return the newest exported file."""
+    """Return the text of the newest file that the bot uploaded; "" if there is none."""
     sandbox: Any = getattr(platform, "sandbox", None)
     if platform.name == "slack":
         files = [
@@ -104,6 +107,6 @@ def get_newest_export(platform: Platform) -> str:
 
 
 def place(platform: Platform) -> str:
-    """Return the widest location: a workspace or a server."""
+    """Return the id of the Slack workspace or of the Discord server."""
     sandbox = getattr(platform, "sandbox", None)
     return str(sandbox.team_id if platform.name == "slack" else sandbox.guild_id)  # type: ignore[union-attr]

@@ -1,4 +1,4 @@
-"""Conversations with the bot on both platforms."""
+"""Conversations of users with the bot, on both platforms."""
 
 import re
 from collections.abc import Iterator
@@ -15,7 +15,10 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
 def answer_from_memory(asked: ReceivedRequest) -> Turn:
-    """Answer the question for its memory with the words after `remember` in the history."""
+    """Answer a question for the agent's memory from the words after `remember`.
+
+    All other messages are answered by "Noted.".
+    """
     if "what do you know" in asked.text:
         said = " ".join(text for role, text in asked.messages if role == "user")
         return "I know: " + (", ".join(re.findall(r"remember (\w+)", said)) or "nothing")

@@ -1,4 +1,4 @@
-"""The examples run unchanged on both platforms."""
+"""Agents of `examples/`, run unchanged on both platforms."""
 
 from pathlib import Path
 
@@ -12,7 +12,10 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 def newsroom(asked: ReceivedRequest) -> Turn:
-    """Let the editor transfer to the reporter, who calls a tool."""
+    """Model script of the newsroom example.
+
+    The editor transfers to the reporter, the reporter calls its tool and then answers.
+    """
     done = [result.name for result in asked.tool_results]
     if "transfer_to_agent" in asked.tools and "look_up" not in asked.tools:
         return CallTool("transfer_to_agent", {"agent_name": "reporter"}, id="t1")

@@ -1,4 +1,4 @@
-"""Acknowledged interactions run once despite SIGKILL."""
+"""Commands and clicks that the bot acknowledged before SIGKILL run exactly once."""
 
 import asyncio
 import signal
@@ -126,7 +126,7 @@ async def test_slack_interactions_survive_sigkill_and_run_once(
 
 
 async def wait_for_pending(database: sqlite3.Connection, count: int) -> None:
-    """Wait until `count` pending interactions are stored."""
+    """Wait until the database has `count` rows of pending interactions."""
     async with asyncio.timeout(60):
         while database.execute("SELECT count(*) FROM interactions").fetchone() != (count,):  # noqa: ASYNC110 (it is told nowhere)
             await asyncio.sleep(0.01)

@@ -1,4 +1,4 @@
-"""A long session: summarized, exported and deleted while the bot runs."""
+"""Long session that is summarized, exported and deleted while the bot runs."""
 
 import asyncio
 import json
@@ -19,7 +19,7 @@ DAY = 86_400.0
 
 
 def answer_from_memory(asked: ReceivedRequest) -> Turn:
-    """Summarize the history, or answer whether it contains the secret."""
+    """Write a summary if asked for one, or answer if the history contains a secret."""
     said = " ".join(text for _, text in asked.messages)
     if "You keep notes" in asked.system:
         return f"The code name is {SECRET}." if SECRET in said else "Nothing of note."
@@ -35,7 +35,10 @@ def answer_from_memory(asked: ReceivedRequest) -> Turn:
 
 
 async def run_command(bot: Program, fork_server: ForkServer, command: str) -> str:
-    """Run a command of the running bot, and return its output."""
+    """Run an operator command in the bot's folder, and return its output.
+
+    A failed command fails the test.
+    """
     program = ForkedProgram(fork_server, bot.folder, bot.settings)
     program.log_file = bot.folder / f"{abs(hash(command))}.log"
     code, said = await program.run_command(command)
@@ -44,7 +47,10 @@ async def run_command(bot: Program, fork_server: ForkServer, command: str) -> st
 
 
 async def backdate_sessions(file: Path, word: str, *, days: float) -> None:
-    """Backdate all idle sessions that contain a word by `days`."""
+    """Move all times of the sessions that contain `word` into the past by `days`.
+
+    Waits until these sessions have no active turn.
+    """
     times = {"messages": ["created_at"], "inbox": ["sent_at", "accepted_at"], "turns": ["created_at", "finished_at"]}
     with sqlite3.connect(file) as database:
         query = "SELECT DISTINCT session FROM messages WHERE content LIKE ?"

@@ -1,4 +1,7 @@
-"""Requests of an agent to people, answered on both platforms by a bot that is killed at each of them."""
+"""Questions, tool results and approvals that an agent requests from users.
+
+The bot is killed at each request, and continues after its restart on both platforms.
+"""
 
 import asyncio
 import json
@@ -41,11 +44,11 @@ LATENCY = 0.2
 
 
 class ShopModel:
-    """Model of the clerk.
+    """Model of the shop's agent: calls both tools, and then answers with an image.
 
     Attributes:
-        may_draw: set when the image may follow the first words.
-        results: what the tools returned to the last model calls.
+        may_draw: event before the image; the answer pauses until it is set.
+        results: the tool results of each model call, by tool name.
     """
 
     def __init__(self) -> None:
@@ -63,7 +66,7 @@ class ShopModel:
 
 
 class Shop:
-    """The shop's bot, with one conversation on each platform."""
+    """Bot with the shirt shop's agent, and one conversation on each platform."""
 
     def __init__(self, bot: AcceptanceBot, database: Path = Path()) -> None:
         self.bot = bot
@@ -90,7 +93,12 @@ class Shop:
 
 
 async def wait_for_state(platform: Platform, conversation: BotConversation, *, buttons: str, marks: int) -> None:
-    """Wait until these buttons are shown, and `marks` requests are marked as decided."""
+    """Wait until buttons are shown, and until `marks` replies have a check mark.
+
+    Args:
+        buttons: the labels, separated by spaces.
+        marks: the number of decided requests.
+    """
     wanted = set(buttons.split())
 
     def is_shown() -> bool:
@@ -105,7 +113,10 @@ def has_private_messages(conversation: BotConversation, user: str, count: int) -
 
 
 async def refuse(platform: Platform, conversation: BotConversation, *labels: str) -> None:
-    """Check that Grace's presses are refused in private, and change no reply."""
+    """Click buttons as Grace, and check that each click is denied privately.
+
+    Also checks that no reply changes.
+    """
     before = [reply.text for reply in conversation.replies()]
     for label in labels:
         count = len(conversation.private_messages("grace")) + 1
@@ -254,7 +265,7 @@ def settings(gemini: ScriptedGemini) -> dict[str, str]:
 
 
 async def read_database(url: str) -> str:
-    """Return all rows of all tables as text; bytes as hexadecimal digits."""
+    """Return all rows of all PostgreSQL tables as text, bytes as hexadecimal digits."""
     engine = create_async_engine(url)
     async with engine.connect() as connection:
         names = await connection.scalars(sa.text("SELECT tablename FROM pg_tables WHERE schemaname = 'public'"))
@@ -265,7 +276,7 @@ async def read_database(url: str) -> str:
 
 
 def check_storage(shop: Shop) -> None:
-    """Check that each answer, tool call and file is stored once."""
+    """Check that the database has each answer, tool call and file of the shop once."""
     answers = dict[str, dict[str, list[object]]]()
     for session, event in shop.read("SELECT session, event FROM messages WHERE author = 'user' ORDER BY id"):
         for part in json.loads(event)["content"]["parts"]:

@@ -23,7 +23,11 @@ def start_conversations(bot: AcceptanceBot) -> dict[Platform, BotConversation]:
 
 
 async def begin_answers(bot: AcceptanceBot) -> dict[Platform, BotConversation]:
-    """Begin an answer that does not end on each platform."""
+    """Begin a reply on each platform that does not end within a minute.
+
+    Returns:
+        The conversation on each platform.
+    """
     bot.answer = lambda _asked: [Say("A beginning"), Pause(60.0)]
     here = start_conversations(bot)
 
@@ -36,7 +40,10 @@ async def begin_answers(bot: AcceptanceBot) -> dict[Platform, BotConversation]:
 
 
 async def check_resumption(bot: AcceptanceBot, here: Mapping[Platform, BotConversation]) -> None:
-    """Check that the next process completes the same reply with one model call."""
+    """Start the bot again, and check that it completes each reply as the same message.
+
+    The new model request must contain the question alone.
+    """
 
     async def check_reply(platform: Platform) -> None:
         await bot.wait_for_reply(platform, here[platform], lambda text: text == "All of it.")
@@ -241,7 +248,10 @@ async def test_the_next_process_answers_the_turns_of_a_killed_process(start: Sta
 
 
 def first_and_others(asked: ReceivedRequest) -> Turn:
-    """Answer the first message alone, and the second with the third; report any other history."""
+    """Answer "first" alone, and then "second" and "third" together.
+
+    Any other history of the request is quoted in the answer.
+    """
     said = [text for role, text in asked.messages if role == "user"]
     if len(said) == 1 and "first" in said[0]:
         return "The first."

@@ -9,7 +9,7 @@ from tests.acceptance.platforms import BotConversation, Platform
 async def take_step(
     bot: AcceptanceBot, platform: Platform, conversation: BotConversation, prompt: str, end: str
 ) -> str:
-    """Send a message, and return the text of the replies to it once it contains `end`."""
+    """Post `prompt`, and return the text of the replies once it contains `end`."""
     before = len(conversation.replies())
     await conversation.say(prompt)
 

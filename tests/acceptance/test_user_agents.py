@@ -1,4 +1,4 @@
-"""Features of ADK in a user's agent, on both platforms."""
+"""Features of ADK (workflows, sub-agents, requests) in a user's own agent."""
 
 import asyncio
 import signal
@@ -202,7 +202,7 @@ async def test_features_of_adk_agents_work_on_both_platforms(start: StartBot, tm
 
 
 def drop_empty_lines(text: str) -> str:
-    """Return a text without empty lines."""
+    """Return a text without empty lines, and without spaces around the lines."""
     return "\n".join(line.strip() for line in text.splitlines() if line.strip())
 
 
@@ -231,7 +231,7 @@ async def test_messages_of_the_asker_answer_a_workflow_until_a_reset(start: Star
     here, there = ({platform: platform.start_conversation() for platform in bot.platforms} for _ in range(2))
 
     async def ask(platform: Platform, conversation: Any, text: str, count: int, user: str = "ada") -> None:
-        """Send a message, and wait until the question is shown for the `count`th time."""
+        """Post a message, and wait until "Which size?" is in `count` replies."""
         await conversation.say(text, user=user)
         await platform.wait_for(lambda: sum("Which size?" in reply.text for reply in conversation.replies()) == count)
 

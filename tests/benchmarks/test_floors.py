@@ -24,13 +24,20 @@ ONE = Load(1, 1, Ending.TOGETHER)
 
 
 def make_rules(calls: int, seconds: float, *, is_sliding: bool) -> Rules:
-    """Return rules with one message per reply, and posts as scarce as edits."""
+    """Return rate limits in which posts have the same limit as edits.
+
+    Each reply fits into one message.
+    """
     window = LimitWindow(calls, seconds, is_sliding)
     return Rules(window, window, False, window, None, size=1_000_000)
 
 
 def get_mean_age(moments: tuple[float, ...], spans: float) -> float:
-    """Return the mean age over a span if edits show the current text at these moments."""
+    """Return the mean age of a shown text over `spans` seconds.
+
+    Args:
+        moments: the times of the edits, each of which shows the text of a network delay before.
+    """
     age, shown, since = 0.0, 0.0, 0.0
     for moment in [*sorted(moments), spans]:
         age += (moment - since) * ((moment + since) / 2 - shown)
@@ -47,7 +54,11 @@ def test_no_schedule_beats_the_floor_and_an_even_one_reaches_it() -> None:
 
 
 def has_unused_calls(moments: tuple[float, ...], window: LimitWindow) -> bool:
-    """Return whether each window has an unused call at each moment."""
+    """Return whether no window of a fixed-window limit is ever used up.
+
+    Args:
+        moments: the times of the calls.
+    """
     begun, used = -math.inf, 0
     for moment in moments:
         begun, used = (moment, 1) if moment >= begun + window.seconds else (begun, used + 1)

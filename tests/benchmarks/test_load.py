@@ -23,7 +23,7 @@ from tests.benchmarks.test_soak import SilentPlace
 
 
 class FixedPlace(SilentPlace):
-    """Session in which the bot has sent these messages."""
+    """Place of a session with given messages of the bot."""
 
     def __init__(self, *messages: BotMessage) -> None:
         self._messages = list(messages)
@@ -42,7 +42,7 @@ def request(*messages: tuple[str, str], results: tuple[ToolResult, ...] = ()) ->
 
 
 def find_name(kind: str, session: int = 1) -> str:
-    """Return the name of a message of that kind that is not the first of the session."""
+    """Return the name of a message of this kind, but not the first of the session."""
     return next(name for number in range(1, 1000) if get_kind(name := f"s{session}-{number}") == kind)
 
 

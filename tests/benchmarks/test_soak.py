@@ -43,7 +43,7 @@ class SilentPlace:
 
 
 def join_chunks(*answers: str) -> str:
-    """Return the chunks of an answer."""
+    """Return answers as joined text with line breaks, as after a split into chunks."""
     return "\n".join(answers).replace("w1", "\nw1")
 
 

@@ -1,4 +1,4 @@
-"""`agents.toml` and its errors."""
+"""File `agents.toml` with several agents, and the messages about its mistakes."""
 
 from pathlib import Path
 
@@ -38,7 +38,7 @@ T0123456 = "clerk"
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Provide a working folder with an agent."""
+    """Return a folder with the agent `sky` and no `agents.toml`; set a model."""
     (tmp_path / "sky").mkdir()
     (tmp_path / "sky" / "agent.py").write_text(BROUGHT)
     for name, value in {"MODEL": "openai/small", "OPENAI_BASE_URL": "http://127.0.0.1:9"}.items():

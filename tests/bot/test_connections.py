@@ -18,7 +18,7 @@ ROUTES = [web.post("/echo", echo), web.get("/healthz", echo)]
 
 
 async def is_closed(reader: asyncio.StreamReader) -> bool:
-    """Return whether the server closes the connection without an answer."""
+    """Return whether the server closes the connection without sending a byte."""
     try:
         async with asyncio.timeout(30):
             return await reader.read() == b""

@@ -1,4 +1,4 @@
-"""Output for operators."""
+"""Terminal output for operators: progress lines, wrapped results and tables."""
 
 import sys
 import time

@@ -1,4 +1,4 @@
-"""HTTP server that starts before the platforms' routes and holds early requests."""
+"""HTTP server that accepts requests before the platforms' routes are registered."""
 
 import asyncio
 import socket

@@ -1,4 +1,4 @@
-"""Fixtures for all tests of the channels."""
+"""Fixtures for all tests of the channel adapters."""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -15,12 +15,12 @@ __all__ = ["clean_discord_library"]
 
 @pytest.fixture(autouse=True)
 def _few_retries(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Limit a database operation to three tries."""
+    """Shorten the pauses between the tries of a database operation to 10 ms."""
     monkeypatch.setattr(retry, "RETRY_WAIT", limited_wait(0.01, 0.01))
 
 
 @pytest.fixture(params=PLATFORMS)
 async def sandbox(request: pytest.FixtureRequest) -> AsyncIterator[Any]:
-    """Yield the local Slack, then the local Discord, for tests of both."""
+    """Yield the local Slack, then the local Discord: each test runs on both."""
     async with run_sandbox(request.param) as sandbox:
         yield sandbox

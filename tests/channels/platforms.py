@@ -1,4 +1,4 @@
-"""One interface to the bot on both platforms for scenarios."""
+"""Common interface of the bot on Slack and on Discord, for scenarios on both."""
 
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -20,12 +20,12 @@ PAUSES = (0.01, 0.02, 0.05)
 
 
 class Chat(Protocol):
-    """Conversation with a bot.
+    """Conversation of users with a running bot on one platform.
 
     Attributes:
         bot: the running bot.
         sandbox: the local platform.
-        calls: names of the platform's API calls that a reply uses.
+        calls: the platform's API methods, by the name of the reply's call.
     """
 
     bot: Any
@@ -35,25 +35,25 @@ class Chat(Protocol):
     async def say(self, text: str, *, user: str = "ada", files: Mapping[str, bytes] | None = None) -> Any: ...
 
     def count_downloads(self) -> int:
-        """Return the number of file downloads."""
+        """Return the number of times that the bot has downloaded a file."""
 
     def list_replies(self) -> list[Any]:
-        """Return the bot's public messages except those of only a file."""
+        """Return the bot's public messages, oldest first, without messages of only a file."""
 
     def list_files(self) -> list[tuple[str, bytes]]:
-        """Return the visible files by name."""
+        """Return (name, content) of the bot's visible files, oldest first."""
 
     def list_private_messages(self, user: str = "ada") -> list[str]:
-        """Return the bot's private messages to a user."""
+        """Return the texts of the bot's messages that only this user can see."""
 
     async def press(self, label: str, *, user: str = "ada") -> None:
-        """Press a button on the newest reply that has it."""
+        """Click the button `label` on the newest reply that has it."""
 
     async def rate(self, label: str, *, user: str = "ada") -> None:
-        """Rate the newest reply."""
+        """Click the rating button `label` on the newest reply."""
 
     def count_reactions(self) -> int:
-        """Return the number of reactions."""
+        """Return the number of the bot's reactions."""
 
 
 class SlackChat:
@@ -156,7 +156,11 @@ def list_texts(chat: Chat) -> list[str]:
 
 
 async def wait_for_texts(chat: Chat, predicate: Callable[[list[str]], object]) -> list[str]:
-    """Wait until the bot's messages satisfy a condition, and return their texts."""
+    """Wait until the texts of the bot's messages satisfy `predicate`, and return them.
+
+    Raises:
+        TimeoutError: with the current texts.
+    """
     try:
         await chat.sandbox.wait_for(lambda: predicate(list_texts(chat)))
     except TimeoutError as error:
@@ -177,7 +181,12 @@ async def run_sandbox(platform: str) -> AsyncIterator[Any]:
 
 @asynccontextmanager
 async def run_conversation(sandbox: Any, folder: Path, *script: Any, **more: Any) -> AsyncIterator[Chat]:
-    """Run a bot with short retry pauses on the sandbox, and begin a conversation."""
+    """Run a bot with short retry pauses, and yield a conversation in a channel.
+
+    Args:
+        script: the model's answers.
+        more: settings of the bot.
+    """
     is_slack = isinstance(sandbox, SlackSandbox)
     run_bot: Any = slack_tests.run_bot if is_slack else discord_tests.run_bot
     async with run_bot(sandbox, folder, *script, **more) as bot:
@@ -186,5 +195,5 @@ async def run_conversation(sandbox: Any, folder: Path, *script: Any, **more: Any
 
 
 def shorten_pauses(bot: Any) -> None:
-    """Shorten the retry pauses and rate limit windows of a bot."""
+    """Shorten the retry pauses of a bot's API calls, and speed its rate limits up."""
     bot.channel._api._caller = Caller("test", pauses=PAUSES, speed=100)

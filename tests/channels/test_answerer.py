@@ -43,7 +43,12 @@ async def ask(bot: Bot, text: str = "hello") -> Any:
 
 @asynccontextmanager
 async def run_half_answer(slack: SlackSandbox, folder: Path, said: str, *then: str) -> AsyncIterator[tuple[Bot, Any]]:
-    """Begin an answer that stops halfway, and set the model's next answer."""
+    """Ask a question, and yield bot and question once half of the answer is visible.
+
+    Args:
+        said: the visible half, after which the model pauses.
+        then: the model's next answers.
+    """
     async with run_bot(slack, folder, [Say(said), Pause(60)], *then) as bot:
         question = await ask(bot)
         await bot.wait_for_texts(question, lambda texts: said in texts)

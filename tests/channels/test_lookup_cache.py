@@ -9,7 +9,7 @@ from core.errors import SurfaceError
 
 
 def create_fetch(*values: str) -> Callable[[], Awaitable[str]]:
-    """Return a fetch function with these values, one per call, that fails afterwards."""
+    """Return a function that returns these values, one per call, and then fails."""
     left = list(values)
 
     async def fetch() -> str:

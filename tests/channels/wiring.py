@@ -1,4 +1,4 @@
-"""The core behind an adapter, wired as in the program, with a scripted model."""
+"""Core behind a channel adapter, with a scripted model and the bot's own services."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -83,7 +83,7 @@ MODEL_SERVERS: Mapping[str, tuple[Any, str]] = {
 
 @dataclass
 class CoreParts:
-    """Parts of the core; the adapter is added to `channels`."""
+    """Services of the core; the test adds its adapter to `channels`."""
 
     model: Any
     database: WatchedDatabase
@@ -211,14 +211,14 @@ def _create_endpoints(address: str) -> VendorSettings:
 
 
 async def create_successor(database: Database, agents: AgentRouter = DEFAULT_ROUTER) -> TurnStore:
-    """Return the turn store of a new process after all others have died."""
+    """Return the turn store of a new process after all other processes have died."""
     lease = Lease(database)
     await lease.acquire()
     return TurnStore(database, lease, agents)
 
 
 class WiredBot:
-    """Bot between its platform and the model."""
+    """Bot between a platform and a scripted model; base of each platform's `Bot`."""
 
     def __init__(self, core: CoreParts) -> None:
         self.model = core.model
@@ -237,17 +237,17 @@ class WiredBot:
             return list((await connection.execute(query)).all())
 
     async def wait_for_turns(self, count: int) -> list[Any]:
-        """Wait until `count` turns have ended, and return all turns."""
+        """Wait until at least `count` turns have ended, and return the rows of all turns."""
         return await self.database.wait_until(
             self.list_turns, lambda rows: sum(row.finished_at is not None for row in rows) >= count
         )
 
     async def wait_for_states(self, *states: str) -> None:
-        """Wait until the turns are in these states."""
+        """Wait until the turns are exactly in these states, oldest first."""
         await self.database.wait_until(self.list_turns, lambda rows: [row.state for row in rows] == list(states))
 
     async def wait_for_messages(self, count: int) -> list[Any]:
-        """Wait until `count` messages are accepted and processed, and return them."""
+        """Wait until `count` messages are accepted and none waits; return the inbox rows."""
 
         async def list_unprocessed() -> tuple[list[Any], list[Any]]:
             over = {row.id for row in await self.list_turns() if row.finished_at is not None}
@@ -260,10 +260,10 @@ class WiredBot:
         return rows
 
     async def restart_worker(self, **changed: Any) -> None:
-        """Replace the running worker with a new one, as after a crash.
+        """Replace the running worker by a new one, as after a crash of the process.
 
         Args:
-            changed: column values of the turn that the new worker finds.
+            changed: new column values of all turns, set before the new worker starts.
         """
         async with self.worker._claiming:
             self.turns._update = self.turns.end = _raise_process_gone  # type: ignore[method-assign]
@@ -283,7 +283,11 @@ class WiredBot:
 
 
 async def wait_until(predicate: Callable[[], Any], *, seconds: float = 30) -> None:
-    """Poll until the predicate holds, for state outside the sandbox."""
+    """Poll until the predicate is true, for changes outside the sandbox.
+
+    Raises:
+        TimeoutError: after `seconds`.
+    """
     async with asyncio.timeout(seconds):
         while not predicate():  # noqa: ASYNC110 (it holds without a word)
             await asyncio.sleep(0.005)

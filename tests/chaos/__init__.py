@@ -1,4 +1,4 @@
-"""Crash tests: kills the process at each await, and judges the outcome of each message.
+"""Crash tests that kill the bot's process at each await, and judge the outcome.
 
 Each `await`, `async for` and `async with` of `bot`, `channels` and `core` is a crash point, before and after the call
 (`crash_points`). A process plays a scenario (`platforms`), kills itself at such a point (`crashing_process`), and a new

@@ -1,4 +1,7 @@
-"""`python -m tests.chaos`, or `make chaos`: kills the program at every crash point and prints the results."""
+"""Command that kills the bot at every crash point, and prints the results.
+
+`python -m tests.chaos`, or `make chaos`.
+"""
 
 import argparse
 import asyncio
@@ -39,7 +42,13 @@ def main() -> int:
 
 
 async def _run(database: str, arguments: argparse.Namespace) -> int:
-    """Run the cases and return the number of failures; Ctrl-C reports the finished ones."""
+    """Run all crash cases on a database, print the results, return the failure count.
+
+    Ctrl-C ends the run and prints the results of the finished cases.
+
+    Args:
+        database: "sqlite" or "postgres".
+    """
     results: list[CaseResult] = []
     async with AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="parley-chaos-")))

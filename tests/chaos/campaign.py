@@ -1,4 +1,4 @@
-"""Cases of the crash tests: their list, samples of it, and the result of each case."""
+"""Cases of the crash tests: their list, samples of them, and each case's result."""
 
 import asyncio
 import random
@@ -30,10 +30,11 @@ Case = tuple[Crash, ...]
 
 @dataclass(frozen=True)
 class CaseResult:
-    """Result of a case.
+    """Result of a case, which is one crash or two crashes in a row.
 
     Attributes:
         reached: whether each process reached its crash point.
+        verdict: the faults in messages, tool calls and rows.
         log: the last log lines of the processes.
     """
 
@@ -48,7 +49,7 @@ class CaseResult:
 
     @property
     def report(self) -> str:
-        """Name, findings and log of a failed case; "" if it passed."""
+        """Name, findings and log of a failed case as text; "" if the case passed."""
         if not self.verdict.findings:
             return ""
         return "\n  ".join([f"{self.name}:", *self.verdict.findings, *(f"| {line}" for line in self.log)])
@@ -56,7 +57,9 @@ class CaseResult:
 
 @dataclass(frozen=True)
 class CrashPlan:
-    """All cases.
+    """All cases of the crash tests.
+
+    A passage is one execution of a crash point.
 
     Attributes:
         passages: the number of passages of each crash point.
@@ -70,7 +73,7 @@ class CrashPlan:
 
 
 async def make_plan(runner: ScenarioRunner) -> CrashPlan:
-    """Run the scenario without a crash and with one, and return all cases.
+    """Run the scenario without a crash and with one, and return all cases to try.
 
     Raises:
         AssertionError: the scenario fails without a crash, or with one crash during an answer.
@@ -83,7 +86,12 @@ async def make_plan(runner: ScenarioRunner) -> CrashPlan:
 
 
 async def count_passages(runner: ScenarioRunner, *case: Crash) -> dict[str, int]:
-    """Return how often the process after the last crash passes each point.
+    """Return the passages of each crash point in the process after the crashes.
+
+    Runs the scenario several times; the least number is returned.
+
+    Args:
+        case: the crashes of the former processes.
 
     Raises:
         AssertionError: the scenario fails.
@@ -97,13 +105,16 @@ async def count_passages(runner: ScenarioRunner, *case: Crash) -> dict[str, int]
 
 
 def crash_during_answer(passages: Mapping[str, int]) -> Crash:
-    """Return a crash in the middle of the passages of the answerer's most frequent point."""
+    """Return a crash during an answer.
+
+    It is in the middle of the passages of the answerer's most frequent crash point.
+    """
     point = max((point for point in passages if module_of(point) == ANSWER_MODULE), key=lambda point: passages[point])
     return Crash(point, passages[point] // 2)
 
 
 def draw_sample(cases: Sequence[Case], size: int, seed: int) -> list[Case]:
-    """Return at most `size` random cases."""
+    """Return at most `size` random cases, the same ones for a seed."""
     return random.Random(seed).sample(cases, min(size, len(cases)))
 
 
@@ -114,10 +125,10 @@ async def run_cases(
     *,
     max_concurrent: int = MAX_CONCURRENT,
 ) -> None:
-    """Run the scenario with each case, at most `max_concurrent` at the same time.
+    """Run the scenario once for each case, at most `max_concurrent` at the same time.
 
     Args:
-        on_result: called with each result.
+        on_result: called with each result, in order of completion.
     """
 
     async def play(case: Case) -> None:
@@ -127,9 +138,12 @@ async def run_cases(
 
 
 async def run_until_reached(runner: ScenarioRunner, cases: Sequence[Case], size: int) -> list[CaseResult]:
-    """Run cases in order until `size` of them reached their crash points; return all results.
+    """Run cases in order until `size` of them reached their crash points.
 
     On a slower or faster machine than at planning time a process may miss its point: then the next case is run.
+
+    Returns:
+        The results of all run cases.
     """
     results, remaining, missing = list[CaseResult](), iter(cases), size
     while missing and (batch := list(islice(remaining, missing))):
@@ -141,7 +155,7 @@ async def run_until_reached(runner: ScenarioRunner, cases: Sequence[Case], size:
 
 
 async def _run_case(runner: ScenarioRunner, case: Case) -> CaseResult:
-    """Run one case.
+    """Run the scenario with a case's crashes, and return the result.
 
     The number of passages varies: a missed crash is repeated at the last counted passage, and then at half of it.
     """
@@ -155,7 +169,11 @@ async def _run_case(runner: ScenarioRunner, case: Case) -> CaseResult:
 
 
 async def _play_case(runner: ScenarioRunner, case: Case) -> tuple[CaseResult, Mapping[str, int]]:
-    """Return the result of the case and the passages of its last process."""
+    """Run the scenario once with a case's crashes.
+
+    Returns:
+        The result, and the number of passages of each crash point in the last process.
+    """
     outcome = await runner.run(*case)
     log = outcome.log.splitlines()[-MAX_LOG_LINES:]
     return CaseResult(case, outcome.reached, judge(outcome.evidence), log), outcome.passages

@@ -1,4 +1,4 @@
-"""Crash points: before and after every `await` of the program's code.
+"""Crash points before and after every `await` of the program's code.
 
 An import hook compiles the program's modules with a call before and after each awaited expression.
 `set_callback` sets the function that is called.
@@ -30,16 +30,20 @@ _report_point: Callable[[str], None] = lambda _point: None  # noqa: E731 - the d
 
 
 def set_callback(on_point: Callable[[str], None]) -> None:
-    """Set the function that gets each point that this process passes, as `path:line:column moment`."""
+    """Set the function that is called at each crash point that this process passes.
+
+    Args:
+        on_point: receives the point as `path:line:column moment`.
+    """
     global _report_point  # noqa: PLW0603 - one callback for all modules of the process
     _report_point = on_point
 
 
 def list_points(source: str, path: str) -> list[str]:
-    """Return the points of a module's source, in no order.
+    """Return the crash points of a module's source, in no order.
 
     Args:
-        path: the first part of each point.
+        path: the module's path in the points.
     """
     collector = _Instrumenter(path)
     collector.visit(ast.parse(source))
@@ -47,18 +51,22 @@ def list_points(source: str, path: str) -> list[str]:
 
 
 def list_all_points() -> list[str]:
-    """Return all points of the program."""
+    """Return the crash points of all modules of the program."""
     files = [file for package in PACKAGES for file in sorted((ROOT / package).rglob("*.py"))]
     return [point for file in files for point in list_points(file.read_text(), file.relative_to(ROOT).as_posix())]
 
 
 def module_of(point: str) -> str:
-    """Return the path of a point's module."""
+    """Return the path of the module that contains a crash point."""
     return point.partition(":")[0]
 
 
 class _Instrumenter(ast.NodeTransformer):
-    """Transformer that adds calls at the crash points of a module."""
+    """AST transformer that adds calls at the crash points of a module.
+
+    Attributes:
+        points: the crash points of the transformed source.
+    """
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -115,7 +123,7 @@ def _after_await(place: str, value: Any) -> Any:
 
 
 class _InstrumentedIterable:
-    """Async iterable with a point before and after each item and the end."""
+    """Async iterable that reports a crash point before and after each item."""
 
     def __init__(self, place: str, iterable: Any) -> None:
         self._place = place
@@ -134,7 +142,7 @@ class _InstrumentedIterable:
 
 
 class _InstrumentedContext:
-    """Async context manager with points at its entry and exit."""
+    """Async context manager that reports crash points at its entry and exit."""
 
     def __init__(self, place: str, context: Any) -> None:
         self._place = place
@@ -164,7 +172,7 @@ NAMES: Mapping[str, Any] = {
 
 
 class _Loader(SourceFileLoader):
-    """Loader that instruments a module and writes no bytecode file."""
+    """Module loader that instruments a module's source and writes no bytecode file."""
 
     def get_code(self, fullname: str) -> CodeType:
         path = Path(self.get_filename(fullname))
@@ -176,10 +184,12 @@ class _Loader(SourceFileLoader):
 
 
 def compile_instrumented(source: str, path: str, filename: str) -> CodeType:
-    """Return a module's instrumented code; the globals to run it with must contain `NAMES`.
+    """Return a module's code with calls at its crash points.
+
+    The globals to run it with must contain `NAMES`.
 
     Args:
-        path: the first part of each point.
+        path: the module's path in the points.
         filename: the name of the file in tracebacks.
     """
     tree = _Instrumenter(path).visit(ast.parse(source, filename))
@@ -199,7 +209,7 @@ class _Finder(MetaPathFinder):
 
 
 def install() -> None:
-    """Instrument the program's modules at import from now on.
+    """Install the import hook, which instruments later imports of program modules.
 
     Raises:
         RuntimeError: a module of the program is already imported.

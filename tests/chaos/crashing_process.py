@@ -1,4 +1,4 @@
-"""Process that runs the program and kills itself at a crash point."""
+"""Process that runs the bot and kills itself at a crash point."""
 
 import json
 import os
@@ -16,10 +16,11 @@ LOG, PASSAGES = "bot.log", "passages.json"
 
 @dataclass(frozen=True, slots=True)
 class Crash:
-    """Kill of the process at a passage of a crash point.
+    """SIGKILL of a process at its n-th passage of a crash point.
 
     Attributes:
-        passage: 1 for the first passage.
+        point: the crash point, as `path:line:column moment`.
+        passage: n; 1 for the first passage.
     """
 
     point: str
@@ -30,11 +31,12 @@ class Crash:
 
 
 def run_process(folder: str, settings: Mapping[str, str], crash: tuple[str, int] | None) -> None:
-    """Run the program in `folder` until it exits or crashes. Never returns.
+    """Run the bot in `folder` until it exits or crashes. Never returns.
 
-    Its output goes to the file `LOG`. At exit it writes the number of passages of each point to `PASSAGES`.
+    Its output goes to the file `LOG`. At exit it writes the number of passages of each crash point to `PASSAGES`.
 
     Args:
+        settings: environment variables of the bot.
         crash: the fields of a `Crash`; None for no crash.
     """
     code = 1

@@ -14,7 +14,7 @@ from tests.fixtures import empty_databases
 
 
 async def create_sqlite_provider(folder: Path) -> DatabaseProvider:
-    """Return a provider of SQLite files in the folders of the processes.
+    """Return a provider that copies a migrated SQLite file into each process's folder.
 
     Args:
         folder: the folder of the template file.
@@ -32,7 +32,10 @@ async def create_sqlite_provider(folder: Path) -> DatabaseProvider:
 
 
 async def create_postgres_provider(server: PostgresSandbox) -> DatabaseProvider:
-    """Return a provider of databases on `server`; a returned database is emptied and reused."""
+    """Return a provider of migrated databases on a PostgreSQL server.
+
+    After its use a database is emptied and reused.
+    """
     template, free = f"template_{uuid.uuid4().hex}", list[str]()
     await empty_databases.migrate_database(add_driver(await asyncio.to_thread(server.create_database, template)))
 

@@ -1,4 +1,4 @@
-"""Evidence of a scenario: visible messages, tool calls and database rows."""
+"""Evidence of a crash scenario: visible messages, tool calls and database rows."""
 
 import json
 from collections import Counter
@@ -21,13 +21,13 @@ from tests.chaos.recorded_tools import RECORD
 
 @dataclass(frozen=True)
 class Evidence:
-    """Evidence of one scenario.
+    """Evidence of one run of the crash scenario.
 
     Attributes:
         visible_texts: the texts of the bot's messages in their visible order, by platform.
         tool_calls: each tool call, as (session, tool).
         accepted: each inbox row, as (session, text, turn).
-        stored: each stored message, as (session, role, text).
+        stored: each message of the session histories, as (session, role, text).
         unfinished: descriptions of active turns, and of messages without a turn.
         violations: violations of the models' rules in requests and stored histories.
         faults: unexpected exit codes, and other faults of the run.
@@ -43,14 +43,17 @@ class Evidence:
 
 
 def list_tool_calls(folder: Path) -> list[tuple[str, str]]:
-    """Return a pair (session, tool) for each call in the record of the tools."""
+    """Return (session, tool) of each call that the tools wrote into the folder's file."""
     record = folder / RECORD
     lines = record.read_text().splitlines() if record.exists() else []
     return [(session, tool) for session, tool, _call in map(json.loads, lines)]
 
 
 async def list_accepted(database: Database) -> list[tuple[str, str, str]]:
-    """Return (session, text, turn) for each inbox row of a message to the bot; the turn may be ""."""
+    """Return (session, text, turn) of each inbox row of a message to the bot.
+
+    Oldest first. The turn is "" if the message has none. Unaddressed messages and reruns are left out.
+    """
     conditions = inbox.c.message.is_not(None), inbox.c.parent.is_(None)  # without unaddressed messages and reruns
     query = sa.select(inbox.c.session, inbox.c.message, inbox.c.turn).where(*conditions).order_by(inbox.c.id)
     async with database.read() as connection:
@@ -59,7 +62,10 @@ async def list_accepted(database: Database) -> list[tuple[str, str, str]]:
 
 
 async def list_unfinished(database: Database) -> list[str]:
-    """Return descriptions of active turns, waiting messages and pending interactions."""
+    """Return descriptions of active turns, waiting messages and pending interactions.
+
+    The list is empty if all work in the database is done.
+    """
     active = sa.select(turns.c.session, turns.c.state).where(turns.c.state.not_in(["done", "failed", "cancelled"]))
     waiting = sa.select(inbox).where(inbox.c.turn.is_(None), inbox.c.outcome.is_(None))
     unprocessed = sa.select(interactions.c.key)  # its user got an acknowledgement
@@ -70,14 +76,14 @@ async def list_unfinished(database: Database) -> list[str]:
 
 
 async def list_stored(database: Database) -> list[tuple[str, str, str]]:
-    """Return (session, role, text) for each stored message, oldest first."""
+    """Return (session, role, text) of each message of the histories, oldest first."""
     query = sa.select(messages.c.session, messages.c.role, messages.c.content).order_by(messages.c.id)
     async with database.read() as connection:
         return [(row.session, row.role, row.content) for row in await connection.execute(query)]
 
 
 async def load_histories(database: Database, folder: Path) -> dict[str, list[Event]]:
-    """Return each session's history as the next run loads it."""
+    """Return the ADK events of each session, as the next run loads them, by id."""
     service = SessionService(database, TokenCounter(folder), agent=DEFAULT_AGENT_NAME)
     async with database.read() as connection:
         rows = (await connection.execute(sa.select(sessions))).all()
@@ -90,7 +96,9 @@ async def load_histories(database: Database, folder: Path) -> dict[str, list[Eve
 
 
 def find_violations(events: Sequence[Event], agent: str = DEFAULT_AGENT_NAME) -> Iterator[str]:
-    """Yield the violations of the models' rules in a history.
+    """Yield the violations of the models' rules in a session's history.
+
+    For example, each tool call needs one result after it.
 
     Args:
         agent: the only agent that may have events.
@@ -120,7 +128,7 @@ async def collect(
     request_violations: Sequence[str],
     faults: Sequence[str],
 ) -> Evidence:
-    """Collect the evidence after all processes have exited.
+    """Collect the evidence of a run after all its processes have exited.
 
     Args:
         folder: the folder of the processes.

@@ -1,4 +1,7 @@
-"""Module that the fork server forks as crashing processes; importing it instruments all later imports."""
+"""Module that the fork server imports before it forks crashing processes.
+
+The import installs the hook that instruments all later imports.
+"""
 
 from tests.chaos import crash_points as points
 from tests.chaos.crashing_process import run_process

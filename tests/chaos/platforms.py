@@ -1,4 +1,4 @@
-"""Runs of the scenario, each with platforms and a database of its own."""
+"""Runs of the crash scenario, each with platforms and a database of its own."""
 
 import asyncio
 import itertools
@@ -46,11 +46,11 @@ DatabaseProvider = Callable[[Path], AbstractAsyncContextManager[str]]
 
 @dataclass(frozen=True)
 class ScenarioOutcome:
-    """Outcome of a run.
+    """Outcome of one run of the crash scenario.
 
     Attributes:
         reached: whether each process reached its crash point.
-        passages: the number of passages of each point by the last process.
+        passages: the number of passages of each crash point by the last process.
         log: the log of all processes.
     """
 
@@ -61,12 +61,12 @@ class ScenarioOutcome:
 
 
 class ScenarioRunner:
-    """Runs the scenario.
+    """Runner of the crash scenario, with a new database and platforms for each run.
 
     Args:
         provide_database: see `DatabaseProvider`.
         folder: the folder of the processes' files.
-        settings: additional settings of the program.
+        settings: additional settings of the bot.
     """
 
     def __init__(
@@ -79,7 +79,10 @@ class ScenarioRunner:
         self._numbers = itertools.count()
 
     async def run(self, *crashes: Crash) -> ScenarioOutcome:
-        """Run the scenario: one process per crash, and a last one that is stopped at the end."""
+        """Run the scenario with one process per crash, and a last process without one.
+
+        The last process is stopped once all messages are answered. Returns the outcome.
+        """
         folder = self._folder / str(next(self._numbers))
         folder.mkdir()
         async with AsyncExitStack() as stack:
@@ -107,7 +110,7 @@ class ScenarioRunner:
 
 
 class _ScenarioRun:
-    """One run of the scenario."""
+    """One run of the crash scenario: users' messages and the processes of the bot."""
 
     def __init__(
         self,
@@ -178,7 +181,13 @@ class _ScenarioRun:
         )
 
     async def _run_process(self, crash: Crash | None, senders: Sequence[asyncio.Task[None]]) -> int:
-        """Run one process until it crashes, or all messages are answered; return its exit code."""
+        """Run one process until it crashes, or all is answered; return its exit code.
+
+        A process that does not crash in time, or has nothing left to do, is stopped.
+
+        Args:
+            senders: the tasks that send the users' messages.
+        """
         fatal = astuple(crash) if crash else None
         process = await self._fork_server.start_process(folder=str(self._folder), settings=self._settings, crash=fatal)
         done = asyncio.create_task(self._wait_until_done(senders))
@@ -202,7 +211,13 @@ class _ScenarioRun:
             process.signal(signal.SIGKILL)
 
     async def _wait_until_done(self, senders: Sequence[asyncio.Task[None]]) -> None:
-        """Wait until all messages are sent and answered, and no work is left in the database."""
+        """Wait until all messages are sent and answered, and no work is open.
+
+        Open work is listed by `evidence.list_unfinished`.
+
+        Args:
+            senders: the tasks that send the users' messages.
+        """
         for platform, conversation in self._conversations.items():
             await platform.wait_for(partial(_is_answered, platform, conversation), timeout=SETTLE_TIMEOUT_SECONDS)
         await asyncio.wait(senders)
@@ -210,25 +225,28 @@ class _ScenarioRun:
             await asyncio.sleep(POLL_SECONDS)
 
     async def _wait_until_disconnected(self) -> None:
-        """Wait until both platforms have noticed the crash."""
+        """Wait until both platforms have noticed the crash of the bot's process."""
         for platform in self._conversations:
             await platform.wait_for(partial(_is_disconnected, platform))
 
 
 async def _insert_known_place(place: str, database: Database) -> None:
-    """Insert a watermark and an earlier session, so that a backfill reads this Discord channel."""
+    """Insert a watermark and a session, so that a backfill reads this Discord channel."""
     async with database.write() as connection:
         await connection.execute(sa.insert(sessions).values(new_session_row(place, DEFAULT_AGENT_NAME, place)))
         await connection.execute(sa.insert(channels).values(name="discord", watermark=time.time()))
 
 
 def _is_answered(platform: Platform, conversation: BotConversation) -> bool:
-    """Return whether the bot is connected, and both messages have a visible outcome."""
+    """Return whether the bot is connected, and shows an outcome of both messages.
+
+    The outcome of a message is an answer or an apology.
+    """
     return platform.is_connected and verdict.is_complete(platform.name, _list_texts(conversation.replies()))
 
 
 def _is_growing(conversation: BotConversation) -> bool:
-    """Return whether the newest reply has a Stop button."""
+    """Return whether the newest reply has a Stop button, so that it still grows."""
     return bool(conversation.replies()) and words.STOP in conversation.button_labels()
 
 

@@ -1,4 +1,4 @@
-"""Tools that record each call in the folder of the process."""
+"""Tools of the crash tests, which append each call to a file."""
 
 import json
 from pathlib import Path

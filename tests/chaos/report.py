@@ -1,4 +1,4 @@
-"""Results of cases as a Markdown table."""
+"""Report of crash cases as a Markdown table."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,7 +10,12 @@ _HEAD = "| module | points | passed | cases | reached | answered | apology | unr
 
 
 def table(passages: Mapping[str, int], results: Sequence[CaseResult]) -> str:
-    """Return a table with one row per module that the scenario passes, and a total."""
+    """Return a Markdown table with a row per module of the scenario, and a total.
+
+    Args:
+        passages: the number of passages of each crash point.
+        results: the results of the cases.
+    """
     points, passed = Counter(map(module_of, list_all_points())), Counter(map(module_of, passages))
     lines = [_line(module, points[module], passed[module], _select(results, module)) for module in sorted(passed)]
     total = _line("**all**", sum(points.values()), sum(passed.values()), results)

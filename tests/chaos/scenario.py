@@ -34,14 +34,14 @@ CONNECT_TIMEOUT_SECONDS = 30.0
 
 
 def settings(platforms: Iterable[Platform], model_url: str) -> dict[str, str]:
-    """Return the program's settings for the scenario."""
+    """Return the bot's settings (environment variables) for the scenario."""
     platform_settings = {name: value for platform in platforms for name, value in platform.settings.items()}
     tools = ",".join(f"tests.chaos.recorded_tools:{tool}" for tool in TOOLS)
     return {**platform_settings, "MODEL": "openai/scripted", "OPENAI_BASE_URL": model_url, "TOOLS": tools}
 
 
 def _build_long_text(size: int) -> str:
-    """Return unique paragraphs of at least `size` characters."""
+    """Return text of unique paragraphs, with at least `size` characters."""
     paragraphs = (f"This is what is to be said in part {number} of the first answer." for number in range(size))
     text = ""
     while len(text) < size:
@@ -58,11 +58,11 @@ SHORT = "The second answer."
 
 
 class ScenarioModel:
-    """Script of a model that derives its next step from the history alone.
+    """Script of a model that derives its next step from the request's history alone.
 
     Attributes:
         violations: violations of the models' rules in the requests.
-        may_finish: by platform, set when the first answer may end.
+        may_finish: by platform, an event: the first answer ends after it is set.
     """
 
     def __init__(self) -> None:
@@ -102,12 +102,12 @@ class ScenarioModel:
 async def send_messages(
     platform: Platform, conversation: BotConversation, may_finish: asyncio.Event, is_answered: Callable[[], bool]
 ) -> None:
-    """Send both messages, edit the second, and regenerate its answer.
+    """Post both messages as a user, edit the second, and regenerate its answer.
 
-    The second message follows the first sign of acceptance, or its timeout.
+    The second message follows the first sign of acceptance, or a timeout.
 
     Args:
-        may_finish: set when the first answer may end.
+        may_finish: the event that lets the first answer end.
         is_answered: returns whether both messages have an outcome.
     """
     try:
@@ -133,12 +133,15 @@ async def send_messages(
 
 
 def _find_regenerate_buttons(conversation: BotConversation) -> list[str]:
-    """Return the labels of the Regenerate buttons of the newest answer."""
+    """Return the labels of the buttons that regenerate the newest answer."""
     return [label for label in conversation.button_labels() if label in (words.REGENERATE, words.ANSWER_EDITED)]
 
 
 async def _regenerate(platform: Platform, conversation: BotConversation) -> None:
-    """Click Regenerate until the answer changes: platforms do not redeliver a click."""
+    """Click Regenerate until the answer changes.
+
+    Platforms do not redeliver a click, so a click during a crash has no effect.
+    """
     version_count = len(conversation.replies()[-1].versions)
     for _ in range(MAX_CLICKS):
         await platform.wait_for(

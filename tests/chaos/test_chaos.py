@@ -1,4 +1,4 @@
-"""Killed at any await, the program loses, doubles and halves no message.
+"""Crash tests: a process killed at any await loses, doubles and halves no message.
 
 These tests use a random sample of the crash points; `make chaos` uses all.
 """

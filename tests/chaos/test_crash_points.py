@@ -1,4 +1,4 @@
-"""Each awaited call has a point before and after it, and behaves as without them."""
+"""Crash points before and after each awaited call, which works as before."""
 
 import ast
 from collections import Counter
@@ -43,7 +43,7 @@ async def fails():
 
 @pytest.fixture
 def reached_points() -> Iterator[list[str]]:
-    """Return the list of points that the test passes."""
+    """Return the list to which each crash point that the test passes is appended."""
     points_seen: list[str] = []
     points.set_callback(points_seen.append)
     yield points_seen
@@ -51,7 +51,11 @@ def reached_points() -> Iterator[list[str]]:
 
 
 def execute_source(*, instrumented: bool) -> dict[str, Any]:
-    """Return the namespace of `SOURCE` after its execution."""
+    """Run `SOURCE`, and return its globals.
+
+    Args:
+        instrumented: whether the code reports its crash points.
+    """
     namespace: dict[str, Any] = dict(points.NAMES)
     exec(compile_instrumented(SOURCE, "m.py", "m.py") if instrumented else SOURCE, namespace)
     return namespace

@@ -1,4 +1,4 @@
-"""The verdict accepts correct evidence only."""
+"""Verdict on evidence: it accepts correct evidence only."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -16,7 +16,7 @@ APOLOGY = words.ENGLISH.format_error_with_id(words.TOO_MANY_ATTEMPTS, "012345678
 
 
 def visible_texts(platform: str) -> list[str]:
-    """Return a first answer of two chunks, and the second answer."""
+    """Return the bot's texts of a correct run: a first answer in two chunks, a second."""
     text, cut = LONG[platform], LONG[platform].index("\n\n", 500)
     return [text[:cut], text[cut + 2 :], SHORT]
 
@@ -43,7 +43,7 @@ CORRECT = Evidence(
 
 
 def replace_slack_texts(slack: list[str], *, missing_answers: int = 0) -> Evidence:
-    """Return correct evidence with other messages in Slack.
+    """Return correct evidence, but with these visible texts in Slack.
 
     Args:
         missing_answers: the number of answers that are not stored.

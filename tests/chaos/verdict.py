@@ -1,4 +1,4 @@
-"""Verdict on the evidence of a scenario."""
+"""Verdict on the evidence of the crash scenario."""
 
 import re
 from collections import Counter
@@ -15,7 +15,7 @@ MessageOutcome = Literal["answered", "apology", "unreceived", "wrong"]
 
 @dataclass(frozen=True)
 class CrashVerdict:
-    """Verdict on a scenario.
+    """Verdict on one run of the crash scenario.
 
     Attributes:
         outcomes: the outcome by (platform, message).
@@ -27,14 +27,17 @@ class CrashVerdict:
 
 
 def is_complete(platform: str, visible_texts: Sequence[str]) -> bool:
-    """Return whether the visible texts show an outcome of both messages, answered separately or together."""
+    """Return whether the visible texts show an outcome of both user messages.
+
+    The messages may be answered separately or together.
+    """
     return any(
         _read_outcomes(platform, visible_texts, turns) is not None for turns in ([[FIRST], [SECOND]], [[FIRST, SECOND]])
     )
 
 
 def judge(evidence: Evidence, *, crashed: bool = True) -> CrashVerdict:
-    """Return the verdict on the evidence of a scenario.
+    """Return the verdict on the evidence of a run.
 
     Args:
         crashed: whether a process crashed. Without a crash no apology is allowed.
@@ -67,7 +70,7 @@ def judge(evidence: Evidence, *, crashed: bool = True) -> CrashVerdict:
 
 
 def _group_by_turn(evidence: Evidence, platform: str) -> list[list[str]]:
-    """Return the accepted messages in order, in a list for each turn."""
+    """Return a platform's accepted messages in order, as a list for each turn."""
     accepted: dict[str, list[str]] = {}
     for message in (FIRST, SECOND):
         for turn in _find_turns(evidence, platform, message)[:1]:
@@ -78,7 +81,15 @@ def _group_by_turn(evidence: Evidence, platform: str) -> list[list[str]]:
 def _read_outcomes(
     platform: str, visible_texts: Sequence[str], turns: Sequence[Sequence[str]]
 ) -> dict[str, MessageOutcome] | None:
-    """Return the outcome of each accepted message; None if the texts show anything else."""
+    """Return the outcome of each accepted message.
+
+    Args:
+        visible_texts: the bot's texts on the platform, in order.
+        turns: see `_group_by_turn`.
+
+    Returns:
+        None if the texts show anything else.
+    """
     answers = {FIRST: _normalize(LONG[platform]), SECOND: _normalize(SHORT)}
     expected_texts = ["".join(answers[message] for message in turn) for turn in turns]
     pattern = "".join(f"(?:({re.escape(answer)})|([^⚠]*){_APOLOGY})" for answer in expected_texts)
@@ -96,7 +107,10 @@ def _read_outcomes(
 
 
 def _find_duplicates(evidence: Evidence, platform: str) -> Iterator[str]:
-    """Yield a finding for each message that is stored or accepted twice, and each repeated tool call."""
+    """Yield a finding for each duplicate on a platform.
+
+    Duplicates are messages that are stored or accepted twice, and repeated tool calls.
+    """
     for role, text in (("user", FIRST), ("user", SECOND), ("assistant", LONG[platform]), ("assistant", SHORT)):
         if _count_stored(evidence, platform, role, text) > 1:
             yield f"{platform}: {text[:40]!r} is stored twice"
@@ -111,19 +125,19 @@ def _find_duplicates(evidence: Evidence, platform: str) -> Iterator[str]:
 def _find_unstored(
     evidence: Evidence, platform: str, outcomes: Mapping[tuple[str, str], MessageOutcome]
 ) -> Iterator[str]:
-    """Yield a finding for each visible answer that is not stored."""
+    """Yield a finding for each visible answer that is not in the session's history."""
     for message, text in ((FIRST, LONG[platform]), (SECOND, SHORT)):
         if outcomes[platform, message] == "answered" and not _count_stored(evidence, platform, "assistant", text):
             yield f"{platform}: the answer to {message!r} is not stored"
 
 
 def _find_turns(evidence: Evidence, platform: str, message: str) -> list[str]:
-    """Return the turns of the inbox rows whose text contains this message."""
+    """Return the turn ids of the inbox rows whose text contains this message."""
     return [turn for session, text, turn in evidence.accepted if session.startswith(platform) and message in text]
 
 
 def _count_stored(evidence: Evidence, platform: str, role: str, text: str) -> int:
-    """Return the number of stored messages of the role that contain the text."""
+    """Return the number of stored messages with this role that contain the text."""
     return sum(
         session.startswith(platform) and stored_role == role and _normalize(text) in _normalize(stored_text)
         for session, stored_role, stored_text in evidence.stored

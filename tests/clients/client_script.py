@@ -1,4 +1,4 @@
-"""Client scripts in processes of their own, and tables of the capabilities that they are tested for."""
+"""Client scripts in processes of their own, and tables of the tested capabilities."""
 
 import asyncio
 import json
@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 class ClientScript:
-    """A running script, which prints one JSON object for each step: `{"step": ..., ...}`."""
+    """Running script that prints one JSON object for each step: `{"step": ..., ...}`."""
 
     def __init__(self, process: Process, log: Path) -> None:
         self._process = process
@@ -35,7 +35,7 @@ class ClientScript:
         self._has_ended = False
 
     async def read_output(self) -> None:
-        """Collect the printed lines until the script ends."""
+        """Store the printed lines until the script ends, and wake the waiting readers."""
         assert self._process.stdout is not None
         async for line in self._process.stdout:
             try:
@@ -47,7 +47,10 @@ class ClientScript:
         self._changed.set()
 
     async def read_step(self, step: str) -> Line:
-        """Return the next line of a step; fail if it has an error, or does not come."""
+        """Wait for the next line of a step, and return it as a dict.
+
+        The test fails if the line has an error, or does not come within `STEP_SECONDS`.
+        """
         try:
             async with asyncio.timeout(STEP_SECONDS):
                 line = await self._wait_for_line(step)
@@ -73,13 +76,13 @@ class ClientScript:
 
 
 class CapabilityTable(Generic[T]):
-    """Rows of capabilities, each a check with a readable name."""
+    """Table of capabilities of a client: named checks, each a subtest."""
 
     def __init__(self) -> None:
         self._rows: dict[str, Callable[[T], Awaitable[None]]] = {}
 
     def row(self, name: str) -> Callable[[Callable[[T], Awaitable[None]]], Callable[[T], Awaitable[None]]]:
-        """Add the decorated check as a row."""
+        """Return a decorator that adds a check to the table under this name."""
 
         def add(check: Callable[[T], Awaitable[None]]) -> Callable[[T], Awaitable[None]]:
             assert name not in self._rows
@@ -89,7 +92,7 @@ class CapabilityTable(Generic[T]):
         return add
 
     async def check(self, subtests: pytest.Subtests, conversation: T) -> None:
-        """Check all rows in their order; each is a subtest."""
+        """Run all checks in the order of the table; each is a subtest."""
         for name, check in self._rows.items():
             with subtests.test(name):
                 await check(conversation)
@@ -97,7 +100,12 @@ class CapabilityTable(Generic[T]):
 
 @asynccontextmanager
 async def run_script(command: list[str], environment: Mapping[str, str], log: Path) -> AsyncIterator[ClientScript]:
-    """Run a script in the folder of this module; its errors go to `log`."""
+    """Run a script in the folder of this module, and yield it; kill it at the end.
+
+    Args:
+        environment: additional environment variables.
+        log: the file for the script's standard error.
+    """
     with log.open("w") as errors:
         process = await asyncio.create_subprocess_exec(
             *command, cwd=FOLDER, env={**os.environ, **environment}, stdout=PIPE, stderr=errors, limit=2**20
@@ -113,7 +121,10 @@ async def run_script(command: list[str], environment: Mapping[str, str], log: Pa
 
 
 def find_node() -> str:
-    """Return the path of node with the installed packages; without them, skip the test, but fail in CI."""
+    """Return the path of Node.js.
+
+    Without Node.js or the installed packages, the test is skipped; in CI it fails.
+    """
     node = shutil.which("node")
     if node is None:
         return _skip_outside_ci(f"there is no node: install Node.js {MIN_NODE_VERSION}")
@@ -126,7 +137,7 @@ def find_node() -> str:
 
 
 def find_command(script: str) -> list[str]:
-    """Return the command of a script by its name."""
+    """Return the command that runs a script: by Node.js for `.mjs`, else by Python."""
     return [find_node() if script.endswith(".mjs") else sys.executable, script]
 
 

@@ -1,4 +1,4 @@
-"""Bot with hikari: a mention names a step, and each step prints one JSON line."""
+"""Bot with hikari that runs the step named in a mention, and prints one JSON line."""
 
 import asyncio
 import json
@@ -45,7 +45,10 @@ async def run_step(step: str, work: Awaitable[Fields]) -> None:
 
 
 async def catch_code(call: Awaitable[object]) -> int:
-    """Return the code of the error with which Discord refuses a call."""
+    """Await a call, and return the code of the error with which Discord refuses it.
+
+    0 if the call succeeds.
+    """
     try:
         await call
     except hikari.ClientHTTPResponseError as error:
@@ -506,7 +509,11 @@ async def on_resume(event: hikari.ShardResumedEvent) -> None:
 
 
 async def press(interaction: hikari.ComponentInteraction) -> Fields:
-    """Answer a pressed button or a selection."""
+    """Respond to a clicked button or a selection as its `custom_id` says.
+
+    Returns:
+        The fields of the step's JSON line.
+    """
     response = hikari.ResponseType
     match interaction.custom_id:
         case "update":

@@ -1,4 +1,4 @@
-"""Bolt for JavaScript against the local Slack: one scripted bot, one table of capabilities.
+"""Bolt for JavaScript in the local Slack: a scripted bot, and its capabilities.
 
 The bot runs in Socket Mode and with a request URL. Socket Mode has further rows, for its connection.
 """
@@ -32,19 +32,32 @@ SOCKET_MODE_TABLE = CapabilityTable["Conversation"]()
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """Ada and the bot in the local Slack."""
+    """Local Slack with the user Ada and the Bolt script as its bot."""
 
     slack: SlackSandbox
     bolt: ClientScript
 
     async def mention(self, step: str, **details: Any) -> tuple[SlackConversation, SlackMessage]:
-        """Mention the bot with a step in a channel of its own, which has rate limits of its own."""
+        """Post a message of Ada that mentions the bot with a step, in a new channel.
+
+        A channel of its own has its own rate limits.
+
+        Args:
+            details: more arguments of `SlackSandbox.post_message`.
+
+        Returns:
+            The channel and the message.
+        """
         channel = self.slack.add_channel(step.lower())
         text = f"<@{self.slack.bot_user_id}> {step}"
         return channel, await self.slack.post_message("ada", channel, text, **details)
 
     async def run_step(self, step: str) -> tuple[list[SlackMessage], Line]:
-        """Return the messages after the mention, and the script's line."""
+        """Mention the bot with a step, and wait for the script's JSON line.
+
+        Returns:
+            The later messages in the channel, and the line.
+        """
         channel, mention = await self.mention(step)
         line = await self.bolt.read_step(step)
         return [message for message in self.slack.messages(channel) if message is not mention], line
@@ -53,7 +66,7 @@ class Conversation:
         return sum(call.method == "apps.connections.open" for call in self.slack.calls)
 
     async def wait_for_modal(self, title: str) -> SlackView:
-        """Return Ada's top view, once it has this title."""
+        """Wait until Ada's top modal has this title, and return the modal's view."""
 
         def find() -> SlackView | None:
             view = next(iter(self.slack.modals("ada")[::-1]), None)
@@ -77,7 +90,7 @@ async def start_socket_mode(run: Conversation) -> None:
 
 
 async def start_http_mode(run: Conversation) -> None:
-    """Verify the request URL; Bolt refuses a wrong signature."""
+    """Verify the request URL in Slack, and check that Bolt refuses a wrong signature."""
     url = f"http://127.0.0.1:{(await check_start(run))['port']}/slack/events"
     await run.slack.request_url.verify(url)
     body = '{"type": "url_verification", "challenge": "x"}'
@@ -545,7 +558,7 @@ async def refresh(run: Conversation) -> None:
 
 
 def find_all_differences(slack: SlackSandbox) -> Iterator[str]:
-    """Yield the differences of replies and events from Slack's samples."""
+    """Yield each difference of the sandbox's replies and events from Slack's samples."""
     for call in slack.calls:
         if has_sample(call.method) and call.response is not None:
             yield from find_differences(call.response, load_method_sample(call.method), call.method)

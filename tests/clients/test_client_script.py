@@ -1,4 +1,4 @@
-"""Scripts of the clients: errors, early ends, and machines without Node.js."""
+"""Client scripts that fail or end early, and machines without Node.js."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,7 @@
-"""discord.js and hikari against the local Discord: one scripted bot each, one table of capabilities."""
+"""discord.js and hikari in the local Discord: a scripted bot each, and one table.
+
+The table lists the capabilities that both clients are tested for.
+"""
 
 import re
 from collections.abc import Iterator
@@ -18,7 +21,7 @@ TABLE = CapabilityTable["Conversation"]()
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """Ada and the bot in the local Discord."""
+    """Local Discord with the user Ada and a client script as its bot."""
 
     server: DiscordSandbox
     client: ClientScript
@@ -26,13 +29,24 @@ class Conversation:
     async def mention(
         self, step: str, argument: str = "", *, channel: GuildChannel | None = None, **details: Any
     ) -> DiscordMessage:
-        """Mention the bot with a step, in a channel of its own, which has rate limits of its own."""
+        """Post a message of Ada that mentions the bot with a step; return the message.
+
+        A new channel, which has its own rate limits, is the default.
+
+        Args:
+            argument: text after the step.
+            details: more arguments of `DiscordSandbox.post_message`.
+        """
         place = channel or self.server.add_channel(step.lower())
         text = f"<@{self.server.bot_id}> {step} {argument}".strip()
         return await self.server.post_message("ada", place, text, **details)
 
     async def run_step(self, step: str, argument: str = "") -> tuple[list[DiscordMessage], Line]:
-        """Return the messages after the mention, and the script's line."""
+        """Mention the bot with a step, and wait for the script's JSON line.
+
+        Returns:
+            The later messages in the channel, and the line.
+        """
         mention = await self.mention(step, argument)
         line = await self.client.read_step(step)
         return self.list_replies(mention), line
@@ -450,7 +464,7 @@ async def invalid_session(run: Conversation) -> None:
 
 
 def find_all_faults(server: DiscordSandbox) -> Iterator[str]:
-    """Yield the differences of requests, replies and events from Discord's specification."""
+    """Yield each breach of Discord's specification by a request, response or event."""
     for call in server.calls:
         if call.route in server.faults.routes:
             if call.status < 400:

@@ -1,4 +1,4 @@
-"""Fixtures of the core's tests: a database that fails on demand, and the stores on it."""
+"""Fixtures of the core's tests: a database that fails on demand, and its stores."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -34,7 +34,12 @@ MODELS = ("gemini-default", "openai/other")
 
 
 class FailingDatabase(Database):
-    """Database whose next `failures` writes fail; with `fails_reads` reads fail too."""
+    """Database whose next `failures` writes raise `StoreError`.
+
+    Attributes:
+        fails_reads: whether reads fail as well.
+        recovered: set at the last failure.
+    """
 
     failures = 0
     fails_reads = False
@@ -76,13 +81,13 @@ class FailingDatabase(Database):
 
 @pytest.fixture(autouse=True)
 def _few_retries(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fail a database operation after its third attempt."""
+    """Shorten the pauses between the tries of a database operation to a millisecond."""
     monkeypatch.setattr(retry, "RETRY_WAIT", limited_wait(0.001, 0.001))
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Return the URL of an SQLite file or of a PostgreSQL database."""
+    """Return the URL of a new SQLite file, then of an empty PostgreSQL database."""
     if request.param == "postgres":
         return str(request.getfixturevalue("postgres"))
     return f"sqlite+aiosqlite:///{tmp_path / 'parley.db'}"
@@ -93,7 +98,10 @@ D = TypeVar("D", bound=Database)
 
 @asynccontextmanager
 async def open_database(database: D) -> AsyncIterator[D]:
-    """Create the tables (PostgreSQL has them already), and close the database at the end."""
+    """Yield a database with all tables, and close it at the end of the context.
+
+    PostgreSQL has the tables already.
+    """
     if database.is_sqlite:
         await tables.create_tables(database)
     yield database
@@ -112,7 +120,11 @@ async def turns(database: FailingDatabase) -> TurnStore:
 
 
 async def create_turn_store(database: FailingDatabase, *, seconds: float = 30) -> TurnStore:
-    """Return the turn store of a new worker."""
+    """Return the turn store of a new worker, which takes a lease on the database.
+
+    Args:
+        seconds: the duration of the lease.
+    """
     lease = Lease(database, seconds=seconds)
     await lease.acquire()
     agents = AgentRouter("app", {"app": AgentProfile("app", MODELS)})
@@ -124,7 +136,10 @@ AgeLeases = Callable[[Database, float], Awaitable[None]]
 
 @pytest.fixture
 def age_leases(monkeypatch: pytest.MonkeyPatch) -> AgeLeases:
-    """Return a function that ages all leases and their holders by some seconds, without waiting."""
+    """Return a function that moves all leases and the clock by some seconds.
+
+    A lease so expires without waiting.
+    """
     now, passed = event_loop.now, 0.0
     monkeypatch.setattr(event_loop, "now", lambda: now() + passed)
 
@@ -138,7 +153,7 @@ def age_leases(monkeypatch: pytest.MonkeyPatch) -> AgeLeases:
 
 
 async def complete_turn(turns: TurnStore, turn: Turn) -> None:
-    """Save an answer, and end the turn."""
+    """Store an answer for a turn, and end the turn as done."""
     await turns.save_answer(turn, "the answer", {})
     await turns.end(turn, "done")
 

@@ -1,4 +1,4 @@
-"""Client that runs `python -m MODULE ARGUMENT...` in a forked process.
+"""Client of a fork server that runs `python -m MODULE` in a forked process.
 
 Usage: `python -IS tests/processes/fork_client.py SOCKET -m MODULE ...`. It requests the process from the fork server at
 the socket, forwards signals, and exits with its exit code.

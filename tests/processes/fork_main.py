@@ -1,4 +1,4 @@
-"""Forked process of a fork server: runs `python -m bot COMMAND` or another module."""
+"""Code of a forked process that runs `python -m bot COMMAND` or another module."""
 
 import os
 import runpy
@@ -15,12 +15,14 @@ def run_process(
     terminal: str = "",
     asked: Sequence[str] = (),
 ) -> None:
-    """Run a command in `folder`, with `settings` as its environment.
+    """Run a command of the bot in `folder`, with `settings` as its environment.
 
-    Its standard input is `terminal` if given, else the text `typed`.
+    The standard input is `terminal` if given, else the text `typed`.
 
     Args:
-        asked: standard streams, module and arguments of another program to run.
+        log: the file for the output.
+        terminal: the path of a terminal.
+        asked: paths of standard input and output, module and arguments of another program to run instead.
     """
     os.chdir(folder)
     os.environ.update(settings)
@@ -48,7 +50,7 @@ def run_process(
 
 
 def _redirect(file: int, *streams: int) -> None:
-    """Use the file as these standard streams."""
+    """Redirect these standard streams to an open file, and close its descriptor."""
     for stream in streams:
         os.dup2(file, stream)
     os.close(file)

@@ -1,8 +1,8 @@
-"""Fork server: a process with all imports done, which forks the program in some milliseconds.
+"""Server that has all imports done, and forks the bot in some milliseconds.
 
-On each connection to its order socket it forks a keeper, which forks the requested process. The keeper reports the exit
-code, and kills the process if the connection closes. A connection to the other socket makes the server import and
-rehearse the program. Messages are JSON lines.
+On each connection to its order socket it forks a keeper process, which forks the requested process. The keeper reports
+the exit code, and kills the process if the connection closes. A connection to the other socket makes the server import
+the bot's modules and run the bot once. Messages are JSON lines.
 """
 
 import asyncio
@@ -58,7 +58,7 @@ LAZY_MODULES = (
 
 
 class ForkedProcess:
-    """Forked process."""
+    """Process that a fork server has forked."""
 
     def __init__(self, pid: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.pid = pid
@@ -70,7 +70,7 @@ class ForkedProcess:
             os.kill(self.pid, number)
 
     async def end(self) -> int:
-        """Wait for the exit; return the exit code, or the negated signal."""
+        """Wait for the exit, and return the exit code, or the negated signal number."""
         code = int(await self._reader.readline())
         self._writer.close()
         return code
@@ -96,13 +96,15 @@ class ForkServer:
         self.python = folder / "python"
 
     def warm_up(self, *databases: str) -> None:
-        """Import and rehearse the program, unless that is done: before the first fork.
+        """Make the server import the bot's modules and run the bot once, unless it has.
+
+        It must be called before the first fork.
 
         Args:
-            databases: migrated PostgreSQL databases for the rehearsal, beside one of SQLite.
+            databases: migrated PostgreSQL databases for the run, beside one of SQLite.
 
         Raises:
-            RuntimeError: the warm-up takes too long.
+            RuntimeError: the server does not answer in time.
         """
         with socket.socket(socket.AF_UNIX) as connection:
             connection.connect(str(self.folder / WARM_UP_SOCKET))
@@ -111,7 +113,7 @@ class ForkServer:
                 raise RuntimeError("the fork server is not warm")
 
     async def start_process(self, **order: Any) -> ForkedProcess:
-        """Start a process that calls `run_process` with this order."""
+        """Fork a process that calls `run_process` with these arguments, and return it."""
         reader, writer = await asyncio.open_unix_connection(str(self.folder / ORDER_SOCKET))
         writer.write(json.dumps(order).encode() + b"\n")
         return ForkedProcess(int(await reader.readline()), reader, writer)
@@ -119,10 +121,12 @@ class ForkServer:
 
 @contextmanager
 def start_fork_server(module: str) -> Iterator[ForkServer]:
-    """Start a fork server, which its first user warms up.
+    """Start a fork server and yield its client; end the server with the context.
+
+    The first user must call `warm_up`.
 
     Args:
-        module: module whose function `run_process` the forked process calls; it is imported before the program.
+        module: module whose function `run_process` the forked process calls; it is imported before the bot's modules.
     """
     with tempfile.TemporaryDirectory(prefix="parley-fork-") as name, ExitStack() as stack:
         fork_server = ForkServer(Path(name))
@@ -153,7 +157,7 @@ def start_fork_server(module: str) -> Iterator[ForkServer]:
 
 
 def _import(module: str) -> Callable[..., None]:
-    """Import the program's modules, and return the function to fork."""
+    """Import the bot's modules, and return the `run_process` function of `module`."""
     run_process: Callable[..., None] = import_module(module).run_process
     # after the import hooks of the module
     from core.agents.runtime import warm_up  # noqa: PLC0415
@@ -169,7 +173,11 @@ def _import(module: str) -> Callable[..., None]:
 
 
 def _rehearse(database: str) -> None:
-    """Run the program's one-time work."""
+    """Run the bot once on a database, so that one-time work precedes the forks.
+
+    Args:
+        database: see `rehearse`.
+    """
     from tests.processes.preload import rehearse  # noqa: PLC0415 - see `_import`
 
     asyncio.run(rehearse(database))
@@ -182,7 +190,16 @@ def _rehearse(database: str) -> None:
 
 
 def _serve(orders: socket.socket, warmth: socket.socket, python: str, module: str) -> None:
-    """Serve connections until standard input closes."""
+    """Handle connections to both sockets until standard input closes.
+
+    A forked keeper process returns early.
+
+    Args:
+        orders: the socket for new processes.
+        warmth: the socket for `warm_up`.
+        python: the path that replaces `sys.executable`.
+        module: see `start_fork_server`.
+    """
     run_process: Callable[..., None] | None = None
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # keepers need no wait
     while True:
@@ -211,7 +228,10 @@ def _serve(orders: socket.socket, warmth: socket.socket, python: str, module: st
 
 
 def _run_keeper(connection: socket.socket, run_process: Callable[..., None]) -> None:
-    """Fork a process and report its exit code. Returns only in the forked process."""
+    """Fork the requested process, and send its exit code through the connection.
+
+    Kills the process if the connection closes. Returns only in the forked process, after `run_process`.
+    """
     bell, rope = socket.socketpair()
     rope.setblocking(False)
     line = connection.makefile("rw")

@@ -1,4 +1,4 @@
-"""Rehearsal: runs the program once before forking, so that all lazy work is done."""
+"""Run of the bot before forking, so that forks have all lazy work done."""
 
 import asyncio
 import logging
@@ -20,10 +20,10 @@ from tests.chaos.scenario import ScenarioModel, send_messages, settings
 
 
 async def rehearse(database: str = "") -> None:
-    """Run the program on both platforms with messages from users.
+    """Run the bot on both local platforms, and let it answer messages of users.
 
     Args:
-        database: its URL; by default the program creates a SQLite file.
+        database: its URL; by default the bot creates a SQLite file.
     """
     model = ScenarioModel()
     async with ScriptedOpenAI(model.answer) as scripted, SlackSandbox() as slack, DiscordSandbox() as discord:
@@ -59,7 +59,7 @@ def _disable_logging() -> Iterator[None]:
 
 @contextmanager
 def _change_folder() -> Iterator[None]:
-    """Change to a temporary folder."""
+    """Change to a temporary folder inside the context."""
     here = Path.cwd()
     with tempfile.TemporaryDirectory(prefix="parley-rehearsal-") as folder:
         os.chdir(folder)

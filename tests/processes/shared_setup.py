@@ -1,4 +1,4 @@
-"""One-time work of the program, shared by all tests of a process and its forks."""
+"""One-time work of the bot, shared by all tests of a process and its forks."""
 
 from collections.abc import Callable
 from functools import cache
@@ -14,7 +14,13 @@ from tests.fixtures import certificates
 
 
 def share_one_time_work(patch: Callable[[Any, str, Any], None] = setattr) -> None:
-    """Share certificates, prices, compiled statements and the registered locales."""
+    """Patch the bot's modules so that slow one-time work is done once per process.
+
+    Shared are certificates, prices, compiled statements and the registered locales.
+
+    Args:
+        patch: replaces an attribute of a module or class.
+    """
     compile_for, known = Statement.compile_for, dict[tuple[Statement, str], PreparedStatement]()
     compiled = ClauseElement._compile_w_cache
     caches = dict[str, tuple[Dialect, dict[Any, Any]]]()
@@ -26,7 +32,7 @@ def share_one_time_work(patch: Callable[[Any, str, Any], None] = setattr) -> Non
         return known[key]
 
     def compile_with_shared_cache(self: ClauseElement, dialect: Dialect, **how: Any) -> Any:
-        """Share compiled statements among engines: each test has its own engine."""
+        """Compile a statement with a cache for all engines: each test has its own engine."""
         dialect, how["compiled_cache"] = caches.setdefault(dialect.name, (dialect, {}))
         return compiled(self, dialect, **how)
 

@@ -1,4 +1,4 @@
-"""The page about ADK's events against the installed ADK."""
+"""Docs page about ADK's events, compared with the installed ADK."""
 
 import re
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ SECTIONS: dict[str, type[BaseModel]] = {"Parts": types.Part, "Events": Event, "A
 
 
 def list_rows(heading: str) -> Iterator[tuple[set[str], list[str]]]:
-    """Yield the field names in each row of a section, and the row's other cells."""
+    """Yield each table row of a section: the field names in it, and its other cells."""
     section = PAGE.partition(f"## {heading}\n")[2].partition("\n## ")[0]
     for row in [line for line in section.splitlines() if line.startswith("|")][2:]:
         name, *cells = (cell.strip() for cell in row.strip("|").split("|"))

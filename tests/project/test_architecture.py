@@ -1,4 +1,4 @@
-"""Structure of the source tree: import directions, homes of libraries, sizes and names."""
+"""Structure of the source tree: import directions, libraries, sizes and names."""
 
 import re
 from collections.abc import Iterator
@@ -66,7 +66,7 @@ def get_top_level_names(names: frozenset[str]) -> set[str]:
 
 
 def list_imports(folder: str) -> Iterator[tuple[str, set[str]]]:
-    """Yield the path of each module below a folder, and its top-level imports."""
+    """Yield path and imported top-level modules of each module below a folder."""
     for module in list_modules().values():
         path = module.path.relative_to(ROOT).as_posix()
         if path.startswith(f"{folder}/"):

@@ -1,4 +1,4 @@
-"""Deployment files name existing commands, files, settings and metrics."""
+"""Deployment files, which name existing commands, files, settings and metrics."""
 
 import json
 import re
@@ -68,7 +68,7 @@ def list_commands() -> set[str]:
 
 
 def list_instructions() -> list[tuple[str, str]]:
-    """Return the instructions of the Dockerfile with their arguments."""
+    """Return (instruction, arguments) of each line of the Dockerfile."""
     text = re.sub(r"\\\n\s*", "", (ROOT / "Dockerfile").read_text())
     lines = [line for line in text.splitlines() if line and not line.startswith("#")]
     return [(word, rest) for word, _, rest in (line.partition(" ") for line in lines)]

@@ -1,4 +1,4 @@
-"""The docs match the code."""
+"""Docs, compared with the code."""
 
 import ast
 import asyncio
@@ -93,7 +93,7 @@ def get_relative_path(page: Path) -> str:
 
 
 def get_default(settings: Settings, name: str) -> str:
-    """Return a setting's default as it is written in `.env`; empty for none."""
+    """Return a setting's default as `.env` has it; "" if there is none."""
     if name == "database_url":
         return settings.database_address.replace("+aiosqlite", "")
     value: Any = getattr(settings, name)
@@ -111,7 +111,11 @@ def get_default(settings: Settings, name: str) -> str:
 
 
 def is_default(written: str, default: str) -> bool:
-    """Return whether the docs state the default; a long one may be shortened with dots."""
+    """Return whether the docs state a default; a long one may end with " ...".
+
+    Args:
+        written: the text in the docs.
+    """
     return default.startswith(written.removesuffix(" ...")) if written.endswith(" ...") else written == default
 
 
@@ -121,7 +125,7 @@ def list_examples(page: Path) -> list[str]:
 
 @pytest.fixture
 def defaults(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, str]:
-    """Return the default of each setting by its environment variable."""
+    """Return the default of each setting, by its environment variable."""
     monkeypatch.chdir(tmp_path)  # a folder without .env
     for name in [*Settings.model_fields, "dyno"]:
         monkeypatch.delenv(name.upper(), raising=False)
@@ -446,7 +450,7 @@ def _list_anchors(text: str) -> Iterator[str]:
 
 
 def list_constants(text: str) -> set[str]:
-    """Return the upper-case names of a table's first column, in lower case."""
+    """Return the upper-case names in a Markdown table's first column, in lower case."""
     rows = re.findall(r"^\| (`[A-Z_`, ]+`) \|", text, re.M)
     return {name.lower() for row in rows for name in re.findall(r"[A-Z_]+", row)}
 
@@ -460,14 +464,18 @@ def check_limits(page: str, limits: MessageLimits, windows: Mapping[str, Window]
 
 
 def fill_placeholders(text: str, **ids: str) -> str:
-    """Replace the page's upper-case placeholders with ids."""
+    """Return a page's text with ids in place of its upper-case placeholders.
+
+    Args:
+        ids: the id for each placeholder.
+    """
     for word, key in ids.items():
         text = re.sub(rf"\b{word}\b", key, text)
     return text
 
 
 class RecordingInbox:
-    """Inbox that collects the accepted messages."""
+    """Inbox that collects the accepted messages instead of storing them."""
 
     def __init__(self) -> None:
         self._inbounds = asyncio.Queue[InboxMessage]()
@@ -482,7 +490,7 @@ class RecordingInbox:
 
 @asynccontextmanager
 async def run_adapter(sandbox: DiscordSandbox) -> AsyncIterator[RecordingInbox]:
-    """Run the Discord adapter with an inbox that collects its messages."""
+    """Run the Discord adapter, and yield an inbox that collects its messages."""
     settings, box = DiscordSettings(bot_token=sandbox.bot_token, api_url=sandbox.api_url), RecordingInbox()
     database = Database("sqlite+aiosqlite://")
     lease = Lease(database)

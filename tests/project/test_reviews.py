@@ -1,4 +1,4 @@
-"""The reviews page names existing tests."""
+"""Page of findings of reviews, which names existing tests."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The requirements, their tests and their page match."""
+"""Seeds' page, scenarios and tests, which must match."""
 
 import inspect
 import re

@@ -1,4 +1,4 @@
-"""The setup pages work as written."""
+"""Setup pages of the docs, followed step by step."""
 
 import json
 import re
@@ -43,7 +43,7 @@ def _empty_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 @pytest.fixture
 async def slack() -> AsyncIterator[SlackSandbox]:
-    """Provide a Slack whose app has the manifest of the page."""
+    """Yield a local Slack whose app has the manifest in `manifest.json`."""
     async with SlackSandbox() as sandbox:
         sandbox.install(json.loads((ROOT / "manifest.json").read_text()))
         yield sandbox
@@ -61,7 +61,7 @@ def list_blocks(page: str, kind: str) -> list[str]:
 
 
 def write_env(block: str, **values: str) -> None:
-    """Write a block into `.env` with these values."""
+    """Write a block of the docs into `.env`, with other values for these settings."""
     for name, value in values.items():
         block, count = re.subn(rf"(?m)^{name}=.*$", f"{name}={value}", block)
         assert count == 1, name
@@ -69,7 +69,10 @@ def write_env(block: str, **values: str) -> None:
 
 
 async def run_make_check(monkeypatch: pytest.MonkeyPatch, **addresses: str) -> list[str]:
-    """Return the lines of `make check` on a machine with the token vocabulary."""
+    """Return the lines of `make check` with these environment variables.
+
+    The token vocabulary counts as downloaded.
+    """
     monkeypatch.setattr(checking, "has_vocabulary", lambda _: True)
     for name, address in addresses.items():
         monkeypatch.setenv(name, address)
@@ -79,7 +82,7 @@ async def run_make_check(monkeypatch: pytest.MonkeyPatch, **addresses: str) -> l
 
 
 def list_documented_outputs(page: str) -> list[list[str]]:
-    """Return the page's outputs of `make check`."""
+    """Return the lines of each `make check` output in a page of the docs."""
     return [block.splitlines()[1:] for block in list_blocks(page, "console") if block.startswith("$ make check")]
 
 

@@ -1,4 +1,4 @@
-"""Fixtures: the whole bot with real clients against the local platforms."""
+"""Fixtures for attacks on the bot through both platforms' real clients."""
 
 from collections.abc import AsyncIterator
 

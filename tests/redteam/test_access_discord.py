@@ -1,4 +1,4 @@
-"""Denied users try every access to the bot in Discord."""
+"""Users whom the access policy denies, who try every way to the bot in Discord."""
 
 from pathlib import Path
 from typing import Any
@@ -24,12 +24,12 @@ def echo(asked: Any) -> str:
 
 
 def list_dm_texts(bot: Bot, user: str) -> list[str]:
-    """Return the bot's direct messages to a user."""
+    """Return the texts of the bot's messages in a user's DM."""
     return [message.text for message in bot.list_bot_messages(bot.server.open_dm(user))]
 
 
 def list_public_texts(bot: Bot) -> list[str]:
-    """Return the bot's messages in both text channels that all users see."""
+    """Return the texts of the bot's public messages in `general` and `random`."""
     return [m.text for name in ("general", "random") for m in bot.list_bot_messages(name) if m.ephemeral_to is None]
 
 
@@ -38,14 +38,17 @@ async def wait_for_text(bot: Bot, message: DiscordMessage, text: str) -> None:
 
 
 async def wait_until_processed(bot: Bot) -> None:
-    """Wait until all earlier messages are processed: the bot answers a later one of another user."""
+    """Wait until the bot has processed all earlier messages.
+
+    It posts a message as another user, and waits for the answer.
+    """
     last = await bot.server.post_message("linus", bot.server.open_dm("linus"), "last")
     await bot.wait_for_replies(last, "heard: last")
     await bot.channel._intake.drain(20)
 
 
 async def find_tables_with(bot: Bot, message: str) -> list[str]:
-    """Return the name of its table for each row that contains the text."""
+    """Return the table name of each database row that contains the text."""
     async with bot.database.read() as connection:
         rows = [
             (table.name, row) for table in metadata.sorted_tables for row in await connection.execute(sa.select(table))

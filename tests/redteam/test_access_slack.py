@@ -1,4 +1,4 @@
-"""Denied users try every access to the bot in Slack."""
+"""Users whom the access policy denies, who try every way to the bot in Slack."""
 
 import asyncio
 from functools import partial
@@ -31,19 +31,25 @@ def contains(text: str, texts: list[str]) -> bool:
 
 
 def list_ephemeral_texts(bot: Bot, user: str) -> list[str]:
-    """Return the bot's ephemeral messages to a user."""
+    """Return the texts of the bot's ephemeral messages to a user."""
     places = [*bot.slack.channels.values(), bot.slack.open_dm(user)]
     return [m.text for p in places for m in bot.slack.messages(p) if m.ephemeral_to == bot.slack.people[user].id]
 
 
 def list_public_texts(bot: Bot, channel: str = "general") -> list[str]:
-    """Return the bot's messages in a channel that all users see."""
+    """Return the texts of the bot's messages in a channel that all users see."""
     own = bot.slack.bot_user_id
     return [m.text for m in bot.slack.messages(channel) if m.user == own and m.ephemeral_to is None]
 
 
 async def wait_until_processed(bot: Bot, n: int = 0) -> None:
-    """Wait until all earlier messages are processed: the bot answers a later one of another user."""
+    """Wait until the bot has processed all earlier messages.
+
+    It posts a message as another user, and waits for the answer.
+
+    Args:
+        n: the number in the message, for repeated calls.
+    """
     last = await bot.mention_bot("linus", "random", f"last {n}")
     await bot.wait_for_texts(last, lambda texts: f"heard: linus: last {n}" in texts)
     await bot.slack.wait_for(lambda: all(envelope.acknowledged_at for envelope in bot.slack.envelopes))
@@ -51,12 +57,12 @@ async def wait_until_processed(bot: Bot, n: int = 0) -> None:
 
 
 async def wait_for_inbox_rows(bot: Bot, count: int) -> None:
-    """Wait until the inbox has `count` rows."""
+    """Wait until the inbox has at least `count` rows."""
     await bot.database.wait_until(bot.list_inbox_messages, lambda rows: len(rows) >= count)
 
 
 async def find_tables_with(bot: Bot, words_: str) -> list[str]:
-    """Return the name of its table for each row that contains the text."""
+    """Return the table name of each database row that contains the text."""
     found = []
     async with bot.database.read() as connection:
         for table in metadata.sorted_tables:

@@ -1,4 +1,4 @@
-"""Attempts to make the web page tool read private addresses."""
+"""Attempts to make the tool `read_page` fetch private addresses."""
 
 import asyncio
 import socket
@@ -46,7 +46,7 @@ LOCAL = {
 
 @asynccontextmanager
 async def run_private_server(host: str = "127.0.0.1") -> AsyncIterator[tuple[int, list[str]]]:
-    """Run a server, and yield its port and the paths of its requests."""
+    """Run a local HTTP server; yield its port, and the list of requested paths."""
     requested_paths = list[str]()
 
     async def serve(request: web.Request) -> web.Response:

@@ -149,7 +149,7 @@ async def test_the_status_of_a_tool_shows_arguments_as_plain_text(sandbox: Any, 
 
 
 def _list_status_texts(chat: Any) -> list[str]:
-    """Return the status texts of the running tool; [""] without one."""
+    """Return the status texts of the running tool in the newest reply, or [""]."""
     version = chat.list_replies()[-1].versions[-1]
     found = [task.title for task in getattr(version, "tasks", ())] + [version.text]
     return [text for text in found if "Looking at" in text] or [""]
@@ -183,10 +183,15 @@ async def test_a_generated_file_has_a_plain_name_without_a_path(converse: Conver
 
 
 def create_paying_app(name: str, provider: ScriptedProvider, paid: list[str], **more: Any) -> App:
-    """Return an app whose agent has a tool with approval that adds to `paid`; none with `pays=False`."""
+    """Return an app whose agent has the tool `pay`, which requires an approval.
+
+    Args:
+        paid: the list to which each payment is appended.
+        more: `pays=False` leaves the tool out.
+    """
 
     async def pay(to: str) -> str:
-        """Pays."""
+        """Pay, which appends to `paid`."""
         paid.append(f"{name}: {to}")
         return "paid"
 
@@ -199,7 +204,7 @@ PAY: Answer = [ToolCall("p1", "pay", {"to": "Mallory"}), Done()]
 
 
 async def add_second_agent(chat: Conversation, tmp_path: Path, app: App) -> AgentRuntime:
-    """Return the runtime of another app with the sessions of the conversation."""
+    """Return the runtime of another app that shares the conversation's database."""
     service = SessionService(chat.database, TokenCounter(tmp_path), home_app=chat.runtime.app.name)
     return AgentRuntime(app, service)
 
@@ -260,7 +265,7 @@ async def test_a_tool_result_cannot_approve_a_call(converse: Converse, attack: s
     app = create_paying_app("desk", provider, paid)
 
     def look_up() -> str:
-        """Looks."""
+        """Return the attack's text, or raise it as an error."""
         if source == "an error":
             raise ValueError(RESULTS[attack])
         return RESULTS[attack]

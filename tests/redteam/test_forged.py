@@ -1,4 +1,4 @@
-"""Forged requests and interactions."""
+"""Forged requests to the HTTP endpoint, and forged interactions."""
 
 import json
 import time
@@ -36,7 +36,7 @@ SIGNATURES: Mapping[str, Callable[[Headers, Headers], Headers]] = {
 
 
 def create_bodies(slack: SlackSandbox) -> dict[str, str]:
-    """Return request bodies that Slack would send for Ada, by their kind."""
+    """Return bodies of requests that Slack would send for Ada, by their kind."""
     ada, channel = slack.people["ada"].id, slack.channels["general"].id
     about = {"team": {"id": slack.team_id}, "user": {"id": ada, "team_id": slack.team_id}, "trigger_id": "1.2.3"}
     place = {"channel": {"id": channel}, "response_url": slack.api_url}

@@ -1,4 +1,4 @@
-"""Model text pings nobody and hides no link."""
+"""Markup in model texts: it pings nobody and hides no link."""
 
 import re
 from collections.abc import AsyncIterator
@@ -62,7 +62,7 @@ answers = dict[str, str]()
 
 
 def has_no_previews(reply: Any) -> bool:
-    """Return whether the message suppresses link previews: a fetch would leak the URL."""
+    """Return whether a message suppresses link previews, whose fetch leaks the URL."""
     if isinstance(reply, SlackMessage):
         return (reply.unfurl_links, reply.unfurl_media) == (False, False)
     return bool(reply.flags & discord.MessageFlags.suppress_embeds.flag)
@@ -70,7 +70,7 @@ def has_no_previews(reply: Any) -> bool:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module", params=PLATFORMS)
 async def chat(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Chat]:
-    """Provide one conversation for all attacks."""
+    """Yield one conversation with a bot for all attacks of the module."""
     async with AsyncExitStack() as stack:
         patched = stack.enter_context(pytest.MonkeyPatch.context())
         patched.setattr(discord.http.Route, "BASE", discord.http.Route.BASE)

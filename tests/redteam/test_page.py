@@ -1,4 +1,4 @@
-"""Messages on the sandbox's page are plain text."""
+"""Sandbox page, which shows messages as plain text."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Each regular expression over foreign text takes linear time."""
+"""Regular expressions over foreign text: each takes linear time."""
 
 import importlib
 import inspect
@@ -45,7 +45,7 @@ _REPEATS = ("MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT")
 
 
 class UsedPattern(NamedTuple):
-    """Pattern with the names of the methods that the code calls on it."""
+    """Regular expression, with the names of the methods that the code calls on it."""
 
     name: str
     pattern: Any
@@ -61,7 +61,10 @@ def _list_modules() -> Iterator[ModuleType]:
 
 
 def _list_patterns(value: object) -> Iterator[Any]:
-    """Yield the patterns in the value of a module's attribute."""
+    """Yield the compiled patterns in the value of a module's attribute.
+
+    Collections are searched, too.
+    """
     if isinstance(value, (re.Pattern, regex.Pattern)):
         yield value
     elif isinstance(value, (Mapping, tuple, list, set, frozenset)):
@@ -84,7 +87,14 @@ def _list_used_patterns() -> list[UsedPattern]:
 
 
 def _create_sample(items: Iterable[tuple[Any, Any]]) -> tuple[str, list[tuple[str, str]]]:
-    """Return a matching text of a parsed pattern, and a pair (prefix, matching text) for each part."""
+    """Return a matching text of a parsed pattern, and samples of its parts.
+
+    Args:
+        items: the (code, argument) pairs of `re._parser`.
+
+    Returns:
+        The text, and (prefix, matching text) of each part.
+    """
     pieces, parts = list[str](), list[tuple[str, str]]()
     for code, argument in items:
         piece, inner = _create_part_sample(str(code), argument)
@@ -128,7 +138,10 @@ def _is_match(code: str, argument: Any, char: str) -> bool:
 
 
 def _create_inputs(pattern: Any, length: int) -> Iterator[str]:
-    """Yield texts of this length: a prefix, a repeated matching part, and an end that does not match."""
+    """Yield texts of this length that may make a pattern slow.
+
+    Each has a prefix, a repeated matching part, and an end that does not match.
+    """
     parts = dict.fromkeys(("", unit) for unit in _GENERIC)
     if isinstance(pattern, re.Pattern):
         found = _create_sample(_parser.parse(pattern.pattern, pattern.flags))[1]

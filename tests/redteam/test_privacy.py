@@ -42,7 +42,7 @@ async def server() -> Any:
 
 
 async def run_export_command(slack: SlackSandbox, user: str, channel: str, text: str) -> str:
-    """Return the text of the ephemeral response to `/export`."""
+    """Run `/export` in Slack, and return the text of the ephemeral response."""
     responses = await slack.run_command(user, channel, "/export", text)
     (message,) = await slack.wait_for(lambda: responses)
     return message.text
@@ -148,13 +148,20 @@ async def test_an_export_shows_tool_calls_to_their_author_and_to_admins(
 
 
 def _list_found(texts: list[str], exported: str) -> list[str]:
-    """Return the texts that an export contains."""
+    """Return those of the texts that an export contains.
+
+    Also checks that the export has the message "look".
+    """
     assert "look" in exported
     return [text for text in texts if text in exported]
 
 
 async def _run_export_command(chat: Any, user: str, form: str) -> str:
-    """Return the content of the private response to the export command."""
+    """Run the export command on either platform, and return the exported text.
+
+    Args:
+        form: the format.
+    """
     if isinstance(chat, SlackChat):
         team = chat.sandbox
         responses = await team.run_command(user, chat.channel.id, "/export", form)
@@ -238,7 +245,7 @@ def test_a_summary_cannot_leave_its_frame(words_of_it: str) -> None:
 
 
 class _StoredMessage:
-    """Stored message for a summary."""
+    """Stored message, as the summary of a history reads it."""
 
     created_at, author, tool_calls = 1.0, "bot", ()
 

@@ -1,4 +1,4 @@
-"""Attacks on the spending limits through the real client."""
+"""Attacks on spending limits, through the client of Slack."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -27,13 +27,13 @@ Attack = Callable[[Bot], Awaitable[None]]
 
 
 async def use_up_limit(bot: Bot, user: str = "ada") -> None:
-    """Let the bot answer one question, which uses up the limit."""
+    """Post one question, and wait for its answer, which uses up the spending limit."""
     await bot.mention_bot(user, "general", "the first")
     await bot.wait_for_turns(1)
 
 
 async def ask_in_six_threads_at_once(bot: Bot) -> None:
-    """Race for the remaining budget: all turns are claimed together."""
+    """Post six questions at once, whose turns are claimed before any of them costs."""
     await asyncio.gather(*(bot.mention_bot("ada", "general", f"question {n}") for n in range(6)))
     await bot.wait_for_turns(6)
 
@@ -123,7 +123,10 @@ async def test_no_attack_gets_a_model_call_past_the_spending_limit(
 
 
 async def test_stopped_answers_count_towards_the_spending_limit(slack: SlackSandbox, tmp_path: Path) -> None:
-    """Check that input tokens count: Anthropic reports them before the first text."""
+    """Check that the input tokens of a stopped answer count towards the limit.
+
+    Anthropic reports them before the first text.
+    """
     core = {"limits": SpendingLimits(person=to_amount(Decimal("0.000001"))), "vendor": "anthropic"}
     async with run_bot(slack, tmp_path, lambda _: [Say("Once upon a time"), Pause(60)], core=core) as bot:
         question = await bot.mention_bot("ada", "general", "tell a story")

@@ -1,4 +1,4 @@
-"""Injection through context messages, names, files and tool results."""
+"""Prompt injection through context messages, names, files and tool results."""
 
 import json
 import unicodedata
@@ -113,7 +113,7 @@ def test_only_the_first_line_of_a_message_names_its_author(attack: str) -> None:
 
 
 class ChannelWithoutFiles:
-    """Channel whose files cannot be fetched."""
+    """Channel adapter that fails if a file is fetched."""
 
     async def fetch(self, *_: Any) -> Any:
         raise AssertionError("it is not asked for")
@@ -246,7 +246,7 @@ def test_an_approval_hides_what_the_schema_marks_as_secret() -> None:
 
 
 def _parse_arguments(approval: Approval) -> str:
-    """Return the arguments' JSON in the text of an approval."""
+    """Return the JSON of the arguments in an approval's message text."""
     return approval_text(approval, ENGLISH).split("```")[1].removeprefix("json")
 
 

@@ -1,4 +1,4 @@
-"""Tables of the modelled parts of each platform."""
+"""Tables of the modelled API parts of each platform, in the docs."""
 
 import re
 

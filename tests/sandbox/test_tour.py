@@ -23,7 +23,7 @@ def find_step(text: str) -> TourStep:
 
 
 def remove_ids(turn: Turn) -> list[object]:
-    """Return the steps of a turn, with the names of tools for their calls."""
+    """Return the steps of a scripted answer, with tool names in place of tool calls."""
     steps = turn if isinstance(turn, Sequence) else [turn]
     return [step.name if isinstance(step, CallTool) else step for step in steps]
 
@@ -77,7 +77,12 @@ def test_a_denied_refund_is_reported_as_such() -> None:
 
 
 def answer_question(tool: str, content: object, text: str = "Friday, please") -> str:
-    """Return the answer to the result of a question, which a message with this text led to."""
+    """Return the tour's answer to a tool result.
+
+    Args:
+        content: the result.
+        text: the message that led to the question.
+    """
     return get_text(respond_to_tour(replace(REQUEST, text=text, tool_results=(ToolOutcome("1", tool, content),))))
 
 

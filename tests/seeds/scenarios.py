@@ -1,4 +1,4 @@
-"""All scenarios of the requirements, by test module and requirement."""
+"""Scenarios of the requirements, by test module and requirement."""
 
 import re
 
@@ -83,6 +83,9 @@ SCENARIOS = {
 
 
 def get_test_name(scenario: str) -> str:
-    """Return the name of a scenario's test: `AppendEvent` is `append_event`, `ID` is `id`."""
+    """Return the name of a scenario's test function.
+
+    `AppendEvent` becomes `append_event`, `ID` becomes `id`.
+    """
     words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", scenario)
     return "test_" + re.sub(r"\W+", "_", words).lower()

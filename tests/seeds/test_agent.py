@@ -1,4 +1,4 @@
-"""Agent creation from the settings at startup, and its errors."""
+"""Seeds: creation of the agent from settings at startup, and its errors."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -24,7 +24,7 @@ KNOWN = "gemini-3.5-flash"
 
 @pytest.fixture(autouse=True)
 def environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> pytest.MonkeyPatch:
-    """Provide an environment without settings."""
+    """Delete all settings from the environment, and return the patch for new ones."""
     for name in settings.Settings.model_fields:
         monkeypatch.delenv(name.upper(), raising=False)
     monkeypatch.chdir(tmp_path)
@@ -33,7 +33,11 @@ def environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> pytest.Monke
 
 @asynccontextmanager
 async def run_gemini(environment: pytest.MonkeyPatch, *turns: str) -> AsyncIterator[ScriptedGemini]:
-    """Run a local Gemini API, and set the settings for it."""
+    """Run a local Gemini API, and set the settings that lead to it.
+
+    Args:
+        turns: the model's answers.
+    """
     async with ScriptedGemini(turns, api_key="AIza-valid", models=[KNOWN]) as server:
         environment.setenv("GOOGLE_API_KEY", "AIza-valid")
         environment.setenv("GOOGLE_BASE_URL", server.base_url)
@@ -42,7 +46,7 @@ async def run_gemini(environment: pytest.MonkeyPatch, *turns: str) -> AsyncItera
 
 @asynccontextmanager
 async def start_conversation(converse: Converse) -> AsyncIterator[Conversation]:
-    """Begin a conversation with the configured agent."""
+    """Yield a conversation with the agent of the current settings."""
     chosen = settings.load_settings()
     provider, model = make_provider(chosen.model, chosen.endpoints)
     try:

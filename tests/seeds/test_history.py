@@ -1,4 +1,4 @@
-"""History: truncation, and messages that are stored in columns only."""
+"""Seeds: truncation of the history, and messages stored in columns only."""
 
 import logging
 

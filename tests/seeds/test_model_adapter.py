@@ -1,4 +1,4 @@
-"""Responses and requests of the model adapter."""
+"""Seeds: requests and responses of the model adapter."""
 
 import pytest
 from google.adk.models import LlmRequest, LlmResponse
@@ -74,7 +74,7 @@ async def test_provider_emits_no_done_event(stream: bool) -> None:
 
 
 async def list_sent_messages(config: types.GenerateContentConfig) -> list[ModelMessage]:
-    """Return the messages that the provider gets for a request."""
+    """Return the messages that the provider receives for a request "Hi"."""
     provider = ScriptedProvider("ok")
     request = LlmRequest(contents=[types.UserContent("Hi")], config=config)
     async for _ in adapter(provider).generate_content_async(request):

@@ -1,4 +1,4 @@
-"""Runtime: the text of a run while it streams, and the correction of an unknown agent."""
+"""Seeds: text of a streaming run, and correction of an unknown agent's name."""
 
 import asyncio
 from contextlib import aclosing

@@ -1,4 +1,4 @@
-"""Sessions: stored messages, and their visibility at once and after loading."""
+"""Seeds: sessions, whose messages are visible at once and after loading."""
 
 import json
 import logging

@@ -1,4 +1,4 @@
-"""Tools: declared with Parley's definitions, called by ADK."""
+"""Seeds: tools with Parley's definitions, called by ADK."""
 
 import inspect
 from typing import Any

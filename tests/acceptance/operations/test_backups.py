@@ -24,7 +24,10 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 def back_up(url: str, copy: Path, server: PostgresSandbox) -> None:
-    """Back up the database of a running bot."""
+    """Write a backup of a running bot's database into the file `copy`.
+
+    SQLite: `VACUUM INTO`; PostgreSQL: `pg_dump`.
+    """
     if url.startswith("sqlite"):
         with sqlite3.connect(url.removeprefix("sqlite:///")) as database:
             database.execute(f"VACUUM INTO '{copy}'")
@@ -34,7 +37,7 @@ def back_up(url: str, copy: Path, server: PostgresSandbox) -> None:
 
 
 def restore(url: str, copy: Path, server: PostgresSandbox) -> str:
-    """Restore a backup into a new database, and return its URL."""
+    """Restore the backup in the file `copy` as a new database, and return its URL."""
     if url.startswith("sqlite"):
         return f"sqlite:///{copy}"
     there = server.create_database(f"restored_{uuid4().hex}")

@@ -1,4 +1,4 @@
-"""Operator commands for a running bot."""
+"""Operator commands, such as `turns` and `cancel`, on a running bot's database."""
 
 import json
 import re
@@ -18,7 +18,7 @@ _numbers = count(1)
 
 
 class Operator:
-    """Runs commands with the settings of the bot."""
+    """Operator who runs commands with the settings of a running bot."""
 
     def __init__(self, program: MakeProgram, bot: AcceptanceBot, folder: Path) -> None:
         self._program = program
@@ -26,13 +26,17 @@ class Operator:
         self._folder = folder
 
     async def run(self, command: str) -> tuple[int, str]:
-        """Run a command, and return its exit code and output."""
+        """Run a command of the bot, and return its exit code and output."""
         terminal = self._program(self._bot.program.settings)
         terminal.log_file = self._folder / f"terminal-{next(_numbers)}.log"
         return await terminal.run_command(command)
 
     async def run_json(self, command: str, code: int = 0) -> Any:
-        """Run a command with `--json`, and return the parsed output."""
+        """Run a command with `--json`, and return the parsed output.
+
+        Args:
+            code: the expected exit code.
+        """
         ended, said = await self.run(f"{command} --json")
         assert ended == code, said
         return json.loads(said)

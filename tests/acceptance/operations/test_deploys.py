@@ -1,4 +1,4 @@
-"""Deploys and sleeping dynos during conversations."""
+"""Deploys, and sleeping dynos of Heroku, during conversations."""
 
 import asyncio
 import re
@@ -19,7 +19,10 @@ ROOT = Path(__file__).parents[3]
 
 
 def answer_slowly(asked: ReceivedRequest) -> Turn:
-    """Answer slowly, so that a restart interrupts the answer."""
+    """Stream an answer that quotes the newest word for over a second.
+
+    A restart of the bot interrupts the answer.
+    """
     return Say(f"You said {re.findall(r'word-[a-z]+-[0-9]+-[0-9]+', asked.text)[-1]} to me.", pieces=8, pace=0.15)
 
 
@@ -61,7 +64,10 @@ async def test_two_deploys_under_load_lose_and_double_no_message(
 
 
 async def _start(foreman: Foreman) -> Dyno:
-    """Start a web process. Heroku requires that it listens within 60 seconds."""
+    """Start a web process, check its health pages, and wait until it is ready.
+
+    Heroku requires that it listens within 60 seconds.
+    """
     dyno = await foreman.start("web")
     await dyno.wait_until_ready(LIVENESS_PATH)
     assert await dyno.probe(READINESS_PATH) in ((503, "starting\n"), (200, "ready\n"))
@@ -70,7 +76,13 @@ async def _start(foreman: Foreman) -> Dyno:
 
 
 async def _send_messages(platform: Platform, number: int) -> None:
-    """Send three messages, each after the answer to the one before; each gets one answer."""
+    """Post three messages, each after the answer to the former one.
+
+    Checks that each message gets one answer.
+
+    Args:
+        number: the number of the conversation in the messages.
+    """
     conversation, expected = platform.start_conversation(), list[str]()
     for question in range(3):
         word = f"word-{platform.name}-{number}-{question}"
@@ -82,7 +94,10 @@ async def _send_messages(platform: Platform, number: int) -> None:
 async def test_a_sleeping_web_dyno_answers_all_messages_sent_while_it_starts(
     program: MakeProgram,
 ) -> None:
-    """Heroku: an eco dyno sleeps after 30 minutes without a request; the next request starts it."""
+    """Check that a sleeping web process misses no message.
+
+    On Heroku, an eco dyno sleeps after 30 minutes without a request; the next request starts it.
+    """
     async with ScriptedOpenAI(answer_slowly) as model, SlackSandbox(speed=30) as slack:
         port = find_free_port()
         slack.socket_mode = False
@@ -102,7 +117,10 @@ async def test_a_sleeping_web_dyno_answers_all_messages_sent_while_it_starts(
 
 
 async def _wake_bot(bot: Program, slack: SlackSandbox, word: str) -> None:
-    """Send a message to a sleeping bot: it starts, answers once, and sleeps again."""
+    """Post a message to a stopped bot, and check that a started one answers it once.
+
+    Starts the bot after Slack's first failed delivery, and stops it after the acknowledgement.
+    """
     said = await slack.post_message("ada", "general", f"<@{slack.bot_user_id}> {word}")
 
     def is_answered() -> bool:

@@ -1,4 +1,4 @@
-"""The setup command at a terminal."""
+"""Setup command `parley init` in a pseudo-terminal."""
 
 import asyncio
 import os
@@ -34,7 +34,7 @@ LOG_LEVEL=DEBUG
 
 
 class TerminalSession:
-    """Terminal with a running program."""
+    """Pseudo-terminal with a running program, and a typist for its prompts."""
 
     def __init__(self, typist: Typist, process: ForkedProcess) -> None:
         self.wait_for_text, self.answer_prompt, self.press_keys = (

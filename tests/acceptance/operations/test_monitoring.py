@@ -1,4 +1,4 @@
-"""Monitoring: health, metrics and traces of a running bot."""
+"""Health pages, metrics and traces of a running bot."""
 
 import asyncio
 import json
@@ -37,7 +37,7 @@ async def fetch(program: Program, path: str, **headers: str) -> tuple[int, str]:
 
 
 class TraceCollector:
-    """Server that receives the traces."""
+    """HTTP server that stores the OpenTelemetry traces that the bot exports."""
 
     def __init__(self) -> None:
         self.requests: list[ExportTraceServiceRequest] = []
@@ -160,14 +160,17 @@ async def send_and_wait(bot: AcceptanceBot, platform: Platform, conversation: Bo
 
 
 async def wait_for_turns(program: Program, count: int) -> None:
-    """Wait until `count` turns have ended: the platform shows the answer shortly before."""
+    """Wait until the metrics count `count` finished turns.
+
+    The platform shows an answer shortly before its turn is counted.
+    """
     async with asyncio.timeout(60):
         while (await fetch(program, "/metrics"))[1].count('state="done"} 1.0') < count:  # noqa: ASYNC110 - as above
             await asyncio.sleep(0.02)
 
 
 async def wait_for_metrics(program: Program, *lines: str) -> None:
-    """Wait until the metrics contain all of these lines."""
+    """Wait until the bot's `/metrics` page contains all of these lines."""
     async with asyncio.timeout(60):
         while True:
             _, told = await fetch(program, "/metrics")

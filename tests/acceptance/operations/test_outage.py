@@ -1,4 +1,4 @@
-"""Database outages: users see slower replies only.
+"""Database outages during turns: users see slower replies, and no message is lost.
 
 `make test ARGS="tests/acceptance/operations/test_outage.py --outage 60"` makes an outage of a minute.
 """
@@ -87,7 +87,10 @@ async def test_a_database_outage_delays_replies_and_loses_none(
 
 
 async def count_outcomes(url: str) -> tuple[int, set[str], int]:
-    """Return the number of messages, the states of their turns, and how often the story is stored."""
+    """Return the number of inbox messages, their turns' states, and the stories.
+
+    The last number is the count of stored messages with the text `STORY`.
+    """
     database = Database(url)
     ended = sa.select(turns.c.state).join(inbox, inbox.c.turn == turns.c.id)
     async with database.read() as connection:
@@ -119,7 +122,7 @@ async def test_a_start_waits_for_a_database_that_is_starting(
 
 
 class DatabaseProxy:
-    """Proxy between the bot and a server that can swallow all traffic."""
+    """TCP proxy between the bot and its PostgreSQL server that can stop all traffic."""
 
     def __init__(self, url: str) -> None:
         self._server = sa.make_url(url)
@@ -128,7 +131,7 @@ class DatabaseProxy:
 
     @asynccontextmanager
     async def run(self) -> AsyncIterator[str]:
-        """Run the proxy, and return its URL."""
+        """Run the proxy on a free port, and yield the database URL that leads through it."""
         carrying = set[asyncio.Task[None]]()
 
         async def forward_connection(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -144,7 +147,7 @@ class DatabaseProxy:
 
     @asynccontextmanager
     async def swallow_traffic(self) -> AsyncIterator[None]:
-        """Swallow all traffic and keep the connections open."""
+        """Stop the traffic of all connections inside the context, without closing them."""
         self._flows.clear()
         yield
         self._flows.set()
@@ -159,7 +162,7 @@ class DatabaseProxy:
 
 @asynccontextmanager
 async def lock_file(file: Path) -> AsyncIterator[None]:
-    """Hold the write lock of the file in another process."""
+    """Lock a SQLite file against all other connections inside the context."""
     with sqlite3.connect(file, isolation_level=None) as database:
         database.execute("BEGIN EXCLUSIVE")
         yield
@@ -168,7 +171,7 @@ async def lock_file(file: Path) -> AsyncIterator[None]:
 
 @pytest.fixture(params=["postgres", "sqlite"])
 def wire(request: pytest.FixtureRequest) -> DatabaseProxy | None:
-    """Return a proxy to the server; None for a file."""
+    """Return a proxy to the PostgreSQL server; None in a test with a SQLite file."""
     return DatabaseProxy(request.getfixturevalue("postgres")) if request.param == "postgres" else None
 
 

@@ -1,4 +1,4 @@
-"""The program's commands and their output."""
+"""Commands of the program (`run`, `check`, `install`...), and their output."""
 
 import json
 import socket
@@ -116,7 +116,7 @@ async def test_over_http_the_app_is_installed_in_a_workspace_and_answers(program
 
 
 def list_permissions(folder: Path) -> dict[str, int]:
-    """Return the permissions of a folder and of the files in it."""
+    """Return the permission bits of a folder and of the files in it, by name."""
     paths = [folder, *(path for path in folder.iterdir() if path.is_file())]
     return {path.name: stat.S_IMODE(path.stat().st_mode) for path in paths}
 

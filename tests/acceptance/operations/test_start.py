@@ -1,4 +1,4 @@
-"""Imports at startup, and messages that arrive during it."""
+"""Imports of the program at its start, and messages that arrive meanwhile."""
 
 import asyncio
 import os
@@ -70,7 +70,7 @@ root_agent = LlmAgent(name="slow")
 
 
 def make_fresh_program(folder: Path, settings: Mapping[str, str], first: str = IMPORT_RECORDER) -> Program:
-    """Return a process with its own imports that runs `first` before them."""
+    """Return a program with imports of its own that first runs the code `first`."""
     (folder / "sitecustomize.py").write_text(first)
     return Program(folder, {**settings, "PYTHONPATH": f"{folder}:{os.environ.get('PYTHONPATH') or os.getcwd()}"})
 
@@ -179,5 +179,5 @@ async def test_an_agent_with_an_import_error_stops_the_start_with_that_error(tmp
 
 
 def quoted_messages(conversation: BotConversation) -> list[str]:
-    """Return the messages that the bot's answers quote."""
+    """Return the words "first" and "second" in the bot's replies, in order."""
     return re.findall("first|second", " ".join(shown.text for shown in conversation.replies()))

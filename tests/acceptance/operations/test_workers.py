@@ -16,7 +16,11 @@ from tests.acceptance.test_restarts import begin_answers, start_conversations
 async def start_two_workers(
     start: StartBot, folder: Path, settings: Mapping[str, str]
 ) -> tuple[AcceptanceBot, AcceptanceBot, dict[Platform, BotConversation]]:
-    """Start a worker with a running answer on each platform, and a second worker that can finish it."""
+    """Start a worker with a growing reply on each platform, and then a second worker.
+
+    Returns:
+        Both workers, and the conversation on each platform.
+    """
     one = await start(**settings)
     here = await begin_answers(one)
     (folder / "other").mkdir()
@@ -26,7 +30,7 @@ async def start_two_workers(
 
 
 async def check_takeover(one: AcceptanceBot, here: Mapping[Platform, BotConversation]) -> None:
-    """Check that the second worker finished the answer in the same reply."""
+    """Check that another worker finished each conversation's reply as one message."""
 
     async def check_reply(platform: Platform) -> None:
         await one.wait_for_reply(platform, here[platform], lambda text: text == "The whole answer.")
@@ -91,7 +95,10 @@ async def test_a_stopped_worker_hands_its_turns_over_at_once(start: StartBot, po
 
 
 def check_history(asked: ReceivedRequest) -> Turn:
-    """Check that the request has no partial answer and the question once."""
+    """Answer "The whole answer." if the model request has the question alone.
+
+    Otherwise the answer shows the wrong history.
+    """
     said = [text for role, text in asked.messages if role == "user"]
     return "The whole answer." if len(asked.messages) == len(said) == 1 else f"What? {asked.messages}"
 

@@ -1,4 +1,7 @@
-"""A shirt shop: asks two questions at the same time, then its clerk asks the tailor and takes the payment."""
+"""Agent of a shirt shop that asks users for answers, results and a confirmation.
+
+The workflow asks two questions at the same time. Then an agent calls a long-running tool and one with a confirmation.
+"""
 
 from collections.abc import Iterator
 from typing import Any, Literal

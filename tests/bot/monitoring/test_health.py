@@ -1,4 +1,4 @@
-"""Health of the connections: reports and reconnects."""
+"""Health monitor of the platform connections: readiness, logs and reconnects."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -54,7 +54,13 @@ def short_intervals(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @asynccontextmanager
 async def watch_health(database: Database, *channels: Channel, limit: float = 60) -> AsyncIterator[HealthMonitor]:
-    """Watch the health of connected channels; raise its errors at the end."""
+    """Run a health monitor of connected channels, and yield it once it is ready.
+
+    The end of the context raises the monitor's errors.
+
+    Args:
+        limit: seconds without an event after which a channel is reconnected at the latest.
+    """
     found = HealthMonitor(silence_seconds=0.3, max_silence_seconds=limit)
     assert not found.is_ready
     watching = asyncio.create_task(found.watch(channels, database))

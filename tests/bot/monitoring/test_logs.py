@@ -1,4 +1,4 @@
-"""The log contains no secrets."""
+"""Log output: no secrets, no forged lines, and the turn's id."""
 
 import io
 import json

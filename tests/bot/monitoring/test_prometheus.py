@@ -9,7 +9,10 @@ from bot.server import run_server
 
 
 def get_own_address() -> str:
-    """Return this machine's outward address; connecting a datagram socket sends nothing."""
+    """Return this machine's address in its network; skip the test without one.
+
+    Connecting a datagram socket sends nothing.
+    """
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect(("198.51.100.7", 9))

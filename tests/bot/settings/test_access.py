@@ -1,4 +1,4 @@
-"""Access settings, and the check of their ids."""
+"""Settings of the access policy, and the check of their ids at the platforms."""
 
 from collections.abc import Mapping
 
@@ -122,7 +122,7 @@ async def test_check_names_ids_that_the_platforms_do_not_know(monkeypatch: pytes
 
 
 async def list_unknown_ids() -> dict[str, list[str]]:
-    """Return the unknown ids of each failing setting."""
+    """Run `parley check`, and return the unknown ids by setting name."""
     found = dict[str, list[str]]()
     async for finding in run_checks():
         setting, _, line = finding.line.partition(": ")

@@ -1,4 +1,4 @@
-"""Values written to `.env` are read back, and all other lines stay."""
+"""Values written to `.env`: they parse as written, and other lines do not change."""
 
 import io
 import os

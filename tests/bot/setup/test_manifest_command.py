@@ -1,4 +1,4 @@
-"""Output of `parley manifest`."""
+"""Output of `parley manifest`: Slack's manifest and Discord's invite link."""
 
 import base64
 import json

@@ -1,4 +1,4 @@
-"""Turn reports for the author of a message, on both platforms."""
+"""Turn reports ("Why?") for the author of a message, on both platforms."""
 
 import asyncio
 import re
@@ -40,7 +40,7 @@ async def forecast(arguments: dict[str, Any]) -> str:
 
 
 def call_forecast_twice(asked: ReceivedRequest) -> Turn:
-    """Call the tool for two days, of which one fails, and then answer."""
+    """Call the tool for two days, one of which fails, and then answer."""
     calls = [CallTool("forecast", {"day": "monday"}), CallTool("forecast", {"day": "never"})]
     return "Sun on Monday." if any(role == "tool" for role, _ in asked.messages) else calls
 
@@ -137,7 +137,7 @@ async def test_a_reset_deletes_the_turn_report(sandbox: Any, tmp_path: Path) -> 
 
 
 async def get_inspector_report(database: Database, prices: Prices) -> dict[str, Any]:
-    """Return the newest turn as the bot sends it to the inspector of the sandbox."""
+    """Return the newest turn report that the bot sends to the sandbox's inspector."""
     received = asyncio.Queue[dict[str, Any]]()
 
     async def receive(request: web.Request) -> web.WebSocketResponse:

@@ -1,4 +1,4 @@
-"""Interactions that return a turn report privately, on both platforms."""
+"""Commands and menus that return a turn report privately, on both platforms."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ async def run_why_command(chat: Any, user: str = "ada", turn: str = "") -> str:
 
 
 async def use_why_menu(chat: Any, message: Any, user: str = "ada") -> str:
-    """Use the menu of a message, and return the private answer."""
+    """Choose "Why?" in a message's menu, and return the text of the private answer."""
     if isinstance(chat, SlackChat):
         before = len(chat.list_private_messages(user))
         assert await chat.sandbox.use_shortcut(user, message, WHY)

@@ -1,4 +1,4 @@
-"""Fixtures: the Discord adapter against the local Discord, with the core and a scripted model."""
+"""Fixtures that run the Discord adapter with the core and a scripted model."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -48,9 +48,10 @@ NO_PREVIEWS = 1 << 2
 
 @asynccontextmanager
 async def run_discord(**options: Any) -> AsyncIterator[DiscordSandbox]:
-    """Run a sandbox with the permissions of the invite link, and check the bot's requests at the end.
+    """Run a local Discord in which the bot has the permissions of its invite link.
 
-    All requests are as Discord specifies, and no message notifies anyone except at the end of a long reply.
+    At the end it checks all requests of the bot: they have Discord's published shapes, if these are known. No message
+    notifies anyone, except the mention at the end of a long reply.
     """
     async with DiscordSandbox(**options) as sandbox:
         asked_for = required_permissions(auto_thread=True).value
@@ -84,7 +85,7 @@ async def server() -> AsyncIterator[DiscordSandbox]:
 
 @pytest.fixture(autouse=True)
 def clean_discord_library(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Restore the globals of discord.py, and skip its 5 s before a session."""
+    """Restore discord.py's globals after the test; skip its waits before a session."""
     monkeypatch.setattr(discord.http.Route, "BASE", discord.http.Route.BASE)
     monkeypatch.setattr(DiscordWebSocket, "DEFAULT_GATEWAY", DiscordWebSocket.DEFAULT_GATEWAY)
     monkeypatch.setattr(ExponentialBackoff, "delay", lambda _: 0.02)
@@ -97,7 +98,7 @@ def create_settings(server: DiscordSandbox, **more: Any) -> DiscordSettings:
 
 @pytest.fixture
 async def api(server: DiscordSandbox) -> AsyncIterator[DiscordApi]:
-    """Return the API of a client that is logged in and not connected to the gateway."""
+    """Yield the API of a client with a login, but without a gateway connection."""
     made = make_client(create_settings(server))
     api = DiscordApi(made, pauses=PAUSES)
     await log_in(made, create_settings(server))
@@ -111,7 +112,7 @@ def client(api: DiscordApi) -> discord.Client:
 
 
 class Bot(WiredBot):
-    """Bot from Discord to the model."""
+    """Bot with a local Discord server and a scripted model."""
 
     def __init__(self, server: DiscordSandbox, channel: DiscordChannel, core: CoreParts) -> None:
         super().__init__(core)
@@ -126,7 +127,7 @@ class Bot(WiredBot):
         return await self.server.post_message(user, channel, f"{self.mention} {text}", **more)
 
     def list_replies(self, question: DiscordMessage) -> list[DiscordMessage]:
-        """Return the chain of the bot's replies to a message."""
+        """Return the bot's replies to a message: each replies to the one before."""
         chain = [question]
         for message in self.server.messages(question.channel):
             if message.author.id == self.server.bot_id and message.reply_to is chain[-1]:
@@ -137,14 +138,14 @@ class Bot(WiredBot):
         return [answer.text for answer in self.list_replies(question)]
 
     async def wait_for_replies(self, question: DiscordMessage, *texts: str) -> list[DiscordMessage]:
-        """Wait until the replies to a message have these texts, and return them."""
+        """Wait until the replies to a message have exactly these texts, and return them."""
         await self.server.wait_for(lambda: self.list_texts(question) == list(texts))
         return self.list_replies(question)
 
     async def wait_for_last_reply(
         self, question: DiscordMessage, predicate: Callable[[str], Any]
     ) -> list[DiscordMessage]:
-        """Wait until the last reply to a message satisfies the predicate, and return the replies."""
+        """Wait until the last reply's text satisfies the predicate; return all replies."""
         await self.server.wait_for(lambda: any(map(predicate, self.list_texts(question)[-1:])))
         return self.list_replies(question)
 
@@ -155,15 +156,15 @@ class Bot(WiredBot):
         return [call for call in self.server.calls if call.route == route]
 
     async def list_sessions(self) -> list[str]:
-        """Return the session of each accepted message."""
+        """Return the session id of each accepted message, oldest first."""
         return [row.session for row in await self.list_inbox_messages()]
 
     def list_model_messages(self) -> list[str]:
-        """Return the user messages of the newest model request."""
+        """Return the texts of the user messages in the newest model request."""
         return [message["content"] for message in self.model.requests[-1]["messages"] if message["role"] == "user"]
 
     def list_questions(self) -> list[str]:
-        """Return the user messages of the newest model request without their context."""
+        """Return the user texts of the newest model request without quoted context."""
         return [said.rpartition(QUOTE_END)[2].strip() for said in self.list_model_messages()]
 
 
@@ -205,12 +206,15 @@ async def run_bot(
 
 
 def echo(asked: Any) -> str:
-    """Return the text of the question without its context."""
+    """Answer a model request with "heard: " and its question, without quoted context."""
     return f"heard: {asked.text.rpartition(QUOTE_END)[2].strip()}"
 
 
 async def has_ignored_messages(bot: Bot) -> bool:
-    """Return whether the bot accepts a new message and none before it."""
+    """Post a new message, and return whether it is the only one that the bot accepts.
+
+    Messages that were posted shortly before must not be accepted.
+    """
     before = len(await bot.list_inbox_messages())
     last = await bot.server.post_message("linus", bot.server.open_dm("linus"), "last")
     await bot.wait_for_replies(last, "heard: last")

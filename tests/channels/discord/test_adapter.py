@@ -261,7 +261,7 @@ async def test_a_stop_with_a_lost_close_leaves_the_bot_invisible(
     server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def close(client: GatewayClient) -> None:
-        """Close with the code of discord.py after which Discord keeps the session."""
+        """Close the gateway with code 4000, as discord.py does: Discord keeps the session."""
         await client.ws.close(code=4000)
         await client.http.close()
 

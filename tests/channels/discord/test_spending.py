@@ -1,4 +1,4 @@
-"""Usage reports, spending limits and fallback models."""
+"""Usage reports, spending limits and fallback models on Discord."""
 
 from decimal import Decimal
 from pathlib import Path

@@ -94,6 +94,9 @@ def test_a_table_becomes_text_columns() -> None:
 
 @given(st.text(st.sampled_from("ab`~\n \\"), max_size=60))
 def test_ticks_pair_in_discord_as_in_commonmark(text: str) -> None:
-    """Check pairs of ticks: Discord ends a code block at the next three, at any place."""
+    """Check the pairs of ticks in rendered text by Discord's rules.
+
+    Discord ends a code block at the next three ticks, at any place.
+    """
     read = r"\\[^0-9A-Za-z\s]|```.+?```|(`+)(?!`).*?(?<!`)\1(?!`)"  # a sign as it is, a block, code in a line
     assert "```" not in re.sub(read, "", render_text(text + "x"), flags=re.DOTALL)

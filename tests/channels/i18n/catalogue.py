@@ -1,4 +1,4 @@
-"""Catalogues of the bot's texts, updated from the code.
+"""Translation catalogues of the bot's texts, updated from the code.
 
 `python -m tests.channels.i18n.catalogue` (`make words`) adds new texts to each language and removes old ones.
 Translate the texts that it prints in `channels/i18n/locales/*/LC_MESSAGES/parley.po`, and run it again.
@@ -35,7 +35,7 @@ _HEADER: dict[str, Any] = {
 
 
 def list_sentences() -> Iterator[str]:
-    """Yield each English text of the bot once."""
+    """Yield each English text that the bot shows to users, for translation."""
     own = {name: said for name, said in vars(words).items() if name.isupper() and isinstance(said, str)}
     yield from (said for name, said in own.items() if not name.startswith("_") and said != words.PLACEHOLDER)
     yield from BUILTIN_PROGRESS_TEXTS.values()
@@ -63,7 +63,10 @@ def list_untranslated(catalog: Catalog) -> list[str]:
 
 
 def update_catalog(language: str) -> Catalog:
-    """Update the files of a language from the texts in the code."""
+    """Write a language's `.po` and `.mo` files from the texts in the code.
+
+    Existing translations are reused. Returns the catalogue.
+    """
     found = {message.id: message.string for message in read_catalog(language)} if get_path(language).exists() else {}
     catalog = Catalog(language, project="parley", version="0", fuzzy=False, **_HEADER)
     for sentence in list_sentences():

@@ -35,7 +35,11 @@ WIRES: dict[str, Any] = {
 
 
 def get_last_parts(chat: Chat, vendor: str = "openai") -> list[Any]:
-    """Return the parts of the newest message in the newest request."""
+    """Return the content parts of the last message in the newest model request.
+
+    Args:
+        vendor: "openai", "anthropic" or "gemini", which decides the request's format.
+    """
     body = chat.bot.model.requests[-1]
     newest = (body.get("messages") or body.get("contents"))[-1]
     parts: list[Any] | str = newest["parts"] if vendor == "gemini" else newest["content"]
@@ -52,7 +56,7 @@ async def list_blobs(chat: Chat) -> list[bytes]:
 
 
 async def count_questions(chat: Chat) -> int:
-    """Return the number of stored messages."""
+    """Return the number of user messages in the session history (`messages` table)."""
     async with chat.bot.database.read() as connection:
         query = sa.select(sa.func.count()).select_from(messages).where(messages.c.role == "user")
         return int((await connection.execute(query)).scalar_one())

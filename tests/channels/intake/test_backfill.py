@@ -1,4 +1,4 @@
-"""Storing in order, backfill, and the watermark before all messages that are not stored."""
+"""Backfill, storing in order, and the watermark before all unstored messages."""
 
 import asyncio
 import time
@@ -38,7 +38,7 @@ async def watermarks(tmp_path: Path) -> AsyncIterator[Watermarks]:
 
 
 class FaultyPlatform:
-    """Platform with a history, and a database that may fail.
+    """Platform with a message history, and a store that can fail.
 
     Attributes:
         heard_at: the time of the platform's last event.
@@ -86,10 +86,10 @@ class FaultyPlatform:
         return self.backfill._gap is not None
 
     async def connect(self) -> None:
-        """Connect at once."""
+        """Return at once: the platform is always connected."""
 
     async def fail_to_receive(self, *calls: IncomingMessage) -> None:
-        """Receive messages while the database is down."""
+        """Receive messages while the database is down; each must raise `StoreError`."""
         was_down, self.is_down = self.is_down, True
         for call in calls:
             with pytest.raises(StoreError):
@@ -144,7 +144,11 @@ def create_mention(text: str, at: float, place: str = PLACE) -> IncomingMessage:
 
 
 async def add_session(watermarks: Watermarks, place: str = PLACE) -> float:
-    """Insert a session of a place, and return a time after its creation."""
+    """Insert a session of a place into the database.
+
+    Returns:
+        A time (Unix seconds) after its creation and before now, as the start of a gap.
+    """
     now = time.time()
     row = {"id": f"{place}:1", "app": "app", "user_id": place, "created_at": now - 100, "updated_at": now - 100}
     async with watermarks._database.write() as connection:
@@ -453,7 +457,10 @@ async def test_fetched_messages_precede_new_ones_after_a_database_outage(
 
 
 async def start_receiving(platform: FaultyPlatform, call: IncomingMessage, *, since: float) -> asyncio.Task[None]:
-    """Return the task of a message that waits for the gated fetch of its place."""
+    """Start to receive a message, and return the task once a fetch of its place waits.
+
+    The task ends after `platform.gate` is set.
+    """
     platform.gate.clear()
     platform.backfill.open_gap(since)
     receiving = asyncio.create_task(platform.backfill.receive(call))

@@ -1,4 +1,4 @@
-"""Context messages before a question: framed, attributed and limited."""
+"""Context messages before a question: quoted, attributed and limited in length."""
 
 import pytest
 from hypothesis import given

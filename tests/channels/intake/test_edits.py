@@ -1,4 +1,4 @@
-"""Edits that mention the bot, and edits during storing, on both platforms."""
+"""Edits that add a mention, and edits while a message is being stored."""
 
 import asyncio
 from pathlib import Path
@@ -125,5 +125,5 @@ async def test_changes_during_storing_are_applied(
 
 
 def get_text(row: Any) -> str:
-    """Return the text of a message after its last edit."""
+    """Return the text of an inbox row's message after its last edit."""
     return str((row.edited_message or row.message)["text"])

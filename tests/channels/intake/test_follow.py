@@ -1,4 +1,4 @@
-"""Messages without a mention in a session's thread, on both platforms: `REPLY_WITHOUT_MENTION`."""
+"""Answers without a mention in a session's thread: `REPLY_WITHOUT_MENTION`."""
 
 from pathlib import Path
 from typing import Any

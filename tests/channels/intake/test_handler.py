@@ -44,7 +44,10 @@ SYNTAX = CommandSyntax({}, "", lambda _: ())
 
 
 class IntakeRecorder:
-    """Intake with the real core and without workers, and its visible effects."""
+    """Message handler with the real core, without workers, that records its effects.
+
+    Effects are reactions, texts, files, re-rendered replies and private texts.
+    """
 
     def __init__(self, database: Database) -> None:
         self.database = database
@@ -148,7 +151,7 @@ class IntakeRecorder:
         return turn
 
     async def list_queued(self) -> list[str]:
-        """Return the texts of the queued messages."""
+        """Return the texts of the inbox messages that wait for a turn, oldest first."""
         query = sa.select(inbox.c.message).where(inbox.c.turn.is_(None), inbox.c.outcome.is_(None))
         async with self.database.read() as connection:
             found = (await connection.execute(query.order_by(inbox.c.id))).scalars().all()
@@ -360,7 +363,10 @@ async def test_a_command_that_cannot_be_stored_runs_when_it_is_redelivered(
 async def test_the_last_choice_wins_although_an_earlier_one_arrives_later(
     recorder: IntakeRecorder, *, is_late: bool
 ) -> None:
-    """Check the order of choices: Slack redelivers an unacknowledged command late."""
+    """Check that a late, older command does not replace a newer one.
+
+    Slack redelivers an unacknowledged command late.
+    """
     await recorder.receive("hello")
     late = inbound("mute")
     await recorder.receive("listen")

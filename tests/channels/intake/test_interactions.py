@@ -1,4 +1,4 @@
-"""Commands and presses run once, even if the process dies."""
+"""Commands and clicks that run exactly once, even if the process dies."""
 
 import asyncio
 from functools import partial
@@ -206,7 +206,11 @@ async def test_the_next_process_checks_access_of_stored_interactions(
 async def _abandon_command(
     sandbox: Any, folder: Path, monkeypatch: pytest.MonkeyPatch, name: str, *script: Any, **more: Any
 ) -> None:
-    """Kill a process during a command, after it has answered a question."""
+    """Run a bot that answers one message; stop it while it runs the command `name`.
+
+    Args:
+        script: the model's answers.
+    """
     begun, run = asyncio.Event(), CommandHandler.run
 
     async def start_and_hang(*_: Any) -> Any:
@@ -226,5 +230,5 @@ async def _abandon_command(
 
 
 async def wait_until_processed(bot: Any) -> None:
-    """Return whether no interaction is pending."""
+    """Wait until the database has no pending interaction."""
     await bot.database.wait_until(partial(list_interactions, bot), lambda found: not found)

@@ -1,4 +1,4 @@
-"""Interactions during a lock of the SQLite file: acknowledged in time, and processed when it ends."""
+"""Interactions while the SQLite file is locked: acknowledged now, run afterwards."""
 
 import asyncio
 import sqlite3
@@ -30,7 +30,7 @@ def ack_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @asynccontextmanager
 async def lock_database(folder: Path) -> AsyncIterator[None]:
-    """Hold the write lock of the bot's database."""
+    """Lock the bot's SQLite database against all other connections inside the context."""
     file = folder / "parley.db"
     with closing(sqlite3.connect(file, isolation_level=None, check_same_thread=False)) as database:
         # in a thread: a transaction of the bot needs this loop to end
@@ -64,7 +64,7 @@ async def rate_answer(chat: Any) -> None:
 
 @dataclass(frozen=True)
 class Case:
-    """Concurrent interactions, and their expected private messages and replies."""
+    """Concurrent interactions, with the private messages and replies that they cause."""
 
     interactions: Sequence[Interaction]
     private: Sequence[str] = ()

@@ -1,4 +1,4 @@
-"""No text of a model becomes a link whose label names another address."""
+"""Links in model texts: no label shows another address than the link's target."""
 
 import re
 from collections.abc import Iterator
@@ -53,7 +53,7 @@ def plan_texts(text: str, of: MessageLimits, priority: Priority = Priority.FINAL
 
 
 def find_links(message: str) -> Iterator[tuple[str, str]]:
-    """Yield the labels and targets of the links that CommonMark finds."""
+    """Yield (label, target) of each link that a CommonMark parser finds."""
     for block in _COMMONMARK.parse(message):
         label, target = "", ""
         for token in block.children or ():
@@ -66,7 +66,7 @@ def find_links(message: str) -> Iterator[tuple[str, str]]:
 
 
 def find_masked_links(message: str) -> Iterator[tuple[str, str]]:
-    """Yield the labels and targets of the links that Discord finds."""
+    """Yield (label, target) of each link that Discord finds."""
     for found in _DISCORDS.finditer(message):
         if found["target"]:
             yield re.sub(r"[*_~]", "", found["label"]), found["target"]

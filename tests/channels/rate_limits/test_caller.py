@@ -12,7 +12,7 @@ WINDOW = Window(calls=100, seconds=0.1)
 
 
 class Platform:
-    """Platform that raises the given failures and counts its calls."""
+    """API call of a platform that raises given failures first, and counts the tries."""
 
     def __init__(self, *failures: Exception) -> None:
         self.failures = list(failures)

@@ -26,14 +26,18 @@ def now() -> float:
 
 
 def count_most_calls(times: list[float], window: Window) -> int:
-    """Return the most calls within one window; 1 µs of difference does not count."""
+    """Return the maximum number of calls within one window of a rate limit.
+
+    Args:
+        times: the seconds of the calls; a microsecond of difference does not count.
+    """
     span = window.seconds - 1e-6
     return max((sum(start <= at < start + span for at in times) for start in times), default=0)
 
 
 @contextmanager
 def reserve_reply(limiter: RateLimiter) -> Iterator[None]:
-    """Track a reply that shares the limit, and reserve a call for its final text."""
+    """Track a growing reply in the limiter, and reserve a call for its final text."""
     with limiter.track_reply(now()), limiter.reserve():
         yield
 
@@ -66,7 +70,12 @@ def test_no_window_exceeds_its_calls_and_every_call_is_made(
 
 
 def get_tick_times(seconds: float, *, live: int = 1, window: Window = MINUTE) -> list[float]:
-    """Return the times of the updates of replies that grow all the time."""
+    """Simulate growing replies, and return the times of their edits in seconds.
+
+    Args:
+        live: the number of replies.
+        window: the rate limit that they share.
+    """
 
     async def main() -> list[float]:
         limiter, sent = RateLimiter(window), list[float]()
@@ -362,7 +371,11 @@ def test_a_limiter_recovers_its_full_rate_after_429s_caused_by_others() -> None:
 
 
 class DiscordLimit:
-    """Limit of Discord: the first call begins a window, and each response reports it."""
+    """Rate limit of Discord: a window begins with a call, and responses report it.
+
+    Args:
+        latency: the seconds of a call.
+    """
 
     def __init__(self, calls: int, seconds: float, latency: float) -> None:
         self.calls, self.seconds, self.latency = calls, seconds, latency

@@ -1,4 +1,4 @@
-"""Rate limits that several workers divide."""
+"""Rate limits that several workers share."""
 
 import asyncio
 from collections.abc import Sequence
@@ -20,7 +20,11 @@ replies = st.lists(st.tuples(st.integers(0, 3), st.floats(0, 100), st.floats(1, 
 
 
 def exchange_usage(registries: Sequence[RateLimiters], times: int = 1) -> None:
-    """Exchange the usage between workers, as they do every second."""
+    """Exchange the used calls between all workers' limiters, as a second of time does.
+
+    Args:
+        times: the number of exchanges.
+    """
     for _ in range(times):
         announced = [registry.announce_usage() for registry in registries]
         for number, registry in enumerate(registries):
@@ -30,11 +34,15 @@ def exchange_usage(registries: Sequence[RateLimiters], times: int = 1) -> None:
 def simulate_replies(
     workers: int, replies: Sequence[Said], window: Window, late: Sequence[float]
 ) -> tuple[list[float], float]:
-    """Return the times of all calls of growing replies, and the longest wait of a final.
+    """Simulate growing replies on several workers with a shared limit.
 
     Args:
+        replies: (worker, start, seconds) of each reply.
         late: seconds by worker. A worker starts so long after the one before it.
             A fifth of it is added to the second between its announcements.
+
+    Returns:
+        The times of all calls, and the longest wait for a final edit, in seconds.
     """
 
     async def main() -> tuple[list[float], float]:

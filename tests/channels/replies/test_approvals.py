@@ -1,4 +1,4 @@
-"""Approvals of tool calls, through the real clients of both platforms."""
+"""Approvals of tool calls, through the clients of both platforms."""
 
 import asyncio
 from pathlib import Path
@@ -28,7 +28,13 @@ RULED = [words.APPROVE, words.ALWAYS_ALLOW, words.DENY]
 
 
 class PaymentTool:
-    """Tool with a confirmation that records its calls."""
+    """Tool "pay" that requires a confirmation, and records its calls.
+
+    Attributes:
+        paid: the payees of all calls.
+        begun: set when a call runs.
+        go_on: the event that a call waits for before it returns.
+    """
 
     def __init__(self, **more: Any) -> None:
         self.paid: list[Any] = []
@@ -69,7 +75,7 @@ async def list_requests(chat: Chat) -> list[Any]:
 
 
 async def wait_for_approvals(chat: Chat, count: int = 1) -> list[Any]:
-    """Wait for `count` open approvals, and return their messages."""
+    """Wait for `count` open approvals, and return the messages with their buttons."""
     await chat.sandbox.wait_for(lambda: sum(words.DENY in m.buttons for m in chat.list_replies()) >= count)
     return [message for message in chat.list_replies() if words.DENY in message.buttons]
 
@@ -143,7 +149,7 @@ async def test_files_of_a_turn_with_an_approval_are_posted_once(sandbox: Any, tm
 
 
 async def list_tool_results(chat: Chat) -> list[str]:
-    """Return the newest tool results that the model got."""
+    """Return the tool results in the newest model request, oldest first."""
     return [one["content"] for one in chat.bot.model.requests[-1]["messages"] if one["role"] == "tool"]
 
 
@@ -280,7 +286,7 @@ async def test_a_run_continues_after_all_decisions_and_may_ask_again(sandbox: An
     payments, looked = PaymentTool(), list[str]()
 
     def look() -> str:
-        """Looks."""
+        """Append to `looked`, and return "seen"."""
         looked.append("once")
         return "seen"
 

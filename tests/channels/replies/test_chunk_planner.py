@@ -57,13 +57,16 @@ def plan_texts(text: str, of: MessageLimits = SMALL, priority: Priority = Priori
 
 
 def get_growing_end(text: str, of: MessageLimits = SMALL) -> str:
-    """Return the shown end of a growing text."""
+    """Return the last chunk of a growing reply with `text` so far; "" without one."""
     chunks = plan_texts(text, of, Priority.STREAM_UPDATE)
     return chunks[-1] if chunks else ""
 
 
 def find_open_fence(text: str) -> str:
-    """Return the marker of the fence that is open at the end of `text`, at the margin."""
+    """Return the marker (such as "```") of the code fence that `text` leaves open.
+
+    Only fences at the margin count. "" if all are closed.
+    """
     marks = ""
     for line in re.split(r"\r\n?|\n", text):
         found = re.match(r" {0,3}(`{3,16}(?!`)|~{3,16}(?!~))(.*)", line)
@@ -162,7 +165,7 @@ _READER = MarkdownIt("commonmark").enable(["table", "strikethrough"])
 
 
 def list_styled_words(text: str) -> list[tuple[str, frozenset[str]]]:
-    """Return each word with its style: strong, em, s, code, a link."""
+    """Return (word, styles) of each word in Markdown: strong, em, s, code, or a link."""
     words: list[tuple[str, frozenset[str]]] = []
     for block in _READER.parse(text):
         style: set[str] = set()
@@ -183,7 +186,7 @@ def list_code_lines(text: str) -> list[str]:
 
 
 def list_table_rows(text: str) -> list[list[str]]:
-    """Return the rows of all tables, and each header once."""
+    """Return the cells of each row of all Markdown tables; headers follow ["HEAD"]."""
     rows: list[list[str]] = []
     for before, token in pairwise(_READER.parse(text)):
         if token.type == "tr_open":
@@ -416,7 +419,7 @@ def test_a_table_header_stays_with_its_delimiter_row() -> None:
 
 
 class CountingMeasure:
-    """Measure that counts the measured characters."""
+    """Length measure that counts its calls."""
 
     def __init__(self) -> None:
         self.calls = 0

@@ -1,4 +1,4 @@
-"""Faults of API calls: each reply is complete once, or the turn fails with one log error."""
+"""Faults of API calls: the reply is complete once, or the turn ends in an error."""
 
 import asyncio
 import itertools
@@ -46,7 +46,10 @@ _numbers = itertools.count(1)
 
 
 class BreakingModel:
-    """Model that answers; for `break`, its first answer breaks off in a long text."""
+    """Model that answers by words in the message, such as "long" or "slowly".
+
+    For "break", its first answer breaks off in a long text.
+    """
 
     def __init__(self) -> None:
         self._broken: set[str] = set()
@@ -64,7 +67,7 @@ class BreakingModel:
 
 @asynccontextmanager
 async def run_shared_bot(platform: str, folder: Path, **more: Any) -> AsyncIterator[Chat]:
-    """Run one bot with a short call timeout for all tests."""
+    """Run one bot with a short call timeout, and yield a conversation for all tests."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(discord.http.Route, "BASE", discord.http.Route.BASE)
         patch.setattr(DiscordWebSocket, "DEFAULT_GATEWAY", DiscordWebSocket.DEFAULT_GATEWAY)
@@ -95,7 +98,7 @@ async def shared_streaming_chat(tmp_path_factory: pytest.TempPathFactory) -> Asy
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def streaming_chat(shared_streaming_chat: Any) -> AsyncIterator[SlackChat]:
-    """Begin a conversation with streamed replies."""
+    """Yield a conversation with streamed replies in a new Slack channel."""
     name = f"streamed-{next(_numbers)}"
     shared_streaming_chat.sandbox.add_channel(name)
     shorten_pauses(shared_streaming_chat.bot)  # forget the learned rate limits
@@ -105,7 +108,7 @@ async def streaming_chat(shared_streaming_chat: Any) -> AsyncIterator[SlackChat]
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def chat(shared_chat: Chat) -> AsyncIterator[Chat]:
-    """Begin a conversation in a thread."""
+    """Yield a conversation in a new Slack channel or a new Discord thread."""
     name = f"chat-{next(_numbers)}"
     sandbox = shared_chat.sandbox
     if isinstance(sandbox, SlackSandbox):
@@ -121,7 +124,15 @@ async def chat(shared_chat: Chat) -> AsyncIterator[Chat]:
 
 
 async def prepare(chat: Chat, call: str, *, says: str = "hi") -> Callable[[], Awaitable[Any]]:
-    """Prepare the conversation, and return the action that triggers the call."""
+    """Bring the conversation into a state in which an action leads to an API call.
+
+    Args:
+        call: the name of the call, such as "post", "edit" or "delete".
+        says: the message that the action posts.
+
+    Returns:
+        The action.
+    """
     if call == "delete":  # a retry deletes the extra messages of a long text
         await chat.say(f"break {next(_numbers)}")
         await wait_for_texts(chat, lambda found: found and "⚠️" in found[-1])
@@ -136,7 +147,7 @@ async def prepare(chat: Chat, call: str, *, says: str = "hi") -> Callable[[], Aw
 
 
 async def wait_for_turns(chat: Chat, count: int) -> Any:
-    """Wait until `count` turns of this conversation have ended; return the newest."""
+    """Wait until `count` turns of this conversation have ended; return the newest row."""
     place = chat.channel.id if isinstance(chat, SlackChat) else chat.place.id  # type: ignore[attr-defined]
 
     async def list_turns() -> list[Any]:
@@ -153,7 +164,11 @@ def count_turns(call: str) -> int:
 
 
 def check_reply(chat: Chat, call: str) -> None:
-    """Return whether exactly the complete reply is shown."""
+    """Check that the bot shows exactly the complete reply, once.
+
+    Args:
+        call: the name of the API call with the fault: "upload" and "react" lead to other messages.
+    """
     shown = list_texts(chat)
     if call == "upload":
         assert chat.list_files() == [("answer.md", LONG.encode())]
@@ -183,7 +198,10 @@ async def exceed_timeout(chat: Chat, name: str) -> None:
 
 
 async def close_socket(chat: Chat, name: str) -> None:
-    """Close the connection for events; API calls do not use it."""
+    """Close the connection for events, and wait for the new one.
+
+    API calls do not use this connection.
+    """
     del name
     await chat.sandbox.drop_sockets()
     await chat.sandbox.wait_until_connected()
@@ -250,14 +268,14 @@ async def wait_for_text(chat: Chat) -> None:
 
 
 async def delete_reply(chat: Chat) -> None:
-    """Delete the bot's message at its first text."""
+    """Delete the bot's newest message once it shows its first text."""
     await wait_for_text(chat)
     world = chat.sandbox._workspace if isinstance(chat, SlackChat) else chat.sandbox._guild
     world.delete_message(chat.list_replies()[-1])
 
 
 async def archive_thread(chat: Chat) -> None:
-    """Archive the thread during an answer; Slack only archives channels."""
+    """Archive the thread once the reply shows its first text; on Slack the channel."""
     await wait_for_text(chat)
     if isinstance(chat, SlackChat):
         chat.channel.archived = True
@@ -280,7 +298,7 @@ async def remove_channel(chat: Chat, name: str) -> None:
 
 
 async def delete_reply_during_answer(chat: Chat) -> Any:
-    """Return the turn of an answer whose message is deleted while it grows."""
+    """Post a message, delete the growing reply, and return the row of the ended turn."""
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(delete_reply(chat))
         await chat.say("slowly")
@@ -355,7 +373,10 @@ def refuse_edits(chat: Chat, times: int) -> None:
 async def test_a_refused_chunk_does_not_block_the_complete_answer(
     chat: Chat,
 ) -> None:
-    """Check a refusal such as Discord's link filter or Slack's `invalid_blocks`."""
+    """Check that a reply is complete although the platform refuses one of its edits.
+
+    Discord's link filter and Slack's `invalid_blocks` are such refusals.
+    """
     refuse_edits(chat, 1)
     await chat.say("slowly")
     assert (await wait_for_turns(chat, 1)).state == "done"
@@ -418,6 +439,6 @@ async def test_a_refused_file_is_posted_as_messages(chat: Chat) -> None:
 
 
 def list_errors(caplog: pytest.LogCaptureFixture) -> list[str]:
-    """Return the errors in the bot's log."""
+    """Return the error messages in the bot's log."""
     ours = [one for one in caplog.records if one.levelno >= logging.ERROR and one.name.startswith(("channels", "core"))]
     return [one.getMessage() for one in ours]

@@ -1,4 +1,4 @@
-"""Generated files of tools, on both platforms."""
+"""Files that tools generate, on both platforms."""
 
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,7 @@ PNG = b"\x89PNG\r\n\x1a\n" + b"pixels" * 10
 
 
 async def plot(title: str, tool_context: ToolContext) -> str:
-    """Draw a curve, twice."""
+    """Save a draft and a final curve as one artifact, and a note as another."""
     for data in (b"a draft", PNG):
         part = types.Part.from_bytes(data=data, mime_type="image/png")
         await tool_context.save_artifact("charts/plot.png", part, {"alt": f"A curve: {title}"})
@@ -43,12 +43,12 @@ async def plot(title: str, tool_context: ToolContext) -> str:
 
 
 def table() -> dict[str, Any]:
-    """Make a table."""
+    """Return a table with a CSV file."""
     return {"rows": 1, "table.csv": b"a,b\n1,2\n"}
 
 
 def heavy() -> bytes:
-    """Make a file that is too large for Discord."""
+    """Return a PDF file that is too large for Discord."""
     return b"%PDF-1.7\n" + bytes(11 * 2**20)
 
 
@@ -63,7 +63,7 @@ async def count_artifacts(chat: Chat) -> int:
 
 
 def list_alt_texts(chat: Chat) -> list[str]:
-    """Return the alternative texts of the images."""
+    """Return the alternative texts of the images in the channel `general`."""
     visible = [m for m in chat.sandbox.messages("general") if not m.deleted]
     if chat.sandbox.api_url.endswith("/api/"):
         return [file.alt_text for m in visible for file in m.files if file.alt_text]

@@ -1,4 +1,4 @@
-"""Presses, edits, deletions and commands, through the real clients of both platforms."""
+"""Clicks, edits, deletions and commands, through the clients of both platforms."""
 
 import asyncio
 from dataclasses import replace
@@ -31,12 +31,18 @@ from tests.channels.platforms import (
 
 
 def list_buttons(chat: Chat) -> list[list[str]]:
-    """Return the buttons under each of the bot's messages."""
+    """Return the button labels of each of the bot's messages."""
     return [list(message.buttons) for message in chat.list_replies()]
 
 
 def get_answer_buttons(chat: Chat, first: str = words.REGENERATE) -> list[str]:
-    """Return the buttons under a finished answer: Discord has the ratings in the menu of the message."""
+    """Return the labels of the buttons under a finished answer.
+
+    Discord has the ratings in the message's menu instead.
+
+    Args:
+        first: the label of the first button.
+    """
     return [first, words.GOOD_ANSWER, words.BAD_ANSWER] if isinstance(chat, SlackChat) else [first]
 
 
@@ -48,7 +54,7 @@ async def wait_for_buttons(chat: Chat, *wanted: list[str]) -> None:
 
 
 def count_reply_calls(chat: Chat) -> int:
-    """Return the number of API calls that show replies."""
+    """Return the number of API calls that post or edit replies."""
     names = [getattr(call, "method", None) or call.route for call in chat.sandbox.calls]
     return sum(names.count(chat.calls[name]) for name in ("post", "edit"))
 

@@ -1,4 +1,4 @@
-"""Files and sources of models, on both platforms."""
+"""Images and sources in answers of models, on both platforms."""
 
 from base64 import b64encode
 from contextlib import suppress
@@ -36,7 +36,7 @@ SAY = words.messages_for("en")
 
 
 def screenshot() -> types.Part:
-    """Take a picture."""
+    """Return a picture."""
     return types.Part.from_bytes(data=PNG, mime_type="image/png")
 
 
@@ -86,7 +86,13 @@ async def test_an_image_is_posted_once_despite_a_crash(
 
 
 def image_chunk(vendor: str, kind: str, data: str, text: str) -> RawChunk:
-    """Return a vendor's chunk with a text and an image, from the image's base64 text."""
+    """Return a vendor's streamed chunk with a text and an image.
+
+    Args:
+        vendor: "gemini", or any other for OpenAI's format.
+        kind: the media type of the image.
+        data: the image in base64.
+    """
     if vendor == "gemini":
         parts = [{"text": text}, {"inlineData": {"mimeType": kind, "data": data}}]
         return RawChunk({"candidates": [{"index": 0, "content": {"role": "model", "parts": parts}}]})

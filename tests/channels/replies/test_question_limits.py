@@ -1,4 +1,4 @@
-"""Questions at and over the limits of the platforms, with bad schemas, and for certain people."""
+"""Questions to users at and over the platforms' limits, and with bad schemas."""
 
 import json
 from collections.abc import Mapping
@@ -23,7 +23,12 @@ from tests.channels.replies.test_questions import (
 
 
 def create_workflow_settings(schemas: Mapping[str, Any], **request: Any) -> dict[str, Any]:
-    """Return the settings of a bot whose workflow asks for the answer that a message names, and repeats it."""
+    """Return settings of a bot whose workflow asks a question, and repeats the answer.
+
+    Args:
+        schemas: the schema of the answer, by the word in the user's message.
+        request: more arguments of `RequestInput`.
+    """
 
     def question(node_input: Any) -> Any:
         name = node_input.parts[0].text.rpartition(": ")[2]
@@ -180,7 +185,15 @@ async def test_a_form_of_40_fields_is_eight_modals_on_discord(tmp_path: Path) ->
     ):
 
         async def submit_page(message: Any, label: str, **entries: str) -> Any:
-            """Open and submit a page, and return the private message that follows."""
+            """Open a page of the form by a button, submit it, and wait for a private message.
+
+            Args:
+                message: the message with the button `label`.
+                entries: values by field; others are from `ENTRIES`.
+
+            Returns:
+                The ephemeral message; None if there is none.
+            """
             before = chat.list_private_messages()
             await discord.click_button("ada", message, message.buttons[label])
             (modal,) = await discord.wait_for(lambda: discord.modals("ada"))

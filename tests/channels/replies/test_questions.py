@@ -1,4 +1,4 @@
-"""Tests of questions as buttons, menus and forms, through the real clients of both platforms."""
+"""Questions to users as buttons, menus and forms, through both platforms' clients."""
 
 import asyncio
 from pathlib import Path
@@ -18,7 +18,7 @@ from tests.channels.platforms import Chat, list_texts, run_conversation, run_san
 
 
 def ask_manager(about: str) -> None:
-    """Asks the manager."""
+    """Ask the manager, who answers later."""
 
 
 ASKING: dict[str, Any] = {"tools": [get_user_choice_tool, request_input, LongRunningFunctionTool(ask_manager)]}
@@ -40,7 +40,7 @@ async def list_requests(chat: Chat) -> list[Any]:
 
 
 async def wait_for_button(chat: Chat, label: str) -> Any:
-    """Wait for a message with this button, and return it."""
+    """Wait until a message has this button, and return the newest such message."""
     await chat.sandbox.wait_for(lambda: any(label in message.buttons for message in chat.list_replies()))
     return next(message for message in reversed(chat.list_replies()) if label in message.buttons)
 

@@ -9,7 +9,13 @@ MESSAGE = {"channel": "1", "message": "2"}
 
 
 class BlockableReactions:
-    """Platform with reactions that a test can block."""
+    """Queued reactions of a platform whose calls a test can block or fail.
+
+    Attributes:
+        log: the successful calls, such as "add 1".
+        open: calls wait until it is set.
+        error: raised by each attempt to add a reaction.
+    """
 
     def __init__(self) -> None:
         self.log: list[str] = []

@@ -29,7 +29,7 @@ from core.errors import SurfaceError, TurnLostError
 
 
 class BlockableSurface:
-    """Reply surface whose calls a test can block."""
+    """Reply surface in memory whose calls a test can block."""
 
     limits = MessageLimits(chunk_size=100, measure=len)
 
@@ -393,7 +393,7 @@ async def test_a_refused_chunk_loses_no_text(surface: BlockableSurface, is_under
 
 
 async def test_the_name_of_a_missing_file_fits_into_a_message(surface: BlockableSurface) -> None:
-    """Check a file name from the model with a text too long for chunks."""
+    """Check a name of a missing file in a reply that is too long for its chunks."""
     show = surface.show
 
     async def show_without_files(plan: Plan, known_ids: Sequence[str], record: RecordMessageId) -> bool:

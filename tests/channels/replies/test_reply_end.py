@@ -1,4 +1,4 @@
-"""Endings of replies: too long for chunks, failed, and retried, on both platforms."""
+"""Endings of replies on both platforms: too long for chunks, failed, and retried."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -38,12 +38,12 @@ async def wait_for_turns(chat: Chat, count: int = 1) -> list[Any]:
 
 
 async def wait_for_model_answer(chat: Chat) -> None:
-    """Wait until the model has finished an answer."""
+    """Wait until the text of an answer is stored in its turn's row."""
     await chat.bot.database.wait_until(chat.bot.list_turns, lambda rows: any(row.text for row in rows))
 
 
 def list_retries(chat: Chat) -> list[bool]:
-    """Return for each message of the bot whether it has a Retry button."""
+    """Return, for each of the bot's messages, whether it has a Retry button."""
     return [words.RETRY in message.buttons for message in chat.list_replies()]
 
 
@@ -57,7 +57,7 @@ FAILURE = Fail(400, "no")
 
 
 def create_failing_script(answer: Turn = "It is 42.", failure: Turn = FAILURE) -> Any:
-    """Return a model script that fails at first."""
+    """Return a model script that fails at the first request, and then answers."""
     asked = 0
 
     def script(_asked: ReceivedRequest) -> Turn:
@@ -167,7 +167,7 @@ async def test_an_incomplete_upload_is_repeated(sandbox: Any, tmp_path: Path, mo
 
 
 def create_crash(chat: Chat) -> Any:
-    """Return a function that ends the process when it is called."""
+    """Return a function that stops the worker and fails, as the death of the process."""
 
     async def crash(*_: Any, **__: Any) -> None:
         chat.bot.worker._stopping.set()
@@ -389,7 +389,7 @@ async def test_transient_read_errors_leave_the_answer_correct(
 
     @asynccontextmanager
     async def fail_at_first(self: Database) -> AsyncIterator[AsyncConnection]:
-        """Fail at the first call of each pair."""
+        """Fail at every second database read of a turn, beginning with the first."""
         task = asyncio.current_task()
         if task is not None and "turn" in task.get_name():
             reads.append(task.get_name())

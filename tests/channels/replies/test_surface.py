@@ -15,14 +15,21 @@ from core.errors import SurfaceError
 
 
 async def _ignore_reaction(_address: Address) -> None:
-    """Ignore reactions."""
+    """Do nothing instead of adding or removing a reaction."""
 
 
 PLENTY = RateLimiter(Window(calls=1000, seconds=1.0))
 
 
 class MemorySurface(MessageSurface):
-    """Surface with messages in a dictionary; ticks need budget."""
+    """Reply surface with messages in memory, and with faults that a test sets.
+
+    Attributes:
+        messages: the texts, by message id.
+        previous: the message before each message, by id.
+        takes_files: False refuses all files.
+        budget: the number of calls that streaming updates may still make.
+    """
 
     def __init__(self) -> None:
         super().__init__(QueuedReactions(_ignore_reaction, _ignore_reaction), {})
@@ -95,7 +102,7 @@ class MemorySurface(MessageSurface):
 
 
 class RecordedIds:
-    """Message ids of a reply, recorded like in `Reply`."""
+    """Message ids of a reply, recorded as `Reply` does."""
 
     def __init__(self) -> None:
         self.ids: list[str] = []

@@ -1,4 +1,4 @@
-"""Status lines of running tools."""
+"""Status lines of running tools in a reply."""
 
 from typing import Any
 

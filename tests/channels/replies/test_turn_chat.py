@@ -1,4 +1,4 @@
-"""Reactions and messages of tools, on both platforms."""
+"""Reactions and messages that tools send by `get_chat()`, on both platforms."""
 
 from contextlib import suppress
 from pathlib import Path
@@ -27,13 +27,13 @@ __all__ = ["short_ping_interval"]
 
 
 async def react(emoji: str) -> str:
-    """React to the message."""
+    """React to the user's message."""
     await get_chat().add_reaction(emoji)
     return "done"
 
 
 async def post(text: str) -> str:
-    """Post a message."""
+    """Post a message in the conversation."""
     await get_chat().post_message(text)
     return "done"
 
@@ -48,13 +48,13 @@ CELEBRATION = [CallTool("react", {"emoji": "🎉"}), CallTool("post", {"text": "
 
 
 def list_tool_results(chat: Any) -> list[str]:
-    """Return the results that the model got from its tools."""
+    """Return the tool results in the newest model request, oldest first."""
     messages = chat.bot.model.requests[-1]["messages"]
     return [message["content"] for message in messages if message["role"] == "tool"]
 
 
 def list_reactions(chat: Any) -> set[str]:
-    """Return the reactions on all messages."""
+    """Return the names of the reactions on all messages of the conversation."""
     place = chat.channel if isinstance(chat, SlackChat) else chat.place
     return {name for message in chat.sandbox.messages(place) for name in message.reactions}
 

@@ -1,4 +1,4 @@
-"""Fixtures: the Slack adapter against the local Slack, with the core and a scripted model."""
+"""Fixtures that run the Slack adapter with the core and a scripted model."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -33,7 +33,10 @@ BOTH_MODES = pytest.mark.parametrize("slack", ["socket", "http"], indirect=True)
 
 @pytest.fixture
 async def slack(request: pytest.FixtureRequest) -> AsyncIterator[SlackSandbox]:
-    """Yield a workspace that grants the app what its manifest requests."""
+    """Yield a Slack workspace in which the app has the scopes of its manifest.
+
+    The fixture's parameter "http" adds a request URL to the manifest.
+    """
     async with SlackSandbox() as sandbox:
         address = "" if getattr(request, "param", "socket") == "socket" else "https://bot.example"
         sandbox.install(manifest(prompts=DEFAULT_PROMPTS, address=address))
@@ -42,7 +45,7 @@ async def slack(request: pytest.FixtureRequest) -> AsyncIterator[SlackSandbox]:
 
 @pytest.fixture(autouse=True)
 def short_ping_interval(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ping every 200 ms: a ping detects a broken socket."""
+    """Shorten the client's WebSocket ping to 200 ms, to notice broken sockets early."""
     monkeypatch.setattr(socket, "PING_INTERVAL", 0.2)
 
 
@@ -63,10 +66,10 @@ def web(slack: SlackSandbox) -> AsyncWebClient:
 
 
 class Bot(WiredBot):
-    """Bot from Slack to the model.
+    """Bot with a local Slack workspace and a scripted model.
 
     Attributes:
-        address: of its HTTP server, if it has one.
+        address: the URL of its HTTP server; "" without one.
     """
 
     def __init__(self, slack: SlackSandbox, channel: SlackChannel, core: CoreParts) -> None:
@@ -89,7 +92,7 @@ class Bot(WiredBot):
         return await self.slack.post_message(user, channel, f"{self.mention} {text}", **more)
 
     async def wait_for_texts(self, message: SlackMessage, predicate: Callable[[list[str]], Any]) -> list[str]:
-        """Wait until the texts of a thread satisfy the predicate, and return them."""
+        """Wait until the texts of a message's thread satisfy the predicate; return them."""
 
         def get_texts() -> list[str] | None:
             found = self.list_texts(message)

@@ -1,4 +1,4 @@
-"""Usage reports, spending limits and fallback models."""
+"""Usage reports, spending limits and fallback models on Slack."""
 
 import re
 from decimal import Decimal

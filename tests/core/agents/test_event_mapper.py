@@ -1,4 +1,4 @@
-"""Stream events and the reply that ADK's events become."""
+"""Mapping of ADK's events to stream events, and the reply's text."""
 
 import pytest
 from google.adk.events.event import Event
@@ -24,7 +24,7 @@ def final(text: str, *, author: str = "teller", branch: str | None = None) -> Ev
 
 
 def map_events(*events: Event) -> list[StreamEvent]:
-    """Return the stream events of a run with these events."""
+    """Return the stream events of a run that yields these ADK events."""
     steps = EventMapper()
     return [*(event for line in events for event in steps.map_event(line)), steps.create_last_event()]
 

@@ -1,4 +1,4 @@
-"""Agents that are built from settings."""
+"""Agents that `create_app` builds from settings."""
 
 import pytest
 from google.adk.agents import LlmAgent
@@ -12,7 +12,7 @@ from tests.fixtures.conversation import Converse, ScriptedProvider, adapter
 
 
 async def get_system_text(converse: Converse, instruction: str) -> str:
-    """Return the system message of an agent with this instruction."""
+    """Return the system message that the model receives with this instruction setting."""
     provider = ScriptedProvider("ok")
     app = create_app(AgentConfig(instruction=instruction), model=adapter(provider))
     await (await converse(app=app)).reply("Hi")

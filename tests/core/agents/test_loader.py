@@ -1,4 +1,4 @@
-"""External agents in ADK's own layout."""
+"""Loader of users' agents in ADK's own folder layout."""
 
 import os
 import sys
@@ -32,7 +32,7 @@ Folder = Callable[..., Path]
 
 @pytest.fixture(autouse=True)
 def _restored_process(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Undo the changes of a loader and a registry to the process."""
+    """Restore the imports, environment and ADK globals that a test changes."""
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.setattr(LlmAgent, "_default_model", LlmAgent._default_model)
     monkeypatch.setattr(LlmAgent, "_default_live_model", LlmAgent._default_live_model)
@@ -57,7 +57,10 @@ def model_registry() -> ModelRegistry:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Folder:
-    """Return a function that writes files to a folder."""
+    """Return a function that writes an agent's files, and returns their folder.
+
+    An argument `agent__py="..."` is written to `agent.py`.
+    """
 
     def write_files(name: str = "brought", **files: str) -> Path:
         for file, text in files.items():

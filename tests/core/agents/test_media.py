@@ -1,4 +1,4 @@
-"""Tests of the files of models and tools: their names and types as artifacts."""
+"""Names and types of files that models and tools return, as artifacts."""
 
 import pytest
 import sqlalchemy as sa
@@ -53,7 +53,7 @@ async def test_the_suffix_of_a_models_file_is_that_of_its_type(converse: Convers
 
 async def test_raw_sound_of_a_tool_becomes_a_wav_file(converse: Converse) -> None:
     def speak() -> types.Part:
-        """Speak."""
+        """Return raw sound."""
         return types.Part.from_bytes(data=b"\0\1\0\2", mime_type="audio/L16;codec=pcm;rate=16000")
 
     provider = ScriptedProvider([ToolCall("c1", "speak", {}), Done()], "There it is.")
@@ -67,7 +67,7 @@ async def test_raw_sound_of_a_tool_becomes_a_wav_file(converse: Converse) -> Non
 
 async def test_bytes_that_a_tool_returns_get_the_suffix_of_their_type(converse: Converse) -> None:
     def speak() -> bytes:
-        """Speak."""
+        """Return WAV sound."""
         return WAV
 
     provider = ScriptedProvider([ToolCall("c1", "speak", {}), Done()], "There it is.")

@@ -1,4 +1,4 @@
-"""Files at the addresses that an agent's parts have."""
+"""Files at URLs in an agent's answer: fetched, or replaced by a sentence."""
 
 from collections.abc import AsyncGenerator, AsyncIterator
 
@@ -19,7 +19,7 @@ PNG = b"\x89PNG\r\n\x1a\n" + b"pixels" * 50
 
 
 class ImageAgent(BaseAgent):
-    """Agent that answers with parts."""
+    """ADK agent that answers with given parts."""
 
     parts: list[types.Part]
 
@@ -61,7 +61,10 @@ async def origin() -> AsyncIterator[str]:
 
 
 async def run(parts: list[types.Part], plugin: MediaPlugin) -> list[types.Part]:
-    """Run an agent that answers with these parts, and return the parts of its event."""
+    """Run an agent that answers with these parts, and return the parts of its event.
+
+    Also checks that each file among them is stored as an artifact.
+    """
     app = App(name="app", root_agent=ImageAgent(name="painter", parts=parts), plugins=[plugin])
     runner = InMemoryRunner(app=app)
     await runner.session_service.create_session(app_name="app", user_id="u", session_id="s")

@@ -1,4 +1,4 @@
-"""Tests of messages that answer questions: the run resumes where it waits."""
+"""Messages that answer an agent's question: the run resumes where it waits."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -25,7 +25,13 @@ from tests.fixtures.conversation import SESSION, Conversation, Converse, Scripte
 
 @dataclass
 class Dialog:
-    """Conversation in which each message answers the open question of the former one, if there is one."""
+    """Conversation in which a message answers the open question of the former reply.
+
+    Attributes:
+        answers: the messages so far that answered questions of the current run.
+        question: the open question; None without one.
+        runs: the number of messages.
+    """
 
     conversation: Conversation
     answers: list[MessageAnswer] = field(default_factory=list)
@@ -33,7 +39,11 @@ class Dialog:
     runs: int = 0
 
     async def say(self, text: str) -> str:
-        """Send a message, and return the reply or the question that it leads to."""
+        """Send a message, as an answer if a question is open.
+
+        Returns:
+            The text of the reply, or of the next question.
+        """
         self.runs += 1
         run = str(self.runs)
         if self.question is None:
@@ -43,11 +53,22 @@ class Dialog:
         return self._read(await self.conversation.events(text, run_id=run, answers=tuple(self.answers)))
 
     async def repeat(self, text: str) -> str:
-        """Run the last message once more, as after a crash."""
+        """Run the last message again with the same run id, as after a crash.
+
+        Returns:
+            The text of the reply, or of the next question.
+        """
         return self._read(await self.conversation.events(text, run_id=str(self.runs), answers=tuple(self.answers)))
 
     async def choose(self, value: Any, **more: Any) -> str:
-        """Answer the open question by a button."""
+        """Answer the open question by a button.
+
+        Args:
+            value: the value of the chosen button.
+
+        Returns:
+            The text of the reply, or of the next question.
+        """
         assert self.question is not None
         answer = Answer(self.question.call_id, self.question.tool, value, **more)
         chain = tuple(self.answers) if self.answers and self.answers[-1].run == self.question.run else ()
@@ -64,7 +85,11 @@ class Dialog:
 
 
 def shop(seen: list[Any]) -> Workflow:
-    """Return a workflow that asks for size and colour, and then orders."""
+    """Return a workflow that asks for size and colour, and then orders.
+
+    Args:
+        seen: the list to which each node appends its input.
+    """
 
     async def size(node_input: types.Content) -> Any:
         seen.append("size")
@@ -182,11 +207,15 @@ WAIT = [ToolCall("c1", "ask_manager", {"about": "shirts"}), Done()]
 
 
 def ask_manager(about: str) -> None:
-    """Asks the manager."""
+    """Ask the manager, who answers later."""
 
 
 def asker(name: str, step: Any, *, call_id: str = "c1") -> LlmAgent:
-    """Return an agent that asks, and then says that it is ready."""
+    """Return an agent that makes one call, and then says that it is ready.
+
+    Args:
+        step: the call of a question, and the following step of the model.
+    """
     call, done = step
     provider = ScriptedProvider([replace(call, id=call_id), done], *([f"{name} is ready."] * 4))
     tools: list[Any] = [get_user_choice_tool, request_input, LongRunningFunctionTool(ask_manager)]
@@ -228,7 +257,7 @@ SHAPES: dict[Callable[[Any], BaseAgent | Workflow], str] = {
 
 
 async def read_answers(conversation: Conversation) -> list[Any]:
-    """Return the responses of questions, as the models get them."""
+    """Return the responses of the call `c1` in the history, as the model gets them."""
     answers = [answer for event in await conversation.history() for answer in event.get_function_responses()]
     return [(answer.response or {}).get("result", answer.response) for answer in answers if answer.id == "c1"]
 

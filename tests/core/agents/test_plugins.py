@@ -1,4 +1,4 @@
-"""Plugins keep errors of models and tools from ending the run."""
+"""Plugins that turn errors of models and tools into results, so runs continue."""
 
 import asyncio
 import hashlib
@@ -45,14 +45,18 @@ def calls(name: str, **arguments: object) -> list[ProviderEvent]:
 
 
 def get_tool_result(provider: ScriptedProvider) -> dict[str, object]:
-    """Return the result of the call that the model got."""
+    """Return the tool result in the provider's second request."""
     [result] = provider.requests[1].messages[-1].parts
     assert isinstance(result, ToolResult)
     return dict(result.result)
 
 
 async def make_failing_conversation(converse: Converse, error: BaseException) -> tuple[ScriptedProvider, Conversation]:
-    """A conversation in which the model calls a tool that fails."""
+    """Return a provider, and a conversation whose model calls a tool that fails.
+
+    Args:
+        error: the error that the tool raises.
+    """
 
     async def fail(_arguments: object) -> None:
         raise error
@@ -146,7 +150,13 @@ async def test_a_cancelled_tool_has_not_failed(converse: Converse, caplog: pytes
 
 
 async def convert_result(converse: Converse, result: object) -> dict[str, object]:
-    """Return a tool's result as the model gets it, and continue the conversation."""
+    """Return a tool's result as the model receives it.
+
+    Also checks that the conversation continues with the next message.
+
+    Args:
+        result: the value that the tool returns.
+    """
     provider = ScriptedProvider(calls("look"), "Seen.", "Still here.")
     conversation = await converse(provider, tools=[Tool("look", "Looks.", lambda _arguments: result)])
     assert await conversation.reply("Look.") == "Seen."
@@ -225,7 +235,7 @@ async def test_a_call_is_logged_as_begun_while_its_tool_runs(converse: Converse)
 
 @pytest.fixture
 def call_end(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
-    """Return an event that is set once the end of a call is logged."""
+    """Return an event that is set once the end of a tool call is logged."""
     ended, end = asyncio.Event(), ToolCallLog.end
 
     async def end_and_notify(self: ToolCallLog, *call: Any) -> None:
@@ -293,7 +303,7 @@ async def test_an_agent_as_a_tool_is_one_logged_call(converse: Converse) -> None
 
 async def test_a_tool_that_requests_a_sign_in_gets_an_error(converse: Converse) -> None:
     def calendar(tool_context: ToolContext) -> str:
-        """Reads it."""
+        """Request a sign-in with OAuth."""
         url = "https://idp.example"
         code = OAuthFlowAuthorizationCode(authorizationUrl=url, tokenUrl=url, scopes={})
         scheme = OAuth2(flows=OAuthFlows(authorizationCode=code))
@@ -328,7 +338,7 @@ async def test_a_call_that_cannot_be_logged_is_not_made(converse: Converse, monk
 
 
 def note(text: str, tool_context: ToolContext) -> str:
-    """Notes it."""
+    """Append a text to the notes in the session's state."""
     tool_context.state["notes"] = [*tool_context.state.get("notes", []), text]
     return "noted"
 
@@ -338,7 +348,10 @@ InterruptedRun = Callable[..., Coroutine[Any, Any, tuple[Conversation, ScriptedP
 
 @pytest.fixture
 def interrupted_run(converse: Converse, call_end: asyncio.Event) -> InterruptedRun:
-    """Return a function that interrupts a run in a step with an ended and an open call."""
+    """Return a function that starts a run and cancels it during a tool call.
+
+    At the cancellation one call of the step has ended, and another runs.
+    """
 
     async def begin(tool: Callable[..., Any], **arguments: str) -> tuple[Conversation, ScriptedProvider]:
         begun = asyncio.Event()
@@ -377,7 +390,7 @@ async def test_the_state_change_of_a_call_is_applied_once(interrupted_run: Inter
 
 async def test_media_in_a_result_are_sent_again(interrupted_run: InterruptedRun) -> None:
     def draw() -> types.Part:
-        """Draws."""
+        """Return a PNG image."""
         return types.Part.from_bytes(data=b"\x89PNG", mime_type="image/png")
 
     conversation, provider = await interrupted_run(draw)
@@ -388,7 +401,7 @@ async def test_media_in_a_result_are_sent_again(interrupted_run: InterruptedRun)
 
 async def test_a_long_text_is_sent_again_as_it_was_truncated(interrupted_run: InterruptedRun) -> None:
     def read() -> str:
-        """Reads."""
+        """Return a text that is longer than the limit of results."""
         return "x" * (MAX_RESULT_CHARACTERS + 5)
 
     conversation, provider = await interrupted_run(read)
@@ -403,7 +416,7 @@ async def test_an_idempotent_function_runs_again_after_an_interruption(converse:
 
     @idempotent
     async def look() -> str:
-        """Looks."""
+        """Wait without end at the first call, and return "seen" at later ones."""
         looked.append(len(looked))
         if len(looked) == 1:
             begun.set()

@@ -1,4 +1,4 @@
-"""An interrupted run resumes where it was, for each kind of root agent."""
+"""Interrupted runs that resume at the right place, for each kind of root agent."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
@@ -40,7 +40,11 @@ LATE = 0.02
 
 
 class CountedTool:
-    """Tool that counts its calls; only the first `free` ones end."""
+    """Tool that counts its calls, and hangs after the first `free` calls.
+
+    Attributes:
+        stuck: set when a call hangs.
+    """
 
     def __init__(self, name: str, free: int = 100) -> None:
         self.calls = 0
@@ -69,7 +73,7 @@ def agent(name: str, provider: ScriptedProvider, *tools: CountedTool) -> LlmAgen
     params=[(SessionService, "append_event"), (BaseAgent, "_handle_before_agent_callback")],
 )
 def delayed_store_or_agents(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Delay the store or the agents: no result may depend on their order."""
+    """Delay the session store, then the agents: no result may depend on their order."""
     owner, name = request.param
     do = getattr(owner, name)
 
@@ -84,7 +88,7 @@ in_either_order = pytest.mark.usefixtures("delayed_store_or_agents")
 
 
 async def interrupt_run(conversation: Conversation, *stuck: CountedTool) -> None:
-    """Cancel a run while tools run."""
+    """Start a run, wait until the given tools hang, and cancel the run."""
     running = asyncio.create_task(conversation.events("go", run_id="run-1"))
     async with asyncio.timeout(30):
         for used in stuck:
@@ -190,7 +194,7 @@ async def test_a_workflow_resumes_at_its_interrupted_node(converse: Converse) ->
 
 
 class StatelessAgent(BaseAgent):
-    """Agent that runs its sub-agents in order, and stores no progress."""
+    """ADK agent that runs its sub-agents in order, and stores no progress."""
 
     async def _run_async_impl(self, ctx: InvocationContext) -> AsyncGenerator[Event, None]:
         for worker in self.sub_agents:
@@ -242,7 +246,10 @@ async def test_a_run_resumes_after_the_correction_of_an_invented_agent(converse:
 
 
 async def get_results(conversation: Conversation) -> dict[str, Any]:
-    """Return the result of each call; each has one."""
+    """Return the result of each tool call in the history, by call id.
+
+    Also checks that no call has two results.
+    """
     told: dict[str, Any] = {}
     for event in await conversation.history():
         for answer in event.get_function_responses():
@@ -255,7 +262,7 @@ async def get_results(conversation: Conversation) -> dict[str, Any]:
 
 
 class CallState(Enum):
-    """State of a call when the process died."""
+    """State of a tool call when the process died."""
 
     NOT_BEGUN = "not begun"
     BEGUN = "begun"
@@ -265,7 +272,12 @@ class CallState(Enum):
 
 @dataclass
 class StoredCall:
-    """A stored call, and the count of later runs of its tool."""
+    """Stored tool call, and the number of runs of its tool after the restart.
+
+    Attributes:
+        state: the state at the death of the process.
+        runs: the number of later runs.
+    """
 
     id: str
     state: CallState
@@ -322,7 +334,11 @@ async def test_no_call_is_made_twice_in_any_state_of_a_step(
 
 
 async def store_run(conversation: Conversation, made: Sequence[StoredCall]) -> None:
-    """Store a run that was interrupted in a step with these calls."""
+    """Store the events and logged calls of a run that was interrupted in one step.
+
+    Args:
+        made: the tool calls of the step.
+    """
     session = await conversation.session()
     assert isinstance(session, StoredSession)
     calls = [types.Part(function_call=types.FunctionCall(id=call.id, name=call.id, args={})) for call in made]

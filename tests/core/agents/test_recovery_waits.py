@@ -1,4 +1,4 @@
-"""An interrupted run with a call that waits for an approval or a later result."""
+"""Interrupted runs with a call that waits for an approval or a later result."""
 
 import asyncio
 from contextlib import aclosing, suppress
@@ -26,7 +26,12 @@ PAY: Answer = [ToolCall("c1", "pay", {}), Done()]
 
 
 class PaymentTool:
-    """Tool that counts its payments; while `sticks` is set, none ends."""
+    """Tools that count their payments.
+
+    Attributes:
+        begun: set when a payment begins.
+        sticks: while True, a payment never ends.
+    """
 
     def __init__(self) -> None:
         self.paid = 0
@@ -34,7 +39,7 @@ class PaymentTool:
         self.sticks = False
 
     async def pay(self) -> str:
-        """Pays."""
+        """Pay, and hang while `sticks` is set."""
         self.paid += 1
         self.begun.set()
         if self.sticks:
@@ -42,7 +47,7 @@ class PaymentTool:
         return "paid"
 
     async def pay_if_confirmed(self, tool_context: ToolContext) -> dict[str, Any]:
-        """Pays."""
+        """Pay only after a confirmation, which the first call requests."""
         self.paid += 1
         if tool_context.tool_confirmation is None:
             tool_context.request_confirmation(hint="Really?")
@@ -57,7 +62,7 @@ def create_agent(provider: ScriptedProvider, tool: FunctionTool) -> LlmAgent:
 
 
 async def decide(conversation: Conversation, *, confirmed: bool = True) -> None:
-    """Decide on the open question."""
+    """Send the decision on the open confirmation, and run the agent to its end."""
     [question] = await list_questions(conversation)
     answer = types.FunctionResponse(id=question.id, name=question.name, response={"confirmed": confirmed})
     content = types.Content(role="user", parts=[types.Part(function_response=answer)])
@@ -159,7 +164,7 @@ async def test_a_long_running_call_is_made_once(
     converse: Converse, states: dict[str, str], answered: list[str]
 ) -> None:
     def pay() -> None:
-        """Pays."""
+        """Fail if called: the tool must not run twice."""
         raise AssertionError
 
     provider = ScriptedProvider("Done.")

@@ -1,4 +1,4 @@
-"""Run records: tool calls, history and timings from the events of a run."""
+"""Run records made from the events of a run: tool calls, history and timings."""
 
 import asyncio
 from typing import Any

@@ -1,4 +1,4 @@
-"""The session service under a real ADK runner."""
+"""Session service with a real ADK runner."""
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
@@ -28,7 +28,12 @@ Reply = str | types.FunctionCall
 
 
 class ScriptedModel(BaseLlm):
-    """Model that returns its lines in order, and records the requests."""
+    """ADK model that returns its replies in order, and records the requests.
+
+    Attributes:
+        lines: the remaining replies.
+        asked: the contents of each request.
+    """
 
     model: str = "script"
     lines: list[Reply]
@@ -56,7 +61,7 @@ class ScriptedModel(BaseLlm):
 
 
 def add(a: int, b: int, tool_context: ToolContext) -> dict[str, int]:
-    """Adds."""
+    """Return the sum, and store it in the user's state."""
     tool_context.state["user:sum"] = a + b
     return {"sum": a + b}
 
@@ -114,7 +119,7 @@ async def test_a_reset_in_the_middle_of_a_run_ends_it_and_nothing_is_stored(
     service: SessionService, database: Database
 ) -> None:
     async def slow() -> dict[str, bool]:
-        """Is overtaken by a reset."""
+        """Reset the session during the call."""
         await reset_session(service, "s")
         return {"done": True}
 

@@ -1,4 +1,4 @@
-"""Stream events of an agent's run, and its ends."""
+"""Stream events of an agent's run, and the ways in which a run ends."""
 
 import asyncio
 import threading
@@ -133,7 +133,7 @@ async def test_tools_get_the_speaker_who_is_never_stored(converse: Converse) -> 
     asked: list[str] = []
 
     def whoami(tool_context: ToolContext) -> str:
-        """Tells who speaks."""
+        """Append the user's identity to `asked`."""
         asked.append(f"{tool_context.state['temp:speaker']}")
         return "you know"
 
@@ -152,7 +152,7 @@ async def test_a_synchronous_tool_does_not_block_the_event_loop(converse: Conver
     threads: list[threading.Thread] = []
 
     def look() -> str:
-        """Looks."""
+        """Append the current thread to `threads`."""
         threads.append(threading.current_thread())
         return "sky"
 

@@ -1,4 +1,4 @@
-"""Garbage collection: start-up objects are frozen, and later cycles are collected."""
+"""Garbage collector settings: frozen start-up objects, and rare full runs."""
 
 import gc
 import weakref

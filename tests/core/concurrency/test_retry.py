@@ -13,7 +13,11 @@ from tests.fixtures.retry_waits import limited_wait
 
 
 class Operation:
-    """Fails with each of `errors`, then succeeds."""
+    """Operation that raises each of `errors` in turn, and then succeeds.
+
+    Attributes:
+        tries: the number of calls.
+    """
 
     def __init__(self, *errors: Exception) -> None:
         self.errors = list(errors)

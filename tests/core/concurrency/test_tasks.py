@@ -1,4 +1,4 @@
-"""Bounded concurrency and periodic work."""
+"""Bounded concurrency (`run_concurrently`) and periodic work (`run_every`)."""
 
 import asyncio
 import logging

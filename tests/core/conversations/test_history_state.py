@@ -16,7 +16,7 @@ from tests.fixtures.inbox_messages import inbound
 
 
 async def store_prompt(database: Database, turn: Turn) -> None:
-    """Store the prompt of a turn, as its run does."""
+    """Insert the user's message of a turn into the session's history, as its run does."""
     row = {"session": turn.session_id, "generation": turn.generation, "invocation_id": turn.origin, "role": "user"}
     async with database.write() as connection:
         await connection.execute(sa.insert(messages).values(**row, tool_calls=[], tokens=1, created_at=time.time()))

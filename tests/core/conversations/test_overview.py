@@ -1,4 +1,4 @@
-"""The operators' overview of workers, turns, sessions and channels, with remedies."""
+"""Operators' overview of workers, turns, sessions and channels, with remedies."""
 
 import time
 from typing import Any

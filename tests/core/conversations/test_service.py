@@ -263,7 +263,7 @@ async def test_recent_sessions_are_listed_with_their_first_words(
 
 
 class SharedSession:
-    """Session of several people; messages for the bot are accepted."""
+    """Session of several users, whose messages to the bot are put into the inbox."""
 
     def __init__(self, inbox: InboxStore, conversations: ConversationService) -> None:
         self._inbox = inbox

@@ -1,4 +1,4 @@
-"""Edits and deletions apply to a message in each of its states."""
+"""Edits and deletions of inbox messages before, during and after their turn."""
 
 import asyncio
 import time

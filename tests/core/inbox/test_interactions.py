@@ -1,4 +1,4 @@
-"""The queue of interactions, with workers that crash."""
+"""Queue of interactions, with workers that crash."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -21,7 +21,7 @@ def short_poll_interval(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def create_worker(database: Database) -> InteractionQueue:
-    """Return the queue of a worker that starts after all others have crashed."""
+    """Return the interaction queue of a worker that starts after all others crashed."""
     async with database.write() as connection:
         await connection.execute(sa.text("DELETE FROM workers"))
     lease = Lease(database)
@@ -36,7 +36,11 @@ async def list_stored_keys(database: Database) -> list[str]:
 
 @asynccontextmanager
 async def run_orphaned(queue: InteractionQueue, loops: int = 1) -> AsyncIterator[asyncio.Queue[tuple[str, str]]]:
-    """Process the interactions of dead workers, and collect them."""
+    """Process the interactions of dead workers; yield a queue of (key, payload).
+
+    Args:
+        loops: the number of concurrent loops.
+    """
     found = asyncio.Queue[tuple[str, str]]()
 
     async def run(key: str, payload: str) -> None:

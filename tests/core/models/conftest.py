@@ -1,4 +1,4 @@
-"""Fixtures: every provider, connected to a scripted server of its vendor's API."""
+"""Fixtures that connect each model provider to a server of its vendor's API."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
@@ -26,7 +26,7 @@ _GREETING = (ModelMessage("user", (Text("Hi"),)),)
 
 
 class ConnectedProvider(NamedTuple):
-    """A provider, and the scripted server that it is connected to."""
+    """Model provider, and the scripted server that it is connected to."""
 
     provider: Provider
     server: Server
@@ -40,7 +40,7 @@ class ConnectedProvider(NamedTuple):
         return cast(AsyncGenerator[ProviderEvent, None], self.provider.stream(request))
 
     async def collect_until_error(self, **more: Any) -> tuple[list[ProviderEvent], ProviderError]:
-        """Return the events of a failed request, and its error."""
+        """Send a request that fails; return the events before the error, and the error."""
         events = list[ProviderEvent]()
         try:
             async with aclosing(self.stream(ModelRequest("the-model", _GREETING, **more))) as stream:
@@ -51,7 +51,7 @@ class ConnectedProvider(NamedTuple):
         raise AssertionError(f"the request did not fail: {events}")
 
     async def get_error(self) -> Exception:
-        """Return the error of a failed request."""
+        """Send a request that fails, and return its error."""
         return (await self.collect_until_error())[1]
 
 

@@ -1,4 +1,4 @@
-"""`ModelAdapter`: the seeds' scenarios, and every end of a stream."""
+"""`ModelAdapter`: the seeds' scenarios, and every way in which a stream ends."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -23,7 +23,15 @@ HELLO: list[ProviderEvent] = [Text("Hello "), Text("world"), Done(usage=Usage(in
 
 
 class FakeProvider:
-    """Provider that yields the same events for each request, and stalls if `stalls` is set."""
+    """Provider that yields the same events for each request.
+
+    Args:
+        events: the events; an exception is raised.
+        stalls: True makes the stream hang at its end.
+
+    Attributes:
+        closed: the number of closed streams.
+    """
 
     name = "fake"
 
@@ -286,7 +294,7 @@ async def test_leaving_the_stream_closes_the_provider() -> None:
 
 @pytest.mark.parametrize("mode", [StreamingMode.SSE, StreamingMode.NONE])
 async def test_adk_stores_the_full_text_once(mode: StreamingMode) -> None:
-    """Fault in the seeds: a final event without content, and an empty reply in the history."""
+    """Check for two faults of the seeds: an empty final event, an empty stored reply."""
     agent = LlmAgent(name="bot", model=ModelAdapter(model="m", provider=FakeProvider(HELLO)))
     runner = InMemoryRunner(agent, app_name="test")
     await runner.session_service.create_session(app_name="test", user_id="u", session_id="s")

@@ -1,4 +1,4 @@
-"""Deltas reach ADK in fewer and longer ones, complete, in time and in order."""
+"""`CoalescingProvider`: joined deltas are complete, in time and in order."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -28,7 +28,7 @@ Script = Sequence[ProviderEvent | asyncio.Event | Exception]
 
 
 class ScriptedStream:
-    """Provider that plays a script, and waits for the events in it."""
+    """Provider that plays a script of events, errors, and asyncio events to wait for."""
 
     name = "scripted"
 
@@ -57,7 +57,7 @@ class ScriptedStream:
 
 
 class EndlessStream:
-    """Provider that yields a word per millisecond."""
+    """Provider that yields a word each millisecond without end."""
 
     name = "endless"
 

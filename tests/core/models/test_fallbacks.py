@@ -1,4 +1,4 @@
-"""Fallbacks to other models."""
+"""Fallbacks to other models after errors of the first one."""
 
 import asyncio
 import logging
@@ -51,7 +51,7 @@ DOWN: list[ProviderEvent | asyncio.Event | Exception] = [ProviderUnavailableErro
 
 
 def make_adapter(first: ScriptedProvider, *others: ScriptedProvider, **more: Any) -> ModelAdapter:
-    """Return an adapter for `a/first` with the fallbacks `b/1`, `b/2` ..."""
+    """Return an adapter for the model `a/first`, with the fallbacks `b/1`, `b/2` ..."""
     offered = {f"b/{nth}": ModelHandle(other, str(nth)) for nth, other in enumerate(others, 1)}
     return ModelAdapter(model="a/first", provider=first, fallbacks=Fallbacks(offered), idle_seconds=1, **more)
 

@@ -1,4 +1,4 @@
-"""Notes about answers that break off."""
+"""Notes under answers that end early, by finish reason."""
 
 import pytest
 from google.genai.types import FinishReason

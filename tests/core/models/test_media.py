@@ -1,4 +1,4 @@
-"""Types and texts of files."""
+"""Types and texts of files that users send to models."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""Every history becomes a valid request."""
+"""Conversion of any ADK history into a valid model request."""
 
 import json
 from datetime import UTC, datetime

@@ -26,7 +26,13 @@ BUSY = ProviderRateLimitError("busy")
 
 
 class ScriptedCalls:
-    """Model call whose attempts play one script each: text, waits and errors."""
+    """Model call whose attempts play one script each: text, waits and errors.
+
+    Attributes:
+        started, closed: the number of started and of closed attempts.
+        is_waiting: set when an attempt waits for an event of its script.
+        has_ended: set at the end of an attempt.
+    """
 
     def __init__(self, *scripts: Script) -> None:
         self.scripts = list(scripts)
@@ -51,7 +57,11 @@ class ScriptedCalls:
 
 
 async def collect_texts(calls: ScriptedCalls, waits: Sequence[float] = (0, 0)) -> list[str | None]:
-    """Return the texts of the responses, with None for a retraction."""
+    """Return the texts of a retried call's responses; None stands for a retraction.
+
+    Args:
+        waits: the seconds before each retry.
+    """
     async with aclosing(Fallbacks().stream("m", calls, waits)) as responses:
         return [get_text(response) async for response in responses]
 
@@ -64,7 +74,7 @@ def get_text(response: LlmResponse) -> str | None:
 
 @pytest.fixture
 def sleep_seconds(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """Record the seconds of each sleep, without sleeping."""
+    """Replace `asyncio.sleep`, and return the list of the seconds of each call."""
     waits: list[float] = []
 
     async def sleep(seconds: float) -> None:

@@ -1,4 +1,4 @@
-"""The model that a conversation selects answers in it."""
+"""Model that users select for a conversation."""
 
 import logging
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ KEYS = VendorSettings(openai_api_key="secret-openai", anthropic_api_key="secret-
 
 
 def make_adapter(default: ScriptedProvider, **others: ScriptedProvider) -> ModelAdapter:
-    """Return an adapter for `a/default` that can be replaced by `b/NAME`."""
+    """Return an adapter for `a/default`, for which users may select `b/NAME` instead."""
     offered = {f"b/{name}": ModelHandle(provider, name) for name, provider in others.items()}
     return ModelAdapter(
         model="a/default",

@@ -23,7 +23,11 @@ def offline(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def small_vocabulary(monkeypatch: pytest.MonkeyPatch) -> bytes:
-    """Replace the real vocabulary, a download of 3.6 MB."""
+    """Make a small vocabulary valid instead of the real one, a download of 3.6 MB.
+
+    Returns:
+        The content of the small vocabulary.
+    """
     data = b"a vocabulary"
     monkeypatch.setattr(tokens, "SHA256", hashlib.sha256(data).hexdigest())
     return data

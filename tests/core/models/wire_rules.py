@@ -1,4 +1,7 @@
-"""Rules of each vendor's API for the messages of a request; a breach is an `AssertionError`."""
+"""Rules of each vendor's API for the messages of a request.
+
+A breach raises `AssertionError`.
+"""
 
 import base64
 import json
@@ -14,7 +17,7 @@ def check_request(vendor: str, body: Body) -> None:
 
 
 def list_signatures(vendor: str, body: Body) -> list[str]:
-    """Return the signatures in a request, in order."""
+    """Return the signatures of thoughts, calls and texts in a request body, in order."""
     match vendor:
         case "anthropic":
             blocks = [block for message in body["messages"] for block in message["content"]]

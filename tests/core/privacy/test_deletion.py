@@ -51,7 +51,7 @@ SHARED, ALONE = "slack:T1:C1:171", "slack:T1:D9:172"
 
 
 class StoredConversations:
-    """Stored conversations with rows in every table."""
+    """Conversations in the database, with rows in every table."""
 
     def __init__(self, database: FailingDatabase, inbox: InboxStore, turns: TurnStore, service: SessionService) -> None:
         self.database, self.inbox, self.turns, self.service = database, inbox, turns, service
@@ -74,7 +74,18 @@ class StoredConversations:
         day: str = "",
         is_counted: bool = True,
     ) -> str:
-        """Store a turn with a tool call, file, rating, request and cost; return its id."""
+        """Store an ended turn with a tool call, file, rating, request and cost.
+
+        Args:
+            name: the author's name.
+            words: the user's message.
+            around: a context message before it, which names another user.
+            day: the day of the cost.
+            is_counted: whether the cost is stored.
+
+        Returns:
+            The turn's id.
+        """
         address = {"speaker": name, "author": author}
         said = inbound(words, session=session, author=author, address=address)
         await self.inbox.accept(said)
@@ -165,13 +176,13 @@ class StoredConversations:
             await connection.execute(sa.insert(messages).values(values))
 
     async def list_spending(self) -> list[tuple[str, str, int, int]]:
-        """Return the spending by user: id, name, calls and cost."""
+        """Return (user id, name, calls, cost) of each user with spending."""
         return [
             (one.key, one.name, one.calls, one.cost) for one in await self.books.sum_spending("person", since=FIRST_DAY)
         ]
 
     async def find_columns(self, *words: str) -> list[str]:
-        """Return the columns of all tables that contain any of these texts."""
+        """Return `table.column` for each value that contains any of these texts."""
         found = list[str]()
         async with self.database.read() as connection:
             for table in metadata.sorted_tables:

@@ -18,7 +18,7 @@ from tests.fixtures.inbox_messages import inbound
 
 
 async def age(database: FailingDatabase, *, days: float) -> None:
-    """Backdate the ended turns, the messages and the tool calls by `days`."""
+    """Move the times of ended turns, inbox messages and tool calls back by `days`."""
     at = time.time() - days * DAY
     async with database.write() as connection:
         ended = turns_table.c.finished_at.is_not(None)

@@ -1,4 +1,4 @@
-"""Shorthands for events, and the reset of a session."""
+"""Constructors and readers of ADK events for tests, and the reset of a session."""
 
 from typing import Any
 
@@ -46,6 +46,6 @@ def list_response_ids(events: list[Event]) -> list[str | None]:
 
 
 async def reset_session(service: SessionService, session_id: str = "s") -> int | None:
-    """Begin the next generation of a session, as the inbox does."""
+    """Reset a session as the inbox does; return the new generation, or None."""
     async with service._database.write() as connection:
         return await begin_generation(connection, session_id)

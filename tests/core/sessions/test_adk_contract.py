@@ -1,7 +1,7 @@
-"""The documented contract of ADK's session, artifact and memory services.
+"""Documented contract of ADK's session, artifact and memory services.
 
 Each test runs against ADK's own in-memory services as well, so that it states what ADK does. `docs/reference/api.md`
-lists where Parley differs on purpose; the last section tests those.
+lists the intended differences of Parley; the last section tests those.
 """
 
 import copy
@@ -54,7 +54,7 @@ class Services(NamedTuple):
 
 @pytest.fixture(params=["adk", "sqlite", "postgres"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str | None:
-    """The database; None for ADK's own services."""
+    """Return None for ADK's own services, then an SQLite and a PostgreSQL URL."""
     if request.param == "postgres":
         return str(request.getfixturevalue("postgres"))
     return f"sqlite+aiosqlite:///{tmp_path / 'parley.db'}" if request.param == "sqlite" else None
@@ -87,7 +87,7 @@ async def load(sessions: BaseSessionService, **more: Any) -> Session:
 
 
 def types_of(value: Any) -> Any:
-    """The value with the type of each of its parts, for 1 == 1.0 == True."""
+    """Return a value with the type of each of its parts, since `1 == 1.0 == True`."""
     if isinstance(value, Mapping):
         return {key: types_of(item) for key, item in value.items()}
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""The artifact service on both databases."""
+"""Artifact service on SQLite and PostgreSQL."""
 
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A damaged session is reported, repaired by a reset, and affects no other session."""
+"""Damaged sessions: reported, repaired by a reset, without effect on others."""
 
 from typing import Any
 
@@ -27,7 +27,11 @@ BOTH = {
 
 
 async def create_damaged_session(service: SessionService, database: Database, damage: str) -> None:
-    """Create two sessions, and damage one of them."""
+    """Create the sessions `s` and `whole`, and damage one by an SQL statement.
+
+    Args:
+        damage: the statement.
+    """
     for name in ("s", "whole"):
         session = await create(service, name, state={"a": 1})
         for event in (user_event("hi"), model_event("hello")):

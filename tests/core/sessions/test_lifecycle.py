@@ -1,4 +1,4 @@
-"""Sessions of agents that no longer run."""
+"""Sessions whose agent is no longer configured."""
 
 import logging
 from pathlib import Path
@@ -21,7 +21,7 @@ from tests.fixtures.conversation import Conversation, Converse, ScriptedProvider
 
 
 def clock() -> str:
-    """The time."""
+    """Return the time."""
     return "noon"
 
 
@@ -48,7 +48,7 @@ async def test_messages_of_lango_agent_are_read_as_those_of_parley(
 
 
 async def start_next_agent(conversation: Conversation, provider: ScriptedProvider) -> Conversation:
-    """Return the same conversation after a start with another agent."""
+    """Return the same conversation after a restart with another agent, named "after"."""
     await reassign_sessions(conversation.database, AgentRouter("after"))
     after = app("after", provider).model_copy(update={"plugins": create_plugins(ToolCallLog(conversation.database))})
     return Conversation(AgentRuntime(after, conversation.sessions), conversation.sessions, conversation.database)

@@ -1,4 +1,4 @@
-"""The memory service on both databases."""
+"""Memory service on SQLite and PostgreSQL."""
 
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A resumed run stores its events once, as the newest of its session."""
+"""Resumed runs: their events are stored once, as the newest of their session."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -20,7 +20,15 @@ CALL = ToolCall("call_1", "pay", {"sum": 3})
 
 
 class PaymentTool:
-    """Tool that records its calls."""
+    """Tool "pay" that records its calls.
+
+    Args:
+        gate: an event that each call waits for; None for no wait.
+
+    Attributes:
+        paid: the arguments of all calls.
+        begun: set when a call begins.
+    """
 
     def __init__(self, gate: asyncio.Event | None = None) -> None:
         self.paid: list[dict[str, Any]] = []
@@ -37,7 +45,7 @@ class PaymentTool:
 
 
 async def interrupt(run: Coroutine[Any, Any, object], *, at: asyncio.Event) -> None:
-    """Cancel a run as soon as `at` is set."""
+    """Start a run, and cancel it as soon as the event `at` is set."""
     running = asyncio.create_task(run)
     async with asyncio.timeout(30):
         await at.wait()
@@ -53,7 +61,7 @@ async def resume(conversation: Conversation, text: str, run_id: str = "run-1") -
 
 
 def list_request_texts(provider: ScriptedProvider) -> list[tuple[str, str]]:
-    """Return the roles and texts of the newest request."""
+    """Return (role, text) of each message of the newest request, except system ones."""
     return [(message.role, get_text(message)) for message in provider.requests[-1].messages if message.role != "system"]
 
 

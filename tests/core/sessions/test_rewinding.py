@@ -1,4 +1,4 @@
-"""A discarded run starts again from the same prompt, as if it had not run."""
+"""Discarded runs: they start again from the same prompt, without their events."""
 
 import time
 

@@ -1,4 +1,4 @@
-"""Stored events come back unchanged through the real tables."""
+"""Events of any content, stored in and read from the real tables."""
 
 import asyncio
 import shutil

@@ -1,4 +1,4 @@
-"""Routing of sessions to agents."""
+"""Rules that select the agent of a session."""
 
 import pytest
 

@@ -48,7 +48,10 @@ def state_event(**delta: Any) -> Event:
 
 @contextmanager
 def record_statements(database: Database) -> Iterator[list[tuple[str, Any]]]:
-    """Record the SQL statements inside the context, with their parameters."""
+    """Yield a list to which each SQL statement of the context is appended.
+
+    Each entry is (SQL, parameters).
+    """
     seen: list[tuple[str, Any]] = []
     run = database.run
 
@@ -304,7 +307,11 @@ async def test_config_picks_the_newest_events(service: SessionService) -> None:
 
 
 async def fill(database: Database, turns: int, *, session: str = "s") -> None:
-    """A long history, written past the service."""
+    """Insert a long history into a session directly, without the service.
+
+    Args:
+        turns: the number of pairs of a question and an answer.
+    """
     base = {"session": session, "generation": 1, "invocation_id": "", "tool_calls": [], "tokens": 5, "created_at": 1.0}
     talk = [
         {**base, "role": role, "author": "", "content": f"{role} {n}"}
@@ -411,7 +418,10 @@ async def test_reads_of_one_session_do_not_scan_the_others(service: SessionServi
 
 
 async def get_query_plan(database: Database, sql: str, parameters: Any) -> list[str]:
-    """Return the query plan, without sequential scans, which PostgreSQL prefers for small tables."""
+    """Return the lines of a statement's query plan.
+
+    PostgreSQL plans without sequential scans, which it prefers for small tables.
+    """
     async with database.read() as connection:
         if database.is_sqlite:
             return [row.detail for row in await connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {sql}", parameters)]

@@ -1,4 +1,4 @@
-"""An appended event is stored once, despite database failures, and never after a reset."""
+"""Appended events: stored once despite database failures, and never after a reset."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -31,7 +31,11 @@ APP, USER = "app", "place"
 
 
 class LossyDatabase(Database):
-    """Database that executes each statement and loses the next `lost_answers` answers."""
+    """Database that executes each statement, and may raise an error instead of rows.
+
+    Attributes:
+        lost_answers: the number of next statements that raise `StoreError`.
+    """
 
     lost_answers = 0
 

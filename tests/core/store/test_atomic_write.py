@@ -1,4 +1,4 @@
-"""Atomic writes: a file has its old or its new content."""
+"""Atomic writes: after a crash, a file has its old or its new content."""
 
 import os
 import stat

@@ -137,7 +137,7 @@ async def test_a_closed_database_is_not_reopened_by_a_late_call(database: Failin
 
 
 def is_closed(connection: Any) -> bool:
-    """Return whether a connection of either driver is closed."""
+    """Return whether a SQLAlchemy connection of asyncpg or aiosqlite is closed."""
     driver = connection.driver_connection
     if isinstance(driver, asyncpg.Connection):
         return bool(driver.is_closed())
@@ -278,7 +278,7 @@ async def test_a_read_only_server_is_reported_with_a_remedy_and_recovers(postgre
 
 
 async def get_write_error(database: Database) -> StoreError | None:
-    """Return the error with which the database refuses writes, or None."""
+    """Return the error that the database raises for a write; None if it succeeds."""
     try:
         await database.ping()
     except StoreError as error:

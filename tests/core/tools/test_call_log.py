@@ -1,4 +1,4 @@
-"""The log of tool calls, with a failing database."""
+"""Log of tool calls, with a failing database."""
 
 from dataclasses import replace
 from typing import Any

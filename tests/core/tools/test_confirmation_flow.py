@@ -1,4 +1,4 @@
-"""Confirmations of tool calls in each structure of ADK agents."""
+"""Confirmations of tool calls, in each structure of ADK agents."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, aclosing
@@ -36,24 +36,29 @@ Pair = Callable[["PaymentTools", Ids], BaseAgent | Workflow]
 
 
 class PaymentTools:
-    """Tools that record their calls."""
+    """Tools that record their calls.
+
+    Attributes:
+        paid: the payees of all payments.
+        looked: the number of calls of `look`.
+    """
 
     def __init__(self) -> None:
         self.paid = list[str]()
         self.looked = 0
 
     async def pay(self, to: str) -> str:
-        """Pays."""
+        """Pay."""
         self.paid.append(to)
         return f"paid {to}"
 
     async def look(self) -> str:
-        """Looks."""
+        """Look."""
         self.looked += 1
         return "seen"
 
     async def pay_if_confirmed(self, to: str, tool_context: ToolContext) -> str:
-        """Pays."""
+        """Pay only after a confirmation, which the first call requests."""
         if tool_context.tool_confirmation is None:
             tool_context.request_confirmation(hint="Really?")
             return "asked"
@@ -68,7 +73,11 @@ LOOK, PAY = call("look", "l1"), call("pay", "p1", to="Ada")
 
 
 def agent(name: str, till: PaymentTools, *answers: Any) -> LlmAgent:
-    """Return an agent with scripted answers, and a last one for further requests."""
+    """Return an agent with scripted answers, and a last answer for further requests.
+
+    Args:
+        till: its tools.
+    """
     script = ScriptedProvider(*answers, *(["That is all."] * 8))
     tools: list[Any] = [FunctionTool(till.pay, require_confirmation=True), till.look]
     return LlmAgent(name=name, description=f"Is {name}.", model=adapter(script), tools=tools)
@@ -208,7 +217,7 @@ async def decide(conversation: Conversation, *asks: ConfirmationRequest, is_allo
 
 
 async def list_pay_results(conversation: Conversation) -> list[str]:
-    """Return the results of the `pay` calls."""
+    """Return the results of all `pay` calls in the history, as text."""
     answers = [answer for event in await conversation.history() for answer in event.get_function_responses()]
     return [str(answer.response) for answer in answers if answer.name == "pay"]
 
@@ -300,7 +309,7 @@ async def test_two_approved_calls_run_once_over_a_restart(
 
 
 def ask_tailor(about: str) -> None:
-    """Asks the tailor."""
+    """Ask the tailor, who answers later."""
 
 
 @pytest.mark.parametrize("is_node", [False, True], ids=["agent", "node"])

@@ -1,4 +1,4 @@
-"""Stored requests to people: approvals and questions."""
+"""Stored requests to users: approvals and questions."""
 
 import asyncio
 from dataclasses import replace
@@ -44,7 +44,7 @@ def make_request(number: int = 1, **more: Any) -> ConfirmationRequest:
 async def create_turn_with_requests(
     inbox: InboxStore, turns: TurnStore, approvals: HumanRequestService, *asks: ConfirmationRequest
 ) -> Turn:
-    """Return an ended turn with these requests."""
+    """Return an ended turn with these stored requests; by default one."""
     await inbox.accept(inbound(author="ada"))
     (turn,) = await turns.claim(1)
     await approvals.save_answer(turn, "text", {}, asks or (make_request(),))
@@ -55,7 +55,7 @@ async def create_turn_with_requests(
 async def create_expired_requests(
     inbox: InboxStore, turns: TurnStore, database: FailingDatabase, approvals: HumanRequestService
 ) -> None:
-    """Store two sessions with an expired request each."""
+    """Store two sessions with one request each, whose time to answer is over."""
     for session in ("one", "two"):
         await inbox.accept(inbound(author="ada", session=session))
         (turn,) = await turns.claim(1)

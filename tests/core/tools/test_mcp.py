@@ -1,4 +1,4 @@
-"""Tools of MCP servers, against real ones. It takes the extra `mcp`."""
+"""Tools of MCP servers, called on real servers. The tests need the extra `mcp`."""
 
 import asyncio
 import logging

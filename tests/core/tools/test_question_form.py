@@ -1,4 +1,4 @@
-"""Tests of the forms of questions: planning, checks of entries, and answers in messages."""
+"""Forms for questions: fields by JSON schema, checks of entries, answers as text."""
 
 import json
 from contextlib import suppress

@@ -1,4 +1,4 @@
-"""Results of tools, as the model gets them."""
+"""Tool results as JSON that the model receives."""
 
 import json
 import time

@@ -29,12 +29,12 @@ from tests.fixtures.conversation import Converse, ScriptedProvider
 
 
 def add(a: int, b: int = 2) -> int:
-    """Adds two numbers."""
+    """Add two numbers."""
     return a + b
 
 
 async def call_tool(converse: Converse, tool: Tool | BaseTool | Callable[..., Any], **arguments: Any) -> dict[str, Any]:
-    """Return the result that the model gets for a call of `tool`."""
+    """Return the result that the model receives for a call of `tool`."""
     name = to_adk_tool(tool).name
     provider = ScriptedProvider([ToolCall("c1", name, arguments), Done()], "ok")
     await (await converse(provider, tools=[tool])).reply("Go.")
@@ -70,7 +70,7 @@ async def test_a_function_is_declared_by_its_signature(converse: Converse) -> No
     provider = ScriptedProvider("ok")
     await (await converse(provider, tools=[add])).reply("Hi")
     [spec] = provider.requests[0].tools
-    assert (spec.name, spec.description) == ("add", "Adds two numbers.")
+    assert (spec.name, spec.description) == ("add", "Add two numbers.")
     assert spec.parameters["required"] == ["a"]
     assert spec.parameters["properties"]["a"]["type"] == "integer"
 
@@ -117,12 +117,12 @@ async def test_a_result_that_is_no_object_becomes_one(converse: Converse, answer
 
 
 def exit_process(code: int = 3) -> None:
-    """Ends the process."""
+    """End the process."""
     raise SystemExit(code)
 
 
 async def exit_on_loop() -> None:
-    """Ends the process, on the event loop."""
+    """End the process, on the event loop."""
     raise SystemExit(3)
 
 
@@ -161,7 +161,7 @@ async def test_a_tool_that_would_end_the_process_has_failed(
 
 def test_idempotent_tools_are_marked() -> None:
     def look() -> None:
-        """Looks."""
+        """Do nothing."""
 
     tool = Tool("look", "Looks.", str)
     assert [is_idempotent(to_adk_tool(each)) for each in (look, tool, FunctionTool(look))] == [False] * 3

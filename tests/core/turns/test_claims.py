@@ -1,4 +1,4 @@
-"""A claim takes all waiting messages of a session once, in one transaction."""
+"""Claims of turns: one transaction takes all waiting messages of a session, once."""
 
 import asyncio
 from collections.abc import Iterator, Sequence
@@ -101,7 +101,10 @@ async def test_a_turn_that_cannot_begin_claims_no_message(
 async def test_a_cancelled_claim_takes_nothing_or_all(
     inbox: InboxStore, turns: TurnStore, database: FailingDatabase
 ) -> None:
-    """A cancelled claim separates no turn from its messages, and the next claim gets both."""
+    """Check that a cancelled claim separates no turn from its messages.
+
+    The next claim returns both.
+    """
     for number in range(12):
         session = f"place:{number}"
         await inbox.accept(inbound(session=session))
@@ -133,7 +136,10 @@ async def test_turns_are_claimed_round_robin_over_people(inbox: InboxStore, turn
 
 @contextmanager
 def record_queries(database: FailingDatabase) -> Iterator[list[tuple[str, Any]]]:
-    """Record the queries inside the context, with their parameters."""
+    """Yield a list to which each SELECT statement of the context is appended.
+
+    Each entry is (SQL, parameters).
+    """
     sent = list[tuple[str, Any]]()
 
     def record_query(_connection: Any, _cursor: Any, statement: str, parameters: Sequence[Any], *_more: Any) -> None:

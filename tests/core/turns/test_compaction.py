@@ -52,14 +52,14 @@ FACTS = {1: "Zofia decided on PostgreSQL 17", 2: "the budget is 48,213 euros", 3
 
 
 def summarize(asked: ReceivedRequest) -> Script:
-    """Answer a summary request with each fact in it, once."""
+    """Answer a summary request with each known fact in its messages, once."""
     said = " ".join(line.removeprefix("> ") for line in asked.text.splitlines())
     facts = [fact for fact in FACTS.values() if fact in said]
     return [Say("\n".join([*facts, "They talk about the weather."])), Finish(input=1_000, output=50)]
 
 
 def answer_from_memory(asked: ReceivedRequest) -> Script:
-    """Answer a summary request, or answer with the facts in the history."""
+    """Answer a summary request, or answer with the known facts in the history."""
     if "You keep notes" in asked.system:
         return summarize(asked)
     said = " ".join(text for _, text in asked.messages)
@@ -68,7 +68,13 @@ def answer_from_memory(asked: ReceivedRequest) -> Script:
 
 @dataclass
 class CompactedConversation:
-    """Conversation with the real runtime and database, and a scripted model."""
+    """Conversation with the real runtime and database, and a scripted model.
+
+    Attributes:
+        summary_requests, agent_requests: the requests to the model so far, by kind.
+        last_turn: the newest ended turn.
+        script: the function that answers the model requests.
+    """
 
     database: FailingDatabase
     inbox: InboxStore
@@ -83,7 +89,11 @@ class CompactedConversation:
     script: Callable[[ReceivedRequest], Script] = field(default=answer_from_memory)
 
     async def run_turn(self, text: str, *, waits: bool = True) -> str:
-        """Send a message, run its turn, and return the reply."""
+        """Send a message, run its turn, schedule the compaction, and return the reply.
+
+        Args:
+            waits: whether to wait until the compaction has ended.
+        """
         await self.inbox.accept(inbound(text, session=SESSION))
         (turn,) = await self.turns.claim(1)
         self.compaction.cancel(turn.session_id)
@@ -116,7 +126,11 @@ class CompactedConversation:
         return [event.text async for event in events][-1]
 
     async def append_exchange(self, text: str, answer: str = "Noted.", *, schedules: bool = True) -> None:
-        """Append a message and its answer to the session, without a turn."""
+        """Append a message and its answer to the session's history, without a turn.
+
+        Args:
+            schedules: whether to schedule the compaction and wait for its end.
+        """
         assert self.last_turn is not None
         session = await self.load_session()
         for author, words in (("user", text), ("app", answer)):
@@ -143,7 +157,10 @@ class CompactedConversation:
 
 
 def write_prices(folder: Path) -> Path:
-    """Write a price file: a token of the scripted model costs a millionth of a dollar."""
+    """Write a price file, and return its path.
+
+    A token of the scripted model costs a millionth of a dollar.
+    """
     file = folder / "prices.toml"
     file.write_text('"openai/scripted" = { input = 1, output = 1 }\n')
     return file

@@ -1,4 +1,4 @@
-"""A damaged row of a turn or a message stops no other."""
+"""Damaged rows of turns and messages, which do not stop other turns."""
 
 import json
 from typing import Any
@@ -34,7 +34,7 @@ async def damage_row(database: FailingDatabase, table: str, what: str, session: 
 
 
 async def complete_all_turns(turns: TurnStore) -> list[tuple[str, str, bool]]:
-    """Claim and complete all turns; return (session, text, is_damaged) for each."""
+    """Claim and end all turns as done; return (session, text, is_damaged) of each."""
     told = []
     while claimed := await turns.claim(10):
         for turn in claimed:

@@ -1,4 +1,4 @@
-"""Messages that arrive after the turn of a newer message began."""
+"""Messages that arrive after the turn of a newer message has begun."""
 
 from core.inbox.store import AcceptResult, InboxStore
 from core.turns.store import TurnStore

@@ -1,4 +1,4 @@
-"""A rerun uses the same reply, runs once, and has the history before its message."""
+"""Reruns of turns: same reply, once, and with the history before their message."""
 
 import asyncio
 import time
@@ -32,7 +32,7 @@ def service(database: FailingDatabase, tmp_path: Path) -> SessionService:
 
 
 async def append_events(service: SessionService, turn: Turn, *events: Event) -> None:
-    """Append events to the session as the turn's run."""
+    """Append events to the session's history, as events of the turn's run."""
     place = turn.newest_message.place
     session = await service.get_session(app_name="app", user_id=place, session_id=turn.session_id)
     assert session is not None
@@ -53,7 +53,12 @@ async def claim_turn(turns: TurnStore) -> Turn:
 async def create_answered_turn(
     inbox: InboxStore, turns: TurnStore, service: SessionService, *words: str, **more: Any
 ) -> Turn:
-    """Return a completed turn that called a tool, and whose reply has two platform messages."""
+    """Return an ended turn that called a tool, and has a reply of two messages.
+
+    Args:
+        words: the user's messages.
+        more: fields of the messages.
+    """
     for text in words:
         await inbox.accept(inbound(text, **more))
     turn = await claim_turn(turns)

@@ -105,7 +105,7 @@ async def test_an_abandoned_turn_resumes_unchanged(
 
 
 async def create_successor(database: FailingDatabase, turns: TurnStore) -> TurnStore:
-    """End the lease of `turns`, and return the turn store of another worker."""
+    """End the lease of a worker, and return the turn store of another worker."""
     await turns._lease.release()
     return await create_turn_store(database)
 

@@ -23,7 +23,16 @@ SECRET = "password=hunter2"
 
 
 class WorkerBench:
-    """Running worker whose turns wait until the test lets them end."""
+    """Running worker whose turns end only when the test allows it.
+
+    Attributes:
+        begun_turns: the begun turns.
+        start_times: the time of each begin.
+        ended_texts: the messages of the ended turns.
+        cancellations: the arguments of each cancellation.
+        max_concurrent: the maximum number of concurrent turns.
+        claim_count: the number of claims.
+    """
 
     def __init__(self, database: FailingDatabase, turns: TurnStore, *, limit: int, poll: float) -> None:
         self.database = database
@@ -72,7 +81,7 @@ class WorkerBench:
             await self._notify()
 
     async def is_handed_back(self) -> bool:
-        """Return whether the only turn waits for the next claim, with its attempt refunded."""
+        """Return whether the only turn waits for a new claim, with its attempt refunded."""
         async with self.database.read() as connection:
             row = (await connection.execute(sa.select(turns_table))).one()
         return (row.state, row.owner, row.attempt) == ("queued", None, 1)
@@ -495,7 +504,7 @@ async def test_a_turn_can_be_stopped_from_another_process(tmp_path: Path, monkey
 
 
 async def test_workers_on_one_database_notify_each_other_at_once(postgres: str, tmp_path: Path) -> None:
-    """Workers are notified: neither polls during this test."""
+    """Check that a PostgreSQL notification reaches the other worker without a poll."""
     async with run_worker(tmp_path, url=postgres) as one, run_worker(tmp_path, url=postgres, limit=0) as other:
         await other.inbox.accept(inbound("for the other one"))
         await one.wait_until(lambda: one.begun_turns)

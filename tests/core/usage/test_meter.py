@@ -1,4 +1,4 @@
-"""Each model call of a run is counted, by any agent and with any end."""
+"""Usage meter: each model call of a run is counted, by any agent and with any end."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -33,7 +33,7 @@ def token_counts(call: ModelCall) -> tuple[Any, ...]:
 
 
 class UsageReportingProvider(ScriptedProvider):
-    """Provider that reports usage before its text."""
+    """Scripted provider that reports seven tokens of usage before its answer."""
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ProviderEvent, None]:
         request.report_usage(Usage(7))
@@ -43,7 +43,7 @@ class UsageReportingProvider(ScriptedProvider):
 
 
 class AdkModel(BaseLlm):
-    """ADK model without a `ModelAdapter`."""
+    """ADK model without a `ModelAdapter` that reports its usage with each response."""
 
     async def generate_content_async(
         self, llm_request: LlmRequest, stream: bool = False

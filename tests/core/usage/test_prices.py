@@ -1,4 +1,4 @@
-"""Prices are exact, never invented, and an operator's own file overrides them."""
+"""Prices of model calls: exact amounts, and an operator's own price file."""
 
 from decimal import Decimal
 from pathlib import Path

@@ -1,4 +1,7 @@
-"""The spending ledger: each model call is counted once, for the newest author, and outlives its turn."""
+"""Spending ledger: each model call is counted once, for the newest author.
+
+Its rows outlive the turn.
+"""
 
 import asyncio
 import time
@@ -36,7 +39,7 @@ def books(database: FailingDatabase) -> SpendingStore:
 
 
 async def claim_turn(inbox: InboxStore, turns: TurnStore, *authors: str, place: str = "slack:T:C") -> Turn:
-    """Accept a message of each author, and claim the turn that answers them all."""
+    """Accept a message of each author, and return the claimed turn that answers all."""
     for author in authors or ("ada",):
         await inbox.accept(inbound(session=f"{place}:1", place=place, author=author))
     (turn,) = await turns.claim(1)

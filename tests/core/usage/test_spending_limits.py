@@ -1,4 +1,4 @@
-"""Spending limits hold before each model call, over all workers."""
+"""Spending limits, which are checked before each model call over all workers."""
 
 import asyncio
 import time

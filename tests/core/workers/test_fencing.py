@@ -1,4 +1,4 @@
-"""A slow worker stores nothing and begins no tool once another worker has its turn."""
+"""Fencing: a worker that lost its turn stores nothing, and begins no tool."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
@@ -92,14 +92,14 @@ def sessions(database: HookedDatabase, tmp_path: Path) -> SessionService:
 
 @pytest.fixture
 async def turn(inbox: InboxStore, turns: TurnStore) -> Turn:
-    """Return a turn that `turns` has claimed."""
+    """Return a turn that the worker of the fixture `turns` has claimed."""
     await inbox.accept(inbound())
     (turn,) = await turns.claim(1)
     return turn
 
 
 async def load_session(sessions: SessionService, turns: TurnStore, turn: Turn) -> StoredSession:
-    """Return the session for a run of the turn."""
+    """Return the session as a run of the turn loads it, with the turn's fencing token."""
     session = await sessions.get_session(app_name=APP, user_id=PLACE, session_id=SESSION)
     assert isinstance(session, StoredSession)
     session.fence = turns.fencing_token(turn)
@@ -107,7 +107,11 @@ async def load_session(sessions: SessionService, turns: TurnStore, turn: Turn) -
 
 
 async def take_over_turn(turns: TurnStore, database: HookedDatabase) -> tuple[TurnStore, Turn]:
-    """End the first worker's lease; return another worker, and the turn that it claims."""
+    """End the first worker's lease, and let another worker claim its turn.
+
+    Returns:
+        The other worker's turn store, and the turn.
+    """
     await turns._lease.release()
     other = await create_turn_store(database)
     for _ in range(1_000):  # PostgreSQL: a claim skips a turn for which the former worker just writes
@@ -246,7 +250,12 @@ async def test_a_turn_that_was_handed_back_belongs_to_the_next_worker_alone(
 
 @dataclass
 class WorkerPair:
-    """Two workers with the same agent, each with a runtime of its own."""
+    """Two workers with the same agent, each with a runtime of its own.
+
+    Attributes:
+        turns: the turn store of the first worker.
+        paid: the number of payments by the agent's tool.
+    """
 
     sessions: SessionService
     database: HookedDatabase
@@ -254,7 +263,7 @@ class WorkerPair:
     paid: int = 0
 
     async def run(self, turns: TurnStore, turn: Turn) -> BaseException | None:
-        """Run the turn, and return the error with which it ended."""
+        """Run the agent for a turn, and return the error that ended the run, or None."""
         provider = ScriptedProvider([Text("To pay."), ToolCall("c1", "pay", {}), Done()], "Paid.")
         if any(event.get_function_calls() for event in (await load_session(self.sessions, turns, turn)).events):
             provider.answers.pop(0)

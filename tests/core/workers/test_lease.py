@@ -1,4 +1,4 @@
-"""Leases of several workers on one PostgreSQL server: expired ones, and live ones that look expired."""
+"""Leases of workers on one PostgreSQL server: valid, expired, seemingly expired."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -33,7 +33,7 @@ async def shared_database(postgres: str) -> AsyncIterator[FailingDatabase]:
 
 @pytest.fixture
 def frequent_renewals(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Renew leases 1,000 times per lease period."""
+    """Let workers renew their leases a thousand times per lease period."""
     monkeypatch.setattr(lease_module, "RENEWALS_PER_LEASE", 1_000)
 
 
@@ -46,7 +46,10 @@ async def wait_until(holds: Callable[[], bool]) -> None:
 async def age_leases_during_renewals(
     age_leases: AgeLeases, database: FailingDatabase, seconds: float, lease: Lease
 ) -> None:
-    """Age all leases by `seconds` in steps, and wait for a renewal after each step."""
+    """Move all leases and the clock by `seconds`, in steps of half a lease period.
+
+    After each step it waits until `lease` is renewed.
+    """
     for _ in range(int(2 * seconds / SECONDS)):
         await age_leases(database, SECONDS / 2)
         await wait_until(lambda: lease._until > event_loop.now() + 0.9 * SECONDS)

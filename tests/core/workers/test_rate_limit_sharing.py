@@ -13,7 +13,11 @@ from tests.core.conftest import FailingDatabase
 
 @asynccontextmanager
 async def share_usage(database: FailingDatabase, uses: LimitUsages) -> AsyncIterator[list[Sequence[LimitUsages]]]:
-    """Run a worker that reports `uses`; yield the reports of the other workers that it receives."""
+    """Run a worker that reports its used calls, and yield the other workers' reports.
+
+    Args:
+        uses: the used calls to report.
+    """
     lease, told = Lease(database, seconds=30), list[Sequence[LimitUsages]]()
     await lease.acquire()
     keeping = asyncio.create_task(exchange_usage(database, lease, lambda: uses, told.append))

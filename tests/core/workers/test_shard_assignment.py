@@ -25,7 +25,7 @@ _ids = count()
 
 
 async def create_candidate(database: FailingDatabase, *, seconds: float = 30) -> tuple[Lease, ShardAssignment]:
-    """Return a new live worker.
+    """Return the lease and the shard assignment of a new worker.
 
     Workers with equally many shards are sorted by their ids, here the order of their creation.
     """
@@ -43,7 +43,12 @@ async def get_next_shards(changes: Parts) -> frozenset[int]:
 
 
 class ShardFollower:
-    """Worker that follows the changes of its shards with a delay of 50 ms."""
+    """Worker that applies changes of its assigned shards after a delay of 50 ms.
+
+    Attributes:
+        shards: the current shards.
+        all_shards: the shards after each change.
+    """
 
     def __init__(self, assignment: ShardAssignment, shards: int) -> None:
         self.shards = frozenset[int]()

@@ -1,4 +1,4 @@
-"""Bots of the terminal's tests, for the client's tests."""
+"""Fixtures of the sandbox's client tests, shared with the terminal's tests."""
 
 from tests.sandbox.terminal.conftest import bot, connect, discord_bot, server, slack
 

@@ -20,7 +20,7 @@ def session(server: DiscordSandbox) -> ClientSession:
 
 
 def list_texts(session: ClientSession) -> list[str]:
-    """Return the plain text of the messages in the open place."""
+    """Return "author: plain text" of each message in the client's open place."""
     return [
         f"{message.author}: {message.plain_text}"
         for message in session.platform.list_messages(session.place, session.user)
@@ -32,7 +32,7 @@ def get_last_message(session: ClientSession) -> ClientMessage:
 
 
 async def run_lines(session: ClientSession, *lines: str) -> str:
-    """Run the lines in order, and return the notice of the last one."""
+    """Run command lines in the client, and return the last one's notice to the user."""
     told = ""
     for line in lines:
         told = await session.run_line(line)

@@ -1,4 +1,4 @@
-"""Tests of forms and menus of the client, on both platforms."""
+"""Forms and menus of the sandbox's client, on both platforms."""
 
 import asyncio
 from typing import Any

@@ -54,6 +54,6 @@ def test_any_text_can_be_converted(text: str) -> None:
 
 
 def parse_text(markdown: str) -> str:
-    """Return the text that remains when the terminal parses the Markdown."""
+    """Return the text of Markdown after parsing, without its markup."""
     inline = MarkdownIt("commonmark").enable(["strikethrough", "table"]).parse(markdown)
     return "".join(child.content for token in inline for child in token.children or ())

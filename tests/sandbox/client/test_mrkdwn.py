@@ -86,6 +86,6 @@ def test_any_text_can_be_converted(text: str) -> None:
 
 
 def parse_text(markdown: str) -> str:
-    """Return the text that remains when the Markdown is parsed."""
+    """Return the text of Markdown after parsing, without its markup."""
     inline = MarkdownIt("commonmark").enable("strikethrough").parse(markdown)
     return "".join(child.content for token in inline for child in token.children or ())

@@ -1,4 +1,4 @@
-"""Fixtures that connect discord.py to a sandbox."""
+"""Fixtures that connect discord.py to the local Discord."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -15,7 +15,7 @@ from sandbox.discord import DiscordSandbox
 
 @pytest.fixture
 async def server() -> AsyncIterator[DiscordSandbox]:
-    """Yield a sandbox that runs 20 times as fast: a window of 5 s takes 250 ms."""
+    """Yield a local Discord that runs 20 times as fast: 5 s take 250 ms."""
     async with DiscordSandbox(speed=20) as sandbox:
         yield sandbox
 
@@ -28,7 +28,13 @@ def create_intents(*names: str) -> discord.Intents:
 
 
 class Bot(discord.Client):
-    """Client that records received messages."""
+    """discord.py client that records received messages and events.
+
+    Attributes:
+        received: the messages of other users.
+        events: the names of connection events.
+        resumed: set when a session was resumed.
+    """
 
     def __init__(self, intents: discord.Intents, **options: Any) -> None:
         super().__init__(intents=intents, max_messages=None, guild_ready_timeout=0.1, **options)
@@ -38,7 +44,7 @@ class Bot(discord.Client):
         self.resumed = asyncio.Event()
 
     async def before_identify_hook(self, shard_id: int | None, *, initial: bool = False) -> None:
-        """Skip the 5 s that discord.py waits between sessions."""
+        """Return at once: discord.py would wait for 5 s between sessions."""
 
     async def setup_hook(self) -> None:
         if self.tree.get_commands():
@@ -59,12 +65,15 @@ class Bot(discord.Client):
         return await asyncio.wait_for(self.received.get(), 5)
 
     def get_sandbox_channel(self, sandbox: DiscordSandbox, name: str) -> Any:
-        """Return the client's own channel object."""
+        """Return discord.py's object of the sandbox channel with this name."""
         return self.get_channel(int(sandbox.channels[name].id))
 
 
 async def call_route(server: DiscordSandbox, method: str, path: str, body: Any = None) -> tuple[int, Any]:
-    """Call a route as the bot, and return the status and the JSON."""
+    """Call a REST route as the bot, and return the HTTP status and the JSON.
+
+    The JSON is None for 204.
+    """
     headers = {"Authorization": f"Bot {server.bot_token}"}
     async with (
         aiohttp.ClientSession(headers=headers) as session,
@@ -74,7 +83,7 @@ async def call_route(server: DiscordSandbox, method: str, path: str, body: Any =
 
 
 async def get_refusal(call: Any) -> tuple[int, int]:
-    """Return the status and code of a refused call."""
+    """Await a call that Discord refuses, and return HTTP status and error code."""
     with pytest.raises(discord.HTTPException) as refused:
         await call
     return refused.value.status, refused.value.code
@@ -90,7 +99,7 @@ def patch_addresses(sandbox: DiscordSandbox, patch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 async def connect(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Connect]:
-    """Yield a function that connects a bot to a sandbox; close the bots at the end."""
+    """Yield a function that connects a client to a sandbox; close them at the end."""
     running: list[tuple[Bot, asyncio.Task[None]]] = []
 
     async def connect_bot(

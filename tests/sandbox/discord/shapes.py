@@ -1,4 +1,4 @@
-"""Differences between the sandbox's JSON and Discord's own specification.
+"""Comparison of the sandbox's JSON with Discord's own specification.
 
 `PLATFORM_SHAPES` names a folder with `discord_openapi.json` (OpenAPI 3.1, whose schemas are JSON Schema 2020-12).
 Responses are checked against their route and status, requests against their route, and the objects of an event against
@@ -114,7 +114,11 @@ def select_kinds(*names: str) -> dict[str, Any]:
 
 @cache
 def find_operation(route: str) -> dict[str, Any]:
-    """Return the specification of a route; the names of its ids do not matter."""
+    """Return the specification of a route, whatever the names of its ids are.
+
+    Args:
+        route: such as "GET /channels/{channel}".
+    """
     method, path = re.sub(r"\{\w+\}", "{}", route).split(" ")
     (found,) = (
         about for known, about in get_specification()["paths"].items() if re.sub(r"\{\w+\}", "{}", known) == path
@@ -134,7 +138,11 @@ def find_request_errors(call: DiscordCallRecord) -> Iterator[str]:
 
 
 def convert_ids_to_text(body: Any, path: str = "") -> Any:
-    """Return a request body with text in place of the ids that may be numbers."""
+    """Return a request body with all ids as text.
+
+    Args:
+        path: the dotted path of `body` in the whole request.
+    """
     if isinstance(body, dict):
         return {name: convert_ids_to_text(value, f"{path}.{name}".lstrip(".")) for name, value in body.items()}
     if isinstance(body, list):
@@ -157,7 +165,7 @@ def find_response_errors(call: DiscordCallRecord) -> Iterator[str]:
 
 
 def convert_codes_to_numbers(errors: Any) -> Any:
-    """Return errors with a number in place of each textual code."""
+    """Return Discord's errors object with numbers instead of textual codes."""
     if isinstance(errors, list):
         return [convert_codes_to_numbers(error) for error in errors]
     if not isinstance(errors, dict):

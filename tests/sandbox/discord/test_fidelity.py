@@ -1,4 +1,4 @@
-"""Sandbox responses and discord.py's requests, checked against Discord's specification."""
+"""Sandbox responses and discord.py's requests, checked by Discord's specification."""
 
 import asyncio
 import datetime
@@ -264,7 +264,12 @@ async def call_command_routes(server: DiscordSandbox, bot: Bot) -> None:
 
 
 async def request_route(bot: Bot, method: str, path: str, body: Any = None, **ids: Any) -> Any:
-    """Call a route that discord.py has no method for."""
+    """Call a route that discord.py has no method for, and return the parsed response.
+
+    Args:
+        path: such as "/channels/{channel_id}".
+        ids: the ids in the path.
+    """
     more = {} if body is None else {"json": body}
     return await bot.http.request(discord.http.Route(method, path, **ids), **more)
 

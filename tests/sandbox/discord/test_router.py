@@ -1,4 +1,4 @@
-"""Authorization, rate limits and faults of the REST API."""
+"""Authorization, rate limits and faults of the local Discord's REST API."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -18,7 +18,7 @@ READ = "GET /channels/{channel}"
 
 @pytest.fixture
 async def slow_server() -> AsyncIterator[DiscordSandbox]:
-    """Yield a sandbox that runs twice as fast: a window of 5 s takes 2.5 s."""
+    """Yield a local Discord that runs twice as fast: 5 s take 2.5 s."""
     async with DiscordSandbox(speed=2) as sandbox:
         yield sandbox
 

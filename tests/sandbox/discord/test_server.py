@@ -1,4 +1,4 @@
-"""User actions, subscriptions and waiting in the sandbox."""
+"""User actions, subscriptions and waiting in the local Discord."""
 
 import asyncio
 from contextlib import aclosing

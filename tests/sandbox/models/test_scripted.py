@@ -1,4 +1,4 @@
-"""Scripted models, through the vendors' own clients."""
+"""Scripted models, called by the vendors' own client libraries."""
 
 import asyncio
 import json
@@ -39,7 +39,11 @@ each = pytest.mark.parametrize("kind", [ScriptedGemini, ScriptedOpenAI, Scripted
 
 
 async def post_request(server: Server, text: str = "Hi", *, stream: bool = False) -> tuple[int, str]:
-    """Post a request without a client library."""
+    """Post a model request without a client library.
+
+    Returns:
+        The HTTP status and the body.
+    """
     headers = {}
     body: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": text}], "stream": stream}
     if isinstance(server, ScriptedOpenAI):

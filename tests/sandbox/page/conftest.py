@@ -1,4 +1,4 @@
-"""Page fixtures: the sandbox as `parley sandbox` starts it, its bot and a real browser."""
+"""Fixtures of the sandbox page: `parley sandbox`, its bot, and a real browser."""
 
 import asyncio
 import os
@@ -60,9 +60,12 @@ pane => new Promise(done => {
 
 @asynccontextmanager
 async def wait_for_reconnect(page: Page, pane: str) -> AsyncIterator[None]:
-    """Wait until a pane showed the bot as disconnected and as connected again.
+    """Wait until a pane has shown the bot as disconnected, and then as connected.
 
     The body of the context makes the bot disconnect.
+
+    Args:
+        pane: "slack" or "discord".
     """
     watching = asyncio.create_task(page.evaluate(RECONNECT_WATCHER, pane))
     await page.evaluate("null")  # it is asked behind the watch: that has begun
@@ -72,11 +75,12 @@ async def wait_for_reconnect(page: Page, pane: str) -> AsyncIterator[None]:
 
 @dataclass
 class SandboxPage:
-    """The running page and its model.
+    """Running sandbox page, and the scripted model of its bot.
 
     Attributes:
-        address: the page's address.
-        answer: the model's answer; a test may replace it.
+        address: the page's URL.
+        folder: the working folder of the bot.
+        answer: the function that returns the model's answer; a test may replace it.
     """
 
     address: str
@@ -86,7 +90,10 @@ class SandboxPage:
 
 
 def find_chromium() -> str:
-    """Return the path of Chromium; without it, skip the tests, but fail in CI."""
+    """Return the path of Chromium.
+
+    Without Chromium, the test is skipped; in CI it fails.
+    """
     for name in ("chromium", "chromium-browser", "google-chrome"):
         if path := shutil.which(name):
             return path
@@ -98,7 +105,11 @@ def find_chromium() -> str:
 
 @asynccontextmanager
 async def run_sandbox(agent: str = "") -> AsyncIterator[tuple[str, list[str]]]:
-    """Run `parley sandbox`, and yield the page's address and the printed lines."""
+    """Run `parley sandbox`, and yield the page's URL and the list of printed lines.
+
+    Args:
+        agent: the setting `AGENT`.
+    """
     stop, told, is_told = asyncio.Event(), list[str](), asyncio.Event()
 
     def say(line: str) -> None:
@@ -158,7 +169,10 @@ async def browser() -> AsyncIterator[Browser]:
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def page(browser: Browser, sandbox_page: SandboxPage) -> AsyncIterator[Page]:
-    """Yield a browser page with a connected bot; fail on warnings and errors in its console."""
+    """Yield a browser page that shows both bots as connected.
+
+    At the end, the fixture fails on warnings and errors in the browser's console.
+    """
     context = await browser.new_context(viewport={"width": 1440, "height": 860}, reduced_motion="reduce")
     context.set_default_timeout(TIMEOUT_MILLISECONDS)
     page = await context.new_page()

@@ -1,4 +1,4 @@
-"""The page against axe's rules for accessibility."""
+"""Sandbox page, checked by axe's rules for accessibility."""
 
 import pytest
 from axe_playwright_python.async_playwright import Axe  # type: ignore[import-untyped]
@@ -11,7 +11,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 async def check(page: Page) -> None:
-    """Run axe's rules on the page as it is shown."""
+    """Run axe's rules on the visible page, and check that there is no violation."""
     results = await Axe().run(page)
     assert results.violations_count == 0, results.generate_report()
 

@@ -1,4 +1,4 @@
-"""The page for the developer of an agent."""
+"""Sandbox page for the developer of an agent: errors, reloads, the local model."""
 
 import asyncio
 import os

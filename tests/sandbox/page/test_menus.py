@@ -1,4 +1,4 @@
-"""Menus and pickers of messages in a real browser, answered by discord.py and Bolt."""
+"""Menus and pickers of messages on the sandbox page, with discord.py and Bolt."""
 
 import asyncio
 import re
@@ -30,7 +30,7 @@ expect.set_options(timeout=TIMEOUT_MILLISECONDS)
 
 @dataclass
 class IdleBot:
-    """Bot of the page that runs in this process."""
+    """State of a bot process for the page, while the bot runs in the test's process."""
 
     is_tour: bool = False
     state: str = "running"
@@ -47,7 +47,7 @@ class IdleBot:
 
 
 class MenuView(discord.ui.View):
-    """Menus of each kind; the message shows the names of the selected objects."""
+    """Discord menus of each kind; the message then shows the selected objects' names."""
 
     def __init__(self) -> None:
         super().__init__(timeout=None)
@@ -120,7 +120,14 @@ class Stage:
         return self.page.locator(f"#{on} .messages").get_by_label(label, exact=True)
 
     async def choose_several(self, on: str, label: str, *names: str, before: str = "") -> None:
-        """Select exactly these options in a menu for several."""
+        """Select exactly these options in a menu with several values, on the page.
+
+        Args:
+            on: "slack" or "discord".
+            label: the label of the menu.
+            names: the labels of the options.
+            before: the text of the current selection; "" if there is none.
+        """
         await self.page.locator(f"#{on} .choices summary", has_text=before or label).click()
         form = self.get_field(on, label)
         for box in await form.get_by_role("checkbox").all():
@@ -130,7 +137,7 @@ class Stage:
         await form.get_by_role("button", name="Select").click()
 
     async def get_action(self) -> dict[str, Any]:
-        """Return the action that Bolt received next."""
+        """Return the next action that Bolt receives, with the state of all its inputs."""
         payload = await asyncio.wait_for(self.payloads.get(), TIMEOUT_MILLISECONDS / 1000)
         action: dict[str, Any] = payload["actions"][0]
         return action | {"state": {k: v for part in payload["state"]["values"].values() for k, v in part.items()}}

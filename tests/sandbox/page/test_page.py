@@ -1,4 +1,4 @@
-"""The page in a real browser, with the real bot."""
+"""Sandbox page in a real browser, with the real bot."""
 
 import asyncio
 import re

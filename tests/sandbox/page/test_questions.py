@@ -1,4 +1,4 @@
-"""Questions, pictures and sound of an ADK agent on the page, in a real browser."""
+"""Questions, pictures and sound of an ADK agent on the sandbox page."""
 
 import os
 import re
@@ -115,7 +115,7 @@ async def page(browser: Browser, address: str) -> AsyncIterator[Page]:
 
 
 async def open_form(page: Page, on: str) -> Locator:
-    """Ask the agent, answer until it shows its form, and open the form."""
+    """Talk to the agent until it shows its form, open the form, and return the form."""
     messages = page.locator(f"#{on} .messages")
     await post_message(page, on, "coffee, please")
     await messages.get_by_role("button", name="Yes", exact=True).click()

@@ -1,4 +1,4 @@
-"""The tour and the key on the page, in a real browser."""
+"""Tour and model key on the sandbox page, in a real browser."""
 
 import os
 import sys
@@ -25,7 +25,7 @@ KEY = "sk-good-0123456789"
 async def page(
     browser: Browser, fork_server: ForkServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Page]:
-    """Yield the page of a sandbox without a key; OpenAI accepts one key."""
+    """Yield the page of a sandbox without a model key; OpenAI accepts one key."""
     find_chromium()
     for name in os.environ.keys() - clean_environment().keys():
         monkeypatch.delenv(name)
@@ -52,7 +52,7 @@ def list_files_with(text: str, folder: Path) -> list[str]:
 
 
 async def take_step(page: Page, title: str, pane: str, end: str) -> None:
-    """Press a step of the tour, send its message, and wait for the end of the answer."""
+    """Click a step of the tour, send its message, and wait for the text `end`."""
     await page.locator("#setup li button", has_text=title).click()
     await page.press(f"#{pane}-line", "Enter")
     await expect(page.locator(f"#{pane} .messages")).to_contain_text(end)

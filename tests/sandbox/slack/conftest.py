@@ -1,4 +1,4 @@
-"""Fixtures: the local Slack, and real clients connected to it."""
+"""Fixtures that connect Bolt and slack_sdk to the local Slack."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
@@ -20,7 +20,7 @@ async def slack() -> AsyncIterator[SlackSandbox]:
 
 @pytest.fixture
 async def fast_slack() -> AsyncIterator[SlackSandbox]:
-    """Run a local Slack at 20 times the speed: acknowledgements are due after 150 ms."""
+    """Yield a local Slack that runs 20 times as fast: 3 s take 150 ms."""
     async with SlackSandbox(speed=20) as sandbox:
         yield sandbox
 
@@ -39,7 +39,7 @@ def client(slack: SlackSandbox) -> AsyncWebClient:
 
 @pytest.fixture
 async def connect() -> AsyncIterator[Connect]:
-    """Return a function that connects an app by Socket Mode; close it at the end."""
+    """Yield a function that connects an app by Socket Mode; close them at the end."""
     handlers: list[AsyncSocketModeHandler] = []
 
     async def connect_app(sandbox: SlackSandbox, app: AsyncApp) -> AsyncSocketModeHandler:
@@ -60,7 +60,7 @@ def general(slack: SlackSandbox) -> str:
 
 
 async def catch_error(call: Any) -> dict[str, Any]:
-    """Return the error response of a rejected call."""
+    """Await a call that Slack rejects, and return the error response."""
     with pytest.raises(SlackApiError) as refused:
         await call
     body = refused.value.response.data

@@ -1,24 +1,26 @@
-"""Payloads of the sandbox, compared with the shapes of Slack's payloads.
+"""Comparison of the sandbox's payloads with samples of Slack's payloads.
 
 `PLATFORM_SHAPES` names a folder with `slack/api/*.json`, `slack/events/*.json` and `slack/app-backend/`: samples
-with every field that was ever seen. A field that a sample does not have, or of another JSON type, is a fault; a
-field that is missing is none, nor is null. A method or event without a sample is not compared.
+with all known fields. A field that a sample does not have, or of another JSON type, is a fault. A missing field is no
+fault, and null is none. A method or event without a sample is not compared.
 
-Where the samples are narrower than Slack, they are read so:
+Samples are narrower than Slack. These rules extend them:
 
-- the samples of one object are one: a channel of `conversations.info`, `.list` and `.open`, a message of
-  `conversations.history` and `.replies`, a file of all that carry files;
-- all elements of a sampled list are one shape, and so are all values of an object by channel id;
-- blocks are held against all samples of their kind, wherever in a message's blocks one stands; `header` is sampled
-  nowhere, and `mrkdwn` is sampled as `plain_text`;
-- an empty object or list in a sample may hold anything (`metadata.event_payload`, `team.icon`);
-- `warning`, `response_metadata`, `needed` and `provided` may stand in any answer, as Slack's Web API page has it, and
-  so may `errors`, which only some samples have;
-- an action has `selected_options` if its element takes several;
-- `unknown_method` is answered by no method, so there is no sample of it.
+- All samples of one kind of object are merged: a channel of `conversations.info`, `.list` and `.open`, a message of
+  `conversations.history` and `.replies`, a file of all methods with files.
+- All elements of a sampled list have one shape, and so have all values of an object by channel id.
+- A block is compared with all samples of its type, at any place in a message's blocks. There is no sample of `header`;
+  `mrkdwn` is sampled as `plain_text`.
+- An empty object or list in a sample may contain anything (`metadata.event_payload`, `team.icon`).
+- `warning`, `response_metadata`, `needed` and `provided` may be in any response (Slack's Web API page). So may
+  `errors`,
+  which only some samples have.
+- An action has `selected_options` if its element takes several.
+- `unknown_method` is an error of no existing method, so there is no sample of it.
 
-`agents.sessions.*`, `agent_session_stopped` and `context_actions` are younger than the samples: what Slack's own pages
-show of them stands here.
+`agents.sessions.*`, `agent_session_stopped` and `context_actions` are newer than the samples. Their shapes in this
+module
+are from Slack's own pages.
 """
 
 import json
@@ -158,7 +160,7 @@ def has_sample(method: str) -> bool:
 
 
 def merge_shapes(one: Any, other: Any) -> Any:
-    """Return a shape that allows both shapes."""
+    """Return a shape that allows all values that either shape allows."""
     if isinstance(one, dict) and isinstance(other, dict):
         both = {name: merge_shapes(one[name], other[name]) for name in one.keys() & other.keys()}
         return one | other | both
@@ -169,7 +171,7 @@ def merge_shapes(one: Any, other: Any) -> Any:
 
 @cache
 def get_block_kinds() -> dict[str, Any]:
-    """Return the fields of each type of block, element and text in the samples."""
+    """Return the merged fields of each type of block, element and text in the samples."""
     kinds: dict[str, Any] = {}
 
     def collect(node: Any) -> None:
@@ -245,7 +247,11 @@ def load_event_sample(event: dict[str, Any]) -> Any:
 
 
 def find_differences(value: Any, shape: Any, path: str) -> Iterator[str]:
-    """Yield the differences of `value` from `shape`."""
+    """Yield a line for each difference of `value` from the shape of a sample.
+
+    Args:
+        path: the path of `value` in the payload.
+    """
     if value is None or shape is None or shape in ({}, []):
         return
     if isinstance(value, dict) and isinstance(shape, dict):

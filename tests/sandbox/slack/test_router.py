@@ -1,4 +1,4 @@
-"""Request formats, rate limits and faults of the Web API."""
+"""Request formats, rate limits and faults of the local Slack's Web API."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Actions of people, subscriptions and waiting."""
+"""User actions, subscriptions and waiting in the local Slack."""
 
 import asyncio
 from contextlib import aclosing

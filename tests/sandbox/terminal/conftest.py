@@ -19,7 +19,14 @@ __all__ = ["connect"]
 
 
 class Bot:
-    """Bot with Slack's own client library that a test controls."""
+    """Bot with Slack's own client library, controlled by a test.
+
+    Attributes:
+        mentions: (channel, ts) of each mention.
+        on_command: the response to a slash command.
+        modal: the modal that a button opens.
+        on_submit: the response to a submitted modal.
+    """
 
     def __init__(self, slack: SlackSandbox) -> None:
         self.web = AsyncWebClient(token=slack.bot_token, base_url=slack.api_url)
@@ -56,7 +63,7 @@ class Bot:
 
 
 class DiscordBot(DiscordClient):
-    """Bot with discord.py that answers `/ask` once `answers` is set."""
+    """Bot with discord.py that responds to `/ask` once `answers` is set."""
 
     def __init__(self) -> None:
         super().__init__(create_intents("message_content"))
@@ -70,7 +77,7 @@ class DiscordBot(DiscordClient):
 
         @self.event
         async def on_interaction(interaction: discord.Interaction) -> None:
-            """Open a form for a button, and report the values of a form and of a menu."""
+            """Respond to a button with a modal, and to a modal or a menu with its values."""
             data: dict[str, Any] = dict(interaction.data or {})
             if interaction.type is discord.InteractionType.modal_submit:
                 entries = [row["component"] for row in data["components"]]
@@ -104,7 +111,7 @@ async def slack() -> AsyncIterator[SlackSandbox]:
 
 @pytest.fixture
 async def server() -> AsyncIterator[DiscordSandbox]:
-    """Yield a local Discord."""
+    """Yield a local Discord without rate limits."""
     async with DiscordSandbox(rate_limits=False) as server:
         yield server
 
@@ -118,7 +125,7 @@ async def bot(slack: SlackSandbox) -> AsyncIterator[Bot]:
 
 @pytest.fixture
 async def discord_bot(server: DiscordSandbox, connect: Connect) -> DiscordBot:
-    """Yield a connected bot."""
+    """Return a bot that is connected to the local Discord."""
     bot = DiscordBot()
     await connect(server, bot=bot)
     return bot

@@ -85,7 +85,11 @@ async def test_the_screen_opens_in_direct_messages_with_a_hint(screen: Screen) -
 
 
 class RestartableBot:
-    """Bot process whose restart ends when `is_restarted` is set."""
+    """Bot process as the terminal sees it, for tests of the tour.
+
+    Attributes:
+        is_restarted: the restart for the tour ends once it is set.
+    """
 
     def __init__(self) -> None:
         self.is_tour, self.state = False, "running"

@@ -29,7 +29,10 @@ async def iterate_lines(*lines: str) -> AsyncIterator[str]:
 
 
 async def print_lines(slack: SlackSandbox, *lines: str, server: DiscordSandbox | None = None) -> list[str]:
-    """Return the printed lines, with message ids replaced by their order."""
+    """Run lines of input in the terminal client, and return the printed lines.
+
+    Message ids are replaced by their order.
+    """
     out = io.StringIO()
     platforms: list[ClientPlatform] = [SlackPlatform(slack)]
     if server is not None:

@@ -1,4 +1,4 @@
-"""Buttons under replies: acknowledgement, permissions, and presses after a restart."""
+"""Buttons under Discord replies: acknowledgement, permissions, and restarts."""
 
 from pathlib import Path
 

@@ -17,7 +17,7 @@ GATEWAY = "GET /gateway/bot"
 
 
 async def check_bot_answers(bot: Bot, text: str = "still there?") -> None:
-    """Post a message, and wait for its only answer."""
+    """Post a message in Ada's DM, and wait until the bot's only answer quotes it."""
     question = await bot.server.post_message("ada", bot.server.open_dm("ada"), text)
     await bot.wait_for_replies(question, f"heard: {text}")
 

@@ -1,4 +1,4 @@
-"""Shards: one gateway connection for each part of the servers."""
+"""Shards: several gateway connections, each for a part of the servers."""
 
 import asyncio
 import time

@@ -1,4 +1,4 @@
-"""Channel settings: sessions, threads, free channels, and missing permissions."""
+"""Channel settings on Discord: session per author, answers in threads, and others."""
 
 import asyncio
 from pathlib import Path
@@ -19,7 +19,7 @@ DM = "POST /users/@me/channels"
 
 
 async def wait_for_thread(bot: Bot, question: DiscordMessage) -> GuildChannel:
-    """Wait for the thread of a question, and return it."""
+    """Wait until a question's message has a thread, and return the thread."""
     await bot.server.wait_for(lambda: question.thread)
     assert question.thread is not None
     return question.thread

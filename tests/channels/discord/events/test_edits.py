@@ -1,4 +1,4 @@
-"""Edits and deletions of messages."""
+"""Edits and deletions of Discord messages before, during and after their turn."""
 
 import asyncio
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Backfill of messages that the bot missed."""
+"""Backfill of Discord messages that were posted while the bot was disconnected."""
 
 import asyncio
 from pathlib import Path
@@ -32,12 +32,15 @@ def short_retry_waits(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCapture
 
 
 def list_answered_texts(bot: Bot, place: GuildChannel | str) -> list[str]:
-    """Return the texts that the bot answered in a place; one reply may answer several."""
+    """Return the texts that the bot's replies in a place quote, in order.
+
+    One reply may answer several messages.
+    """
     return [said for m in bot.list_bot_messages(place) for said in m.text.removeprefix("heard: ").split("\n\n")]
 
 
 async def wait_for_backfill(bot: Bot, caplog: pytest.LogCaptureFixture) -> None:
-    """Wait until the backfill has ended and its messages are answered."""
+    """Wait until the log reports the backfill, and all its messages are answered."""
     await wait_until(lambda: "discord: backfill of" in caplog.text)
     await bot.wait_for_messages(0)
 
@@ -242,7 +245,10 @@ async def test_a_failed_backfill_is_repeated_and_moves_no_watermark(
 
 
 async def test_the_backfill_fetches_a_server_once_for_all_its_places(server: DiscordSandbox, tmp_path: Path) -> None:
-    """Check the number of calls: their rate limit on Discord is low."""
+    """Check that five channels of a server need one call for the server.
+
+    Discord's rate limit of this call is low.
+    """
     async with run_bot(server, tmp_path, echo, connect=False) as bot:
         await log_in(bot.channel._client, create_settings(server))
         rooms = [server.add_channel(f"room-{number}") for number in range(5)]

@@ -150,7 +150,7 @@ async def test_messages_for_others_start_no_turn(server: DiscordSandbox, tmp_pat
 
 
 async def create_archived_post(bot: Bot) -> GuildChannel:
-    """Archive a forum post in which the bot has answered, and return it."""
+    """Create a forum post in which the bot has answered, archive it, and return it."""
     post = await bot.server.start_forum_post("ada", "ideas", "a post", f"{bot.mention} one")
     await bot.wait_for_replies(bot.server.messages(post)[0], "heard: Ada Lovelace: one")
     await bot.server.archive_thread(post)

@@ -1,4 +1,4 @@
-"""Context of a question: its thread, and quoted or forwarded messages."""
+"""Context of a question on Discord: its thread, quoted and forwarded messages."""
 
 from pathlib import Path
 

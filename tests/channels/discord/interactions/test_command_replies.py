@@ -1,4 +1,4 @@
-"""Answers to slash and message commands: private, public and ephemeral."""
+"""Responses to slash and message commands on Discord, most of them ephemeral."""
 
 import asyncio
 from pathlib import Path
@@ -23,14 +23,22 @@ from tests.channels.wiring import MODELS
 
 
 async def wait_for_response(bot: Bot, seen: list[DiscordMessage], text: str) -> DiscordMessage:
-    """Wait until the only response to a command has this text; it is ephemeral."""
+    """Wait until a command has one response with this text; it must be ephemeral.
+
+    Args:
+        seen: the responses of the command, which the sandbox appends.
+    """
     await bot.server.wait_for(lambda: [one.content.text for one in seen] == [text])
     assert seen[0].ephemeral_to is not None
     return seen[0]
 
 
 async def get_response_text(bot: Bot, seen: list[DiscordMessage]) -> str:
-    """Wait for the only response to a command, and return its text."""
+    """Wait until a command's response has its text, and return the text.
+
+    Args:
+        seen: the responses of the command, which the sandbox appends.
+    """
     await bot.server.wait_for(lambda: not seen[0].loading)
     return seen[0].content.text
 
@@ -221,7 +229,7 @@ async def test_a_rate_limited_question_leaves_no_message_and_no_thread(
         assert len(server.threads("general")) == 1
 
         async def find_no_limit(self: MessageHandler, *_: Any) -> None:
-            """Find no limit: the insert reaches it."""
+            """Report no rate limit, so that the limit is first found at the insert."""
 
         monkeypatch.setattr(MessageHandler, "get_rate_limit", find_no_limit)
         seen = await server.run_command("ada", "general", "ask", question="four")

@@ -21,7 +21,7 @@ NAMES = {*COMMANDS, "ask", words.ASK_ABOUT, words.WHY_THIS, words.GOOD_ANSWER, w
 
 
 async def reset_session(bot: Bot, user: str, channel: Any, said: str) -> None:
-    """Run `/reset`, and check its ephemeral response."""
+    """Run `/reset`, and check that the only response has this text and is ephemeral."""
     (seen,) = shown = await bot.server.run_command(user, channel, "/reset")
     await bot.server.wait_for(lambda: [one.text for one in shown] == [said])
     assert seen.ephemeral_to is bot.server.people[user]

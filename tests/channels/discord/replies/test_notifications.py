@@ -1,4 +1,4 @@
-"""Notifications of posts and of ended replies, by the settings."""
+"""Notifications of Discord users by posts, and at the end of long replies."""
 
 import asyncio
 from pathlib import Path

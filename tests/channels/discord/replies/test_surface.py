@@ -21,7 +21,7 @@ UNARCHIVE = "PATCH /channels/{channel}"
 
 
 class SurfaceReply:
-    """Reply surface of a question, and the ids that it has recorded."""
+    """Discord reply surface for a question, with the message ids that it has recorded."""
 
     def __init__(self, server: DiscordSandbox, api: DiscordApi, question: DiscordMessage) -> None:
         self.server = server

@@ -1,4 +1,4 @@
-"""The typing indicator of a reply that has no text yet."""
+"""Typing indicator on Discord while a reply has no text."""
 
 import asyncio
 from pathlib import Path

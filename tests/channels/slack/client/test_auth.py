@@ -1,4 +1,4 @@
-"""Checks of the tokens and the address at the start."""
+"""Checks of Slack's tokens, scopes and API address at the start."""
 
 import asyncio
 from typing import Any

@@ -1,4 +1,4 @@
-"""HTTP mode: signatures, redeliveries and time limits of requests."""
+"""HTTP mode of Slack: signatures, redeliveries and time limits of requests."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Several workspaces: installation by OAuth, and one token for each."""
+"""Several Slack workspaces: installation by OAuth, and a token for each."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -34,14 +34,19 @@ async def other_workspace(slack: SlackSandbox) -> AsyncIterator[SlackSandbox]:
 
 @asynccontextmanager
 async def run_installable_bot(slack: SlackSandbox, tmp_path: Path, **more: Any) -> AsyncIterator[Bot]:
-    """Run a bot that any workspace may install and none has."""
+    """Run a bot that any workspace may install, before its first installation."""
     keys: dict[str, Any] = {"client_id": slack.oauth.client_id, "client_secret": slack.oauth.client_secret}
     async with run_bot(slack, tmp_path, echo, bot_token="", **keys, **more) as bot:
         yield bot
 
 
 class Browser:
-    """Browser of a user who installs the app."""
+    """Browser of a user who installs the Slack app in a workspace.
+
+    Attributes:
+        cookie: the cookie with the OAuth state.
+        page: the text of the last page.
+    """
 
     def __init__(self, bot: Bot) -> None:
         self._bot = bot
@@ -59,7 +64,10 @@ class Browser:
             return answer.headers["Location"]
 
     async def return_from_slack(self, query: str) -> int:
-        """Open the redirect page with a query, and return its HTTP status."""
+        """Open the redirect page with Slack's query, and return the HTTP status.
+
+        The page's text is stored in `page`.
+        """
         url = f"{self._bot.address}{REDIRECT_PATH}?{query}"
         headers = {"Cookie": self.cookie} if self.cookie else {}
         async with aiohttp.ClientSession() as session, session.get(url, headers=headers) as answer:
@@ -73,7 +81,7 @@ async def install(bot: Bot, workspace: SlackSandbox) -> None:
 
 
 async def uninstall(slack: SlackSandbox, workspace: SlackSandbox) -> None:
-    """Uninstall the app, and wait until it acknowledges the event."""
+    """Uninstall the app in a workspace, and wait until the bot acknowledges it."""
     known = len(slack.envelopes)
     workspace.uninstall()
     await slack.wait_for(lambda: len(slack.envelopes) >= known + 2 and all(e.acknowledged_at for e in slack.envelopes))
@@ -90,7 +98,10 @@ def list_texts(workspace: SlackSandbox, question: SlackMessage) -> list[str]:
 
 
 async def list_stored(bot: Bot) -> list[str]:
-    """Return the stored values that do not expire; used states do."""
+    """Return name and ciphertext of each stored secret that does not expire.
+
+    OAuth states expire, so they are not in the list.
+    """
     rows = sa.select(vault.c.name, vault.c.ciphertext).where(vault.c.expires_at.is_(None))
     async with bot.database.read() as connection:
         return [f"{name} {sealed}" for name, sealed in (await connection.execute(rows))]

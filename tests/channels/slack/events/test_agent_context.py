@@ -1,4 +1,4 @@
-"""Slack's agent context in the state of tools."""
+"""Slack's agent context (viewed channel, action token) in the state of tools."""
 
 import asyncio
 from pathlib import Path
@@ -19,7 +19,7 @@ LOOKED_AT = {"type": "slack#/types/channel_id", "value": "C01234ABDCE", "team_id
 
 
 async def look(tool_context: ToolContext) -> str:
-    """Look at the state."""
+    """Append Slack's agent context, as the state has it, to `seen`."""
     seen.append(tool_context.state.get("temp:slack"))
     return "done"
 
@@ -34,7 +34,7 @@ def _clear_seen() -> None:
 
 
 def read_files(folder: Path) -> bytes:
-    """Return the contents of all files of a folder."""
+    """Return the joined contents of all files of a folder."""
     return b"".join(file.read_bytes() for file in folder.iterdir() if file.is_file())
 
 

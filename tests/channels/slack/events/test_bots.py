@@ -1,4 +1,4 @@
-"""Messages of other bots, by the settings."""
+"""Messages of other bots, which the access settings allow or ignore."""
 
 from pathlib import Path
 from typing import Any
@@ -9,7 +9,7 @@ from tests.channels.slack.conftest import run_bot
 
 
 def echo(asked: Any) -> str:
-    """Return the text of the question without its context."""
+    """Answer a model request with "heard: " and its question, without quoted context."""
     return f"heard: {asked.text.rpartition(QUOTE_END)[2].strip()}"
 
 

@@ -1,4 +1,4 @@
-"""Direct messages: a session per thread, or one for all."""
+"""Direct messages on Slack: a session per thread, or one for the whole DM."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""Edits and deletions of messages."""
+"""Edits and deletions of Slack messages before, during and after their turn."""
 
 import asyncio
 from pathlib import Path
@@ -16,7 +16,7 @@ from tests.channels.slack.conftest import run_bot
 
 
 def echo(asked: Any) -> str:
-    """Return the text of the question without its context."""
+    """Answer a model request with "heard: " and its question, without quoted context."""
     return f"heard: {asked.text.rpartition(QUOTE_END)[2].strip()}"
 
 

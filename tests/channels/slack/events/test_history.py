@@ -1,4 +1,4 @@
-"""Backfill of messages that the bot missed."""
+"""Backfill of Slack messages that were posted while the bot was disconnected."""
 
 from pathlib import Path
 from typing import Any
@@ -26,18 +26,21 @@ def short_retry_waits(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def list_bot_texts(slack: SlackSandbox, message: SlackMessage) -> list[str]:
-    """Return the bot's texts in the thread of a message."""
+    """Return the bot's texts in the thread of a message, oldest first."""
     thread = slack.messages(message.channel, thread_ts=message.thread_ts or message.ts)
     return [one.text for one in thread if one.user == slack.bot_user_id]
 
 
 def list_answered_texts(slack: SlackSandbox, message: SlackMessage) -> list[str]:
-    """Return the texts that the bot answered in a thread; one reply may answer several."""
+    """Return the texts that the bot's replies in a thread quote, in order.
+
+    One reply may answer several messages.
+    """
     return [said for text in list_bot_texts(slack, message) for said in text.removeprefix("heard: ").split("\n\n")]
 
 
 async def wait_for_backfill(bot: Bot, caplog: pytest.LogCaptureFixture) -> None:
-    """Wait until the backfill has ended and its messages are answered."""
+    """Wait until the log reports the backfill, and all its messages are answered."""
     await wait_until(lambda: "slack: backfill of" in caplog.text)
     await bot.wait_for_messages(0)
 

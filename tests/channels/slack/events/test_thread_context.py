@@ -1,4 +1,4 @@
-"""Context of a question: its thread, and shared or linked messages."""
+"""Context of a question on Slack: its thread, shared and linked messages."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -120,7 +120,7 @@ async def test_a_slow_or_failing_context_fetch_delays_no_answer(slack: SlackSand
 
 
 def list_read_errors(slack: SlackSandbox) -> list[str | None]:
-    """Return the error of each read of a thread, or None."""
+    """Return, for each read of a thread, Slack's error code or None."""
     return [call.error for call in slack.calls if call.method == "conversations.replies" and "latest" in call.arguments]
 
 

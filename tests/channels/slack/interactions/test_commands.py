@@ -1,4 +1,4 @@
-"""Slash commands and their ephemeral responses."""
+"""Slash commands on Slack, and their ephemeral responses."""
 
 import asyncio
 import json
@@ -25,12 +25,12 @@ from tests.channels.wiring import MODELS
 
 
 def echo(asked: Any) -> str:
-    """Return the text of the question without its context."""
+    """Answer a model request with "heard: " and its question, without quoted context."""
     return f"heard: {asked.text.rpartition(QUOTE_END)[2].strip()}"
 
 
 async def run_command(bot: Bot, user: str, channel: Any, command: str, text: str = "") -> SlackMessage:
-    """Run a command, and return its ephemeral response."""
+    """Run a slash command, wait for its ephemeral response, and return the response."""
     seen = await bot.slack.run_command(user, channel, command, text)
     (message,) = await bot.slack.wait_for(lambda: seen)
     assert message.ephemeral_to == bot.slack.people[user].id
@@ -38,7 +38,7 @@ async def run_command(bot: Bot, user: str, channel: Any, command: str, text: str
 
 
 def list_model_messages(bot: Bot) -> list[str]:
-    """Return the user messages of the newest model request."""
+    """Return the texts of the user messages in the newest model request."""
     return [message["content"] for message in bot.model.requests[-1]["messages"] if message["role"] == "user"]
 
 

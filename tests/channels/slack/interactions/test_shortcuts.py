@@ -1,4 +1,4 @@
-"""Message shortcuts."""
+"""Message shortcuts of Slack: questions about a message."""
 
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from tests.channels.slack.conftest import BOTH_MODES, run_bot
 
 
 def echo(asked: Any) -> str:
-    """Return the text of the question without its context."""
+    """Answer a model request with "heard: " and its question, without quoted context."""
     return f"heard: {asked.text.rpartition(QUOTE_END)[2].strip()}"
 
 
@@ -129,7 +129,7 @@ async def test_a_rate_limited_question_leaves_no_message(
     slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def find_no_limit(self: InboxStore, *_: Any, **__: Any) -> None:
-        """Find no limit: concurrent questions reach it."""
+        """Report no rate limit, so that the limit is first found at the insert."""
 
     async with run_bot(slack, tmp_path, echo, core={"rates": UserRateLimiter(person=RateLimit(1, 3600))}) as bot:
         await bot.mention_bot("ada", "general", "one")

@@ -1,4 +1,4 @@
-"""Slack's own stop button."""
+"""Slack's own stop button of an agent's thread."""
 
 import asyncio
 from pathlib import Path

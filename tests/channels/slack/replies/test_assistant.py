@@ -1,4 +1,4 @@
-"""Status and title of threads, and suggested prompts."""
+"""Status, title and suggested prompts of Slack's assistant threads."""
 
 import asyncio
 from contextlib import ExitStack
@@ -18,7 +18,7 @@ from tests.channels.slack.conftest import run_bot
 
 
 def echo(asked: Any) -> str:
-    """Return the text of the question without its context."""
+    """Answer a model request with "heard: " and its question, without quoted context."""
     return f"heard: {asked.text.rpartition(QUOTE_END)[2].strip()}"
 
 

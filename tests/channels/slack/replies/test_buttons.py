@@ -1,4 +1,4 @@
-"""Buttons under answers."""
+"""Buttons under answers in Slack: Regenerate, ratings, Stop and Retry."""
 
 import asyncio
 from pathlib import Path
@@ -21,7 +21,7 @@ EITHER = pytest.mark.parametrize("streaming", ["edit", "native"])
 
 
 def list_accessibility_labels(message: SlackMessage) -> list[str]:
-    """Return the labels of the controls that a screen reader reads."""
+    """Return the accessibility labels of a message's buttons, for screen readers."""
     return [control.accessibility_label for control in find_controls(message.blocks or ())]
 
 

@@ -1,4 +1,4 @@
-"""Concurrent replies within Slack's published limits, on a fast clock."""
+"""Fifty concurrent replies within Slack's published rate limits, on a fast clock."""
 
 import asyncio
 from collections import defaultdict
@@ -24,7 +24,7 @@ WORDS = [f"{number:02} {'word ' * 19}" for number in range(60)]
 
 
 class Workspace(AsyncWebClient):
-    """Client that accepts each call and counts the calls over a limit."""
+    """Slack client in memory that accepts all calls, and counts those over a limit."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -70,7 +70,7 @@ class Workspace(AsyncWebClient):
 
 
 async def ignore_reaction(_address: Address) -> None:
-    """Ignore reactions."""
+    """Do nothing instead of adding or removing a reaction."""
 
 
 @pytest.mark.parametrize("step", [0.0, 0.6], ids=["together", "in turn"])
@@ -86,7 +86,7 @@ def test_fifty_concurrent_replies_end_within_a_second_and_get_no_429(step: float
             surface = StreamSurface(api, reactions, {**address, "channel": f"C{number % 10}"}, thread, streams)
 
             async def ignore_ids(_ids: object) -> None:
-                """Drop the ids."""
+                """Do nothing with the message ids of a reply."""
 
             async with Reply(surface, save_ids=ignore_ids) as shown:
                 for word in WORDS:

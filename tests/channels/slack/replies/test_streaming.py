@@ -27,7 +27,12 @@ STREAM_CALLS = ("chat.startStream", "chat.appendStream", "chat.stopStream")
 
 
 def create_plan(text: str, priority: Priority, status: str = "", waited: str = "") -> Plan:
-    """Return the plan that a reply makes of a text."""
+    """Return the plan of a reply with this text.
+
+    Args:
+        status: the status line of a running tool.
+        waited: the elapsed time after the status line.
+    """
     planner = Planner(LIMITS)
     planner.feed(text)
     chunks = list(planner.plan(priority).chunks)
@@ -41,7 +46,7 @@ def create_plan(text: str, priority: Priority, status: str = "", waited: str = "
 
 
 class StreamedReply:
-    """Streamed reply to a question, and the ids that it has recorded."""
+    """Streamed reply to a question in Slack, with the message ids that it recorded."""
 
     def __init__(
         self,
@@ -69,7 +74,7 @@ class StreamedReply:
         self.known: list[str] = []
 
     def restart(self) -> None:
-        """Replace the surface, as a restarted process does."""
+        """Replace the reply surface by a new one, as a restarted process does."""
         self.surface = SlackSurface(self.api, make_queued_reactions(self.api), self.address, "turn-1")
 
     async def show(self, text: str, priority: Priority = Priority.STREAM_UPDATE, **status: str) -> bool:
@@ -107,12 +112,16 @@ class StreamedReply:
         return [message.text for message in self.messages]
 
     def list_calls(self, *methods: str) -> list[str]:
-        """Return the methods of the writing calls in order, without `chat.`."""
+        """Return the API methods of the writing calls, oldest first, without `chat.`.
+
+        Args:
+            methods: the methods to list, with `chat.`; by default all.
+        """
         wanted = methods or (*STREAM_CALLS, "chat.postMessage", "chat.update")
         return [call.method.removeprefix("chat.") for call in self.slack.calls if call.method in wanted]
 
     def check_complete(self, *texts: str) -> None:
-        """Check that exactly these texts are shown, complete and recorded."""
+        """Check that the reply has exactly these texts, as complete and recorded messages."""
         assert self.texts == list(texts)
         assert [message.ts for message in self.messages] == self.known
         assert not any(message.stream and message.stream.is_live for message in self.messages)

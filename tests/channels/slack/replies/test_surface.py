@@ -21,7 +21,7 @@ async def refuse_record(_position: int, _ts: str) -> None:
 
 
 class SurfaceReply:
-    """Reply surface of a question, and the ids that it has recorded."""
+    """Slack reply surface for a question, with the message ids that it has recorded."""
 
     def __init__(self, slack: SlackSandbox, web: AsyncWebClient, question: SlackMessage) -> None:
         self.slack = slack

@@ -1,4 +1,4 @@
-"""Peculiarities of Anthropic's API."""
+"""Provider for Anthropic's API: features that other vendors lack."""
 
 import json
 from typing import Any
@@ -51,14 +51,14 @@ def call(id_: str, name: str = "f") -> ToolCall:
 
 
 async def send(wire: ConnectedProvider, *messages: ModelMessage, **more: Any) -> dict[str, Any]:
-    """Send a request, and return its body."""
+    """Send a request that the server answers, and return the request's JSON body."""
     wire.server.add_turns("ok")
     assert isinstance((await wire.collect_events(*messages, **more))[-1], Done)
     return wire.server.requests[-1]
 
 
 async def block_types(wire: ConnectedProvider, *messages: ModelMessage) -> list[tuple[str, list[str]]]:
-    """Send messages, and return the roles and block types of the request."""
+    """Send messages, and return (role, block types) of each message in the request."""
     body = await send(wire, *messages)
     return [(message["role"], [block["type"] for block in message["content"]]) for message in body["messages"]]
 
@@ -104,7 +104,7 @@ async def test_redacted_thinking_is_kept(anthropic_wire: ConnectedProvider) -> N
 
 
 async def test_thinking_in_the_history_is_sent_back_unchanged(anthropic_wire: ConnectedProvider) -> None:
-    """The thinking goes from the API into ADK's history and back."""
+    """Check the thinking on its way from the API into ADK's history and back."""
     adapter = ModelAdapter(model="m", provider=anthropic_wire.provider)
     thinking = [Think("Let me see.", pieces=3, signature=b"sig1="), Think("", signature=b"data2=")]
     anthropic_wire.server.add_turns(
@@ -315,7 +315,10 @@ async def test_input_tokens_include_the_cache(anthropic_wire: ConnectedProvider)
 
 
 def cache_marks(body: dict[str, Any]) -> list[str]:
-    """Return the places of the cache marks: `tool`, `system`, or the text of a user's message."""
+    """Return the places of the cache marks in a request body.
+
+    A place is `tool`, `system`, or the text of a user's message.
+    """
     tools = ["tool" for tool in body.get("tools", ()) if "cache_control" in tool]
     system = ["system" for block in body.get("system", ()) if "cache_control" in block]
     blocks = [block for message in body["messages"] for block in message["content"]]

@@ -1,4 +1,4 @@
-"""Files and sources in the answers of each vendor's wire format."""
+"""Files and sources in model answers, in each vendor's wire format."""
 
 import io
 import wave

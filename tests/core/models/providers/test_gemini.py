@@ -1,4 +1,4 @@
-"""Peculiarities of the Gemini API."""
+"""Provider for the Gemini API: features that other vendors lack."""
 
 import base64
 from contextlib import aclosing
@@ -108,7 +108,7 @@ async def test_calls_of_another_model_get_a_placeholder_signature(
 
 
 async def test_signatures_in_the_history_are_sent_back_unchanged(gemini_wire: ConnectedProvider) -> None:
-    """The signatures go from the API into ADK's history and back."""
+    """Check the signatures on their way from the API into ADK's history and back."""
     adapter = ModelAdapter(model="gemini-3-pro", provider=gemini_wire.provider)
     calls = [CallTool("f", {"n": 1}, signature=b"call"), CallTool("f", {"n": 2})]
     gemini_wire.server.add_turns(

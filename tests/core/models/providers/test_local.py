@@ -1,4 +1,4 @@
-"""The real local model answers."""
+"""Local model provider, with the real model."""
 
 import asyncio
 import importlib.util

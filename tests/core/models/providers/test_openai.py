@@ -1,4 +1,4 @@
-"""Peculiarities of OpenAI's API and of compatible servers."""
+"""Provider for OpenAI's API and compatible servers, with their differences."""
 
 import asyncio
 import json
@@ -134,7 +134,7 @@ async def test_malformed_arguments_become_a_call_of_no_tool(openai_wire: Connect
 
 
 async def test_a_model_can_correct_a_malformed_call() -> None:
-    """Through ADK: the tool does not run on malformed arguments, and runs on the corrected ones."""
+    """Check with ADK that a tool runs on corrected arguments only."""
     ran: list[str] = []
 
     def weather(city: str = "everywhere") -> str:

@@ -1,4 +1,4 @@
-"""History of one provider can be sent to another: every pair, there and back."""
+"""Histories of one provider that are sent to another: every pair, there and back."""
 
 import base64
 import json
@@ -26,7 +26,13 @@ PLACEHOLDER = "skip_thought_signature_validator"
 
 @dataclass
 class ScriptedSpeaker:
-    """Scripted model of a provider that signs its answers."""
+    """Model of one provider, with scripted and signed answers.
+
+    Attributes:
+        lines: the next answers.
+        made: the signatures of all answers.
+        wire: the provider and its scripted server.
+    """
 
     vendor: str
     lines: list[Turn] = field(default_factory=list)
@@ -43,7 +49,11 @@ class ScriptedSpeaker:
         self.wire.server.requests.clear()
 
     async def say(self, contents: list[types.Content], steps: Sequence[Step]) -> types.Content | None:
-        """Return the answer to a history with these steps of the model."""
+        """Send a history to the provider, and return the answer; None without content.
+
+        Args:
+            steps: the steps of the model's answer.
+        """
         assert self.wire is not None
         self.lines.append([self._sign(step) for step in steps])
         adapter = ModelAdapter(model="gemini-3-pro", provider=self.wire.provider)
@@ -52,7 +62,10 @@ class ScriptedSpeaker:
         return answer.content
 
     def _sign(self, step: Step) -> Step:
-        """Return a signed step: Gemini signs calls, thoughts and texts, Anthropic thoughts, OpenAI nothing."""
+        """Return a step with a signature, and append the signature to `made`.
+
+        Gemini signs calls, thoughts and texts; Anthropic signs thoughts; OpenAI signs nothing.
+        """
         signature = f"{self.vendor}-made-{len(self.made)}"
         match step:
             case Think(text) if self.vendor != "openai":
@@ -83,19 +96,23 @@ def requests(speaker: ScriptedSpeaker) -> list[dict[str, Any]]:
 
 
 def count_sent_images(speaker: ScriptedSpeaker) -> int:
-    """Return the number of images in the last request."""
+    """Return the number of images in the speaker's last request."""
     return json.dumps(requests(speaker)[-1]).count(base64.b64encode(PNG_BYTES).decode())
 
 
 def count_images(contents: Sequence[types.Content]) -> int:
-    """Return the number of images from the user and from tools."""
+    """Return the number of images from the user and from tools in a history."""
     parts = [part for content in contents for part in content.parts or ()]
     results = [part.function_response for part in parts if part.function_response]
     return parts.count(PNG) + sum(len(result.parts or ()) for result in results)
 
 
 def add_results(answer: types.Content, *, left_out: int = 0) -> types.Content:
-    """Return the tools' results with an image each, without the first `left_out` of them."""
+    """Return the results of an answer's tool calls, each with an image.
+
+    Args:
+        left_out: the number of first results to leave out.
+    """
     calls = [part.function_call for part in answer.parts or () if part.function_call]
     blob = types.FunctionResponseBlob(mime_type="image/png", data=PNG_BYTES)
     image = types.FunctionResponsePart(inline_data=blob)
@@ -113,7 +130,14 @@ def add_results(answer: types.Content, *, left_out: int = 0) -> types.Content:
 async def talk(
     one: ScriptedSpeaker, other: ScriptedSpeaker, turns: Sequence[tuple[bool, list[types.Part], list[list[Step]], int]]
 ) -> None:
-    """Hold a conversation with changing models, and check the rules of the vendor in each request."""
+    """Run a conversation that alternates between two providers' models.
+
+    Checks the rules of the vendor in each request.
+
+    Args:
+        turns: for each turn: whether `other` answers, the user's parts, the model's answers, and the number of left-out
+            tool results.
+    """
     for speaker in (one, other):
         speaker.begin()
     contents: list[types.Content] = []

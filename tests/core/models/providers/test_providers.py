@@ -1,4 +1,4 @@
-"""Behaviour of every provider."""
+"""Common behaviour of all model providers."""
 
 import asyncio
 from contextlib import aclosing

@@ -1,4 +1,4 @@
-"""Faults of each vendor's API, as callers of the adapter see them."""
+"""Faults of each vendor's API, as callers of `ModelAdapter` see them."""
 
 import asyncio
 from base64 import b64encode
@@ -79,7 +79,13 @@ both_modes = pytest.mark.parametrize("stream", [False, True], ids=["whole", "str
 def stream_responses(
     wire: ConnectedProvider, *contents: types.Content, stream: bool = True, idle_seconds: float = 30
 ) -> AsyncGenerator[LlmResponse, None]:
-    """Call the model as the bot does, without long waits."""
+    """Return the response stream of a request, as the bot makes it.
+
+    Deltas are merged, and retries follow after 10 ms.
+
+    Args:
+        idle_seconds: the maximum time without an event of the provider.
+    """
     adapter = ModelAdapter(
         model="the-model",
         provider=CoalescingProvider(wire.provider),
@@ -136,7 +142,12 @@ async def test_a_transient_error_is_retried_and_the_text_appears_once(
 
 
 def image_chunk(vendor: str, data: str, *, text: str = "") -> RawChunk:
-    """Return a vendor's chunk with a text and a PNG image, from the image's base64 text."""
+    """Return a vendor's streamed chunk with a text and a PNG image.
+
+    Args:
+        vendor: "gemini", or any other for OpenAI's format.
+        data: the image in base64.
+    """
     if vendor == "gemini":
         parts = [*([{"text": text}] if text else []), {"inlineData": {"mimeType": "image/png", "data": data}}]
         return RawChunk({"candidates": [{"index": 0, "content": {"role": "model", "parts": parts}}]})

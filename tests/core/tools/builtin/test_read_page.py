@@ -1,4 +1,4 @@
-"""The tool that reads web pages."""
+"""Tool `read_page`, which fetches web pages."""
 
 import asyncio
 import gzip
@@ -193,7 +193,7 @@ async def test_long_slow_binary_and_looping_pages_are_errors_or_truncated() -> N
 
 
 def _punycode() -> bytes:
-    """A body that Python's punycode takes minutes for."""
+    """Return a body that Python's punycode codec decodes for minutes."""
     return b"a" * 1_000_000 + b"-" + b"b9" * 450_000
 
 

@@ -1,4 +1,4 @@
-"""Tools recall only what everybody in the place may read."""
+"""Tools that recall stored data: only what all readers of the place may read."""
 
 from typing import Any
 
@@ -32,7 +32,7 @@ async def say(runtime: AgentRuntime, where: tuple[str, str], text: str) -> list[
 
 
 async def remember(tool_context: ToolContext) -> str:
-    """Keeps what is said for later."""
+    """Store the session in memory, a secret in the state, and a secret file."""
     await tool_context.add_session_to_memory()
     tool_context.state["user:note"] = "the secret of the place"
     await tool_context.save_artifact("user:plan.txt", types.Part.from_text(text="the secret plan"))
@@ -40,7 +40,7 @@ async def remember(tool_context: ToolContext) -> str:
 
 
 async def look(tool_context: ToolContext) -> dict[str, Any]:
-    """Looks at all that is kept."""
+    """Return what memory, state and files of earlier sessions the tool can read."""
     found = await tool_context.search_memory("secret")
     return {
         "memory": len(found.memories),

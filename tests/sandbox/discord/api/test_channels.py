@@ -1,4 +1,4 @@
-"""Channels and invites, with discord.py."""
+"""Channels and invites of the local Discord, with discord.py."""
 
 from typing import Any
 

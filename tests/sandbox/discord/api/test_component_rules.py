@@ -1,4 +1,4 @@
-"""Wrong components, embeds and files of messages, refused with 50035."""
+"""Components, embeds and files that Discord refuses with the error 50035."""
 
 import json
 from collections.abc import AsyncIterator

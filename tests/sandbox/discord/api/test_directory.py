@@ -1,4 +1,4 @@
-"""Members and their names, with discord.py."""
+"""Members and their names in the local Discord, with discord.py."""
 
 from typing import Any
 

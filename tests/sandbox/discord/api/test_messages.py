@@ -1,4 +1,4 @@
-"""REST routes of messages, with discord.py."""
+"""REST routes of messages in the local Discord, with discord.py."""
 
 import datetime
 import io

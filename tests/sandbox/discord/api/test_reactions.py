@@ -1,4 +1,4 @@
-"""Reactions and emojis of the server, with discord.py."""
+"""Reactions and server emojis in the local Discord, with discord.py."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Threads, forum posts and direct messages, with discord.py."""
+"""Threads, forum posts and DMs in the local Discord, with discord.py."""
 
 import asyncio
 from typing import Any

@@ -1,4 +1,4 @@
-"""Gateway sessions: start, resume, invalidation and events."""
+"""Gateway sessions of the local Discord: start, resume, invalidation and events."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Menu commands, autocompletion, and user-installed apps."""
+"""Message commands, autocompletion and user-installed apps in the local Discord."""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -18,7 +18,11 @@ async def server() -> AsyncIterator[DiscordSandbox]:
 
 
 class CommandBot(Bot):
-    """Bot with a slash command that autocompletes, and a message command."""
+    """discord.py client with an autocompleting slash command and a message command.
+
+    Attributes:
+        asked: the interactions of the message command.
+    """
 
     def __init__(self) -> None:
         super().__init__(create_intents())

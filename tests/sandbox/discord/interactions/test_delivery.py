@@ -1,4 +1,4 @@
-"""Commands and buttons, answered by discord.py."""
+"""Commands and buttons of the local Discord, answered by discord.py."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -20,13 +20,17 @@ async def server() -> AsyncIterator[DiscordSandbox]:
 
 @pytest.fixture
 async def fast_server() -> AsyncIterator[DiscordSandbox]:
-    """Yield a sandbox that runs ten times as fast: acknowledgements are due in 300 ms."""
+    """Yield a local Discord that runs ten times as fast: 3 s take 300 ms."""
     async with DiscordSandbox(speed=10) as sandbox:
         yield sandbox
 
 
 class AnsweringBot(Bot):
-    """Bot that calls the test's `answer` with each `/ask`."""
+    """discord.py client that calls the test's `answer` for each `/ask`.
+
+    Attributes:
+        errors: the errors of the command.
+    """
 
     def __init__(self, answer: Any) -> None:
         super().__init__(create_intents())

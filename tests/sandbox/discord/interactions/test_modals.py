@@ -1,4 +1,4 @@
-"""Modals and menus, answered by discord.py."""
+"""Modals and menus of the local Discord, answered by discord.py."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -169,7 +169,7 @@ async def test_a_modal_cannot_answer_a_modal(server: DiscordSandbox) -> None:
 
 
 class FormClient:
-    """Client without an SDK: registers one command, and answers interactions by HTTP."""
+    """Client without a library: registers a command, answers interactions by HTTP."""
 
     def __init__(self, server: DiscordSandbox, session: aiohttp.ClientSession) -> None:
         self._server = server

@@ -1,4 +1,4 @@
-"""Webhooks, with discord.py."""
+"""Webhooks of the local Discord, with discord.py."""
 
 import aiohttp
 import discord

@@ -1,4 +1,4 @@
-"""Mentions of a text and the ones that ping."""
+"""Mentions in texts of the local Discord, and the users and roles that they ping."""
 
 from hypothesis import given
 from hypothesis import strategies as st

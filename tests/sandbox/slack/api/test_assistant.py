@@ -1,4 +1,4 @@
-"""Agent sessions and suggested prompts, through slack_sdk."""
+"""Agent sessions and suggested prompts of the local Slack, through slack_sdk."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Tokens and scopes of the Web API, through slack_sdk's client."""
+"""Tokens and scopes of the local Slack's Web API, through slack_sdk."""
 
 import pytest
 from slack_sdk.web.async_client import AsyncWebClient

@@ -1,4 +1,4 @@
-"""Content of messages: attachments, authors and broadcast replies."""
+"""Content of messages in the local Slack: attachments, authors, broadcast replies."""
 
 from typing import Any
 

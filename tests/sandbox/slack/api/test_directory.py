@@ -1,4 +1,4 @@
-"""Read methods, through slack_sdk's client."""
+"""Methods that read messages, users and channels of the local Slack, by slack_sdk."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""File methods, through slack_sdk."""
+"""File methods of the local Slack, through slack_sdk."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""Rate limit windows and size limits of blocks."""
+"""Rate limits of the local Slack's methods."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from sandbox.slack.api.limits import RATES, SlackRateLimits
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """Return the current time in seconds, as a list of one item."""
+    """Replace the clock of the rate limits by a list with one item: the seconds."""
     now = [0.0]
     monkeypatch.setattr(limits, "monotonic", lambda: now[0])
     return now

@@ -1,4 +1,4 @@
-"""Methods for messages, through slack_sdk's client."""
+"""Message methods of the local Slack, through slack_sdk."""
 
 from typing import Any
 

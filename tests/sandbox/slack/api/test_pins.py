@@ -1,4 +1,4 @@
-"""Methods for pins, through slack_sdk's client."""
+"""Pin methods of the local Slack, through slack_sdk."""
 
 import pytest
 from slack_sdk.web.async_client import AsyncWebClient

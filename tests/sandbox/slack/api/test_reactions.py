@@ -1,4 +1,4 @@
-"""Methods for reactions, through slack_sdk's client."""
+"""Reaction methods of the local Slack, through slack_sdk."""
 
 import pytest
 from slack_sdk.web.async_client import AsyncWebClient

@@ -1,4 +1,4 @@
-"""Methods for scheduled messages, through slack_sdk's client."""
+"""Methods for scheduled messages of the local Slack, through slack_sdk."""
 
 from time import time
 from typing import Any

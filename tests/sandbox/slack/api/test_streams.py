@@ -29,7 +29,14 @@ def create_task_chunk(status: str, title: str = "Looking", number: str = "1", **
 async def start_stream(
     slack: SlackSandbox, question: SlackMessage, **content: Any
 ) -> tuple[SlackMessage, dict[str, Any]]:
-    """Start a stream; return its message and the arguments that identify it."""
+    """Start a stream in the thread of a question.
+
+    Args:
+        content: more arguments of `chat.startStream`.
+
+    Returns:
+        The stream's message, and the arguments that identify the stream.
+    """
     started = await create_client(slack).chat_startStream(
         channel=question.channel.id, thread_ts=question.ts, **get_recipient(slack), **content
     )

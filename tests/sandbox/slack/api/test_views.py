@@ -1,4 +1,4 @@
-"""Modals and home tabs, through Bolt."""
+"""Modals and home tabs of the local Slack, through Bolt."""
 
 from typing import Any
 
@@ -33,7 +33,12 @@ FORM = create_view(
 async def open_form(
     slack: SlackSandbox, connect: Connect, view: dict[str, Any], app: AsyncApp | None = None
 ) -> SlackView:
-    """Let the app of `slack` open a modal for Ada."""
+    """Open a modal for Ada by a button of an app, and return the modal's view.
+
+    Args:
+        view: the modal.
+        app: the app; by default a new one.
+    """
     app = app or AsyncApp(client=create_client(slack))
 
     @app.action("start")

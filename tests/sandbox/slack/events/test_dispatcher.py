@@ -1,4 +1,4 @@
-"""Events of workspace changes, and their order."""
+"""Events of changes in the local Slack, and their order."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ async def connected_slack(slack: SlackSandbox, connect: Connect) -> SlackSandbox
 
 
 async def wait_for_events(slack: SlackSandbox, count: int) -> list[dict[str, Any]]:
-    """Wait for the first `count` events and check that there are no more."""
+    """Wait for the first `count` events, check that no more follow, and return them."""
     await slack.open_home("linus")
     await slack.wait_for(lambda: len(slack.envelopes) > count)
     *before, marker = [envelope.payload["event"] for envelope in slack.envelopes]
@@ -131,7 +131,7 @@ async def test_an_app_gets_the_events_of_its_manifest(connected_slack: SlackSand
 
 
 async def wait_for_types(slack: SlackSandbox, *types: str) -> list[dict[str, Any]]:
-    """Wait for events of exactly these types."""
+    """Wait until there are events of exactly these types, and return them in order."""
     await slack.wait_for(lambda: len(slack.envelopes) >= len(types))
     events = [envelope.payload["event"] for envelope in slack.envelopes]
     assert [event["type"] for event in events] == list(types)

@@ -1,4 +1,4 @@
-"""Request URL, OAuth and a second workspace."""
+"""Request URL, OAuth and a second workspace of the local Slack."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -16,7 +16,10 @@ from tests.sandbox.slack.conftest import create_client
 
 @asynccontextmanager
 async def run_app(slack: SlackSandbox, *answers: web.Response) -> AsyncIterator[tuple[str, list[web.Request]]]:
-    """Run an app that responds to the first requests as given, then with 200."""
+    """Run an HTTP app that verifies Slack's signatures.
+
+    It responds to the first requests with `answers`, and then with 200. Yields its URL and the list of requests.
+    """
     left, seen = list(answers), list[web.Request]()
     verifier = SignatureVerifier(slack.signing_secret)
 

@@ -1,4 +1,4 @@
-"""Socket Mode, through Bolt."""
+"""Socket Mode of the local Slack, through Bolt."""
 
 import asyncio
 from time import monotonic
@@ -19,7 +19,11 @@ def create_app(sandbox: SlackSandbox) -> AsyncApp:
 
 
 class SlackEventRecorder:
-    """Events that reached the listeners of an app."""
+    """Recorder of the events that reach the listeners of an app.
+
+    Attributes:
+        bodies: the bodies of the events, in order of arrival.
+    """
 
     def __init__(self) -> None:
         self.bodies: list[dict[str, Any]] = []
@@ -30,7 +34,10 @@ class SlackEventRecorder:
         self._recorded.set()
 
     async def wait_for_events(self, count: int) -> list[dict[str, Any]]:
-        """Wait for a listener call; Bolt acknowledges before it calls the listener."""
+        """Wait for `count` listener calls, and return their bodies.
+
+        Bolt acknowledges an event before it calls the listener.
+        """
         async with asyncio.timeout(30):
             while len(self.bodies) < count:
                 self._recorded.clear()
@@ -39,7 +46,7 @@ class SlackEventRecorder:
 
 
 def create_recording_app(sandbox: SlackSandbox) -> tuple[AsyncApp, SlackEventRecorder]:
-    """Return an app that acknowledges events and does nothing else."""
+    """Return an app that only acknowledges events, and the recorder of its events."""
     app, heard = create_app(sandbox), SlackEventRecorder()
     for kind in ("message", "app_mention"):
         app.event(kind)(heard.record)

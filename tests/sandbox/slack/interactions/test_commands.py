@@ -1,4 +1,4 @@
-"""Slash commands, through Bolt."""
+"""Slash commands of the local Slack, through Bolt."""
 
 import asyncio
 from typing import Any

@@ -1,4 +1,4 @@
-"""Buttons, shortcuts and modals, through Bolt."""
+"""Buttons, shortcuts and modals of the local Slack, through Bolt."""
 
 from typing import Any
 

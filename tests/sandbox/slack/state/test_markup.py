@@ -1,4 +1,4 @@
-"""Rendered text and pings of Slack's markup."""
+"""Slack markup in the sandbox: rendered text, and pings."""
 
 from typing import Any
 

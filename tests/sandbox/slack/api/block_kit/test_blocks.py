@@ -1,4 +1,4 @@
-"""Errors of Block Kit: codes and paths."""
+"""Errors of Block Kit in the local Slack: codes and paths."""
 
 from typing import Any
 

@@ -92,7 +92,7 @@ _WITH_PLACEHOLDER = [kind for kind in MENUS if "picker" in kind or "select" in k
 
 
 def in_block(element: Json) -> Json:
-    """Return a block with the element."""
+    """Return a Block Kit block that contains this element."""
     kind = element["type"]
     if kind in CONTEXT_BUTTONS:
         return {"type": "context_actions", "elements": [element]}
@@ -104,12 +104,24 @@ def in_block(element: Json) -> Json:
 
 
 def element(kind: str, field: str, build: Value) -> Build:
-    """Return a builder of a block with an element, whose field is `build(size)`."""
+    """Return a function of a size that returns a block with an element.
+
+    Args:
+        kind: the element's type.
+        field: the element's field to set.
+        build: returns the field's value for a size.
+    """
     return lambda size: in_block({**ELEMENTS[kind], field: build(size)})
 
 
 def block(kind: str, field: str, build: Value) -> Build:
-    """Return a builder of a block, whose field is `build(size)`."""
+    """Return a function of a size that returns a block.
+
+    Args:
+        kind: the block's type.
+        field: the block's field to set.
+        build: returns the field's value for a size.
+    """
     return lambda size: {**BLOCKS[kind], field: build(size)}
 
 
@@ -134,7 +146,7 @@ def as_list(build: Value) -> Value:
 
 
 def list_texts() -> Iterator[tuple[str, Build, int]]:
-    """Yield the fields with a largest number of characters: a name, a builder, the limit."""
+    """Yield (name, builder, limit) of each field with a maximum number of characters."""
     for kind in ELEMENTS:
         if kind != "image":
             yield f"{kind}.action_id", element(kind, "action_id", chars), 255
@@ -184,7 +196,7 @@ def list_texts() -> Iterator[tuple[str, Build, int]]:
 
 
 def list_arrays() -> Iterator[tuple[str, Build, int, int]]:
-    """Yield the arrays with a number of items: a name, a builder, the smallest and the largest number."""
+    """Yield (name, builder, minimum, maximum) of each array with a limited length."""
     yield "actions.elements", block("actions", "elements", repeat(BUTTON)), 1, 25
     yield "context.elements", block("context", "elements", repeat(plain())), 1, 10
     yield "context_actions.elements", block("context_actions", "elements", repeat(ELEMENTS["icon_button"])), 1, 5
@@ -204,7 +216,7 @@ def list_arrays() -> Iterator[tuple[str, Build, int, int]]:
 
 
 def list_numbers() -> Iterator[tuple[str, Build, int, int]]:
-    """Yield the fields with a number: a name, a builder, the smallest and the largest number."""
+    """Yield (name, builder, minimum, maximum) of each field with a limited number."""
     yield "plain_text_input.min_length", element("plain_text_input", "min_length", int), 0, 3_000
     yield "plain_text_input.max_length", element("plain_text_input", "max_length", int), 1, 3_000
     for field in ("min_lines", "max_lines"):
@@ -216,7 +228,7 @@ def list_numbers() -> Iterator[tuple[str, Build, int, int]]:
 
 
 def list_choices() -> Iterator[tuple[str, Build, tuple[str, ...]]]:
-    """Yield the fields with a few values: a name, a builder, the values."""
+    """Yield (name, builder, values) of each field with a fixed set of values."""
     for kind in ("button", "workflow_button"):
         yield f"{kind}.style", element(kind, "style", str), ("primary", "danger")
     yield "icon_button.icon", element("icon_button", "icon", str), ("trash",)
@@ -241,7 +253,10 @@ TEXTS, ARRAYS, NUMBERS, CHOICES = list(list_texts()), list(list_arrays()), list(
 
 
 def find_errors(blocks: Json) -> list[str]:
-    """Return the errors of a message with this block."""
+    """Return the errors with which a message with this block is refused.
+
+    The code is always `invalid_blocks`.
+    """
     with pytest.raises(SlackError) as refused:
         check_blocks([blocks])
     assert refused.value.code == "invalid_blocks"
