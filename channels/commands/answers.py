@@ -17,13 +17,13 @@ from core.tools.question_form import OPTION_PREFIX, Entries, EntryError, check_f
 
 @dataclass(frozen=True, slots=True)
 class FormResult:
-    """Result of a submitted form page.
+    """Result of a submitted page of a question's form.
 
     Attributes:
         text: the message to the user; empty for none.
-        question_id: the question whose form the user is to open again; empty if nothing is left to enter.
-        page: the page of the form to open then, from 0.
-        is_correction: whether entries of that page are invalid.
+        question_id: the id of the question whose form the user must open again; empty if no entry is missing.
+        page: the page of the form to open again, from 0.
+        is_correction: whether entries of `page` are invalid.
     """
 
     text: str = ""
@@ -33,10 +33,13 @@ class FormResult:
 
 
 async def ensure_message_ids(services: ChannelServices, request: HumanRequest) -> None:
-    """Store the ids of a request's messages if they are missing, before a decision.
+    """Look up and store the message ids of an open request if none is stored.
 
-    They are missing if the worker that posted the message died. The reply after the decision refers to that message,
-    and without its buttons it is not found again.
+    None is stored if the worker that posted the message died too early. The message must be found before the decision
+    on the request: by its buttons, which the decision removes. The reply after the decision refers to the message.
+
+    Args:
+        request: an approval or a question.
     """
     if request.verdict is None and not request.message_ids:
         with suppress(SurfaceError):  # the decision counts, wherever the reply is shown
@@ -46,10 +49,10 @@ async def ensure_message_ids(services: ChannelServices, request: HumanRequest) -
 class AnswerHandler:
     """Stores users' answers to an agent's questions.
 
-    An answer to the last open question of a turn continues its run.
+    The answer to the last open question of a turn continues the agent's run.
 
     Args:
-        run_in_background: starts a task that only a shutdown waits for.
+        run_in_background: runs a coroutine in a background task.
     """
 
     def __init__(self, services: ChannelServices, run_in_background: RunInBackground) -> None:
@@ -57,10 +60,15 @@ class AnswerHandler:
         self._run_in_background = run_in_background
 
     async def find_open(self, id_: str, user: User, say: MessageCatalog) -> Question | str:
-        """Return an open question that a user may answer, or the text that tells why not.
+        """Return a question that is open and that a user may answer.
+
+        If the question was answered before, its message is updated in the background.
 
         Args:
             id_: the question's id.
+
+        Returns:
+            The question; the text to show the user if they cannot answer it.
 
         Raises:
             StoreError: the database cannot be read.
@@ -74,7 +82,7 @@ class AnswerHandler:
         return request if request.may_decide(user) else say(words.NOT_ALLOWED_TO_ANSWER)
 
     async def choose(self, id_: str, position: str, user: User, say: MessageCatalog) -> str:
-        """Answer a question with one of its options.
+        """Store a chosen option as the answer to a question.
 
         Args:
             id_: the question's id.
@@ -100,10 +108,10 @@ class AnswerHandler:
 
         Args:
             id_: the question's id.
-            page: from 0.
+            page: the page to show, from 0.
 
         Returns:
-            The text to show the user if it cannot be shown; else empty.
+            The text to show the user if they cannot answer the question; else empty.
 
         Raises:
             StoreError: the database cannot be read.
@@ -121,7 +129,7 @@ class AnswerHandler:
             positions: the entries by the index of the field (as text).
 
         Returns:
-            The errors as text, by the index of the field.
+            The error message by the index of each invalid field (as text).
         """
         _, errors = check_form(question.form, _by_name(question, positions))
         return {

@@ -55,10 +55,10 @@ ARGUMENTS: Mapping[CommandName, str] = {
 #: The most characters of an argument: the rest is cut off before the argument is read.
 MAX_ARGUMENT = 200
 
-#: Characters of an unknown name in a message.
+#: The most characters of an unknown name that a message quotes.
 _MAX_NAME = 100
 
-#: Characters of an agent's description.
+#: The most characters of an agent's description in a list.
 _MAX_DESCRIPTION = 200
 
 #: The formats of an export; the first one is the default.
@@ -84,12 +84,12 @@ _COMMAND = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class CommandSyntax:
-    """Commands of a platform besides messages, for the help text.
+    """Slash commands and menu entries of a platform, for the help text.
 
     Attributes:
         slash_commands: the slash command (with the slash) of each command that has one.
         ask_command: the slash command that asks a question; empty if there is none.
-        list_menu_entries: returns the bot's entries in the menu of a message.
+        list_menu_entries: returns the labels of the bot's entries in the menu of a message.
     """
 
     slash_commands: Mapping[CommandName, str]
@@ -102,17 +102,17 @@ class CommandContext:
     """Author and place of a command.
 
     Attributes:
-        session_id: None if the session is not known.
+        session_id: the session to which the command applies; None if unknown.
         place: the id of the channel with its threads: see `InboxMessage.place`.
         author: the platform's id of the author.
         channel: the name of the adapter.
         address: the address of replies: see `InboxMessage.address`.
-        event_key: the same for each delivery of the command.
-        locale: the author's locale as the platform names it; empty if it is not known.
+        event_key: the id that is the same for each delivery of the command.
+        locale: the author's locale as the platform names it; empty if unknown.
         sent_at: seconds since the epoch.
         until: `stop` and `reset` do not affect messages that were sent later (seconds since the epoch).
-        actor: the author for the access policy; None until they are identified.
-        location: the location for the access policy.
+        actor: the author with their roles, for the access policy; None until the author is identified.
+        location: the channel and workspace or server, for the access policy.
         is_private: whether only the author sees the result.
     """
 
@@ -131,7 +131,7 @@ class CommandContext:
 
     @property
     def location_names(self) -> tuple[str, ...]:
-        """The location's names in access rules: see `Location.get_names`."""
+        """The names of the location in access rules: see `Location.get_names`."""
         return self.location.get_names(self.channel)
 
     @classmethod
@@ -139,7 +139,7 @@ class CommandContext:
         """Return the context of a command that is a message.
 
         Args:
-            locale: the author's locale; empty if it is not known.
+            locale: the author's locale; empty if unknown.
         """
         return cls(
             session_id=inbound.session_id,
@@ -156,10 +156,11 @@ class CommandContext:
         )
 
     def to_message(self, session: str, text: str) -> InboxMessage:
-        """Return an inbox message of the command's author, with its event key and time.
+        """Return an inbox message with the command's author, place, event key and time.
 
         Args:
-            session: the session id.
+            session: the session id of the message.
+            text: the text of the message.
         """
         return InboxMessage(
             event_key=self.event_key,
@@ -174,7 +175,11 @@ class CommandContext:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> "CommandContext":
-        """Create the context from its `dataclasses.asdict`, which went through JSON."""
+        """Return the context stored as JSON.
+
+        Args:
+            data: the output of `dataclasses.asdict`, encoded as JSON and decoded.
+        """
         actor = data["actor"] and Actor.from_json(data["actor"])
         return cls(**{**data, "actor": actor, "location": Location.from_json(data["location"])})
 
@@ -184,9 +189,9 @@ class CommandResult:
     """Result of a command.
 
     Attributes:
-        text: the answer to the author.
-        file: a file to send with it.
-        is_visible: whether a reply in the session shows the effect, so that a platform need not show the text.
+        text: the answer to the author, in their language.
+        file: a file to send with the text; None for none.
+        is_visible: whether a reply in the session shows the effect of the command. The text then need not be shown.
         buttons: the buttons under the text.
     """
 
@@ -203,11 +208,12 @@ class RunInBackground(Protocol):
 
 
 class CommandHandler:
-    """Runs commands, whether they come as messages, slash commands or shortcuts.
+    """Runs the commands that come as messages, slash commands or shortcuts.
 
     Args:
+        queued_reactions: removes the reactions from waiting messages that a command drops.
         syntax: the commands of the platform, for the help text.
-        run_in_background: starts a task that only a shutdown waits for.
+        run_in_background: runs a coroutine in a background task.
     """
 
     def __init__(
@@ -224,24 +230,22 @@ class CommandHandler:
         self._limiter = CommandLimiter()
 
     def count_command(self, context: CommandContext) -> RateLimitDenial | None:
-        """Count a command of its author.
+        """Count a command towards the rate limit of its author.
 
         Returns:
-            The rate limit that the author exceeds; None if the command may run.
+            The exceeded rate limit; None if the command may run.
         """
         return self._limiter.count(f"{context.channel}:{context.author}")
 
     async def explain_message(
         self, message_id: str, event_key: str, file_ids: Sequence[str], context: CommandContext
     ) -> CommandResult:
-        """Return the report of the turn that a message belongs to.
-
-        The message is of the turn's reply, or is answered by the turn.
+        """Return the turn report for a message of a reply, or for a user's message.
 
         Args:
             message_id: the platform's id of the message.
-            event_key: the event key of the message.
-            file_ids: the platform's ids of the message's files, where these are messages of their own.
+            event_key: the event key of the message: see `InboxMessage.event_key`.
+            file_ids: the platform's ids of the message's files. A file of a reply may be a message of its own.
 
         Raises:
             StoreError: the database cannot be reached.
@@ -255,11 +259,11 @@ class CommandHandler:
     async def rate_message(
         self, message_id: str, event_key: str, rating: Rating, context: CommandContext
     ) -> CommandResult:
-        """Store a user's rating of an answer.
+        """Store a user's rating of an answer, and return the text to show them.
 
         Args:
             message_id: the platform's id of a message of the answer, or of the user's message.
-            event_key: the event key of that message.
+            event_key: the event key of that message: see `InboxMessage.event_key`.
 
         Raises:
             StoreError: the database cannot be reached.
@@ -272,12 +276,12 @@ class CommandHandler:
         return CommandResult(say(words.FEEDBACK_THANKS if is_stored else words.ANSWER_NOT_STORED))
 
     async def run(self, name: CommandName, argument: str, context: CommandContext) -> CommandResult:
-        """Run a command, and return its result to show the author.
+        """Run a command, and return the result to show its author.
 
-        A bad argument, or a session that does not exist, is told in the result.
+        If the argument is invalid or the session does not exist, the text of the result says so.
 
         Args:
-            argument: at most `MAX_ARGUMENT` characters of it are read.
+            argument: the argument of the command, of which at most `MAX_ARGUMENT` characters are read; empty for none.
 
         Raises:
             StoreError: the database cannot be reached; nothing is changed.
@@ -400,7 +404,11 @@ class CommandHandler:
         )
 
     async def _agent(self, session: str, agent: str, context: CommandContext, say: MessageCatalog) -> CommandResult:
-        """Show the agents of a session, or choose the one with the name `agent`."""
+        """Choose the agent of a session; without a name, return a list of the agents.
+
+        Args:
+            agent: the name of the agent; empty for the list.
+        """
         conversations = self._services.conversations
         offered = conversations.agents.list_selectable(context.location_names)
         if agent in offered:
@@ -447,22 +455,26 @@ class CommandHandler:
         return "\n".join([say(words.HELP_COMMANDS), "", *ask_lines, *commands, "", menu])
 
     def _list_inputs(self, name: CommandName, say: MessageCatalog) -> list[str]:
-        """Return the texts that give a command, each as inline code, for the help."""
+        """Return the ways to enter a command, each as inline code, for the help text.
+
+        They are the message, unless the command is private, and the slash command, if any.
+        """
         argument = f" [{say(ARGUMENTS[name])}]" if name in ARGUMENTS else ""
         word, slash_command = None if name in PRIVATE_COMMANDS else name, self._syntax.slash_commands.get(name)
         return [f"`{text}{argument}`" for text in (word, slash_command) if text]
 
     def _remove_reactions(self, dropped: Sequence[InboxMessage]) -> None:
-        """Remove the "queued" reactions from messages that are dropped."""
+        """Remove the "queued" reactions from users' messages that will not be answered."""
         for message in dropped:
             self._queued_reactions.remove(message.address)
 
 
 def parse_command(text: str) -> tuple[CommandName, str] | None:
-    """Return the command that a message consists of, and its argument.
+    """Parse a message that consists of a command and its argument.
 
     Returns:
-        None if the message is no command, such as a sentence that begins with one.
+        The name of the command and its argument (empty for none). None if the message is no command, such as a sentence
+        that begins with the name of one.
     """
     match_ = _COMMAND.fullmatch(text.strip())
     name = next((name for name in COMMANDS if match_ and name == match_["name"].lower()), None)
@@ -490,5 +502,5 @@ def _agent_line(name: str, description: str) -> str:
 
 
 def _quote_name(name: str) -> str:
-    """Return a name that a user typed, truncated and without markup."""
+    """Return a name that a user entered, to quote it: truncated and without markup."""
     return shorten_plain(name, _MAX_NAME)

@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 _VERDICTS: Mapping[ApprovalAction, Verdict] = {"approve": "approved", "always": "always", "deny": "denied"}
 
-#: By the reason for which a turn is not run again: the message to the user.
+#: The message to the user by the reason why a turn is not run again.
 _RERUN_REFUSALS: Mapping[RerunDenied, str] = {
     RerunDenied.NOT_OWNER: words.RETRY_NOT_ALLOWED,
     RerunDenied.EXPIRED: words.RETRY_EXPIRED,
@@ -31,10 +31,11 @@ _RERUN_REFUSALS: Mapping[RerunDenied, str] = {
 
 
 class PressHandler:
-    """Carries out button presses.
+    """Performs the actions of pressed buttons: see `ButtonAction`.
 
     Args:
-        run_in_background: starts a task that only a shutdown waits for.
+        queued_reactions: adds the reactions that mark messages as waiting.
+        run_in_background: runs a coroutine in a background task.
 
     Attributes:
         answers: stores the answers to an agent's questions.
@@ -49,14 +50,15 @@ class PressHandler:
         self.answers = AnswerHandler(services, run_in_background)
 
     async def handle(self, button: str, *, actor: Actor, locale: str, name: str = "") -> str:
-        """Carry out the press of a button, if this user may press it.
+        """Perform the action of a pressed button, if this user may do so.
 
         The caller has checked that the user has access to the bot.
 
         Args:
             button: the id of the button.
-            actor: the user who pressed it.
-            name: their display name.
+            actor: the user who pressed the button.
+            locale: the user's locale; empty if unknown.
+            name: the user's display name.
 
         Returns:
             The text to show the user; empty for none.
@@ -117,7 +119,8 @@ class PressHandler:
     async def _decide(self, approval_id: str, user: User, verdict: Verdict, say: MessageCatalog) -> str:
         """Store a decision on an approval, and update its message in the background.
 
-        A late press updates the message too: the process of the decider may have died before.
+        A press after the decision updates the message too: the process that stored the decision may have died before
+        it did so.
 
         Returns:
             The text to show the user; empty for none.

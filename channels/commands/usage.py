@@ -14,9 +14,9 @@ MAX_USERS = 20
 async def render_usage(
     spending: SpendingStore, *, platform: str, author: str, place: str, is_admin: bool, say: MessageCatalog
 ) -> str:
-    """Return a report of a user's and a place's spending, by day and month (UTC).
+    """Return a report of the spending of a user and of a place, today and this month.
 
-    An admin also gets the total and the spending of up to `MAX_USERS` users.
+    Days and months are in UTC. An admin also gets the total, and the spending of up to `MAX_USERS` users.
 
     Args:
         platform: the name of the adapter.

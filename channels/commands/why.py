@@ -20,14 +20,14 @@ MAX_REPORT_SIZE = 1_900
 
 _WORD = re.compile(r"\w+")
 
-#: A shorter wait for the turn is not reported.
+#: Seconds that a message waited for its turn; a shorter wait is not reported.
 _MIN_WAIT_SECONDS = 1.0
 
 
 def find_turn_id(text: str) -> str:
-    """Return the turn id in a command's argument: its last word, in lower case.
+    """Return the turn id in a command's argument: the last word, in lower case.
 
-    So the argument may be a pasted error message. It is empty for an empty one.
+    The argument may also be a pasted error message, which ends with the id. If it is empty, so is the result.
     """
     found = _WORD.findall(text.lower())
     return found[-1] if found else text
@@ -38,11 +38,12 @@ async def render_report(
 ) -> str:
     """Return the report of a turn as text, for an author of its messages or an admin.
 
-    For others, and for an unknown turn, the text says that they cannot see it.
+    For other users, and for an unknown turn, the text says that they cannot see the report.
 
     Args:
-        turn_id: None if the turn is not known.
+        turn_id: the id of the turn; None if unknown.
         author: the platform's id of the user who asks for the report.
+        is_admin: whether this user administers the bot.
 
     Raises:
         StoreError: the database cannot be read.
@@ -56,7 +57,7 @@ async def render_report(
 def render_report_text(report: TurnReport, say: MessageCatalog) -> str:
     """Return a turn report as Markdown of at most `MAX_REPORT_SIZE`.
 
-    Markup in its data has no effect.
+    Markup in names, arguments and errors has no effect.
     """
     lines = [say(words.WHY_TITLE, id=report.id), *(f"- {line}" for line in _lines(report, say))]
     while len("\n".join(lines).encode("utf-16-le")) // 2 > MAX_REPORT_SIZE:
@@ -103,7 +104,10 @@ def _outcome(report: TurnReport, say: MessageCatalog) -> Iterator[str]:
 
 
 def _models(report: TurnReport, say: MessageCatalog) -> Iterator[str]:
-    """Yield a line per model with the sums of its calls, then cache, cost and tokens."""
+    """Yield report lines: each model with the sums of its calls, then cache and cost.
+
+    If the calls are not stored, the model and the tokens of the turn follow instead.
+    """
     calls_by_model = dict[tuple[str, str, bool, bool], list[ModelCall]]()
     for call in report.calls:
         is_failure = call.error not in ("", CANCELLED)
@@ -168,7 +172,10 @@ def _approval(approval: ApprovalRecord, say: MessageCatalog) -> str:
 
 
 def _inputs(report: TurnReport, record: RunRecord, say: MessageCatalog) -> Iterator[str]:
-    """Yield lines on what the model read: history, context messages, files, sources."""
+    """Yield report lines on the input of the model, and on the sources of the answer.
+
+    The input is the history, the context messages and the files.
+    """
     if (history := record.history) is not None and history.messages:
         yield say(words.WHY_HISTORY, count=history.messages, tokens=f"{history.tokens:,}")
         if history.summarized_id:
@@ -201,17 +208,17 @@ def _time(report: TurnReport, record: RunRecord, say: MessageCatalog) -> str:
 
 
 def _code(text: str, max_characters: int = MAX_ARGUMENTS) -> str:
-    """Return a text for use within backticks: on one line, truncated.
+    """Return a text to put within backticks: on one line, truncated.
 
-    It cannot end the code, mention anybody or contain a link.
+    Nothing in the text can end the code, mention anybody or be a link.
     """
     line = " ".join(text.replace("`", "'").split())
     return _inert(line if len(line) <= max_characters else f"{line[: max_characters - 1].rstrip()}…")
 
 
 def _inert(text: str) -> str:
-    """Return a text whose mentions and `<...>` links have no effect.
+    """Return a text with a zero-width space in each mention and `<...>` link.
 
-    Both platforms parse them even in inline code.
+    Both platforms would parse these even in inline code.
     """
     return text.replace("<", "<\u200b").replace("@", "@\u200b")

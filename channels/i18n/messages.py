@@ -238,21 +238,21 @@ class MessageCatalog:
         self._translations = gettext.translation(_DOMAIN, _LOCALES, languages, fallback=language == _ENGLISH)
 
     def __call__(self, sentence: str, **facts: object) -> str:
-        """Translate a message, and fill in its placeholders.
+        """Return a message in this language, with its placeholders filled in.
 
         Args:
-            sentence: the English message; without a translation, it is used itself.
-            facts: the values of the placeholders in braces.
+            sentence: the English message, which is used if it has no translation.
+            facts: the values of the placeholders in braces, by name.
         """
         text = self._translations.gettext(sentence)
         return text.format(**facts) if facts else text
 
     def format_error(self, sentence: str) -> str:
-        """Return an English message translated and marked as an error."""
+        """Return the translation of an English message, after a warning sign."""
         return f"⚠️ {self(sentence)}"
 
     def format_error_with_id(self, sentence: str, turn_id: str) -> str:
-        """Return an error message, with the turn's id for the operator.
+        """Return the translation of an error message, followed by the turn's id.
 
         Args:
             sentence: the English message.
@@ -266,9 +266,9 @@ class MessageCatalog:
         return self(USING_TOOL, tool=tool.replace("_", " "))
 
     def translate_ending(self, text: str) -> str:
-        """Return an answer with the notes of the core in it translated.
+        """Return an answer in which the English notes at its end are translated.
 
-        They say that the answer was cut off or withheld, or that a file is left out.
+        The core adds these notes if an answer was cut off or withheld, or a file is left out.
         """
         for sentence in (CUT_OFF, WITHHELD, FILE_TOO_LARGE, FILE_EMPTY):
             text = text.replace(sentence, self(sentence))
@@ -279,7 +279,9 @@ _default = ContextVar("language", default=_ENGLISH)
 
 
 def set_default(language: str) -> None:
-    """Set the language for users whose locale is unknown or not supported.
+    """Set the language for users whose locale is unknown or has no catalogue.
+
+    It is set in the current `contextvars` context.
 
     Args:
         language: one of `LANGUAGES`.
@@ -291,13 +293,13 @@ def messages_for(locale: str) -> MessageCatalog:
     """Return the messages in a user's language, or else in the default language.
 
     Args:
-        locale: as a platform names it (`ko`, `ko-KR`, `ko_KR.UTF-8`); empty if it is not known.
+        locale: as a platform names it (`ko`, `ko-KR`, `ko_KR.UTF-8`); empty if unknown.
     """
     return _load_catalog(find_language(locale) or _default.get())
 
 
 async def resolve_locale(locale: Awaitable[str]) -> str:
-    """Await a lookup of a locale; empty if it takes longer than `LOCALE_SECONDS`."""
+    """Await a user's locale, and return it; empty if that takes over `LOCALE_SECONDS`."""
     try:
         async with asyncio.timeout(LOCALE_SECONDS):
             return await locale
