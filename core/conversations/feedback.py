@@ -1,4 +1,4 @@
-"""Ratings of answers by the people who read them."""
+"""Feedback: ratings of answers by users, `good` or `bad`."""
 
 import time
 from typing import Literal
@@ -13,22 +13,23 @@ Rating = Literal["good", "bad"]
 
 
 class FeedbackStore:
-    """Store of ratings, in the table `feedback`: the last one of each person per turn."""
+    """Store of ratings in the table `feedback`: the last rating of each person per turn."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def save_feedback(self, turn_id: str, author: str, rating: Rating) -> bool:
-        """Store a person's rating of the answer of a turn, in place of an earlier one.
+        """Store a person's rating of a turn's answer; it replaces their earlier rating.
 
         Args:
+            turn_id: the turn with the answer.
             author: the platform's id of the person who rates.
 
         Returns:
-            Whether it is stored; False if the turn is deleted or its session was reset.
+            Whether the rating is stored; False if the turn is deleted or its session was reset.
 
         Raises:
-            StoreError: it could not be stored.
+            StoreError: the rating could not be stored.
         """
         locked = sa.select(turns.c.session, turns.c.generation).where(turns.c.id == turn_id).with_for_update(read=True)
         async with self._database.write() as connection:

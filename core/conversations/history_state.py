@@ -1,4 +1,4 @@
-"""End of the stored history of a session, for the prompt of its next turn."""
+"""End of a session's history: the last answered message, and the other authors."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -13,19 +13,19 @@ from core.store.schema import inbox, messages, sessions, turns
 from core.turns.queries import parse_inbox_message
 from core.turns.turn import Turn
 
-#: The most other authors in a history state.
+#: The most other authors whose newest message is returned.
 MAX_OTHERS = 50
 
 
 @dataclass(frozen=True, slots=True)
 class HistoryState:
-    """End of a session's history before a turn runs.
+    """End of a session's history before a turn runs, for the prompt of the turn.
 
     Attributes:
-        since: when its newest message, or the last reset, was sent (seconds since the epoch); 0 if there is none.
-            Messages of other people after it are new to the agent.
-        others: the newest message of each other author in the session, at most `MAX_OTHERS`.
-        is_quiet: whether no message to other people was received after `since`.
+        since: the time at which the newest message of the history, or the last reset, was sent, in seconds since the
+            epoch; 0 without any. The agent has not seen messages of other people after that time.
+        others: the newest message of each author who wrote none of the turn's messages, at most `MAX_OTHERS`.
+        is_quiet: whether the inbox records messages to other people, and has none that was sent after `since`.
     """
 
     since: float = 0.0
@@ -34,10 +34,10 @@ class HistoryState:
 
 
 async def get_history_state(database: Database, turn: Turn) -> HistoryState | None:
-    """Return the history state before a turn.
+    """Return the end of the history of a turn's session before the turn runs.
 
     Returns:
-        The state; None if the run of the turn has stored its prompt already.
+        The end of the history; None if the run of the turn has stored its prompt already.
 
     Raises:
         StoreError: the database cannot be read.
@@ -56,9 +56,11 @@ async def get_history_state(database: Database, turn: Turn) -> HistoryState | No
 
 
 def _select_history_end(turn: Turn) -> sa.Select[Any]:
-    """Select the end of the history, the last message to others, and the mute setting.
+    """Return the query of three values: the end of the history and two more.
 
-    If retention has deleted the inbox messages, the end is the time of the newest stored event.
+    The end is the time of the newest answered message or reset. If retention has deleted the inbox messages, it is the
+    time of the newest user message in `messages`. The other values are the time of the last message to other people,
+    and whether the session is muted. Times are in seconds since the epoch, 0 for none.
     """
     in_session = inbox.c.session == turn.session_id
 
@@ -90,7 +92,13 @@ def _select_history_end(turn: Turn) -> sa.Select[Any]:
 
 
 def _select_other_authors(turn: Turn) -> sa.Select[tuple[object]]:
-    """Select the newest message of each other author in the session of a turn."""
+    """Return the query of the newest `inbox.message` of each other author in a session.
+
+    Other authors wrote none of the messages of the turn. At most `MAX_OTHERS` are returned, oldest first.
+
+    Args:
+        turn: the turn, with its session.
+    """
     authors = {message.author for message in turn.messages}
     newest = (
         sa.select(sa.func.max(inbox.c.id).label("id"))

@@ -19,8 +19,10 @@ class WorkerOverview:
     """State of a worker process.
 
     Attributes:
-        lease_seconds: seconds until its lease ends, negative after that; None where leases do not end (SQLite).
-        turns: the number of its active turns.
+        id: the id of the worker.
+        lease_seconds: seconds until the worker's lease ends, negative after that; None for SQLite, whose leases do not
+            end.
+        turns: the number of active turns that the worker owns.
     """
 
     id: str
@@ -30,12 +32,14 @@ class WorkerOverview:
 
 @dataclass(frozen=True, slots=True)
 class SessionOverview:
-    """State of a session, for a row of a table.
+    """State of a session: counts of its messages, its model, and its active turn.
 
     Attributes:
-        last_message_at: when its newest message was sent, in seconds since the epoch.
-        people: the number of authors.
-        messages: the number of rows in the inbox.
+        id: the id of the session.
+        generation: the number of the session generation, which counts up with each reset.
+        last_message_at: the time at which the session's newest message was sent, in seconds since the epoch.
+        people: the number of authors in the inbox.
+        messages: the number of the session's rows in the inbox.
         model: the full name of the chosen model; None for the default.
         is_muted: whether only mentions are answered.
         running: the id of the active turn; None if there is none.
@@ -60,9 +64,9 @@ class QueueOverview:
     Attributes:
         messages: the number of waiting messages.
         sessions: the number of sessions in which they wait.
-        oldest_seconds: age of the oldest waiting message; 0 if none waits.
-        claimable_seconds: age of the oldest one in a session without an active turn, which a worker could claim; 0 if
-            there is none.
+        oldest_seconds: the age of the oldest waiting message; 0 if none waits.
+        claimable_seconds: the age of the oldest waiting message in a session without an active turn, which a worker
+            could claim; 0 if there is none.
     """
 
     messages: int = 0
@@ -76,8 +80,10 @@ class ChannelOverview:
     """State of a platform's adapter, or of one of its gateway shards.
 
     Attributes:
-        leader: the id of the worker that is connected; None if none is, or if several may be.
-        watermark_age_seconds: age of the watermark: all older messages are stored. None without a watermark.
+        name: the name of the adapter or shard, such as `slack` or `discord:0/2`.
+        leader: the id of the worker that is connected; None if none is, or if several may be connected.
+        watermark_age_seconds: the age of the watermark in seconds: all older messages are stored. None without a
+            watermark.
     """
 
     name: str
@@ -87,7 +93,13 @@ class ChannelOverview:
 
 @dataclass(frozen=True, slots=True)
 class FailureGroup:
-    """Failed turns with the same cause, their number, and the id of the newest one."""
+    """Failed turns with the same cause.
+
+    Attributes:
+        cause: the beginning of the turns' error, up to its first colon; usually the error's class.
+        count: the number of these turns.
+        newest: the id of the newest of these turns.
+    """
 
     cause: str
     count: int
@@ -100,9 +112,12 @@ class Overview:
 
     Attributes:
         at: the time of the overview in seconds since the epoch, by the database's clock.
-        running: the active turns, the newest first.
+        workers: the worker processes in the database, by id.
+        running: reports of the active turns, the newest first.
+        queue: the messages that wait for a turn.
         undecided: the number of approvals and questions that wait for people.
-        failures: the failed turns of the last hour, the most frequent cause first.
+        channels: the adapters and their shards, by name.
+        failures: the failed turns of the last hour by cause, the most frequent cause first.
     """
 
     at: float
@@ -115,10 +130,10 @@ class Overview:
 
 
 async def get_overview(database: Database, prices: Prices) -> Overview:
-    """Return the current state, and the failures of the last hour.
+    """Return workers, active turns, queue and channels now, and failures of the last hour.
 
     Args:
-        prices: what models cost.
+        prices: the prices of models, for the cost of the active turns.
 
     Raises:
         StoreError: the database cannot be read.
@@ -139,7 +154,7 @@ async def get_overview(database: Database, prices: Prices) -> Overview:
 
 
 async def get_queue_overview(database: Database) -> QueueOverview:
-    """Return how many messages wait for a turn, and for how long.
+    """Return the number and the ages of the messages that wait for a turn.
 
     Raises:
         StoreError: the database cannot be read.
@@ -154,8 +169,8 @@ async def list_sessions(
     """Return at most `limit` sessions, those with the newest messages first.
 
     Args:
-        beginning: prefix of the session ids.
-        person: the platform's id of somebody who wrote in the session; None for anybody.
+        beginning: only sessions whose id begins with this text.
+        person: only sessions in which the person with this platform id wrote; None for all.
 
     Raises:
         StoreError: the database cannot be read.

@@ -1,4 +1,4 @@
-"""Sessions as their users see them: status, agent, model, mute, stop, export."""
+"""Commands and queries on sessions: status, agent, model, mute, stop, export."""
 
 from collections.abc import Sequence
 from contextlib import aclosing
@@ -34,7 +34,9 @@ class AnsweringAgent:
     """The agent that answers in a session.
 
     Attributes:
-        unavailable_choice: the name of the agent that people chose, if it may not answer any more; else empty.
+        name: the name of the agent.
+        unavailable_choice: the name of the agent that people chose, if that agent may not answer there any more; else
+            empty.
     """
 
     name: str
@@ -46,8 +48,8 @@ class RecentSession:
     """Session in which a person has written.
 
     Attributes:
-        at: when the person last wrote in it (seconds since the epoch).
-        first: its first stored message since the last reset, by whichever author.
+        at: the time of the person's newest message in the session, in seconds since the epoch.
+        first: the first stored message of the session since its last reset, by any author.
     """
 
     session_id: str
@@ -56,7 +58,7 @@ class RecentSession:
 
     @property
     def preview(self) -> str:
-        """The beginning of the first message, on one line, to recognize the session by."""
+        """The first `MAX_PREVIEW_CHARACTERS` characters of the first message, on one line."""
         text = " ".join(self.first.text.split())
         return text if len(text) <= MAX_PREVIEW_CHARACTERS else f"{text[: MAX_PREVIEW_CHARACTERS - 1].rstrip()}…"
 
@@ -66,11 +68,14 @@ class LatestTurn:
     """Newest turn of a reply, with the data for rendering the reply again.
 
     Attributes:
-        origin: the id by which the reply's messages are found.
+        turn_id: the id of the turn.
+        origin: the id of the first turn of the reply; the channel adapter finds the messages of the reply by this id.
+        session_id: the id of the session.
+        state: the state of the turn.
         text: the final text; None if there is none.
         chunks: the platform's ids of the messages that show the reply.
-        inbound: the newest message that the turn answers.
-        is_revised: whether a message that it answers was edited after the claim.
+        inbound: the newest inbox message that the turn answers.
+        is_revised: whether a message of the turn was edited after the claim.
     """
 
     turn_id: str
@@ -84,14 +89,15 @@ class LatestTurn:
 
 
 class ConversationService:
-    """Service for queries and settings of sessions; resets are in `InboxStore`.
+    """Service for commands and queries on sessions; `InboxStore` has the reset.
 
     Args:
-        worker: woken when a session's turn may begin.
+        turns: cancels turns, and notifies the other workers.
+        worker: cancels turns in this process; claims turns at once after a change of a session.
         budget: the most tokens of history that are sent to the model.
 
     Attributes:
-        agents: the agents, and the rules for which one answers.
+        agents: chooses the agent of a session.
     """
 
     def __init__(
@@ -113,15 +119,16 @@ class ConversationService:
     ) -> StopResult | None:
         """Cancel the running turn of a session, on any worker, and drop waiting messages.
 
-        See `core.turns.cancel.stop_session`.
+        A turn with a stored final text is not cancelled. If the session has no turn and no waiting message, its open
+        questions to people are deleted.
 
         Args:
-            author: the platform's id of the person whose work is stopped; None for everybody's.
-            until: seconds since the epoch; messages that were sent later stay.
-            command: the message with the command, which is stored; None for a button or an operator.
+            author: the platform's id of the person whose turn and messages are stopped; None for those of all people.
+            until: seconds since the epoch; messages that were sent later stay, and so does a turn that answers one.
+            command: the message with the command, which is stored in the inbox; None for a button or an operator.
 
         Returns:
-            What was cancelled; None if `command` was stored before.
+            The changes; None if `command` was stored before.
 
         Raises:
             StoreError: nothing was changed.
@@ -135,13 +142,13 @@ class ConversationService:
         return result
 
     async def stop_turn(self, turn_id: str, author: str | None) -> StopTurnResult:
-        """Cancel a running turn, on any worker.
+        """Cancel a running turn, on any worker, unless its final text is stored.
 
         Args:
             author: the platform's id of the person who asks; None for an operator, who may stop any turn.
 
         Raises:
-            StoreError: it could not be stored, after all retries.
+            StoreError: the cancellation could not be stored, even after retries.
         """
 
         async def work() -> StopTurnResult:
@@ -153,10 +160,10 @@ class ConversationService:
         return stopped
 
     async def get_status(self, session_id: str, location_names: Sequence[str] = ()) -> SessionStatus:
-        """Return the status of a session; one without history if it does not exist.
+        """Return the status of a session; an empty one if the session does not exist.
 
         Args:
-            location_names: the names of its location: see `InboxMessage.location_names`.
+            location_names: the names of the session's location, as `InboxMessage.location_names`.
 
         Raises:
             StoreError: the database cannot be read.
@@ -174,7 +181,7 @@ class ConversationService:
         """Return the agent that answers in a session, which may not exist yet.
 
         Args:
-            location_names: the names of its location: see `InboxMessage.location_names`.
+            location_names: the names of the session's location, as `InboxMessage.location_names`.
 
         Raises:
             StoreError: the database cannot be read.
@@ -183,17 +190,18 @@ class ConversationService:
             return self._answering_agent(await find_session_row(connection, session_id), location_names)
 
     async def choose_agent(self, session_id: str, agent: str, *, place: str, location_names: Sequence[str]) -> bool:
-        """Set the agent of a session, which may not exist yet, from its next turn on.
+        """Set the agent of a session from its next turn on; create the session if needed.
 
         Args:
-            place: as `InboxMessage.place`, for a new session.
-            location_names: the names of its location: see `InboxMessage.location_names`.
+            agent: the name of the agent.
+            place: the place of the session, as `InboxMessage.place`; stored for a new session.
+            location_names: the names of the session's location, as `InboxMessage.location_names`.
 
         Returns:
-            Whether that agent may be chosen; if not, nothing is stored.
+            Whether that agent may be chosen there; if not, nothing is stored.
 
         Raises:
-            StoreError: it could not be stored.
+            StoreError: the choice could not be stored.
         """
         if agent not in self.agents.list_selectable(location_names):
             return False
@@ -204,8 +212,10 @@ class ConversationService:
     async def get_model(self, session_id: str, location_names: Sequence[str] = ()) -> str:
         """Return the full name of the model that answers in a session.
 
+        This is the chosen model if the session's agent has it, else the agent's default model.
+
         Args:
-            location_names: the names of its location: see `InboxMessage.location_names`.
+            location_names: the names of the session's location, as `InboxMessage.location_names`.
 
         Raises:
             StoreError: the database cannot be read.
@@ -220,6 +230,9 @@ class ConversationService:
 
         These are the models of the session's agent, the default first.
 
+        Args:
+            location_names: the names of the session's location, as `InboxMessage.location_names`.
+
         Raises:
             StoreError: the database cannot be read.
         """
@@ -228,18 +241,18 @@ class ConversationService:
     async def choose_model(
         self, session_id: str, model: str | None, *, place: str, location_names: Sequence[str] = ()
     ) -> bool:
-        """Set the model of a session, which may not exist yet, from its next turn on.
+        """Set the model of a session from its next turn on; create the session if needed.
 
         Args:
-            model: the full name; None for the default.
-            place: as `InboxMessage.place`, for a new session.
-            location_names: the names of its location: see `InboxMessage.location_names`.
+            model: the full name; None for the default model of the agent.
+            place: the place of the session, as `InboxMessage.place`; stored for a new session.
+            location_names: the names of the session's location, as `InboxMessage.location_names`.
 
         Returns:
-            Whether that model may be chosen; if not, nothing is stored.
+            Whether that model may be chosen there; if not, nothing is stored.
 
         Raises:
-            StoreError: it could not be stored.
+            StoreError: the choice could not be stored.
         """
         if model is not None and model not in await self.list_models(session_id, location_names):
             return False
@@ -247,18 +260,20 @@ class ConversationService:
         return True
 
     async def set_muted(self, session_id: str, is_muted: bool) -> bool:
-        """Set whether only messages that mention the bot are answered in a session.
+        """Store whether a session is muted: then only messages that mention the bot count.
 
         Returns:
             Whether the session exists; if not, nothing is stored.
 
         Raises:
-            StoreError: it could not be stored.
+            StoreError: the setting could not be stored.
         """
         return await self._update_session(session_id, is_muted=is_muted)
 
     async def is_muted(self, session_id: str) -> bool:
         """Return whether only messages that mention the bot are answered in a session.
+
+        False if the session does not exist.
 
         Raises:
             StoreError: the database cannot be read.
@@ -268,12 +283,13 @@ class ConversationService:
         return row is not None and bool(row.is_muted)
 
     async def list_recent(self, place: str, author: str, limit: int, *, until: float = inf) -> list[RecentSession]:
-        """Return at most `limit` sessions at a place where a person wrote, newest first.
+        """Return at most `limit` sessions of a place in which a person has written.
 
-        Sessions in which they wrote only before the last reset are left out.
+        The session with the person's newest message comes first. Sessions in which they wrote only before the last
+        reset are left out.
 
         Args:
-            place: as `InboxMessage.place`.
+            place: the id of a channel or person, as `InboxMessage.place`.
             author: the platform's id of the person.
             until: seconds since the epoch; messages that were sent later are ignored.
 
@@ -313,14 +329,13 @@ class ConversationService:
         max_bytes: int | None = None,
         viewer: ExportViewer | None = None,
     ) -> str:
-        """Return the history of a session as a text of the given format.
-
-        See `core.privacy.export`.
+        """Return the history of a session as Markdown or JSON; empty without messages.
 
         Args:
-            prices: what models cost.
-            max_bytes: the most bytes of UTF-8; None for no limit.
-            viewer: the person who gets the text; None if everything is shown.
+            form: `md` for people, `json` for programs.
+            prices: the prices of models, for turns whose cost is not stored yet.
+            max_bytes: the most bytes of UTF-8; a longer text is cut and ends with a note. None for no limit.
+            viewer: the person who gets the text, without tool calls of other people; None shows everything.
 
         Raises:
             StoreError: the database cannot be read.
@@ -333,16 +348,18 @@ class ConversationService:
     async def is_for_bot(
         self, inbound: InboxMessage, *, follow: ReplyWithoutMention, is_on_answer: bool = False
     ) -> bool:
-        """Return whether a message without a mention of the bot is for it.
+        """Return whether the bot has to answer a message that does not mention the bot.
 
-        In a session that is not stored or is muted, no such message is. A message of another person that is not for
-        the bot is recorded without its text.
+        In a muted session the result is False. With `author`, a message after another person's message to the bot is
+        stored in the inbox without its text, with the outcome `unaddressed`.
 
         Args:
-            follow: `everyone`: every message is for the bot. `author`: only messages of the author who wrote the last
-                message are. `never`: none is.
-            is_on_answer: whether the message is in a thread that was opened on an answer of the bot; then the first
-                message of the thread is for the bot.
+            inbound: the message.
+            follow: the setting. `everyone`: the bot answers every message in a stored session. `author`: the bot
+                answers if the same author wrote the last message, and that message was for the bot. `never`: the bot
+                answers none.
+            is_on_answer: whether the message is in a thread on an answer of the bot. The bot then answers the first
+                message of the thread, whose session is not stored yet.
 
         Raises:
             StoreError: the database cannot be used.
@@ -372,9 +389,9 @@ class ConversationService:
         return False
 
     async def count_newest_bot_messages(self, session_id: str, limit: int) -> int:
-        """Return how many messages by bots came last in a session.
+        """Return the number of messages by bots since the last message of a person.
 
-        At most `limit` are counted, back to the newest message of a person.
+        The messages of one session are counted, at most the newest `limit`.
 
         Raises:
             StoreError: the database cannot be read.
@@ -386,10 +403,10 @@ class ConversationService:
         return next((n for n, author in enumerate(authors) if not author.startswith(BOT_PREFIX)), len(authors))
 
     async def get_latest_turn(self, turn_id: str) -> LatestTurn | None:
-        """Return the newest turn that answers the same messages as a turn.
+        """Return the newest turn that answers the same messages as a turn: it or a rerun.
 
         Returns:
-            The turn; None if its session was reset or its rows are deleted.
+            The newest turn; None if the session was reset, or the turn or its messages are deleted.
 
         Raises:
             StoreError: the database cannot be read.
@@ -417,10 +434,11 @@ class ConversationService:
             )
 
     async def _update_session(self, session_id: str, new: dict[str, Any] | None = None, **values: Any) -> bool:
-        """Update columns of a session, and let all workers look for turns to claim.
+        """Update columns of a session, and make all workers claim turns.
 
         Args:
             new: the row to insert first if the session does not exist; None to insert none.
+            values: the new values by column of `sessions`.
 
         Returns:
             Whether the session exists.

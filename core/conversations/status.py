@@ -1,4 +1,4 @@
-"""Status of a session: its history, its usage, and what waits there."""
+"""Status of a session: its history, its tokens, and its waiting messages."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -12,16 +12,17 @@ from core.turns.queries import is_active, is_waiting
 
 @dataclass(frozen=True, slots=True)
 class SessionStatus:
-    """State of a session for its users.
+    """State of a session, as shown to its users.
 
     Attributes:
         model: the full name of the model that answers.
         agent: the name of the agent that answers.
         is_muted: whether only messages that mention the bot are answered.
-        since: the time of the oldest stored message (seconds since the epoch); None if there is none.
+        since: the time of the oldest stored message since the last reset, in seconds since the epoch; None without one.
         messages: the number of messages of people and agents since the last reset.
-        history_tokens: the tokens of all messages; at most `budget` of them are sent to the model.
-        used_tokens: the tokens that models read and wrote, as their vendors count them.
+        history_tokens: the estimated tokens of all messages since the last reset.
+        budget: the most tokens of the history that are sent to the model.
+        used_tokens: the tokens that models have read and written since the last reset, as the providers count them.
         is_running: whether a turn is active.
         waiting: the number of messages that wait for a turn.
     """
@@ -44,7 +45,7 @@ async def get_status(
     """Return the status of a session since its last reset.
 
     Args:
-        row: its row in `sessions`.
+        row: the `sessions` row of the session.
         model: the full name of the model that answers.
         agent: the name of the agent that answers.
         budget: the most tokens of history that are sent to the model.

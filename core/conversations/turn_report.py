@@ -1,6 +1,6 @@
-"""Turn reports: messages, calls, tools and costs of a turn, from all tables.
+"""Turn reports: messages, model calls, tool calls, decisions and cost of a turn.
 
-The chat ("Why this answer?"), the terminal (`parley why`, `turns`, `status`) and the sandbox's inspector render them.
+The chat ("Why this answer?"), the terminal (`parley why`, `turns`, `status`) and the sandbox's inspector show them.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,7 +18,7 @@ from core.usage.meter import ModelCall, stored_calls
 from core.usage.prices import Prices
 from core.usage.spending import list_last_names
 
-#: The most turns of a session, newest first, that are searched for a message of a reply.
+#: The most turns of a session, newest first, whose replies are searched for a message.
 _LOOK = 200
 
 #: The columns of `turns` that a report has as they are.
@@ -32,13 +32,13 @@ _TOKENS = ("input", "output", "thinking", "cached", "cache_write")
 
 @dataclass(frozen=True, slots=True)
 class ApprovalRecord:
-    """Request of a turn to a person, and the decision on it.
+    """Approval or question of a turn to a person, with the decision.
 
     Attributes:
-        tool: the name of the call that waits.
-        verdict: see `core.tools.human_requests.Verdict`; None while nobody has decided.
-        decider: the name of the person; empty if nobody decided.
-        decided_at: in seconds since the epoch; None while nobody has decided.
+        tool: the name of the tool whose call waits.
+        verdict: the decision, a `core.tools.human_requests.Verdict`; None while nobody has decided.
+        decider: the name of the person who decided; empty if nobody did.
+        decided_at: the time of the decision, in seconds since the epoch; None while nobody has decided.
     """
 
     tool: str
@@ -52,25 +52,28 @@ class TurnReport:
     """Report of a turn: its messages, model calls, tools, decisions and cost.
 
     Attributes:
-        kind, parent, owner, attempt, model, cancel, error: see the table `turns`.
-        authors: last known names of the messages' authors by the platform's id; empty if unknown.
-        messages: how many messages the turn answers.
-        chunks: how many messages show the reply.
-        wait_seconds: seconds between the message, or the request to rerun, and the start of the turn.
+        id: the id of the turn.
+        session: the id of the session.
+        generation, kind, parent, state, attempt, owner, model, error: the columns of `turns`.
+        cancel: the reason of the cancellation; None if the turn was not cancelled.
+        authors: by author id, the last known name of each author of the turn's messages; empty if unknown.
+        messages: the number of messages that the turn answers.
+        chunks: the number of messages that show the reply.
+        wait_seconds: seconds between the message, or the request for the rerun, and the start of the turn.
         duration_seconds: seconds between start and end, over all attempts; None if the turn has not ended.
-        tokens: tokens read, written and thought.
-        usage: tokens by kind: `input`, `output`, `thinking`, `cached`, `cache_write`.
-        calls: the model calls.
-        cost: in trillionths of a dollar (`core.usage.spending`).
-        unpriced: tokens of models without a known price; they are not in the cost.
-        run_record: None if the turn has not ended, or the record is deleted.
+        tokens: the number of tokens read, written and used for thinking.
+        usage: the number of tokens by kind: `input`, `output`, `thinking`, `cached`, `cache_write`.
+        calls: the model calls of the turn.
+        cost: the cost in trillionths of a dollar.
+        unpriced: the number of tokens of models without a known price; they are not in the cost.
+        run_record: steps, tool calls and timings of the run; None if the turn has not ended, or the record is deleted.
         omitted_messages: the number of stored older messages that the model got neither as they are nor in a summary;
             None where they are not counted (`TurnReports.list`).
-        approvals: the requests of the turn to people.
-        decided_requests: the requests whose decisions started the turn.
-        reruns: the ids of later turns that answer the same messages.
-        created_at, finished_at: in seconds since the epoch.
-        is_reset: whether the session was reset or deleted since.
+        approvals: the approvals and questions of the turn to people.
+        decided_requests: the approvals and questions whose decisions started the turn.
+        reruns: the ids of later turns that answer the same messages, oldest first.
+        created_at, finished_at: start and end in seconds since the epoch; the end is None before it.
+        is_reset: whether the session was reset or deleted after the start of the turn.
         app: the ADK app of the session; empty if the session is deleted.
     """
 
@@ -115,10 +118,10 @@ class TurnReport:
 
 
 class TurnReports:
-    """Queries for reports on stored turns.
+    """Queries for turns, and for the reports on them.
 
     Attributes:
-        prices: what models cost.
+        prices: the prices of models, for turns whose cost is not stored yet.
     """
 
     def __init__(self, database: Database, prices: Prices) -> None:
@@ -126,7 +129,7 @@ class TurnReports:
         self.prices = prices
 
     async def get(self, turn_id: str) -> TurnReport | None:
-        """Return the report of a turn; None if the turn is deleted.
+        """Return the report of a turn; None if no turn with this id is stored.
 
         Raises:
             StoreError: the database cannot be read.
@@ -150,7 +153,7 @@ class TurnReports:
 
         Args:
             state: only turns in this state.
-            session: only turns of sessions whose id begins so.
+            session: only turns of sessions whose id begins with this text.
             person: only turns that answer a message of this author, by the platform's id.
             since: only turns that began at this time or later, in seconds since the epoch.
 
@@ -170,7 +173,7 @@ class TurnReports:
             return await load_reports(connection, (await connection.execute(query)).all(), self.prices)
 
     async def find_turn_ids(self, beginning: str, limit: int) -> Sequence[str]:
-        """Return the ids of at most `limit` turns with a prefix, the newest first.
+        """Return the ids that begin with a text of at most `limit` turns, the newest first.
 
         Raises:
             StoreError: the database cannot be read.
@@ -184,9 +187,9 @@ class TurnReports:
         """Return the id of the newest turn of a session or place since the last reset.
 
         Args:
-            session_id: None for all sessions at `place`.
-            place: as `InboxMessage.place`; ignored if `session_id` is given.
-            author: only turns that answer a message of this author; None for any author.
+            session_id: the id of the session; None for all sessions at `place`.
+            place: the id of a channel or person, as `InboxMessage.place`; ignored if `session_id` is given.
+            author: only turns that answer a message of the author with this platform id; None for any author.
 
         Returns:
             The id; None if there is no such turn.
@@ -205,14 +208,15 @@ class TurnReports:
     async def find_turn_of_message(
         self, session_id: str, message_id: str, event_key: str, file_prefixes: Sequence[str] = ()
     ) -> str | None:
-        """Return the id of the newest turn to which a message belongs.
+        """Return the id of the turn that answers a message, or whose reply has the message.
 
-        The turn answers the message, or shows it as a part of its reply.
+        If several turns do, the newest one is returned.
 
         Args:
-            message_id: the platform's id of the message, for a message of the bot.
-            event_key: the event key of the message, for a message to the bot.
-            file_prefixes: the beginnings of the reply's ids of the message's files.
+            session_id: the session, whose newest turns are searched for a message of a reply.
+            message_id: the platform's id of the message, if the bot has sent the message.
+            event_key: the event key of the message, if a user has sent the message.
+            file_prefixes: beginnings of the ids of the message's files in `turns.chunks`.
 
         Returns:
             The id; None if there is no such turn among the newest of the session.
@@ -239,18 +243,28 @@ class TurnReports:
 
 
 def _is_by(author: str) -> sa.ColumnElement[bool]:
-    """Return the SQL condition that a turn answers a message of an author."""
+    """Return the SQL condition that a turn answers a message of an author.
+
+    Args:
+        author: the platform's id of the author.
+    """
     return sa.exists().where(inbox.c.turn == turns.c.origin, inbox.c.author == author)
 
 
 def _select_current_turns() -> sa.Select[Any]:
-    """Select the ids of turns of sessions since their last reset."""
+    """Return the query of the ids of all turns that began after their session's last reset."""
     in_generation = (sessions.c.id == turns.c.session) & (sessions.c.generation == turns.c.generation)
     return sa.select(turns.c.id).join(sessions, in_generation)
 
 
 async def load_reports(connection: AsyncConnection, rows: Sequence[sa.Row[Any]], prices: Prices) -> list[TurnReport]:
-    """Return the reports of rows of `turns`, in their order; `omitted_messages` is None."""
+    """Return the reports of `turns` rows, in the order of the rows.
+
+    Their `omitted_messages` is None.
+
+    Args:
+        prices: the prices of models, for turns whose cost is not stored yet.
+    """
     if not rows:
         return []
     ids, origins = [row.id for row in rows], [row.origin for row in rows]
@@ -308,7 +322,11 @@ def _group_by_first_column(rows: Iterable[sa.Row[Any]]) -> dict[str, list[sa.Row
 
 
 def _ledger_key(session: str, author: str) -> str:
-    """Return the key of an author in the ledger, such as `slack:U1`."""
+    """Return `spending.person` of an author: platform and author id, such as `slack:U1`.
+
+    Args:
+        session: a session id, which begins with the platform's name.
+    """
     return f"{session.partition(':')[0]}:{author}"
 
 
@@ -317,7 +335,11 @@ def _approvals(rows: Iterable[sa.Row[Any]]) -> tuple[ApprovalRecord, ...]:
 
 
 async def _count_omitted_messages(connection: AsyncConnection, report: TurnReport) -> int:
-    """Count the older messages with text that the model did not get."""
+    """Return the number of earlier messages that the model did not get in a turn.
+
+    These are messages with text of the session, neither sent to the model nor covered by its summary. 0 if no limit of
+    the history applied, or the run record is deleted.
+    """
     history = report.run_record.history if report.run_record is not None else None
     if history is None or not history.limit:
         return 0

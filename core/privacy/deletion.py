@@ -1,7 +1,7 @@
 """Deletion of stored data: a session, a user's data, or everything before a date.
 
-Running turns are cancelled first. Each session is deleted in one transaction. Of an inbox message the event key stays
-(a tombstone), so that neither a second delivery nor a backfill brings the message back.
+Running turns are cancelled first. Each session is deleted in one transaction. The event keys of deleted inbox messages
+stay (tombstones), so that neither a second delivery nor a backfill stores the messages again.
 """
 
 import asyncio
@@ -41,11 +41,11 @@ from core.usage.meter import utc_day
 from core.usage.prices import Prices
 from core.usage.spending import redact_person, redact_rows
 
-#: Seconds until a deletion no longer waits for cancelled turns, and between two checks.
+#: The most seconds that a deletion waits for cancelled turns, and the seconds between two checks.
 CANCEL_TIMEOUT_SECONDS = 15.0
 CHECK_SECONDS = 0.1
 
-#: Sessions per count: a statement takes no more than 32,767 values.
+#: The most sessions per query that counts rows: a statement may have at most 32,767 parameters.
 BATCH_SIZE = 500
 
 #: Attempts to redact a session in which new turns keep starting.
@@ -57,9 +57,9 @@ class DeletionRequest:
     """The data to delete: exactly one attribute is set.
 
     Attributes:
-        session_id: a session.
-        user_id: everything that a user wrote, by the platform's id of the user.
-        before: everything older than this time, in seconds since the epoch.
+        session_id: delete the session with this id.
+        user_id: delete the data of the user with this platform id.
+        before: delete messages and turns that are older than this time, in seconds since the epoch.
     """
 
     session_id: str = ""
@@ -69,14 +69,14 @@ class DeletionRequest:
 
 @dataclass(frozen=True, slots=True)
 class DeletionPreview:
-    """The stored data that a request would delete; false if there is none.
+    """The stored data that a deletion request concerns; false if there is none.
 
     Attributes:
         sessions: the ids of the sessions to delete.
-        partial_sessions: the ids of the sessions to delete a part of.
-        messages: the number of stored messages in all of these.
-        files: the number of stored files in all of these.
-        records: the number of rows about a user outside of sessions, such as spending and feedback.
+        partial_sessions: the ids of the sessions of which a part is to be deleted.
+        messages: the number of rows of `messages` in all these sessions, also of those that stay.
+        files: the number of stored files in all these sessions.
+        records: the number of rows about the user outside of sessions, such as spending and feedback.
     """
 
     sessions: tuple[str, ...]
@@ -91,15 +91,15 @@ class DeletionPreview:
 
 @dataclass(slots=True)
 class DeletionResult:
-    """The outcome of a deletion, counted in the transactions that made it.
+    """Counts of the rows that a deletion has deleted or changed.
 
     Attributes:
-        conversations: the number of sessions that were deleted.
-        changed: the number of sessions that lost a part.
+        conversations: the number of deleted sessions.
+        changed: the number of sessions of which a part was deleted.
         messages: the number of deleted messages.
-        redacted: the number of messages that stay without the user.
+        redacted: the number of messages from which the user's texts and names were removed.
         files: the number of deleted files.
-        records: the number of rows outside of sessions that no longer name the user.
+        records: the number of rows about the user outside of sessions that were deleted or redacted.
     """
 
     conversations: int = 0
@@ -111,12 +111,12 @@ class DeletionResult:
 
 
 class DeletionService:
-    """Service that deletes the data of users, sessions and places.
+    """Service that deletes sessions, the data of users, and old data.
 
-    The cost of deleted turns is stored in the ledger first, and stays there without the user's id and name.
+    The cost of deleted turns is first stored in the spending ledger. It stays there without the user's id and name.
 
     Args:
-        prices: prices of the model calls that are not counted yet.
+        prices: the prices of models, for turns whose cost is not stored yet.
     """
 
     def __init__(self, database: Database, prices: Prices) -> None:
@@ -125,7 +125,7 @@ class DeletionService:
         self._notices = NotificationBus(database)
 
     async def preview(self, request: DeletionRequest) -> DeletionPreview:
-        """Return the stored data that a request would delete, without deleting anything.
+        """Count the stored data that a request would delete; delete nothing.
 
         Raises:
             StoreError: the database cannot be read.
@@ -141,7 +141,7 @@ class DeletionService:
         return DeletionPreview(tuple(sessions), tuple(partial_sessions), message_count, file_count, records)
 
     async def find_users(self, text: str) -> list[KnownUser]:
-        """Return the users with stored data whose name contains `text`, or whose id it is.
+        """Return the users with stored data whose name contains `text`, or with that id.
 
         Raises:
             StoreError: the database cannot be read.
@@ -150,7 +150,7 @@ class DeletionService:
             return await find_users(connection, text)
 
     async def list_sessions(self, request: DeletionRequest) -> tuple[list[str], list[str]]:
-        """Return the ids of the sessions to delete, and of those to delete a part of.
+        """Return the ids of the sessions to delete as a whole, and to delete in part.
 
         Raises:
             StoreError: the database cannot be read.
@@ -165,14 +165,17 @@ class DeletionService:
     async def delete(self, request: DeletionRequest, *, pause: float = 0.0) -> DeletionResult:
         """Delete the data of a request, one session after the other.
 
+        From sessions that a user shares with others, only the user's texts, names and id are removed.
+
         Args:
+            request: the data to delete.
             pause: seconds between two sessions.
 
         Returns:
-            Counts of the deleted rows.
+            Counts of the deleted and changed rows.
 
         Raises:
-            StoreError: not all of it could be deleted; the same request deletes the rest.
+            StoreError: some of the data could not be deleted; the same request deletes the rest.
         """
         result = DeletionResult()
         sessions, partial_sessions = await self.list_sessions(request)
@@ -195,7 +198,11 @@ class DeletionService:
 
     @asynccontextmanager
     async def _lock(self, session_id: str, result: DeletionResult) -> AsyncIterator[AsyncConnection]:
-        """Open a transaction that locks a session, and count what it deletes."""
+        """Yield a connection in a transaction that locks a session.
+
+        After the commit, the messages and files of the session that were deleted in the transaction are added to
+        `result`.
+        """
         batch = [session_id]
         async with self._database.write() as connection:
             await lock_session_row(connection, session_id)
@@ -206,15 +213,17 @@ class DeletionService:
         result.files += before[1] - after[1]
 
     async def _delete_session(self, session_id: str, only_author: str, result: DeletionResult) -> bool:
-        """Delete a session, after its running turn has been cancelled.
+        """Cancel the running turn of a session, wait for its end, and delete the session.
 
-        Messages that arrive meanwhile begin a new session of the same id.
+        Messages that arrive meanwhile begin a new session with the same id.
 
         Args:
-            only_author: delete the session only if nobody but this user wrote in it; empty for any session.
+            only_author: the platform's id of a user: delete the session only if no other user wrote to the bot there.
+                Empty for any session.
+            result: the counts of deleted rows are added to it.
 
         Returns:
-            Whether the session was deleted; False if another user wrote in it.
+            Whether the session was deleted; False if another user wrote there.
         """
         started_at = time.time()
         async with self._lock(session_id, result) as connection:
@@ -242,10 +251,14 @@ class DeletionService:
         return True
 
     async def _delete_before(self, session_id: str, before: float, result: DeletionResult) -> None:
-        """Delete the old runs of a session, or the session if all of it is old and unused.
+        """Delete the old runs of a session, or the whole session.
+
+        The whole session is deleted if it was not used since `before`, and has neither a running turn nor a waiting
+        message.
 
         Args:
-            before: in seconds since the epoch.
+            before: seconds since the epoch; runs that ended before this time are deleted.
+            result: the counts of deleted rows are added to it.
         """
         async with self._lock(session_id, result) as connection:
             if (row := await find_session_row(connection, session_id, for_update=True)) is None:
@@ -262,9 +275,13 @@ class DeletionService:
                 result.changed += 1
 
     async def _redact(self, session_id: str, user_id: str, result: DeletionResult) -> None:
-        """Remove a user from a session that others share.
+        """Remove a user's texts, names and id from a session that others share.
 
-        No turn that has read their messages may run meanwhile; such turns are stopped.
+        Running turns of the session are cancelled first, since they may have read the user's messages. Messages of the
+        user that wait for a turn are deleted.
+
+        Args:
+            result: the counts of changed and deleted rows are added to it.
         """
         for remaining in reversed(range(REDACTION_ATTEMPTS)):
             # only once: messages that the user sends during the redaction are answered
@@ -280,10 +297,10 @@ class DeletionService:
             return
 
     async def _stop(self, session_id: str, user_id: str | None) -> None:
-        """Cancel the turns of a session and wait for them.
+        """Cancel the active turns of a session, and wait for their end.
 
         Args:
-            user_id: the user whose waiting messages are deleted; None to delete none.
+            user_id: the platform's id of the user whose waiting messages are deleted; None to delete none.
         """
         async with self._database.write() as connection:
             await lock_session_row(connection, session_id)
@@ -293,9 +310,12 @@ class DeletionService:
         await self._wait_for_turns(cancelled)
 
     async def _cancel_turns(self, connection: AsyncConnection, session_id: str, reason: str) -> Sequence[str]:
-        """Mark the active turns of a session as cancelled, and return their ids.
+        """Store a cancel reason in the active turns of a session, and notify all workers.
 
-        An earlier reason stays, unless the new one is a reset.
+        An earlier reason is replaced only by a reset.
+
+        Returns:
+            The ids of the active turns.
         """
         cancel = reason if reason == CancelReason.RESET else sa.func.coalesce(turns.c.cancel_reason, reason)
         update = sa.update(turns).where(turns.c.session == session_id, is_active(turns)).values(cancel_reason=cancel)
@@ -305,9 +325,9 @@ class DeletionService:
         return turn_ids
 
     async def _wait_for_turns(self, turn_ids: Sequence[str]) -> None:
-        """Wait until cancelled turns end, at most `CANCEL_TIMEOUT_SECONDS`.
+        """Wait until cancelled turns have ended, at most `CANCEL_TIMEOUT_SECONDS`.
 
-        Without a live worker, do not wait: a worker that takes over a turn later ends its reply.
+        If no worker is alive, this returns at once: a later worker ends the turns.
         """
         deadline = time.monotonic() + CANCEL_TIMEOUT_SECONDS
         while time.monotonic() < deadline:
@@ -320,12 +340,12 @@ class DeletionService:
 
 
 async def wipe(database: Database) -> None:
-    """Overwrite deleted data in the files of SQLite.
+    """Remove deleted data from the files of SQLite, by VACUUM and a WAL checkpoint.
 
-    PostgreSQL overwrites deleted data by itself, some time later.
+    Nothing happens on PostgreSQL, whose autovacuum overwrites deleted data some time later.
 
     Raises:
-        StoreError: SQLite cannot do it now because of a reader; a later call may succeed.
+        StoreError: another connection reads the database now; a later call may succeed.
     """
     if database.is_sqlite:
         async with database.read() as connection:
@@ -342,9 +362,10 @@ async def _count_files(connection: AsyncConnection, session_ids: Sequence[str]) 
 
 
 async def _list_existing(connection: AsyncConnection, session_id: str) -> list[str]:
-    """Return the session in a list, if any table has data of it; else an empty list.
+    """Return a list with the session id if a table has rows of the session; else empty.
 
-    The tombstone of an earlier deletion does not count.
+    The tables are `sessions`, `messages`, `inbox` and `turns`. The row in `inbox` that marks an earlier deletion of the
+    session does not count.
     """
     tables = (sessions.c.id, messages.c.session, inbox.c.session, turns.c.session)
     queries = [sa.select(column).where(column == session_id).limit(1) for column in tables]
@@ -354,10 +375,13 @@ async def _list_existing(connection: AsyncConnection, session_id: str) -> list[s
 
 
 async def _list_old(connection: AsyncConnection, before: float) -> tuple[list[str], list[str]]:
-    """Return the ids of sessions without newer messages, and of those with both.
+    """Return the ids of sessions that are old as a whole, and that are old in part.
 
     Args:
-        before: in seconds since the epoch.
+        before: seconds since the epoch; data before this time is old.
+
+    Returns:
+        The sessions that were not used since; and the other sessions with an older message.
     """
     oldest = sa.select(sa.func.min(messages.c.created_at)).where(messages.c.session == sessions.c.id).scalar_subquery()
     is_whole = _is_older_than(before)
@@ -367,7 +391,13 @@ async def _list_old(connection: AsyncConnection, before: float) -> tuple[list[st
 
 
 def _is_older_than(before: float) -> sa.ColumnElement[bool]:
-    """Return the SQL condition that a session was not used since a time."""
+    """Return the SQL condition that a session was not used since a time.
+
+    It has neither a stored event, nor an inbox message, nor a change since then.
+
+    Args:
+        before: seconds since the epoch.
+    """
     newest = sa.select(sa.func.max(messages.c.created_at)).where(messages.c.session == sessions.c.id).scalar_subquery()
     received = sa.select(sa.func.max(inbox.c.sent_at)).where(inbox.c.session == sessions.c.id).scalar_subquery()
     is_used = (sa.func.coalesce(newest, 0.0) >= before) | (sa.func.coalesce(received, 0.0) >= before)

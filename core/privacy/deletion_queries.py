@@ -1,4 +1,4 @@
-"""Statements of a deletion, each run inside the caller's transaction."""
+"""SQL statements of deletions, which run in the caller's transaction."""
 
 import time
 from typing import Any
@@ -37,9 +37,10 @@ TOMBSTONE_PREFIX = "forgotten:"
 
 
 async def lock_or_create_session(connection: AsyncConnection, session_id: str) -> sa.Row[Any] | None:
-    """Lock a session that is to be deleted, and return its row if it existed.
+    """Lock a session that is to be deleted, and return its `sessions` row.
 
-    A session that does not exist is created, so that no other transaction begins it. The caller has to delete it.
+    If the session does not exist, an empty row is inserted and locked, so that no other transaction creates the
+    session; the caller has to delete the row. The result is then None.
     """
     while (row := await find_session_row(connection, session_id, for_update=True)) is None:
         await insert_new(connection, sessions, new_session_row(session_id, "", ""))
@@ -47,7 +48,7 @@ async def lock_or_create_session(connection: AsyncConnection, session_id: str) -
 
 
 async def has_running_turn(connection: AsyncConnection, session_id: str) -> bool:
-    """Return whether a session has an active turn."""
+    """Return whether a session has a turn that has not ended."""
     query = sa.select(turns.c.id).where(turns.c.session == session_id, is_active(turns))
     return (await connection.execute(query)).first() is not None
 
@@ -67,14 +68,16 @@ async def delete_session(
     reset_at: float,
     before_generation: int | None = None,
 ) -> None:
-    """Delete a session with its turns, and leave tombstones of its messages.
+    """Delete the rows of a session; the event keys of its inbox messages stay.
+
+    The cost of the turns is first stored in the spending ledger.
 
     Args:
-        prices: prices of the model calls that are not counted yet.
+        prices: the prices of models, for turns whose cost is not stored yet.
         row: the row of the session; None if the session did not exist.
-        reset_at: a backfill ignores messages sent until then, in seconds since the epoch.
-        before_generation: a generation that stays if it has inbox messages. The messages of the earlier ones are
-            deleted already; their turns and inbox messages are not. None to delete all generations.
+        reset_at: seconds since the epoch; a backfill ignores messages that were sent until then.
+        before_generation: delete only turns and inbox messages of earlier generations. The session itself stays if it
+            has inbox messages of this generation. None deletes all generations.
     """
     its_turns, its_messages = turns.c.session == session_id, inbox.c.session == session_id
     query = sa.select(inbox.c.id).where(its_messages).limit(1)
@@ -97,7 +100,11 @@ async def delete_session(
 
 
 async def tombstone_messages(connection: AsyncConnection, condition: sa.ColumnElement[bool]) -> None:
-    """Delete all of the matching inbox messages but their event keys."""
+    """Replace inbox messages by tombstones: rows with only the event key and times.
+
+    Args:
+        condition: the SQL condition on the rows of `inbox`.
+    """
     empty = {
         "session": "",
         "place": "",
@@ -111,13 +118,14 @@ async def tombstone_messages(connection: AsyncConnection, condition: sa.ColumnEl
 
 
 async def _insert_tombstone(connection: AsyncConnection, session: sa.Row[Any], reset_at: float) -> None:
-    """Mark a session as deleted, as of a time.
+    """Insert an `inbox` row that marks a session as deleted.
 
-    If no other session has its place, delete the state, files, memories and names of the place.
+    A backfill treats the row as a reset. If no other session has the same place, the state, files and memories of the
+    place and the names of people in its spending rows are deleted.
 
     Args:
-        session: the row of the session.
-        reset_at: in seconds since the epoch.
+        session: the `sessions` row of the deleted session.
+        reset_at: the time of the reset, in seconds since the epoch.
     """
     now = time.time()
     mark = {
@@ -139,12 +147,14 @@ async def _insert_tombstone(connection: AsyncConnection, session: sa.Row[Any], r
 
 
 async def delete_old_runs(connection: AsyncConnection, prices: Prices, session_id: str, before: float) -> None:
-    """Delete the runs of a session that ended before a time, with all rows that belong to them.
+    """Delete a session's runs that ended before a time, with their rows in all tables.
 
-    Summaries that cover deleted messages are deleted as well.
+    These are messages, memories, tool calls, files, turns, and inbox messages without a turn. Summaries that cover
+    deleted messages are deleted as well. Runs that wait for people or belong to an active turn stay.
 
     Args:
-        before: in seconds since the epoch.
+        prices: the prices of models, for turns whose cost is not stored yet.
+        before: seconds since the epoch.
     """
     await count_turns(connection, prices, turns.c.session == session_id)
     kept_runs = await _list_runs_to_keep(connection, session_id, before)
@@ -170,9 +180,12 @@ async def delete_old_runs(connection: AsyncConnection, prices: Prices, session_i
 
 
 async def _list_runs_to_keep(connection: AsyncConnection, session_id: str, before: float) -> list[str]:
-    """Return the ids of old runs that stay.
+    """Return the ids of a session's runs that the deletion of old runs does not delete.
 
-    They have newer messages, wait for people, or belong to an active turn.
+    These runs also have newer messages, wait for people, or belong to an active turn.
+
+    Args:
+        before: seconds since the epoch.
     """
     c = messages.c
     conditions = (
@@ -192,9 +205,10 @@ async def _list_runs_to_keep(connection: AsyncConnection, session_id: str, befor
 
 
 async def delete_user_records(connection: AsyncConnection, user_id: str) -> None:
-    """Delete the rows about a user outside of sessions.
+    """Delete the data about a user outside of their messages in sessions.
 
-    These are ratings, names at decisions, denial notices, and inbox messages that were answered.
+    Ratings and denial notices are deleted, and the user's name and id are removed from decisions. Inbox messages of the
+    user become tombstones, except messages that wait for a turn or belong to an active one.
 
     Args:
         user_id: the platform's id of the user.

@@ -1,4 +1,4 @@
-"""Export of a session as Markdown or JSON, streamed in pieces."""
+"""Export of a session's history as Markdown or JSON, streamed in pieces of text."""
 
 import json
 from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Mapping
@@ -25,14 +25,14 @@ _HIDDEN = "[hidden]"
 
 @dataclass(frozen=True, slots=True)
 class ExportViewer:
-    """The person who gets an export in a chat, and so sees only a part of it.
+    """The person who gets an export in a chat, with their rights to see tool calls.
 
-    Arguments and results of tools are for the people whose messages led to the call, and for admins in private.
+    Only the people whose messages led to a tool call see its arguments and result. Admins see them in a private export.
 
     Attributes:
         id: the platform's id of the person.
         is_admin: whether they run the bot.
-        is_private: whether nobody else sees the file. Else secrets in arguments and results are masked.
+        is_private: whether nobody else sees the file. If others do, secrets in arguments and results are masked.
     """
 
     id: str
@@ -40,9 +40,12 @@ class ExportViewer:
     is_private: bool
 
     def limit_run(self, run: TranscriptRun, authors: Collection[str]) -> TranscriptRun:
-        """Return a run with no more of its tool calls than the viewer may see.
+        """Return a run with only those tool arguments and results that the viewer may see.
+
+        Others are replaced by `[hidden]`. In an export that is not private, secrets are masked.
 
         Args:
+            run: the run with all its tool calls and requests to people.
             authors: the platform's ids of the authors of the run's messages.
         """
         may_see = self.id in authors or (self.is_admin and self.is_private)
@@ -64,7 +67,12 @@ class ExportViewer:
 
 
 def _apply_view(call: Mapping[str, str], view: Callable[[Any], Any]) -> dict[str, str]:
-    """Return the arguments and the result of a call, changed by `view`."""
+    """Return the arguments (`input`) and the result (`output`) of a call, changed.
+
+    Args:
+        call: a call of `TranscriptMessage.calls`; it has one of the two, as JSON text.
+        view: returns the value to show instead of an argument's or result's JSON value.
+    """
     found = dict[str, str]()
     for name in ("input", "output"):
         if name in call:
@@ -82,13 +90,16 @@ async def stream_export(
     max_bytes: int | None = None,
     viewer: ExportViewer | None = None,
 ) -> AsyncGenerator[str, None]:
-    """Yield a session as text, in pieces; nothing for a session without messages.
+    """Yield the history of a session since its last reset as text, in pieces.
+
+    Nothing is yielded for a session without messages.
 
     Args:
         format_: `md` for people, `json` for programs.
-        prices: what models cost, for the turns that are not counted yet.
+        prices: the prices of models, for turns whose cost is not stored yet.
         max_bytes: the most bytes of UTF-8; a longer text is cut and ends with a note. None for no limit.
-        viewer: the person who gets the text; None if everything is shown, as to operators.
+        viewer: the person who gets the text, without tool calls of other people; None shows everything, as to
+            operators.
 
     Raises:
         StoreError: the database cannot be read.
@@ -115,14 +126,17 @@ async def stream_export(
 
 
 def _with_cost(run: TranscriptRun, prices: Prices) -> TranscriptRun:
-    """Return a run with the cost of its turn so far, if the turn is not counted yet."""
+    """Return a run with the cost of its turn, computed if it is not stored yet."""
     if run.turn is None or "cost" in run.turn or not (calls := stored_calls(run.turn.get("usage"))):
         return run
     return replace(run, turn={**run.turn, "cost": prices.total_cost(calls)[0]})
 
 
 async def _load_header(database: Database, session_id: str) -> dict[str, Any]:
-    """Return place, model, generation and agents of a session; empty without one."""
+    """Return `place`, `model`, `generation` and `agents` of a session, by these names.
+
+    The dict is empty if the session does not exist.
+    """
     async with database.read() as connection:
         row = (await connection.execute(sa.select(sessions).where(sessions.c.id == session_id))).one_or_none()
         answered = sa.select(turns.c.agent).where(turns.c.session == session_id).distinct()
@@ -178,7 +192,10 @@ class _MarkdownWriter:
             yield f"*{spent}*"
 
     def _agent(self, run: TranscriptRun, message: TranscriptMessage) -> str:
-        """Return the agent's name in brackets if the session has several agents."""
+        """Return the name of a message's agent in brackets; empty if it is not needed.
+
+        It is needed if several agents answered in the session, and the message's author is another name.
+        """
         agent = (run.turn or {}).get("agent")
         is_named = self._has_several_agents and agent and message.role != "user" and agent != message.author
         return f" ({agent})" if is_named else ""
@@ -240,7 +257,10 @@ def _call(call: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _parse_json_or_text(text: str | None) -> Any:
-    """Return the value of a JSON text; the text itself if it is no JSON."""
+    """Return the value of a JSON text; the text itself if it is not JSON.
+
+    The value of None and of an empty text is an empty dict.
+    """
     try:
         return json.loads(text or "{}")
     except ValueError:
@@ -248,18 +268,21 @@ def _parse_json_or_text(text: str | None) -> Any:
 
 
 def _format_times(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return values with the times (names in `_at`) as ISO 8601."""
+    """Return values by name, with times as ISO 8601.
+
+    Times are the values in seconds since the epoch whose name ends with `_at`.
+    """
     return {name: _iso(value) if name.endswith("_at") and value else value for name, value in values.items()}
 
 
 def _format_cost(turn: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values of a turn with the cost as exact `dollars`."""
+    """Return the values of a turn with the exact cost in `dollars` instead of `cost`."""
     values = {name: value for name, value in turn.items() if name != "cost"}
     return {**values, "dollars": format_exact_dollars(turn["cost"])} if "cost" in turn else values
 
 
 def _summarize_usage(turn: Mapping[str, Any]) -> str:
-    """Return the tokens and the cost of a turn as text; empty without any."""
+    """Return the tokens and the cost of a turn as text; empty if it has neither."""
     usage = turn.get("usage") or {}
     tokens = sum(usage.get(name) or 0 for name in ("input", "output", "thinking"))
     cost = f", {format_dollars(turn['cost'])}" if turn.get("cost") else ""
@@ -267,7 +290,10 @@ def _summarize_usage(turn: Mapping[str, Any]) -> str:
 
 
 def _code(text: str) -> str:
-    """Return a text as a Markdown code span that nothing in it closes."""
+    """Return a text as a Markdown code span on one line.
+
+    The span has more backticks at its ends than the text has in a row.
+    """
     ticks = "`"
     while ticks in text:
         ticks += "`"

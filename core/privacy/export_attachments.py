@@ -1,6 +1,6 @@
-"""Files of a session for an export: attachments of messages, and files of tools.
+"""Files of a session for an export: files of messages, and artifacts of tools.
 
-People and models choose the titles. An exported file gets a safe name without a path.
+People and models choose the names of files. An exported file gets a safe name without a path.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ _UNSAFE_CHARACTERS = re.compile(r"[^\w.\- ]+")
 
 @dataclass(frozen=True, slots=True)
 class ExportedFile:
-    """File of a session, as an export lists and writes it.
+    """File of a session in an export, with the place of its bytes in the database.
 
     Attributes:
-        name: file name in the export: unique in the session, and without a path.
-        kind: its MIME type.
-        size: in bytes; 0 if it is unknown.
-        title: the name that a tool gave it; empty for a file of a message.
-        digest: SHA-256 of a file of a message whose bytes are in `blobs`; else empty.
+        name: the file name in the export: unique in the session, and without a path.
+        kind: the MIME type.
+        size: the size in bytes; 0 if it is unknown.
+        title: the name of the artifact that a tool has saved; empty for a file of a message.
+        digest: the SHA-256 of a file of a message whose bytes are in `blobs`; else empty.
         artifact: the id of the row in `artifacts` for a file of a tool; else 0.
         data: the bytes of a small file of a message; else empty.
     """
@@ -65,7 +65,11 @@ def safe_name(title: str) -> str:
 
 
 def list_message_files(row: sa.Row[Any]) -> list[ExportedFile]:
-    """Return the files of a message or tool result, from its row in `messages`."""
+    """Return the files in the ADK event of a message or a tool result.
+
+    Args:
+        row: the row of `messages`.
+    """
     event = parse_event(row.event, row.id) if row.event and '"data"' in row.event else None
     if event is None or event.content is None:
         return []
@@ -83,7 +87,11 @@ def list_message_files(row: sa.Row[Any]) -> list[ExportedFile]:
 
 
 def list_tool_files(rows: Iterable[Any]) -> list[ExportedFile]:
-    """Return the files of rows of `artifacts`, which have a `size` each."""
+    """Return the files of `artifacts` rows.
+
+    Args:
+        rows: rows with `id`, `name`, `mime_type`, and the number of bytes as `size`.
+    """
     return [
         ExportedFile(
             f"made-{row.id}-{safe_name(row.name)}",
@@ -97,10 +105,15 @@ def list_tool_files(rows: Iterable[Any]) -> list[ExportedFile]:
 
 
 async def write_files(database: Database, session_id: str, files: Sequence[ExportedFile], folder: Path) -> int:
-    """Write files into a folder, and return the number of those that are stored.
+    """Write the files of a session into a folder, readable by their owner only.
+
+    Files whose bytes are no longer stored are left out.
+
+    Returns:
+        The number of written files.
 
     Raises:
-        FileExistsError: a file of that name exists.
+        FileExistsError: the folder has a file with the same name.
         StoreError: the database cannot be read.
     """
     written = 0
@@ -124,7 +137,7 @@ def _write_file(path: Path, data: bytes) -> None:
 
 
 async def _load_data(database: Database, session_id: str, file: ExportedFile) -> bytes | None:
-    """Return the bytes of a file; None if they are no longer stored."""
+    """Return the bytes of a file from memory or database; None if not stored any more."""
     if file.data:
         return file.data
     if file.artifact:

@@ -1,4 +1,4 @@
-"""Queries for the users that the database knows, by platform id and by name."""
+"""Queries for the users of whom the database has data, by platform id and name."""
 
 import json
 from collections import defaultdict
@@ -14,11 +14,11 @@ from core.turns.queries import parse_inbox_message
 
 @dataclass(frozen=True, slots=True)
 class KnownUser:
-    """User of whom something is stored.
+    """User of whom the database has data.
 
     Attributes:
-        id: the platform's id.
-        names: the display names that are stored with it, sorted.
+        id: the platform's id of the user.
+        names: the stored display names of the user, sorted.
     """
 
     id: str
@@ -26,7 +26,11 @@ class KnownUser:
 
 
 async def list_sessions_with(connection: AsyncConnection, user_id: str) -> set[str]:
-    """Return the ids of sessions with a stored message of which a user is an author."""
+    """Return the ids of sessions with a stored prompt that a user wrote or is named in.
+
+    Args:
+        user_id: the platform's id of the user.
+    """
     is_candidate = sa.cast(messages.c.attribution, sa.Text).contains(json.dumps(user_id), autoescape=True)
     query = sa.select(messages.c.session, messages.c.attribution).where(is_candidate)
     return {
@@ -37,9 +41,10 @@ async def list_sessions_with(connection: AsyncConnection, user_id: str) -> set[s
 
 
 async def count_records(connection: AsyncConnection, user_id: str) -> int:
-    """Count the rows about a user outside of sessions.
+    """Return the number of spending rows, ratings, decisions and denials of a user.
 
-    These are spending, ratings, decisions and denial notices.
+    Args:
+        user_id: the platform's id of the user.
     """
     count = 0
     for column in (feedback.c.author, human_requests.c.decided_by):
@@ -51,9 +56,9 @@ async def count_records(connection: AsyncConnection, user_id: str) -> int:
 
 
 async def find_users(connection: AsyncConnection, text: str) -> list[KnownUser]:
-    """Return the users whose name contains `text`, or whose id it is.
+    """Return the users whose name contains `text`, or whose platform id it is.
 
-    The id may be in another notation, such as `slack:U1` or `u1`. Case is ignored.
+    Case is ignored, and so is a platform's name before the id, as in `slack:U1`. The users are sorted by id.
     """
     names = defaultdict[str, set[str]](set)
     prompts = sa.select(messages.c.attribution).where(messages.c.attribution.is_not(None))
@@ -81,5 +86,5 @@ def name_of(message: InboxMessage) -> str:
 
 
 def _id_in(key: str) -> str:
-    """Return the platform's id in a key like `slack:U1`."""
+    """Return the platform's user id in a key such as `slack:U1`; empty without a colon."""
     return key.partition(":")[2]

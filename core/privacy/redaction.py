@@ -1,8 +1,8 @@
-"""Redaction: removes a user from sessions that others share.
+"""Redaction: removes a user's texts and names from sessions that others share.
 
-A run that answered the user keeps its structure and loses its text, so that the history stays valid for a model. In
-all other runs the user's name, quotes of their messages, and their lines in quoted context are replaced. Text that
-others or a model wrote in their own words stays.
+In a run that answered the user, all texts, arguments and results are replaced. The messages and calls themselves stay,
+so that models accept the history. In all other runs, the user's names and id, and quotes of their messages, are
+replaced. Text that others or a model wrote in their own words stays.
 """
 
 import json
@@ -41,18 +41,18 @@ from core.turns.queries import parse_inbox_message
 #: The replacements of a text and of a name.
 DELETED_TEXT, DELETED_NAME = "[deleted]", "somebody"
 
-#: Messages with fewer characters are not looked for in the text of others.
+#: The fewest characters of a user's message that is searched for in the texts of others.
 MIN_QUOTE_LENGTH = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Redaction:
-    """Removal of one user from a session: the names, texts and runs to redact.
+    """The names, texts and runs of a user in a session, which are to be removed.
 
     Attributes:
         user_id: the platform's id of the user.
         names: the display names of the user in the session.
-        texts: the user's messages and answers.
+        texts: the texts of the user's messages, and of their answers to questions of the agent.
         runs: the ids of the runs that answered the user.
     """
 
@@ -62,7 +62,7 @@ class Redaction:
     runs: frozenset[str] = frozenset()
 
     def redact_text(self, text: str) -> str:
-        """Return a text of somebody else without the user's messages, names and id."""
+        """Return another author's text with the user's messages, names and id replaced."""
         for words in sorted(self.texts, key=len, reverse=True):
             if len(words) >= MIN_QUOTE_LENGTH:
                 text = text.replace(words, DELETED_TEXT)
@@ -73,7 +73,7 @@ class Redaction:
         return text.replace(self.user_id, DELETED_NAME)
 
     def _redact_quote(self, lines: Iterable[str]) -> Iterable[str]:
-        """Yield lines of a prompt, with a placeholder for the user's messages in quotes."""
+        """Yield the lines of a prompt, with `[deleted]` for quoted messages of the user."""
         is_theirs = False
         for line in lines:
             if line.startswith(CONTINUATION_PREFIX) or line == CONTINUATION_PREFIX.rstrip():  # a continuation line
@@ -96,9 +96,12 @@ class Redaction:
 
 
 async def find_sessions_of(connection: AsyncConnection, user_id: str) -> tuple[list[str], list[str]]:
-    """Return the sessions in which only a user wrote, and those that others share.
+    """Return the ids of sessions in which only a user wrote, and of shared sessions.
 
-    Sessions that only name the user count as shared. Both are sorted lists of ids.
+    Sessions that only name the user, or in which they only decided something, count as shared. Both lists are sorted.
+
+    Args:
+        user_id: the platform's id of the user.
     """
     inbox_sessions = sa.select(inbox.c.session).where(inbox.c.author == user_id).distinct()
     ids = await list_sessions_with(connection, user_id) | set((await connection.execute(inbox_sessions)).scalars())
@@ -114,9 +117,12 @@ async def find_sessions_of(connection: AsyncConnection, user_id: str) -> tuple[l
 
 
 async def is_only_author(connection: AsyncConnection, session_id: str, user_id: str) -> bool:
-    """Return whether nobody but a user wrote to the bot in a session.
+    """Return whether no other person than a user wrote to the bot in a session.
 
-    A stored message whose author is unknown counts as somebody else's.
+    A stored message without a known author counts as another person's.
+
+    Args:
+        user_id: the platform's id of the user.
     """
     is_to_bot = inbox.c.outcome.is_distinct_from(InboxOutcome.UNADDRESSED)
     inbox_authors = sa.select(inbox.c.author).where(inbox.c.session == session_id, is_to_bot).distinct()
@@ -133,7 +139,11 @@ async def is_only_author(connection: AsyncConnection, session_id: str, user_id: 
 
 
 async def load_redaction(connection: AsyncConnection, session_id: str, user_id: str) -> Redaction:
-    """Return a user's names, messages and runs in a session."""
+    """Read a user's names, texts and runs in a session.
+
+    Args:
+        user_id: the platform's id of the user.
+    """
     names, texts, runs = set[str](), list[str](), set[str]()
     rows = sa.select(messages.c.invocation_id, messages.c.content, messages.c.attribution).where(
         messages.c.session == session_id, messages.c.attribution.is_not(None)
@@ -165,12 +175,16 @@ async def load_redaction(connection: AsyncConnection, session_id: str, user_id: 
 
 
 async def redact_session(connection: AsyncConnection, session_id: str, redaction: Redaction) -> int:
-    """Remove a user from a locked session, whose history stays valid for a model.
+    """Remove a user's texts, names and id from a session, in the caller's transaction.
 
-    Summaries and memories of the session are deleted.
+    The caller has locked the session. Its summaries and memories are deleted, and the files, results and requests to
+    people of runs that answered the user. The number of messages stays the same, so that models accept the history.
+
+    Args:
+        redaction: the names, texts and runs of the user.
 
     Returns:
-        The number of messages that were changed.
+        The number of rows of `messages` that were changed.
     """
     runs = {*redaction.runs, *map(correction_run_id, redaction.runs)}
     in_session = messages.c.session == session_id
@@ -210,7 +224,7 @@ async def redact_session(connection: AsyncConnection, session_id: str, redaction
 
 
 _TEXT_TYPES = (sa.Text, sa.JSON, JsonText)
-#: Columns that are no text of anybody. `core.usage.spending` redacts the usage; `search_text` follows from the content.
+#: Columns without text of people. `core.usage.spending` redacts `usage`; `search_text` is computed from the content.
 _KEY_COLUMNS = {
     "usage",
     "id",
@@ -232,7 +246,13 @@ _KEY_COLUMNS = {
 async def _redact_rows(
     connection: AsyncConnection, table: sa.Table, condition: sa.ColumnElement[bool], redaction: Redaction
 ) -> None:
-    """Remove the user from all text columns of the matching rows of a table."""
+    """Replace a user's texts, names and id in all text and JSON columns of rows.
+
+    Args:
+        table: the table with the rows.
+        condition: the SQL condition on the rows.
+        redaction: the names and texts of the user.
+    """
     texts = [
         column.name for column in table.c if isinstance(column.type, _TEXT_TYPES) if column.name not in _KEY_COLUMNS
     ]
@@ -248,11 +268,15 @@ async def _redact_rows(
 
 
 def _redact_message(row: sa.Row[Any], redaction: Redaction, *, is_theirs: bool) -> dict[str, Any] | None:
-    """Return the new columns of a message without the user; None if nothing changes.
+    """Return new values for the columns of a message, with the user's data replaced.
 
     Args:
         row: the row of `messages`.
-        is_theirs: whether the message belongs to a run that answered the user.
+        redaction: the names and texts of the user.
+        is_theirs: whether the message belongs to a run that answered the user: then all its text is replaced.
+
+    Returns:
+        The values by column; None if nothing changes.
     """
     event = parse_event(row.event, row.id) if row.event else None
     if event is None:  # unreadable: it may hold anything
@@ -283,12 +307,13 @@ def _redact_message(row: sa.Row[Any], redaction: Redaction, *, is_theirs: bool) 
 
 
 def _redact_event(event: Event, redaction: Redaction, *, is_theirs: bool, text: str | None) -> Event:
-    """Return an event without the user.
+    """Return an ADK event with the user's texts, names and id replaced.
 
-    Tool calls and results stay; in runs that answered the user they are empty.
+    In runs that answered the user, all text is replaced, files are removed, and calls and results are emptied.
 
     Args:
-        is_theirs: whether the event belongs to such a run.
+        redaction: the names and texts of the user.
+        is_theirs: whether the event belongs to a run that answered the user.
         text: the redacted prompt, if the event is the prompt of such a run; else None.
     """
     content = event.content
@@ -307,7 +332,14 @@ def _redact_event(event: Event, redaction: Redaction, *, is_theirs: bool, text: 
 
 
 def _redact_part(part: types.Part, redaction: Redaction, *, is_theirs: bool) -> types.Part | None:
-    """Return a part without the user; None if it is left out."""
+    """Return a part of an ADK event with the user's data replaced; None to remove it.
+
+    Thoughts and files of runs that answered the user are removed.
+
+    Args:
+        redaction: the names and texts of the user.
+        is_theirs: whether the part belongs to a run that answered the user.
+    """
     if is_theirs and (part.thought or part.inline_data or part.file_data):
         return None
     if part.text:
@@ -325,9 +357,9 @@ def _redact_part(part: types.Part, redaction: Redaction, *, is_theirs: bool) -> 
 
 
 def _empty_arguments(args: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return arguments emptied of all but name and id of `originalFunctionCall`.
+    """Return a tool call's arguments with only `originalFunctionCall`, without its `args`.
 
-    ADK resumes a confirmed call by these.
+    ADK continues a confirmed call by the name and the id in `originalFunctionCall`.
     """
     original = (args or {}).get("originalFunctionCall")
     return {"originalFunctionCall": {**original, "args": {}}} if isinstance(original, dict) else {}

@@ -1,4 +1,4 @@
-"""Periodic deletion of old data: expired messages, and rows that are of no use."""
+"""Periodic deletion of old data: expired messages, and rows that are not needed."""
 
 import asyncio
 import logging
@@ -17,7 +17,7 @@ from core.usage.user_rate_limits import is_expired
 
 log = logging.getLogger(__name__)
 
-#: Rows per transaction and table.
+#: The most rows of one table that are deleted in one transaction.
 BATCH_SIZE = 200
 
 #: Seconds between two transactions.
@@ -33,12 +33,12 @@ INTERVAL_SECONDS = HOUR
 class RetentionService:
     """Service that deletes messages older than `RETENTION_DAYS`.
 
-    Every worker runs it; a running turn keeps its messages.
+    Every worker runs this service. Messages of a running turn stay.
 
     Args:
-        prices: prices of the model calls that are not counted yet.
-        days: 0 to keep messages forever. Messages expire by whole days (UTC), so that a session loses its summary at
-            most once a day.
+        prices: the prices of models, for turns whose cost is not stored yet.
+        days: the days after which messages are deleted; 0 for never. Messages expire at midnight (UTC), so that the
+            summary of a session is deleted at most once a day.
     """
 
     def __init__(self, database: Database, prices: Prices, *, days: float) -> None:
@@ -49,14 +49,14 @@ class RetentionService:
     async def run(self) -> None:
         """Delete expired messages now and every hour, until cancelled.
 
-        With 0 days, it returns immediately.
+        If messages never expire, this returns at once.
         """
         if self._days:
             failure = "messages older than RETENTION_DAYS cannot be deleted"
             await run_every(INTERVAL_SECONDS, self.delete_expired, failure=failure, retry_seconds=RETRY_SECONDS)
 
     async def delete_expired(self) -> None:
-        """Delete the messages that have expired, and log how many."""
+        """Delete the messages that are older than `days`, and log their number."""
         async with self._database.read() as connection:
             now = await connection.scalar(sa.select(self._database.now)) or 0.0
         before = now // DAY * DAY - self._days * DAY
@@ -66,14 +66,14 @@ class RetentionService:
 
 
 class CleanupService:
-    """Service that deletes rows that are of no use.
+    """Service that deletes rows that are not needed any more.
 
-    These are ended turns, their inbox messages and tool calls, dead workers, and denial notices. The newest inbox
-    message of each author at a place stays: it tells the author's latest session. A turn stays as long as a later turn
-    answers the same messages. A worker is deleted an hour after its lease expired.
+    These are ended turns, their inbox messages, tool calls, dead workers, and expired denial notices. The newest inbox
+    message of each author at a place stays, since it has the author's latest session. A turn stays while a later turn
+    for the same messages does. A worker's row is deleted an hour after its lease expired.
 
     Args:
-        days: days for which a turn is kept after its end.
+        days: the days after which ended turns and old inbox messages are deleted.
     """
 
     def __init__(self, database: Database, *, days: float) -> None:
@@ -105,7 +105,8 @@ class CleanupService:
 def _is_expired_turn(before: sa.ColumnElement[float]) -> sa.ColumnElement[bool]:
     """Return the SQL condition that a turn ended before a time and is not needed.
 
-    All other turns for its messages ended before that time too, its calls are counted, and no rerun waits.
+    All other turns for the same messages must have ended before that time too. The cost of the turn must be stored in
+    the spending ledger, and no request for a rerun of the turn may wait.
     """
     other = turns.alias("other")
     is_young = other.c.finished_at.is_(None) | (other.c.finished_at >= before)
@@ -116,9 +117,13 @@ def _is_expired_turn(before: sa.ColumnElement[float]) -> sa.ColumnElement[bool]:
 
 
 def _is_expired_message(before: sa.ColumnElement[float]) -> sa.ColumnElement[bool]:
-    """Return the SQL condition that a message is old, ended, and not the newest.
+    """Return the SQL condition that an inbox message is old and not needed.
 
-    Of each author's messages at a place, the newest one stays, and so does the newest one to the bot.
+    No turn may need the message: it has an outcome, or its turn is deleted. Of each author's messages at a place, the
+    newest one stays, and so does the newest one to the bot.
+
+    Args:
+        before: the time before which a message is old, in seconds since the epoch.
     """
     newer = inbox.alias("newer")
     same_kind = newer.c.outcome.is_distinct_from(InboxOutcome.UNADDRESSED) | (

@@ -1,6 +1,6 @@
 """Transcript of a session: its runs with turns, ratings, requests and files.
 
-It is read page by page.
+Messages are read in pages, so that a long session does not fill the memory.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from core.store.database import Database
 from core.store.schema import artifacts, feedback, human_requests, messages, sessions, turns
 from core.usage.meter import UsageMeter
 
-#: Messages per query.
+#: The most messages per query.
 PAGE_SIZE = 200
 
 _CORRECTION = correction_run_id("")
@@ -32,13 +32,15 @@ class TranscriptMessage:
     """Message of a run: text, tool calls or tool results.
 
     Attributes:
-        at: in seconds since the epoch.
+        at: the time of the message, in seconds since the epoch.
         role: `user`, `assistant`, `tool`, `event`, or `summary`.
         author: `user`, or the name of an agent.
-        parts: author id, display name and text of each part of a prompt; the id is empty for quotes of other people's
-            messages. Empty if the authors are unknown.
+        text: the text of a user, an agent or a summary; else empty.
+        parts: author id, display name and text of each part of a prompt; the id is empty for quotes of other messages.
+            No parts if the authors are unknown.
         calls: tool calls with `input`, and results with `output`, as in `messages.tool_calls`.
-        sources: addresses of the web pages that an answer is based on.
+        files: the files of the message or tool result.
+        sources: the URLs of the web pages that an answer is based on.
     """
 
     at: float
@@ -52,7 +54,7 @@ class TranscriptMessage:
 
     @property
     def heading(self) -> str:
-        """The names of the authors, `Question` if they are unknown, or the agent's name."""
+        """The names of a prompt's authors, or `Question` if unknown; else `author`."""
         if self.role != "user":
             return self.author
         return ", ".join(dict.fromkeys(name for id_, name, _ in self.parts if id_ and name)) or "Question"
@@ -60,14 +62,15 @@ class TranscriptMessage:
 
 @dataclass(frozen=True, slots=True)
 class TranscriptRun:
-    """A run of the agent, or a summary of earlier runs.
+    """A run of the agent with its messages, or a summary of earlier runs.
 
     Attributes:
-        id: the id of ADK's invocation.
-        turn: values of the newest turn that answered it; None if it is deleted, or there was none.
-        feedback: the ratings of that turn's answer.
-        decisions: the requests of its turns to people.
-        files: the files that its tools made.
+        id: the id of the run, an ADK invocation.
+        messages: the messages of the run, oldest first.
+        turn: columns of the newest turn of the run, by name; None if the turn is deleted, or there was none.
+        feedback: the ratings of that turn's answer: columns of `feedback` by name.
+        decisions: the approvals and questions of the run's turns: columns of `human_requests` by name.
+        files: the files that the tools of the run have saved.
         is_summary: whether this is a model's summary of all messages before; its text is the only message.
     """
 
@@ -80,19 +83,27 @@ class TranscriptRun:
     is_summary: bool = False
 
 
-#: A run, or a summary, and its messages.
+#: The id of a run, or of a summary, and its rows of `messages`.
 _RunRows = tuple[str, list[sa.Row[Any]]]
 
 
 @dataclass
 class _RunGrouper:
-    """Groups rows of `messages`, which come in their order, by their run."""
+    """Groups rows of `messages`, added oldest first, by their run.
+
+    Attributes:
+        rows: the rows of the current run so far.
+        run: the id of the current run.
+    """
 
     rows: list[sa.Row[Any]] = field(default_factory=list)
     run: str = ""
 
     def add(self, row: sa.Row[Any]) -> _RunRows | None:
-        """Add the next row; return the run that ended before it, if one did."""
+        """Add the next row; return the former run if the row begins a new one, else None.
+
+        The rows of a corrected run belong to the run itself.
+        """
         of_run = self.run if row.invocation_id == f"{self.run}{_CORRECTION}" else row.invocation_id
         if self.rows and of_run == self.run:
             self.rows.append(row)
@@ -102,7 +113,7 @@ class _RunGrouper:
         return ended
 
     def finish(self) -> _RunRows | None:
-        """Return the last run with its rows; None if there was no row."""
+        """Return the current run with its rows; None if no row was added."""
         return (self.run, self.rows) if self.rows else None
 
 
@@ -122,7 +133,10 @@ async def stream_runs(database: Database, session_id: str) -> AsyncGenerator[Tra
 
 
 async def _read_pages(database: Database, session_id: str) -> AsyncGenerator[Sequence[sa.Row[Any]], None]:
-    """Yield the messages of a session since its last reset, in lists of `PAGE_SIZE`."""
+    """Yield the `messages` rows of a session since its last reset, oldest first, in pages.
+
+    A page is a list of at most `PAGE_SIZE` rows; the last one may be empty.
+    """
     in_generation = (sessions.c.id == messages.c.session) & (sessions.c.generation == messages.c.generation)
     query = sa.select(messages).join(sessions, in_generation).where(messages.c.session == session_id)
     last = 0
@@ -140,10 +154,11 @@ async def _read_pages(database: Database, session_id: str) -> AsyncGenerator[Seq
 async def _load_runs(
     database: Database, session_id: str, groups: Sequence[_RunRows], seen: set[str]
 ) -> list[TranscriptRun]:
-    """Return runs with their turns, ratings, requests and files.
+    """Return runs of a session with their turns, ratings, requests and files.
 
     Args:
-        seen: the runs that have occurred; updated.
+        groups: the id and the `messages` rows of each run.
+        seen: the ids of the runs that were returned before; the ids of these runs are added.
     """
     ids = {run for run, _ in groups if run}
     is_of_runs = turns.c.origin.in_(ids) | turns.c.run.in_(ids)
@@ -173,7 +188,7 @@ async def _load_runs(
 
 @dataclass(frozen=True, slots=True)
 class _RelatedRows:
-    """Rows of other tables that belong to several runs."""
+    """Rows of the tables `turns`, `feedback`, `human_requests` and `artifacts` of runs."""
 
     turns: Sequence[sa.Row[Any]]
     feedback: Sequence[sa.Row[Any]]
@@ -181,12 +196,15 @@ class _RelatedRows:
     artifacts: Sequence[sa.Row[Any]]
 
     def build_runs(self, run: str, rows: Sequence[sa.Row[Any]], seen: set[str]) -> list[TranscriptRun]:
-        """Return a run with those of the rows that belong to it.
+        """Return the parts of a run, each with its turn, ratings, requests and files.
 
-        A run that continued after people's decisions occurs once more for each turn that continued it.
+        A run has one part, and one more for each turn that continued it after decisions of people. The files of the run
+        are in its first part.
 
         Args:
-            seen: the runs that have occurred; updated.
+            run: the id of the run.
+            rows: the `messages` rows of the run, oldest first.
+            seen: the ids of the runs that were returned before; the id of this run is added.
         """
         if rows[0].last_covered_id is not None:
             text = TranscriptMessage(rows[0].created_at, "summary", rows[0].author, rows[0].content)
@@ -242,12 +260,13 @@ def _list_sources(row: sa.Row[Any]) -> list[str]:
 
 
 def _turn_values(row: sa.Row[Any], message_rows: Sequence[sa.Row[Any]]) -> dict[str, Any]:
-    """Return the values of a turn for an export.
+    """Return the columns of a turn for an export, by name, without empty ones.
 
-    A running turn has its usage so far.
+    The `usage` of a running turn is computed from the stored answers of its models.
 
     Args:
-        message_rows: the rows of the run's messages.
+        row: the row of `turns`.
+        message_rows: the `messages` rows of the turn's run.
     """
     names = ("id", "kind", "state", "agent", "model", "attempt", "usage", "cost", "created_at", "finished_at")
     values = {name: value for name, value in row._mapping.items() if name in names and value is not None}
@@ -275,5 +294,5 @@ def _decision_values(row: sa.Row[Any]) -> dict[str, Any]:
 
 
 def _omit(row: sa.Row[Any], *names: str) -> dict[str, Any]:
-    """Return the values of a row by column, without some columns."""
+    """Return the values of a database row by column, without the columns `names`."""
     return {name: value for name, value in row._mapping.items() if name not in names}

@@ -14,17 +14,17 @@ from core.store.database import Database
 from core.store.schema import vault
 from core.store.upsert import build_insert, insert_or_update
 
-#: The fewest characters of a key, and the fewest different ones among them: random hexadecimal ones have more than 8.
+#: The fewest characters of a key, and the fewest different characters in it: a random hexadecimal key has more than 8.
 MIN_KEY_LENGTH, MIN_DISTINCT_CHARACTERS = 32, 8
 
 
 def is_weak(key: str) -> bool:
-    """Return whether a key is so short or uniform that it can be guessed."""
+    """Return whether a key has too few characters, or too few different ones."""
     return len(key) < MIN_KEY_LENGTH or len(set(key)) < MIN_DISTINCT_CHARACTERS
 
 
 class Cipher:
-    """Encrypts and signs text (Fernet: AES-128-CBC with HMAC-SHA256).
+    """Encryption of texts by a secret key (Fernet: AES-128-CBC with HMAC-SHA256).
 
     Args:
         key: a secret text that all workers have and the database does not.
@@ -37,10 +37,12 @@ class Cipher:
         return self._fernet.encrypt(text.encode()).decode()
 
     def decrypt(self, ciphertext: str, *, max_age: int | None = None) -> str:
-        """Return the text; empty if it is forged, from another key, or too old.
+        """Return the text of a result of `encrypt`.
+
+        The text is empty if `ciphertext` is forged, encrypted with another key, or too old.
 
         Args:
-            max_age: seconds since the encryption; None for any age.
+            max_age: the most seconds since the encryption; None for any age.
         """
         try:
             return self._fernet.decrypt(ciphertext, ttl=max_age).decode()
@@ -51,10 +53,10 @@ class Cipher:
 class Vault:
     """Store of encrypted JSON objects by name, in the table `vault`.
 
-    A value that is moved to another name is refused.
+    The name is encrypted together with the value: a value that was copied to another name in the database is refused.
 
     Args:
-        key: a secret text that cannot be guessed.
+        key: the secret text from which the encryption key is derived.
     """
 
     def __init__(self, database: Database, key: str) -> None:
@@ -62,7 +64,7 @@ class Vault:
         self._cipher = Cipher(key)
 
     async def put(self, name: str, value: Mapping[str, Any]) -> None:
-        """Store a value under a name, in place of an earlier one.
+        """Encrypt and store a value under a name; it replaces an earlier value.
 
         Raises:
             StoreError: the database cannot be used.
@@ -71,9 +73,12 @@ class Vault:
             await insert_or_update(connection, vault, {"name": name, "ciphertext": self._encrypt(name, value)})
 
     async def add(self, name: str, *, seconds: float) -> bool:
-        """Store a name without a value for some seconds; return whether it was not stored.
+        """Store a name with an empty value for some seconds, unless it is stored.
 
-        Of concurrent callers, one gets True.
+        Expired rows are deleted first.
+
+        Returns:
+            Whether the name is new. Of concurrent callers with the same name, only one gets True.
 
         Raises:
             StoreError: the database cannot be used.
@@ -87,10 +92,10 @@ class Vault:
             return (await connection.execute(insert, row)).first() is not None
 
     async def get(self, name: str) -> Mapping[str, Any] | None:
-        """Return the value of a name; None if there is none, or it has expired.
+        """Return the decrypted value of a name; None if it is not stored, or has expired.
 
         Raises:
-            SettingsError: it was encrypted with another key.
+            SettingsError: the value was encrypted with another key, or under another name.
             StoreError: the database cannot be used.
         """
         async with self._database.read() as connection:
@@ -107,10 +112,12 @@ class Vault:
             await connection.execute(sa.delete(vault).where(vault.c.name == name))
 
     async def count_decryptable(self) -> int:
-        """Decrypt all unexpired values, to check the key, and return their number.
+        """Decrypt all values that have not expired, and return their number.
+
+        This checks the key.
 
         Raises:
-            SettingsError: a value was encrypted with another key.
+            SettingsError: a value was encrypted with another key, or under another name.
             StoreError: the database cannot be used.
         """
         async with self._database.read() as connection:
@@ -136,7 +143,7 @@ class Vault:
         """Return the text of a token of `sign`; None if it is forged, empty or too old.
 
         Args:
-            max_age: seconds since `sign`.
+            max_age: the most seconds since the call of `sign`.
         """
         return self._cipher.decrypt(token, max_age=max_age) or None
 
@@ -144,10 +151,14 @@ class Vault:
         return self._cipher.encrypt(json.dumps([name, value]))
 
     def _decrypt(self, name: str, sealed: str) -> Mapping[str, Any]:
-        """Return the value under a name.
+        """Return the decrypted value of a row.
+
+        Args:
+            name: the name of the row.
+            sealed: the ciphertext of the row.
 
         Raises:
-            SettingsError: it was encrypted with another key, or under another name.
+            SettingsError: the value was encrypted with another key, or under another name.
         """
         if not (text := self._cipher.decrypt(sealed)):
             raise SettingsError(

@@ -34,7 +34,8 @@ NOT_ANSWERED = "nobody answered this"
 def correction_run_id(run_id: str) -> str:
     """Return the run id of the events after a run's correction.
 
-    A run is corrected if the model has called an agent with an unknown name: it is run again with a second id.
+    If the model names an unknown agent, the agent runs again with a corrected request. The events of this second part
+    have the id that is returned.
     """
     return f"{run_id}.2"
 
