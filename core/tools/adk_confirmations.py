@@ -17,10 +17,10 @@ from core.sessions.history import CONFIRMATION_CALL_NAME
 from core.sessions.resume import INPUT_CALL
 from core.tools.call_log import hash_arguments
 
-#: ADK: begin of the hint if the tool gives no reason.
+#: ADK: beginning of a confirmation's hint if the tool states no reason.
 _DEFAULT_HINT_PREFIX = "Please approve or reject the tool call"
 
-#: Key of Parley's rule in the payload, which ADK leaves to the tool.
+#: Key of approvers and secret arguments in a confirmation's payload, which ADK leaves to the tool.
 _RULE_KEY = "parley"
 
 #: ADK: prefix of the id of an input request that confirms a tool which is a node of a workflow.
@@ -30,7 +30,7 @@ _NODE_PREFIX = "wf_tool_confirmation:"
 _STANDING_APPROVAL_PREFIX = "parley:always:"
 
 
-#: The path of a value in a call's arguments: names of fields, and positions in lists.
+#: Path of a value in a call's arguments: names of fields, and positions in lists.
 ArgumentPath = tuple[str | int, ...]
 
 
@@ -38,7 +38,8 @@ def standing_approval_key(app: str, tool: str) -> str:
     """Return the session state key under which "always allow this tool" is stored.
 
     Args:
-        app: the name of the agent's app.
+        app: the name of the ADK app of the agent.
+        tool: the name of the tool.
     """
     return f"{_STANDING_APPROVAL_PREFIX}{app}:{tool}"
 
@@ -75,7 +76,7 @@ class ConfirmationRequest:
 
 
 def confirmations_in(event: Event) -> Iterator[ConfirmationRequest]:
-    """Yield the confirmation requests of an event that can be parsed."""
+    """Yield the confirmation requests in an ADK event; malformed ones are skipped."""
     for question in event.get_function_calls():
         if question.name == INPUT_CALL and (question.id or "").startswith(_NODE_PREFIX):
             yield _parse_node_confirmation(event.invocation_id, question)
@@ -108,7 +109,7 @@ def _parse_node_confirmation(run: str, question: types.FunctionCall) -> Confirma
 
     Args:
         run: the id of the ADK invocation.
-        question: ADK's `adk_request_input` call for the confirmation.
+        question: ADK's `adk_request_input` call that requests the confirmation.
     """
     arguments = question.args or {}
     payload = arguments.get("payload")
@@ -132,12 +133,10 @@ def set_rule(
     may_allow_always: bool,
     secret_paths: Sequence[ArgumentPath] = (),
 ) -> None:
-    """Write who may approve a call into its confirmation request.
+    """Write who may approve a call, and its secrets' paths, to its request.
 
-    The paths of secret arguments are written into it too.
-
-    The rule goes into the payload of the request that the tool has just made in `context`. Without a request nothing
-    changes; neither does a payload of the tool's own, unless there are secret arguments.
+    They are written to the payload of the request that the tool has just made in `context`. Without a request nothing
+    changes. A payload that the tool has set itself changes only if there are secret arguments.
 
     Args:
         approvers: people and roles that may decide; None for those of the settings.
@@ -159,7 +158,11 @@ def set_rule(
 def find_secret_paths(schema: Mapping[str, Any], arguments: Mapping[str, Any]) -> list[ArgumentPath]:
     """Return the paths of the arguments that a JSON Schema marks as secret.
 
-    A mark is `writeOnly: true` or `format: password`. References and combinations of schemas are followed.
+    The mark is `writeOnly: true` or `format: password`. References and combinations of schemas are followed.
+
+    Args:
+        schema: the JSON Schema of the arguments.
+        arguments: the arguments of one call.
     """
     return list(_iterate_secret_paths(arguments, [schema], schema, ()))
 
@@ -167,6 +170,13 @@ def find_secret_paths(schema: Mapping[str, Any], arguments: Mapping[str, Any]) -
 def _iterate_secret_paths(
     value: Any, schemas: Sequence[Any], root: Mapping[str, Any], path: ArgumentPath
 ) -> Iterator[ArgumentPath]:
+    """Yield the paths of the secret values in a value.
+
+    Args:
+        schemas: the JSON Schemas of the value.
+        root: the schema to which references (`#/...`) are relative.
+        path: the path of the value.
+    """
     resolved = _resolve_schemas(schemas, root)
     if value is None or not resolved:
         return
@@ -185,7 +195,7 @@ def _iterate_secret_paths(
 
 
 def _resolve_schemas(schemas: Sequence[Any], root: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return schemas, and the schemas that they refer to or combine.
+    """Return JSON Schemas, and the schemas that they refer to or combine.
 
     Args:
         root: the schema to which references (`#/...`) are relative.
@@ -201,6 +211,7 @@ def _resolve_schemas(schemas: Sequence[Any], root: Mapping[str, Any]) -> list[Ma
 
 
 def _resolve_reference(reference: Any, root: Mapping[str, Any]) -> Any:
+    """Return the part of a schema that a reference (`#/...`) names; None without one."""
     target: Any = root
     for name in str(reference).removeprefix("#").split("/")[1:]:
         target = target.get(name.replace("~1", "/").replace("~0", "~")) if isinstance(target, Mapping) else None
@@ -217,6 +228,12 @@ def _get_item_schema(schema: Mapping[str, Any], position: int) -> Any:
 
 
 def apply_standing_approval(context: ToolContext, tool: str) -> None:
-    """Confirm a call if a person has allowed all calls of its tool in the session."""
+    """Confirm a tool call without a request if all calls of the tool are allowed.
+
+    A person allows them for a session. The confirmation is set in `context`.
+
+    Args:
+        tool: the name of the tool.
+    """
     if context.tool_confirmation is None and context.state.get(standing_approval_key(context.session.app_name, tool)):
         context.tool_confirmation = ToolConfirmation(confirmed=True)

@@ -1,7 +1,7 @@
 """Requests of a run to people, and their answers, in ADK's events.
 
-In ADK, each is a long-running call, and the response of that call resumes the run. A confirmation asks whether a tool
-may be called (`core.tools.adk_confirmations`); a question asks for a value.
+In ADK, each request is a long-running call, and the response of that call resumes the run. A confirmation requests
+permission for a tool call (`core.tools.adk_confirmations`); a question requests a value.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ CHOICE_TOOL, CREDENTIAL_CALL = "get_user_choice", "adk_request_credential"
 
 @dataclass(frozen=True, slots=True)
 class QuestionRequest:
-    """Long-running call whose response is a person's answer.
+    """Long-running call of a run that waits for a person's answer as its response.
 
     Attributes:
         run: the id of the ADK invocation that waits.
@@ -91,9 +91,12 @@ class MessageAnswer:
 
 
 def find_questions(events: Sequence[Event]) -> list[QuestionRequest]:
-    """Return the questions in events that have no response there, oldest first.
+    """Return the questions in ADK events that have no response there, oldest first.
 
     Confirmations and requests for credentials are left out.
+
+    Args:
+        events: the events of a run, oldest first.
     """
     waiting = dict[str, QuestionRequest]()
     for event in events:
@@ -108,10 +111,10 @@ def find_questions(events: Sequence[Event]) -> list[QuestionRequest]:
 
 
 def is_schema_refusal(error: Exception) -> bool:
-    """Return whether an error is ADK's refusal of the `response_schema` of a workflow's question.
+    """Return whether an error is ADK's refusal of a question's `response_schema`.
 
-    google-genai 2 raises an `AttributeError` for a list as `type`, and pydantic several errors for what is no schema.
-    All come from the request itself, or from its conversion to an event.
+    google-genai 2 raises an `AttributeError` for a list as `type`, and pydantic several errors for values that are no
+    schema. All are raised by the request itself, or by its conversion to an event: the traceback is searched for these.
     """
     frames = (frame for frame, _ in traceback.walk_tb(error.__traceback__))
     return any(
@@ -129,10 +132,11 @@ def _to_question(run: str, call: types.FunctionCall) -> QuestionRequest:
 
 
 def to_contents(stored: Sequence[Event], decisions: Sequence[Decision | Answer]) -> list[types.Content]:
-    """Return the user messages by which ADK gives a run its decisions and answers.
+    """Return the user messages that resume a run with people's decisions and answers.
 
-    Decisions that the run has stored already are left out. Each agent and branch gets a message of its own, since ADK
-    2.13 delivers a message to one of them: it routes by the first response and drops the others.
+    Their parts are the function responses for ADK. Decisions that the run has stored already are left out. Each agent
+    and branch gets a message of its own, since ADK 2.13 delivers a message to one of them: it routes by the first
+    response and drops the others.
 
     Args:
         stored: the events of the run, oldest first.
@@ -159,13 +163,14 @@ def to_contents(stored: Sequence[Event], decisions: Sequence[Decision | Answer])
 def to_response_part(
     decision: Decision | Answer, call: types.FunctionCall | None, confirmation: ConfirmationRequest | None = None
 ) -> types.Part:
-    """Return the function response that gives a run a decision or an answer.
+    """Return the function response that resumes a run with a decision or an answer.
 
-    A permission whose `arguments_hash` differs from that of the request becomes a denial: it holds for the arguments
-    that were shown, and for no others.
+    A permission is valid only for the arguments that were shown. If its `arguments_hash` differs from that of the
+    confirmation request, it becomes a denial.
 
     Args:
-        call: the call that asks; None if it is not stored.
+        decision: the decision on a confirmation, or the answer to a question.
+        call: the call that waits for the response; None if it is not stored.
         confirmation: the confirmation request of the call; None for a question.
     """
     response: dict[str, Any]
@@ -182,9 +187,10 @@ def to_response_part(
 
 
 def _to_result(value: Any, call: types.FunctionCall | None) -> Any:
-    """Return an answer as ADK expects it.
+    """Return the value of an answer as ADK expects it in the function response.
 
-    ADK parses a text as JSON, also for a schema that wants a text: there, `"12"` has to stay a text.
+    Missing properties of an object become None. ADK parses a string as JSON, even if the schema requires a string: a
+    string such as `"12"` is encoded as JSON, so that it stays a string.
     """
     schema = (call.args or {}).get("response_schema") if call is not None and call.name == INPUT_CALL else None
     if isinstance(value, Mapping) and isinstance(schema, Mapping) and isinstance(schema.get("properties"), Mapping):
@@ -203,9 +209,10 @@ def events_after(stored: Sequence[Event], decisions: Sequence[Decision | Answer]
 
     Args:
         stored: the events of the run, oldest first.
+        decisions: decisions and answers for the run.
 
     Returns:
-        The events; None if the run has stored none of these decisions.
+        The events, oldest first; None if the run has stored a response to none of the decisions.
     """
     positions = _find_responses(stored)
     given = [positions[decision.call_id] for decision in decisions if decision.call_id in positions]
@@ -215,7 +222,9 @@ def events_after(stored: Sequence[Event], decisions: Sequence[Decision | Answer]
 def find_approved_calls(
     stored: Sequence[Event], decisions: Sequence[Decision | Answer]
 ) -> Iterator[ConfirmationRequest]:
-    """Yield the approved tool calls of models that have no response yet.
+    """Yield the confirmation requests of approved calls without a response yet.
+
+    Calls that a workflow makes, which have no id, are left out.
 
     Args:
         stored: the events of the run, oldest first.
@@ -233,9 +242,9 @@ def find_approved_calls(
 
 
 def _find_responses(events: Sequence[Event]) -> dict[str, int]:
-    """Return the index of each response of a person, by call id.
+    """Return the index in `events` of each person's response, by call id.
 
-    A call that was made again after its response has none yet.
+    A call that was made again after its response has no response yet.
     """
     positions = dict[str, int]()
     for i, event in enumerate(events):

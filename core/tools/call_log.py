@@ -1,6 +1,6 @@
 """Log of tool calls, so that a resumed run makes no call twice.
 
-It holds the start of each call, and the result of each ended one.
+The table `tool_calls` has a row for each call, with its start, and its result once it has ended.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from core.workers.fencing import FencingToken, lock_session_and_turn
 
 T = TypeVar("T")
 
-#: Key of media in a logged result, which JSON cannot represent.
+#: Key in a logged result for a file, which is no JSON value; the value is the JSON of its ADK part.
 _MEDIA_KEY = "$media"
 
 
 @dataclass(frozen=True, slots=True)
 class ToolInvocation:
-    """One call of a tool in a run.
+    """Session, run, id and arguments of one tool call, by which it is logged.
 
     Attributes:
         session: the id of the session.
@@ -56,12 +56,12 @@ class ToolInvocation:
 
 @dataclass(frozen=True, slots=True)
 class ToolCallEntry:
-    """Log entry of a call that had begun before.
+    """Logged tool call that an earlier attempt at the run began.
 
     Attributes:
         has_ended: whether the tool returned a result or an error.
         result: the result for the model; None if the call has not ended.
-        actions: other effects: state changes, saved artifacts, confirmation requests.
+        actions: other effects of the call: state changes, saved artifacts, confirmation requests.
     """
 
     has_ended: bool
@@ -70,7 +70,7 @@ class ToolCallEntry:
 
 
 class ToolCallLog:
-    """The log of tool calls, in the table `tool_calls`."""
+    """Store of the tool calls of runs, in the table `tool_calls`."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -78,13 +78,15 @@ class ToolCallLog:
     async def begin(
         self, call: ToolInvocation, may_repeat: Callable[[ToolCallEntry], bool] = lambda _entry: False
     ) -> ToolCallEntry | None:
-        """Log the start of a call, or return the entry of an earlier one.
+        """Store the start of a tool call, unless an earlier attempt began the same call.
+
+        Retries while the database is unavailable.
 
         Args:
-            may_repeat: returns whether a call with this earlier entry may be made again.
+            may_repeat: returns whether a call that an earlier attempt at the run began may be made again.
 
         Returns:
-            None if the call is to be made now; else the entry of the earlier call, which stays as it is.
+            None if the call is to be made now; else the stored row of the earlier call, which stays unchanged.
 
         Raises:
             SessionResetError: the session was reset.
@@ -106,7 +108,7 @@ class ToolCallLog:
                 await connection.execute(sa.update(tool_calls).where(_is_row_of(call)).values(**values))
             elif (
                 row.started_at != values["started_at"]
-            ):  # else an earlier try wrote it, and the commit's reply was lost
+            ):  # else an earlier try of this transaction wrote the row, and the commit's reply was lost
                 actions = EventActions.model_validate(row.actions or {})
                 entry = ToolCallEntry(row.state == "ended", _decode_result(row.result), actions)
                 if not may_repeat(entry):
@@ -117,10 +119,13 @@ class ToolCallLog:
         return await self._write_with_retry(call, write)
 
     async def end(self, call: ToolInvocation, result: Any, actions: EventActions) -> None:
-        """Log the result of a call that has begun; for any other call nothing is written.
+        """Store the result of a tool call that has begun.
+
+        For a call that has not begun, or has a result already, nothing is written. Retries while the database is
+        unavailable.
 
         Args:
-            result: what the model gets; media in it are stored too.
+            result: the result for the model; files in it are stored too.
             actions: the state changes and other effects of the call.
 
         Raises:
@@ -141,6 +146,8 @@ class ToolCallLog:
         await self._write_with_retry(call, write)
 
     async def _write_with_retry(self, call: ToolInvocation, write: Callable[[AsyncConnection], Awaitable[T]]) -> T:
+        """Return the result of `write` in a transaction; retry on database errors."""
+
         async def write_once() -> T:
             async with self._database.write() as connection:
                 return await write(connection)
@@ -149,17 +156,19 @@ class ToolCallLog:
 
 
 def _is_row_of(call: ToolInvocation) -> sa.ColumnElement[bool]:
+    """Return the SQL condition that a row in `tool_calls` is that of a tool call."""
     t = tool_calls.c
     return (t.session == call.session) & (t.run == call.run) & (t.id == call.id)
 
 
 def hash_arguments(arguments: Any) -> str:
-    """Return the SHA-256 of JSON values in canonical form, in hexadecimal."""
+    """Return the SHA-256 of JSON values, written with sorted keys, in hexadecimal."""
     canonical = json.dumps(arguments, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(canonical.encode()).hexdigest()
 
 
 def _begin_values(call: ToolInvocation) -> dict[str, Any]:
+    """Return the columns of `tool_calls` for a call that begins now, without its key."""
     arguments = to_json_value(call.arguments)
     return {
         "tool": call.tool,
@@ -173,7 +182,7 @@ def _begin_values(call: ToolInvocation) -> dict[str, Any]:
 
 
 def _encode_result(value: Any) -> Any:
-    """Return a result as JSON values, with media as the JSON of their ADK part."""
+    """Return a tool result as JSON values; a file becomes the JSON of its ADK part."""
     match value:
         case types.Part():
             return {_MEDIA_KEY: value.model_dump_json(exclude_none=True)}
@@ -191,6 +200,7 @@ def _encode_result(value: Any) -> Any:
 
 
 def _decode_result(value: Any) -> Any:
+    """Return the tool result that `_encode_result` encoded."""
     match value:
         case {"$media": str(part)}:
             return types.Part.model_validate_json(part)

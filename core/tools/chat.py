@@ -1,4 +1,4 @@
-"""Chat context: lets a tool react to messages and post beside the reply."""
+"""Chat context: allows tools to react and to post messages beside the reply."""
 
 from contextvars import ContextVar
 from typing import Protocol
@@ -7,7 +7,7 @@ from core.errors import ChatError
 
 
 class ChatContext(Protocol):
-    """Conversation of the running turn, for its tools.
+    """Conversation of the running turn, in which its tools can react and post.
 
     The calls take effect at once and at most once: no call is repeated when a crash interrupts the turn.
     """
@@ -53,7 +53,7 @@ def get_chat() -> ChatContext:
 
 
 def set_current_chat(chat: ChatContext | None) -> None:
-    """Set the chat context of this task and of the tasks that it starts.
+    """Set the chat context of this asyncio task and of the tasks that it starts.
 
     Args:
         chat: None for no conversation.

@@ -1,7 +1,7 @@
-"""Requests to people (approvals and questions): stored, decided, resumed.
+"""Service for requests to people: stores and decides approvals and questions.
 
-The first decision counts, over all workers. After the last decision of a turn, a row in the inbox starts the turn that
-resumes the run. Questions that nobody answered in time resume nothing on their own.
+The first decision on a request counts, over all workers. After the last decision on the requests of a turn, a row in
+the inbox starts the turn that resumes the run. If all these requests are questions that expired, no turn starts.
 """
 
 import logging
@@ -44,7 +44,7 @@ HOUR_SECONDS = 3600.0
 #: Seconds between two queries for expired requests.
 EXPIRY_INTERVAL_SECONDS = 15.0
 
-#: The most messages in a row that answer questions of one run.
+#: The most runs that continue each other because a message answers a question.
 MAX_ANSWERS = 100
 
 
@@ -54,7 +54,8 @@ class DecisionResult:
 
     Attributes:
         request: the request as it is now; None if it does not exist.
-        is_first: whether this attempt decided it; False if it was decided before, or the person may not decide.
+        is_first: whether this attempt decided the request; False if it was decided before, or the person may not
+            decide.
     """
 
     request: HumanRequest | None = None
@@ -68,7 +69,7 @@ class MessageAnswerResult:
     Attributes:
         answers: the messages by which the run of this message continues earlier runs, oldest first, this one last;
             empty if it continues none.
-        question: the question that the message answers, or would answer; None without one.
+        question: the question that the message answers, or would answer if it had no error; None without one.
         error: why the message does not fit the question; None if it does.
     """
 
@@ -78,11 +79,12 @@ class MessageAnswerResult:
 
 
 class HumanRequestService:
-    """Service for requests to people, over the table `human_requests`.
+    """Service for approvals and questions, in the table `human_requests`.
 
     Args:
-        worker: is woken when a decision starts a turn.
-        approvers: people and roles that may decide on tool calls if the tool names none.
+        turns: store that the turns are read from and written to.
+        worker: worker that is notified when a decision starts a turn.
+        approvers: people and roles that may decide on tool calls, if the tool names none.
         expiry_hours: hours until an undecided request expires.
     """
 
@@ -109,9 +111,10 @@ class HumanRequestService:
         requests: Sequence[ConfirmationRequest | QuestionRequest],
         run_record: Mapping[str, Any] | None = None,
     ) -> list[HumanRequest]:
-        """Store the final text, the run record and the requests of a turn at once.
+        """Store a turn's final text, run record and requests in one transaction.
 
-        A turn that was cancelled, or whose session was reset, gets no requests.
+        No requests are stored if the turn was cancelled or its session was reset. Retries while the database is
+        unavailable.
 
         Args:
             text: the final text of the reply.
@@ -120,7 +123,7 @@ class HumanRequestService:
             run_record: as for `TurnStore.save_answer`.
 
         Returns:
-            The stored requests of the turn, in their order.
+            All stored requests of the turn, oldest first.
 
         Raises:
             TurnLostError: another worker owns the turn.
@@ -144,6 +147,7 @@ class HumanRequestService:
     async def _insert_requests(
         self, connection: AsyncConnection, turn: Turn, requests: Sequence[ConfirmationRequest | QuestionRequest]
     ) -> None:
+        """Insert the new requests of a turn, in the caller's transaction."""
         earlier = sa.select(human_requests.c.authors).where(
             human_requests.c.session == turn.session_id,
             human_requests.c.run.in_({request.run for request in requests}),
@@ -173,6 +177,7 @@ class HumanRequestService:
             await insert_new(connection, human_requests, row)
 
     def _kind_columns(self, request: ConfirmationRequest | QuestionRequest) -> dict[str, Any]:
+        """Return the columns of `human_requests` that depend on the kind of a request."""
         if isinstance(request, QuestionRequest):
             return {
                 "kind": "question",
@@ -194,7 +199,7 @@ class HumanRequestService:
         }
 
     async def get(self, id_: str) -> HumanRequest | None:
-        """Return a request by its id; None if it does not exist or is damaged.
+        """Return an approval or question by its id; None if unknown or unreadable.
 
         Raises:
             StoreError: the database cannot be read.
@@ -203,7 +208,7 @@ class HumanRequestService:
             return next(iter(await select_requests(connection, human_requests.c.id == id_)), None)
 
     async def list_of_turn(self, turn_id: str) -> list[HumanRequest]:
-        """Return the requests of a turn, decided or not, oldest first.
+        """Return the approvals and questions of a turn, decided or not, oldest first.
 
         Raises:
             StoreError: the database cannot be read.
@@ -212,7 +217,9 @@ class HumanRequestService:
             return await select_requests(connection, human_requests.c.turn == turn_id)
 
     async def list_decided(self, origin: str) -> list[HumanRequest]:
-        """Return the decided requests from which a turn continues, with their people.
+        """Return the decided approvals and questions that led to a turn, oldest first.
+
+        They are the requests whose decisions started the turn, and the question that the turn's message answers.
 
         Args:
             origin: the `Turn.origin` of that turn.
@@ -225,11 +232,13 @@ class HumanRequestService:
             return await select_requests(connection, continues & human_requests.c.decision.is_not(None))
 
     async def list_open(self, *, session_id: str = "", event_key: str = "") -> list[HumanRequest]:
-        """Return the undecided requests of a session, or those that a message led to.
+        """Return the undecided requests of a session, or those of the turns of a message.
+
+        They are oldest first.
 
         Args:
-            session_id: ignored if `event_key` is given.
-            event_key: the event key of an inbox message.
+            session_id: the id of the session; ignored if `event_key` is given.
+            event_key: the event key of an inbox message, which a turn answers.
 
         Raises:
             StoreError: the database cannot be read.
@@ -241,11 +250,12 @@ class HumanRequestService:
             return await select_requests(connection, condition & human_requests.c.decision.is_(None))
 
     async def save_message_ids(self, id_: str, message_ids: Sequence[str], address: Mapping[str, Any]) -> None:
-        """Store the messages that show a request, and the address of the later reply.
+        """Store the ids of the messages that show a request, and the address for a reply.
 
         Args:
-            message_ids: the platform's ids.
-            address: in the adapter's own format, for the turn that resumes the run.
+            id_: the id of the request.
+            message_ids: the platform's ids of the messages.
+            address: address of the reply of the turn that resumes the run, in the channel adapter's format.
 
         Raises:
             StoreError: the database cannot be written.
@@ -253,10 +263,13 @@ class HumanRequestService:
         await self._update(id_, chunks=list(message_ids), address=dict(address))
 
     async def save_draft(self, question: Question, person: str, entries: Entries) -> None:
-        """Store what a person has entered in a form, until the question is answered.
+        """Store a person's entries in a question's form, until the question is answered.
+
+        Earlier entries of the person are replaced.
 
         Args:
             person: the platform's id of the person.
+            entries: the entries by field name.
 
         Raises:
             StoreError: the database cannot be written.
@@ -269,7 +282,9 @@ class HumanRequestService:
             await connection.execute(sa.update(human_requests).where(human_requests.c.id == id_).values(values))
 
     async def list_decisions(self, origin: str) -> list[Decision | Answer]:
-        """Return the decisions and answers for a turn that resumes a run.
+        """Return the decisions and answers with which a turn resumes a run.
+
+        They are in the order of the requests.
 
         Args:
             origin: the `Turn.origin` of that turn.
@@ -288,11 +303,12 @@ class HumanRequestService:
         return [_to_decision(row) for row in rows]
 
     async def decide(self, id_: str, person: User, verdict: Verdict) -> DecisionResult:
-        """Decide an approval if it is open and the person may decide.
+        """Store a person's decision on an open approval that they may decide.
 
-        After the last decision of its turn, a new turn resumes the run.
+        After the last decision on the requests of its turn, a new turn resumes the run.
 
         Args:
+            id_: the id of the approval.
             verdict: `approved`, `denied`, or `always` to allow all calls of the tool in the session.
 
         Raises:
@@ -301,11 +317,12 @@ class HumanRequestService:
         return await self._decide_with_retries(id_, person, verdict, None)
 
     async def answer(self, id_: str, person: User, value: Any) -> DecisionResult:
-        """Answer a question if it is open and the person may answer.
+        """Store a person's answer to an open question that they may answer.
 
-        After the last decision of its turn, a new turn resumes the run.
+        After the last decision on the requests of its turn, a new turn resumes the run.
 
         Args:
+            id_: the id of the question.
             value: JSON value that fits the form of the question.
 
         Raises:
@@ -314,6 +331,8 @@ class HumanRequestService:
         return await self._decide_with_retries(id_, person, "answered", value)
 
     async def _decide_with_retries(self, id_: str, person: User, verdict: Verdict, value: Any) -> DecisionResult:
+        """Decide a request in a transaction of its own, and wake the worker."""
+
         async def work() -> DecisionResult:
             async with self._database.write() as connection:
                 return await self._decide(connection, id_, verdict, person, value)
@@ -323,15 +342,16 @@ class HumanRequestService:
         return decided
 
     async def answer_with_message(self, turn: Turn, authors: Sequence[User], text: str) -> MessageAnswerResult:
-        """Answer an open question of the session with the message of a turn, if there is one.
+        """Answer an open question of the session with a turn's message, if possible.
 
-        It is the oldest question that all authors of the message may answer. If it is the only request of its turn, the
-        run of the message continues the run that asks. Otherwise the answer is stored like one that was entered in the
-        form.
+        The message answers the oldest question that all its authors may answer. If that is the only request of its
+        turn, the run of the message continues the run with the question. Otherwise the answer is stored like one that
+        was entered in the form.
 
         Args:
-            authors: the authors of the turn's messages; the last one counts as the person who answers.
-            text: the message without author names.
+            turn: the turn of the message.
+            authors: the authors of the turn's messages; the last one is stored as the person who answered.
+            text: the text of the message without author names.
 
         Raises:
             StoreError: the database cannot be used, after all retries.
@@ -367,6 +387,13 @@ class HumanRequestService:
         text: str,
         answers: Mapping[str, MessageAnswer],
     ) -> MessageAnswerResult:
+        """Answer the oldest open question that a message may answer.
+
+        It runs in the caller's transaction.
+
+        Args:
+            answers: the messages that have answered questions of the session, by their run id.
+        """
         await lock_session_row(connection, turn.session_id)
         is_open = (human_requests.c.session == turn.session_id) & human_requests.c.decision.is_(None)
         is_question = (human_requests.c.kind == "question") & (human_requests.c.expires_at >= time.time())
@@ -398,7 +425,7 @@ class HumanRequestService:
         return [one for one in await select_requests(connection, condition) if isinstance(one, Question)]
 
     async def expire(self) -> list[HumanRequest]:
-        """Set the verdict `expired` for open requests whose time is over, and return them.
+        """Store the verdict `expired` for requests past their time, and return them.
 
         Raises:
             StoreError: the database cannot be used.
@@ -417,10 +444,10 @@ class HumanRequestService:
         return expired
 
     async def run_expiry(self, show: Callable[[HumanRequest], Awaitable[None]]) -> None:
-        """Expire requests every `EXPIRY_INTERVAL_SECONDS` until cancelled.
+        """Call `expire` every `EXPIRY_INTERVAL_SECONDS`, until cancelled; log failures.
 
         Args:
-            show: called with each expired request; its failure is logged.
+            show: called with each expired request, to update its messages; its failure is logged.
         """
 
         async def expire() -> None:
@@ -435,10 +462,13 @@ class HumanRequestService:
     async def _decide(
         self, connection: AsyncConnection, id_: str, verdict: Verdict, person: User | None, value: Any = None
     ) -> DecisionResult:
-        """Decide a request, in the caller's transaction.
+        """Store the decision on a request, in the caller's transaction.
+
+        Nothing is stored if the request is decided already or the person may not decide. The verdict is `expired` if
+        the request has expired.
 
         Args:
-            person: None for an expiry, which needs no permission.
+            person: the person who decides; None for an expiry, which needs no permission.
             value: the answer, if `verdict` is `answered`.
         """
         session = sa.select(human_requests.c.session).where(human_requests.c.id == id_)
@@ -471,11 +501,12 @@ class HumanRequestService:
         return DecisionResult(decided, is_first=True)
 
     async def _queue_next_turn(self, connection: AsyncConnection, request: HumanRequest, now: float) -> None:
-        """Add the inbox row that resumes the run, once its turn's requests are decided.
+        """Insert the inbox row that resumes the run, if no request of the turn is open.
 
-        If they are all questions that nobody answered, their calls get a response instead, and no turn follows.
+        If all are questions that expired, no row is inserted: their calls get a response as unanswered.
 
         Args:
+            request: a request of the turn.
             now: seconds since the epoch.
         """
         c = human_requests.c
@@ -498,16 +529,16 @@ class HumanRequestService:
 
 
 def _led_to_turn(origin: str) -> sa.ColumnElement[bool]:
-    """Return the SQL condition that a decision on a request started a turn.
-
-    Args:
-        origin: the `Turn.origin` of that turn.
-    """
+    """Return the SQL condition that the decision on a request started a turn."""
     asking_turn = sa.select(inbox.c.parent).where(inbox.c.turn == origin, inbox.c.kind == "decision")
     return human_requests.c.turn.in_(asking_turn)
 
 
 def _is_permitted(request: HumanRequest, verdict: Verdict, person: User | None) -> bool:
+    """Return whether a verdict is valid for a request, and the person may decide it.
+
+    An expiry, whose person is None, is always permitted.
+    """
     if person is None:
         return True
     is_of_kind = isinstance(request, Question) == (verdict == "answered")
@@ -516,14 +547,16 @@ def _is_permitted(request: HumanRequest, verdict: Verdict, person: User | None) 
 
 
 def _decider_columns(person: User | None, now: float) -> dict[str, Any]:
+    """Return the columns of `human_requests` for the person who decides, and the time."""
     return {"decided_by": person and person.id, "decided_by_name": person and person.name, "decided_at": now}
 
 
 def _find_chain(answers: Mapping[str, MessageAnswer], run: str) -> tuple[MessageAnswer, ...]:
-    """Return the messages by which a run continues others, oldest first, up to itself.
+    """Return the messages by which a run continues earlier runs, oldest first.
 
     Args:
-        answers: the messages that answer questions, by their run id.
+        answers: the messages that have answered questions, by their run id.
+        run: the id of the run, whose message is the last one.
     """
     chain = list[MessageAnswer]()
     while run in answers and len(chain) < MAX_ANSWERS:
@@ -533,6 +566,7 @@ def _find_chain(answers: Mapping[str, MessageAnswer], run: str) -> tuple[Message
 
 
 def _to_decision(row: sa.Row[Any]) -> Decision | Answer:
+    """Return the decision or answer in a decided row of `human_requests`."""
     if row.kind == "question":
         return Answer(row.call_id, row.tool, row.answer, is_expired=row.decision == "expired")
     return Decision(row.call_id, row.arguments_hash, row.decision in ("approved", "always"))

@@ -1,7 +1,7 @@
 """Requests of a turn to people: approvals of tool calls, and questions.
 
-The deciders of a request are words and ids. `author` means the authors of the messages that led to it, `others`
-anybody else. `admins`, `everyone`, and ids of users and roles are as in `core.identity.is_permitted`.
+The deciders of a request are words and ids. `author` is the authors of the messages that led to the request, `others`
+is anybody else. `admins`, `everyone`, and ids of users and roles are as in `core.identity.is_permitted`.
 """
 
 import logging
@@ -30,20 +30,20 @@ Verdict = Literal["approved", "always", "denied", "expired", "answered"]
 
 @dataclass(frozen=True, kw_only=True)
 class HumanRequest:
-    """Request to people that waits, or waited, for a decision.
+    """Request of a turn to people: an approval or a question, open or decided.
 
     Attributes:
-        turn_id: the turn that asks.
-        tool: the name of the call that waits.
+        turn_id: the id of the turn whose run waits for the decision.
+        tool: the name of the tool call that waits.
         arguments: the arguments of that call.
         author_ids: the platform's ids of the authors of the messages that led to the call.
-        deciders: people and roles that may decide: see the module.
+        deciders: people and roles that may decide: `author`, `others`, `admins`, `everyone`, or ids.
         expires_at: seconds since the epoch.
         message_ids: the platform's ids of the messages that show the request.
         inbox_message: the newest message that led to the call.
         verdict: the decision; None while the request is open.
-        decider: the name of the person who decided; empty while it is open, and after an expiry.
-        decided_at: seconds since the epoch; 0 while it is open.
+        decider: the name of the person who decided; empty while the request is open, and after an expiry.
+        decided_at: seconds since the epoch; 0 while the request is open.
     """
 
     id: str
@@ -61,7 +61,7 @@ class HumanRequest:
     decided_at: float = 0.0
 
     def may_decide(self, person: User) -> bool:
-        """Return whether a person may decide the request, by its deciders."""
+        """Return whether the deciders of the request include a person."""
         is_author = person.id in self.author_ids
         return (
             is_permitted(self.deciders, person)
@@ -89,12 +89,12 @@ class Approval(HumanRequest):
 
 @dataclass(frozen=True, kw_only=True)
 class Question(HumanRequest):
-    """Request for a value, which becomes the response of the call.
+    """Request for a value, which becomes the response of the tool call.
 
     Attributes:
         answer: JSON value; None while the question is open, and if a message is the answer.
         is_answered_by_message: whether a message in the session is the answer.
-        drafts: what people have entered in the form and not submitted, by the person's id.
+        drafts: form entries that people have not submitted, by the person's id.
     """
 
     answer: Any = None
@@ -103,26 +103,32 @@ class Question(HumanRequest):
 
     @cached_property
     def form(self) -> QuestionForm:
-        """The fields by which a person answers the question."""
+        """The form fields by which a person answers the question."""
         return create_form(self.tool, self.arguments)
 
     @property
     def takes_messages(self) -> bool:
         """True if a message in the session may be the answer.
 
-        This holds for calls that only ask; other tools get their answer from a form.
+        This is so for calls whose only purpose is a question; other tools get their answer from a form.
         """
         return self.tool in (INPUT_CALL, CHOICE_TOOL)
 
     @property
     def text(self) -> str:
-        """The agent's question; empty if it has none."""
+        """The text of the agent's question; empty if the call has none."""
         message = self.arguments.get("message")
         return message if isinstance(message, str) else ""
 
 
 async def select_requests(connection: AsyncConnection, condition: sa.ColumnElement[bool]) -> list[HumanRequest]:
-    """Return the readable requests that meet a condition, oldest first."""
+    """Return the approvals and questions that match a SQL condition, oldest first.
+
+    Unreadable ones are logged and left out.
+
+    Args:
+        condition: condition on `human_requests`, and on `turns` for the turn that made the request.
+    """
     query = sa.select(human_requests, turns.c.origin, turns.c.agent).join(turns, turns.c.id == human_requests.c.turn)
     order = human_requests.c.requested_at, human_requests.c.id
     rows = (await connection.execute(query.where(condition).order_by(*order))).all()
@@ -141,6 +147,11 @@ async def select_requests(connection: AsyncConnection, condition: sa.ColumnEleme
 
 
 def _to_request(row: sa.Row[Any], inbound: InboxMessage) -> HumanRequest:
+    """Return the approval or question in a row of `human_requests`.
+
+    Args:
+        inbound: the newest message that led to the request.
+    """
     common: dict[str, Any] = {
         "id": row.id,
         "turn_id": row.turn,

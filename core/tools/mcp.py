@@ -1,7 +1,7 @@
 """Tools of MCP servers from a configuration file. This needs the extra `mcp`.
 
-An unreachable server ends neither the start nor a turn. The log names it, and the model learns that its tools are
-unavailable. The next turn after a pause tries again.
+An unreachable server ends neither the start nor a turn. A warning is logged, and the model is told that its tools are
+unavailable. After a pause, the next turn connects to the server again.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 #: Pause before the next try of an unreachable server.
 RETRY_PAUSE_SECONDS = 30.0
 
-#: Lifetime of a list of tools.
+#: Time for which a server's list of tools is cached.
 _TOOL_LIST_TTL_SECONDS = 300.0
 
 #: Time limit of a server's shutdown.
@@ -75,7 +75,10 @@ class McpConfig(BaseModel):
     def _fill_in_variables(cls, values: Mapping[str, str], info: ValidationInfo) -> dict[str, str]:
         """Replace each `${NAME}` by its value in the validation context.
 
-        The value counts as a secret from now on, and is redacted in logs.
+        The value is registered as a secret, which is redacted in logs.
+
+        Raises:
+            ValueError: a variable is not set.
         """
         known: Mapping[str, str] = info.context or {}
         for name in _VARIABLE.findall(" ".join(values.values())):
@@ -86,6 +89,11 @@ class McpConfig(BaseModel):
 
     @model_validator(mode="after")
     def _check_transport(self) -> "McpConfig":
+        """Check that either `command` or `url` is set.
+
+        Raises:
+            ValueError: both or neither are set.
+        """
         if bool(self.command) == bool(self.url):
             raise ValueError("it must have either a command or a url")
         return self
@@ -96,10 +104,10 @@ class McpServer(BaseToolset):
 
     Args:
         name: the name of the server in the configuration file.
-        retry_pause: seconds until an unreachable server is tried again.
+        retry_pause: seconds after a failure until the next attempt to reach the server.
 
     Attributes:
-        is_available: whether the server answered when it was last asked.
+        is_available: whether the server answered the last request for its tools.
         progress_texts: text to show while a tool runs, by tool name with prefix.
     """
 
@@ -115,9 +123,9 @@ class McpServer(BaseToolset):
         self.progress_texts = {f"{prefix}{tool}": line for tool, line in config.progress.items()}
 
     async def get_tools(self, readonly_context: ReadonlyContext | None = None) -> list[BaseTool]:
-        """Return the server's tools for a model call.
+        """Return the server's tools for a model call; none while it is unreachable.
 
-        There are none while the server is unreachable: it is tried again after the pause.
+        A failure is logged, and the server is not contacted again until `retry_pause` has passed.
         """
         if time.monotonic() < self._next_try_at:
             return []
@@ -131,7 +139,7 @@ class McpServer(BaseToolset):
             return []
 
     async def fetch_tools(self, readonly_context: ReadonlyContext | None = None) -> list[BaseTool]:
-        """Return the server's tools, without regard to the pause after a failure.
+        """Return the server's tools, also during the pause after a failure.
 
         Raises:
             Exception: any error of the connection or the server.
@@ -146,7 +154,7 @@ class McpServer(BaseToolset):
         return tools
 
     async def process_llm_request(self, *, tool_context: ToolContext, llm_request: LlmRequest) -> None:
-        """Tell the model that the server's tools are unavailable, if they are."""
+        """Add an instruction to a model request if the server's tools are unavailable."""
         await self.get_tools_with_prefix(tool_context)
         if not self.is_available:
             llm_request.append_instructions(
@@ -154,6 +162,7 @@ class McpServer(BaseToolset):
             )
 
     async def close(self) -> None:
+        """Disconnect from the server in `_CLOSE_TIMEOUT_SECONDS`; log a failure."""
         try:
             async with asyncio.timeout(_CLOSE_TIMEOUT_SECONDS):
                 await self._toolset.close()
@@ -165,6 +174,7 @@ def load_servers(file: Path, variables: Mapping[str, str | None] | None = None) 
     """Return the MCP servers that a TOML file configures, not connected yet.
 
     Args:
+        file: path of the file.
         variables: values of `${NAME}`; the environment takes precedence.
 
     Raises:
@@ -196,6 +206,7 @@ def load_servers(file: Path, variables: Mapping[str, str | None] | None = None) 
 
 
 def _create_toolset(config: McpConfig) -> "McpToolset":
+    """Return ADK's toolset of a server, which connects at its first use."""
     from google.adk.tools.mcp_tool import (  # noqa: PLC0415 - an extra
         McpToolset,
         StdioConnectionParams,

@@ -1,6 +1,6 @@
-"""Requests to addresses on the public internet that a model or a tool chose.
+"""HTTP requests to URLs on the public internet that a model or a tool chose.
 
-Addresses of this machine, its network and its cloud are refused, also behind names and redirects.
+URLs of this machine, its network and its cloud are refused, also if a host name or a redirect leads there.
 """
 
 import socket
@@ -53,11 +53,11 @@ _NOT_PUBLIC_V6 = (IPv6Network("2001::/23"), IPv6Network("2001:db8::/32"), IPv6Ne
 
 
 class UrlRefusedError(Exception):
-    """The address must not be read; the text says why."""
+    """A URL must not be requested; the text is the reason."""
 
 
 def is_public(address: Address) -> bool:
-    """Return whether an address is on the public internet.
+    """Return whether an IP address is on the public internet.
 
     The addresses of this machine, its network and its cloud are not.
     """
@@ -72,10 +72,12 @@ def is_public(address: Address) -> bool:
 
 
 class _PublicResolver(AbstractResolver):
-    """Resolver of host names that refuses addresses that are not public.
+    """Resolver of host names that raises `UrlRefusedError` for addresses not allowed.
 
-    It raises `UrlRefusedError` for them. aiohttp connects to the addresses that this resolver returns, so that a name
-    cannot change between check and connection.
+    aiohttp connects to the addresses that this resolver returns, so a name cannot change between check and connection.
+
+    Args:
+        is_allowed: returns whether an IP address may be connected to.
     """
 
     def __init__(self, is_allowed: Callable[[Address], bool]) -> None:
@@ -98,16 +100,20 @@ class _PublicResolver(AbstractResolver):
 async def open_url(
     first_url: str, is_allowed: Callable[[Address], bool] = is_public
 ) -> AsyncIterator[tuple[str, aiohttp.ClientResponse]]:
-    """Request a URL, and follow its redirects. The caller sets the time limit.
+    """Send a GET request to a URL, and follow its redirects.
+
+    The caller limits the time.
 
     Args:
-        is_allowed: returns whether an address may be requested.
+        first_url: the URL.
+        is_allowed: returns whether an IP address may be connected to.
 
     Yields:
         The URL of the last redirect, and the response to it.
 
     Raises:
-        UrlRefusedError: the URL is not allowed. Of names, it is the cause of an `aiohttp.ClientError`.
+        UrlRefusedError: the URL or a redirect is not allowed. If a host name leads to an address that is not allowed,
+            it is the cause of an `aiohttp.ClientError`.
         aiohttp.ClientError, OSError, ValueError: the URL cannot be requested.
     """
     url = URL(first_url)
@@ -134,10 +140,10 @@ async def read_body(response: aiohttp.ClientResponse, max_bytes: int) -> bytes:
 
 
 def _check_url(url: URL, is_allowed: Callable[[Address], bool]) -> None:
-    """Check the scheme of a URL, and its host if the host is an IP address.
+    """Check the scheme of a URL, and its host if that is an IP address.
 
-    Host names are checked when they are resolved. aiohttp takes hosts of digits and dots as addresses and does
-    not resolve them: `127.1` is this machine.
+    Host names are checked when they are resolved. aiohttp does not resolve hosts of digits and dots, but connects to
+    them as addresses: `127.1` is this machine.
 
     Raises:
         UrlRefusedError: the URL is not allowed.

@@ -1,7 +1,8 @@
-"""Forms of questions: the fields of a JSON Schema, and checks of entries.
+"""Forms of questions: the fields of a JSON Schema, and checks of people's entries.
 
-An entry is text; for an option, `OPTION_PREFIX` and its position. `check_form` turns entries into the JSON value that
-the schema asks for. A schema that cannot be shown as fields becomes one field for JSON or text.
+An entry is the text that a person has entered in a field; for a chosen option, it is `OPTION_PREFIX` and the option's
+position. `check_form` converts entries to the JSON value that the schema requires. A schema that cannot be shown as
+fields becomes one field for JSON or text.
 """
 
 from __future__ import annotations
@@ -18,15 +19,15 @@ from core.sessions.resume import INPUT_CALL
 
 FieldKind = Literal["text", "integer", "number", "boolean", "choice", "choices", "list", "json", "object", "array"]
 
-#: Kind of fault of an entered value.
+#: Reason why an entered value does not fit its field.
 Fault = Literal[
     "required", "integer", "number", "minimum", "maximum", "min_length", "max_length", "option", "json", "form"
 ]
 
-#: A person's entries, by the name of the field: a text, or the chosen options of several.
+#: A person's entries, by the name of the field: a text, or a list of chosen options.
 Entries = Mapping[str, str | Sequence[str]]
 
-#: Prefix of the position of an option, as an entered value.
+#: Prefix of an option's position in the entry of a chosen option.
 OPTION_PREFIX = "option:"
 
 #: The most fields of a form, and the most options of a field.
@@ -44,7 +45,12 @@ _FALSE_WORDS = frozenset({"no", "n", "false", "아니요", "아니오"})
 
 @dataclass(frozen=True, slots=True)
 class FormOption:
-    """Value that a person can choose in a field, with its label."""
+    """Option that a person can choose in a field.
+
+    Attributes:
+        label: text of the option that people see.
+        value: JSON value of the answer if it is chosen.
+    """
 
     label: str
     value: Any
@@ -56,9 +62,9 @@ class FormField:
 
     Attributes:
         name: the property of the schema; empty if the form has one value.
-        kind: `choice` takes one of `options`, `choices` several, `list` a text per line, `json` any JSON value.
-        options: the values of a `choice`, `choices` or `boolean`.
-        default: JSON value, if `has_default`.
+        kind: `choice` is one of `options`, `choices` several, `list` one text per line, `json` any JSON value.
+        options: the options of a `choice`, `choices` or `boolean`.
+        default: JSON value of the answer for an empty entry, if `has_default`.
         minimum, maximum: the limits of a number, inclusive; None for no limit.
         min_length, max_length: the limits of a text, in characters; None for no limit.
         is_secret: whether the answer is not shown: the schema has `writeOnly` or the format `password`.
@@ -81,12 +87,12 @@ class FormField:
 
 @dataclass(frozen=True, slots=True)
 class QuestionForm:
-    """The fields by which a person answers a question.
+    """Form by which a person answers a question.
 
     Attributes:
-        is_object: whether the answer is an object of the fields; otherwise it is the value of the only field.
+        is_object: whether the answer is a JSON object of the fields; otherwise it is the value of the only field.
         problem: why the schema cannot be shown as fields; empty if it can.
-        accepts_any_text: whether any message is an answer, since a model reads it.
+        accepts_any_text: whether any message is a valid answer, since a model reads it.
     """
 
     fields: tuple[FormField, ...]
@@ -96,7 +102,7 @@ class QuestionForm:
 
     @property
     def choice(self) -> FormField | None:
-        """The only field, if it takes one option or yes/no; None for any other form."""
+        """The form's only field, if a person chooses one option in it; else None."""
         field_ = self.fields[0] if len(self.fields) == 1 else None
         return field_ if field_ is not None and field_.options and field_.kind in ("choice", "boolean") else None
 
@@ -105,9 +111,9 @@ class EntryError(ValueError):
     """An entered value does not fit its field.
 
     Attributes:
-        fault: the kind of the fault.
-        field: the field; None if the text of the whole form is no JSON object.
-        limit: the limit that the value breaks; None for other faults.
+        fault: the reason.
+        field: the field; None if the text for the whole form is no JSON object.
+        limit: the limit that the value exceeds; None for other reasons.
     """
 
     def __init__(self, fault: Fault, field_: FormField | None = None, limit: float | None = None) -> None:
@@ -118,22 +124,27 @@ class EntryError(ValueError):
 
 
 class _SchemaError(ValueError):
-    """A schema that cannot be shown as fields."""
+    """A schema cannot be shown as form fields; the text is the reason."""
 
 
 @dataclass(slots=True)
 class _Resolved:
-    """A schema without references and combinations, and whether it takes null."""
+    """JSON Schema after its references and combinations were merged into it.
+
+    Attributes:
+        schema: the merged schema.
+        is_nullable: whether it accepts null.
+    """
 
     schema: dict[str, Any] = field(default_factory=dict)
     is_nullable: bool = False
 
 
 def create_form(tool: str, arguments: Mapping[str, Any]) -> QuestionForm:
-    """Return the form of a question.
+    """Return the form by which a person answers a question.
 
     Args:
-        tool: the name of the call that asks, as in `core.tools.adk_requests.QuestionRequest`.
+        tool: the name of the call with the question, as in `core.tools.adk_requests.QuestionRequest`.
         arguments: the arguments of that call.
     """
     if tool == INPUT_CALL:
@@ -148,9 +159,9 @@ def create_form(tool: str, arguments: Mapping[str, Any]) -> QuestionForm:
 
 
 def plan_form(schema: Any) -> QuestionForm:
-    """Return the form of a JSON Schema; None and an empty schema ask for any text.
+    """Return the form for a JSON Schema; without a schema, one text field.
 
-    A schema that cannot be shown as fields becomes one field for JSON, with `QuestionForm.problem` set.
+    A schema that cannot be shown as fields becomes one field for JSON, with the reason in `QuestionForm.problem`.
     """
     try:
         root = _to_mapping(schema)
@@ -168,6 +179,11 @@ def plan_form(schema: Any) -> QuestionForm:
 
 
 def _plan_object(schema: Mapping[str, Any], root: Mapping[str, Any]) -> QuestionForm:
+    """Return the form for an object schema, with one field per property.
+
+    Raises:
+        _SchemaError: there are more than `MAX_FIELDS` properties, or one cannot be shown as a field.
+    """
     properties = schema["properties"]
     if not isinstance(properties, Mapping):
         raise _SchemaError("its properties are no object")
@@ -183,6 +199,15 @@ def _plan_object(schema: Mapping[str, Any], root: Mapping[str, Any]) -> Question
 
 
 def _plan_field(name: str, resolved: _Resolved, root: Mapping[str, Any], *, is_required: bool) -> FormField:
+    """Return the form field for a schema.
+
+    Args:
+        name: the property; empty for a form with one value.
+        root: the schema to which references (`#/...`) are relative.
+
+    Raises:
+        _SchemaError: the schema cannot be shown as a field.
+    """
     schema = resolved.schema
     title = schema.get("title")
     label = title if isinstance(title, str) and title.strip() else name.replace("_", " ").strip().capitalize()
@@ -221,6 +246,13 @@ def _plan_field(name: str, resolved: _Resolved, root: Mapping[str, Any], *, is_r
 
 
 def _plan_list(plain: FormField, items: Mapping[str, Any], root: Mapping[str, Any]) -> FormField:
+    """Return the form field for an array schema: options, one text per line, or JSON.
+
+    Args:
+        plain: the field without a kind.
+        items: the schema of the items.
+        root: the schema to which references (`#/...`) are relative.
+    """
     if options := _list_options(items, root):
         return replace(plain, kind="choices", options=options)
     return replace(plain, kind="list" if _get_type(items) in ("string", "") else "array")
@@ -230,7 +262,7 @@ def _list_options(schema: Mapping[str, Any], root: Mapping[str, Any]) -> tuple[F
     """Return the options of a schema: its `enum`, `const`, or alternatives of `const`.
 
     Returns:
-        The options, without null; empty if the schema has none.
+        The options without null; empty if the schema has none.
 
     Raises:
         _SchemaError: there are more than `MAX_OPTIONS`, or they are malformed.
@@ -262,7 +294,7 @@ def _resolve(schema: Any, root: Mapping[str, Any], depth: int = 0) -> _Resolved:
         depth: the number of references that led to `schema`.
 
     Raises:
-        _SchemaError: a reference leads nowhere, or more than `_MAX_DEPTH` follow each other.
+        _SchemaError: a reference has no target, or more than `_MAX_DEPTH` follow each other.
     """
     if depth > _MAX_DEPTH:
         raise _SchemaError("its references do not end")
@@ -294,6 +326,11 @@ def _resolve(schema: Any, root: Mapping[str, Any], depth: int = 0) -> _Resolved:
 
 
 def _find_reference(reference: str, root: Mapping[str, Any]) -> Any:
+    """Return the part of a schema to which a reference (`#/...`) leads.
+
+    Raises:
+        _SchemaError: there is no such part.
+    """
     target: Any = root
     for name in reference.removeprefix("#").split("/")[1:]:
         key = name.replace("~1", "/").replace("~0", "~")
@@ -304,6 +341,11 @@ def _find_reference(reference: str, root: Mapping[str, Any]) -> Any:
 
 
 def _to_mapping(schema: Any) -> dict[str, Any]:
+    """Return a schema as a dict; an empty one for None and True.
+
+    Raises:
+        _SchemaError: it is no JSON Schema.
+    """
     if schema is None or schema is True:
         return {}
     if not isinstance(schema, Mapping):
@@ -316,9 +358,9 @@ def _is_null(schema: Any) -> bool:
 
 
 def _get_type(schema: Mapping[str, Any]) -> str:
-    """Return the type of a resolved schema in lower case; empty if it has none.
+    """Return the type of a merged schema in lower case; empty if it has none.
 
-    Several types, and alternatives without a type, are `several`: a person enters them as JSON.
+    It is `several` for several types, and for alternatives without a type: a person enters these as JSON.
     """
     if "type" not in schema and (schema.get("anyOf") or schema.get("oneOf")):
         return "several"
@@ -326,6 +368,7 @@ def _get_type(schema: Mapping[str, Any]) -> str:
 
 
 def _to_limit(schema: Mapping[str, Any], key: str) -> float | None:
+    """Return the number in a schema's keyword, such as `minimum`; None without one."""
     value = schema.get(key)
     is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
     return value if is_number else None
@@ -336,15 +379,16 @@ def _to_label(value: Any) -> str:
 
 
 def _to_line(text: Any) -> str:
+    """Return a value's text as one line that can be stored."""
     return " ".join(storable_text(str(text)).split())
 
 
 def check_form(form: QuestionForm, entries: Entries) -> tuple[Any, dict[str, EntryError]]:
-    """Return the JSON value of a person's entries, and their errors.
+    """Return the JSON value of a person's entries, and the errors in them.
 
     Args:
-        entries: what the person entered, by field name; a missing entry counts as empty. An empty one means the
-            field's default: ADK passes None to an agent for what an answer lacks.
+        entries: the person's entries by field name; a missing entry is an empty one. An empty entry becomes the field's
+            default: ADK passes None to an agent for a property that an answer lacks.
 
     Returns:
         The answer, which is complete only without errors; and the errors by field name.
@@ -365,10 +409,10 @@ def check_form(form: QuestionForm, entries: Entries) -> tuple[Any, dict[str, Ent
 
 
 def check_entry(field_: FormField, entry: str | Sequence[str]) -> Any:
-    """Return the JSON value of what a person has entered in a field.
+    """Return the JSON value of a person's entry in a field.
 
     Returns:
-        The value; an empty text for no entry in a field that is optional.
+        The value; an empty text for an empty entry in an optional field.
 
     Raises:
         EntryError: the entry does not fit the field.
@@ -384,6 +428,11 @@ def check_entry(field_: FormField, entry: str | Sequence[str]) -> Any:
 
 
 def _find_options(field_: FormField, entry: str | Sequence[str]) -> list[Any]:
+    """Return the JSON values of the options in an entry of several, one per line.
+
+    Raises:
+        EntryError: an option does not exist, or a required field has none.
+    """
     entered = [part for line in ([entry] if isinstance(entry, str) else entry) for part in line.split("\n")]
     chosen = [_find_option(field_, part.strip()) for part in entered if part.strip()]
     if not chosen and field_.is_required:
@@ -392,6 +441,11 @@ def _find_options(field_: FormField, entry: str | Sequence[str]) -> list[Any]:
 
 
 def _parse_entry(field_: FormField, text: str) -> Any:
+    """Return the JSON value of a text that is not empty, by the kind of its field.
+
+    Raises:
+        EntryError: the text does not fit the field.
+    """
     match field_.kind:
         case "choice" | "boolean":
             return _find_option(field_, text)
@@ -405,13 +459,13 @@ def _parse_entry(field_: FormField, text: str) -> Any:
 
 
 def parse_answer(form: QuestionForm, text: str) -> Any:
-    """Return the JSON value of an answer that a person gave as a message.
+    """Return the JSON value of a message that answers a question.
 
-    For a form with several fields the message has to be a JSON object. If `accepts_any_text`, a text that does not fit
-    is the answer as it is.
+    For a form with several fields the message has to be a JSON object. If the form `accepts_any_text`, a message that
+    does not fit is returned unchanged.
 
     Raises:
-        EntryError: the text does not fit the form.
+        EntryError: the message does not fit the form.
     """
     try:
         if not form.is_object:
@@ -426,6 +480,11 @@ def parse_answer(form: QuestionForm, text: str) -> Any:
 
 
 def _parse_object(form: QuestionForm, text: str) -> Any:
+    """Return the JSON value of a text that is a JSON object of a form's fields.
+
+    Raises:
+        EntryError: the text is no JSON object, or a property does not fit its field.
+    """
     try:
         given = json.loads(text)
     except ValueError as error:
@@ -440,9 +499,9 @@ def _parse_object(form: QuestionForm, text: str) -> Any:
 
 
 def to_entry(field_: FormField, value: Any) -> str | list[str]:
-    """Return a JSON value as the entry that `check_entry` would turn into it.
+    """Return a JSON value as an entry, for which `check_entry` returns the value.
 
-    The entry of `choices` is a list, each other one a text; None becomes an empty text.
+    The entry of `choices` is a list, any other entry a text; None becomes an empty text.
     """
     if value is None:
         return ""
@@ -458,9 +517,9 @@ def to_entry(field_: FormField, value: Any) -> str | list[str]:
 
 
 def describe_answer(form: QuestionForm, value: Any) -> list[tuple[str, str]]:
-    """Return an answer as people read it: label and text of each field that is not empty.
+    """Return the label and the text of each field of an answer, for people to read.
 
-    The label is empty if the form has one value.
+    Empty fields are left out. The label is empty if the form has one value. Secret values are masked.
 
     Args:
         value: JSON value of the answer.
@@ -473,6 +532,7 @@ def describe_answer(form: QuestionForm, value: Any) -> list[tuple[str, str]]:
 
 
 def _describe_value(field_: FormField, value: Any) -> str:
+    """Return a field's value as people read it; a mask for a secret one."""
     if field_.is_secret:
         return MASK
     if field_.kind == "choices" and isinstance(value, list):
@@ -506,6 +566,11 @@ def _find_option(field_: FormField, text: str) -> Any:
 
 
 def _to_number(field_: FormField, text: str) -> int | float:
+    """Return the number in a text.
+
+    Raises:
+        EntryError: it is no number, or outside of the field's limits.
+    """
     number: int | float
     try:
         number = int(text) if field_.kind == "integer" else float(text.replace(",", "."))
@@ -521,7 +586,13 @@ def _to_number(field_: FormField, text: str) -> int | float:
 
 
 def _to_json(field_: FormField, text: str) -> Any:
-    """Return the JSON value of a text; the text itself if the answer has one value of any type."""
+    """Return the JSON value of a text.
+
+    A text that is no JSON is returned unchanged if the form has one field of any type.
+
+    Raises:
+        EntryError: the text is no JSON, or no object or array as the field requires.
+    """
     try:
         value = json.loads(text)
     except ValueError as error:
@@ -535,6 +606,11 @@ def _to_json(field_: FormField, text: str) -> Any:
 
 
 def _check_length(field_: FormField, text: str) -> str:
+    """Return a text unchanged.
+
+    Raises:
+        EntryError: the text is shorter or longer than the field allows.
+    """
     if field_.min_length is not None and len(text) < field_.min_length:
         raise EntryError("min_length", field_, field_.min_length)
     longest = min(field_.max_length or MAX_ENTRY, MAX_ENTRY)

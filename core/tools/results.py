@@ -13,14 +13,14 @@ from core.models import media
 from core.models.messages import clean_text
 from core.secret_redaction import redact_secrets
 
-#: Limit of all texts of a result: about the size of a whole history, and below what would block the event loop.
+#: Limit of all texts of a result: about the size of a whole history, and too small to block the event loop.
 MAX_RESULT_CHARACTERS = 100_000
 
 #: Limits of a result: values in total, and depth of nesting.
 _MAX_VALUES = 10_000
 _MAX_DEPTH = 32
 
-#: Longer bytes are replaced by their length.
+#: Longer bytes in a result are replaced by their length.
 _MAX_INLINE_BYTES = 1_000
 
 _MAX_INTEGER_BITS = 4096  # Python converts no longer integers to text
@@ -29,21 +29,26 @@ _CUT_NOTE = "… (cut: there is more)"
 
 
 def to_model_result(result: Any) -> Any:
-    """Return a tool's result as JSON values without secrets, of a limited size.
+    """Return a tool's result as JSON values without secrets, cut to a limited size.
 
-    ADK's and other pydantic objects, such as media, stay as they are. Cuts are marked in the text.
+    ADK's and other pydantic objects, such as files, stay unchanged. A note replaces each part that is cut.
     """
     return _ResultConverter().convert(result)
 
 
 class _ResultConverter:
-    """Converter of one result, which counts the characters and values left to it."""
+    """Converter of one tool result to JSON, with limits of its characters and values."""
 
     def __init__(self) -> None:
         self._characters = MAX_RESULT_CHARACTERS
         self._values = _MAX_VALUES
 
     def convert(self, result: Any, depth: int = 0) -> Any:
+        """Return a value of the result as JSON, without secrets and cut to the limits.
+
+        Args:
+            depth: the number of mappings and lists around the value.
+        """
         self._values -= 1
         match result:
             case int() if result.bit_length() > _MAX_INTEGER_BITS:
@@ -82,6 +87,7 @@ class _ResultConverter:
         return converted
 
     def _cut_text(self, text: str) -> str:
+        """Return a text without secrets, cut to the characters that are left."""
         limit = max(self._characters, 0)
         self._characters -= len(text)
         redacted = redact_secrets(clean_text(text[: limit + 1]))
@@ -89,14 +95,12 @@ class _ResultConverter:
 
     @property
     def _is_full(self) -> bool:
+        """True if no characters or no values are left."""
         return self._characters <= 0 or self._values <= 0
 
 
 def _to_json(value: Any) -> Any:
-    """Return a JSON form of an object that is none.
-
-    Long bytes are replaced by their length.
-    """
+    """Return an object that is no JSON value as one; long bytes become their length."""
     if isinstance(value, bytes | bytearray | memoryview):
         return b64encode(value).decode() if len(value) <= _MAX_INLINE_BYTES else f"({len(value)} bytes)"
     try:
@@ -106,12 +110,12 @@ def _to_json(value: Any) -> Any:
 
 
 async def save_files(result: Any, tool: str, context: ToolContext) -> Any:
-    """Return a tool's result with its bytes saved as artifacts of the session.
+    """Return a tool's result, after its bytes are saved as artifacts of the session.
 
     Bytes at the top, in a mapping or in a list are replaced by the name, type and size of their file.
 
     Args:
-        tool: the name of the tool, from which the files get their names.
+        tool: the name of the tool, from which the names of the files are made.
     """
     match result:
         case bytes() | bytearray():
@@ -125,10 +129,12 @@ async def save_files(result: Any, tool: str, context: ToolContext) -> Any:
 
 
 def _get_file_name(key: object, tool: str) -> str:
+    """Return a file's name from its key in a result, which may be a file name."""
     return str(key) if isinstance(key, str) and "." in key else f"{tool}_{key}"
 
 
 async def _save_file(data: bytes, name: str, context: ToolContext) -> dict[str, Any]:
+    """Save bytes as an artifact, and return its name, type and size for the model."""
     kind = (
         media.detect_mime_type(data, media.guess_mime_type(name, None) if "." in name else None)
         or "application/octet-stream"

@@ -1,4 +1,4 @@
-"""Tools: declaration, loading, who may use them, and time limits."""
+"""Tools: their declaration, loading, access rules and time limits."""
 
 import asyncio
 import contextvars
@@ -25,7 +25,7 @@ from google.genai import types
 from core.errors import ToolError
 from core.identity import User, is_permitted
 
-#: Threads of tools: a tool that hangs must not block the threads that resolve names.
+#: Threads of tools: a tool that hangs must not block the event loop's default threads, which resolve host names.
 _THREADS = ThreadPoolExecutor(max_workers=32, thread_name_prefix="tool")
 
 #: Prefix of the names of Parley's plugins.
@@ -38,10 +38,10 @@ ToolHandler = Callable[[dict[str, Any]], Awaitable[Any] | Any]
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """Declaration of a tool with a JSON Schema of its own.
+    """Declaration of a tool with the JSON Schema of its arguments.
 
     Attributes:
-        handler: function of the arguments as a dict; a blocking function runs in a thread.
+        handler: function that gets the arguments as a dict; one that is not async runs in a thread.
         parameters: the JSON Schema of the arguments.
         idempotent: whether an interrupted call may be made again: see `idempotent`.
         require_confirmation: whether each call needs an approval.
@@ -64,7 +64,7 @@ class Tool:
 
 
 class ToolAdapter(BaseTool):
-    """ADK's `BaseTool` for a `Tool`."""
+    """ADK tool (`BaseTool`) for a `Tool`."""
 
     def __init__(self, tool: Tool) -> None:
         super().__init__(name=tool.name, description=tool.description)
@@ -98,14 +98,14 @@ def idempotent(tool: AnyTool) -> AnyTool:
     """Mark a function or an ADK tool as safe to call twice, and return it.
 
     If the process dies during a call, a marked tool is called again. For other tools the model gets "interrupted, may
-    have taken effect". A `Tool` has an argument of this name.
+    have taken effect". A `Tool` has an attribute of this name instead.
     """
     tool.__dict__["idempotent"] = True
     return tool
 
 
 def is_idempotent(tool: BaseTool) -> bool:
-    """Return whether a tool, or its function, is marked as idempotent."""
+    """Return whether a tool, or the function in it, is marked as idempotent."""
     return any(getattr(marked, "idempotent", False) is True for marked in (tool, getattr(tool, "func", None)))
 
 
@@ -126,19 +126,24 @@ def restrict_to(*ids: str) -> Callable[[AnyTool], AnyTool]:
 
 
 def is_allowed(tool: BaseTool, speaker: User) -> bool:
-    """Return whether a user may use a tool, by its `restrict_to`."""
+    """Return whether a user may use a tool, by the ids in its `restrict_to`.
+
+    A tool without `restrict_to` is allowed for everybody.
+    """
     rules = (getattr(marked, "restrict_to", None) for marked in (tool, getattr(tool, "func", None)))
     return all(is_permitted(rule, speaker) for rule in rules if isinstance(rule, tuple))
 
 
 def limit_tool(tool: BaseTool, seconds: float) -> None:
-    """Limit each call of a tool in time.
+    """Change a tool so that each call raises `ToolError` after a time limit.
 
-    Errors that would end the process become `ToolError`.
+    The tool is changed in place. Exceptions that would end the process become a `ToolError` too. The tool's attribute
+    `seconds` replaces the limit. The thread of a function that is not async continues after the limit: threads cannot
+    be stopped. An agent that runs as a tool has no limit but its turn's. It gets Parley's plugins, even if it does not
+    include those of its app.
 
-    The tool is changed in place. Its attribute `seconds` replaces the limit. A plain function's thread continues after
-    the limit: threads cannot be ended. An agent that is a tool has no limit but its turn's. It gets Parley's plugins,
-    even if it does not include those of its app.
+    Args:
+        seconds: the time limit.
     """
     run = tool.run_async
     if getattr(run, "has_limit", False):
@@ -170,7 +175,7 @@ def limit_tool(tool: BaseTool, seconds: float) -> None:
 
 
 def _without_app_plugins(context: ToolContext) -> ToolContext:
-    """Return a copy of the context in which only Parley's plugins are active."""
+    """Return a copy of a tool's context in which only Parley's plugins are active."""
     call, run = copy(context), context._invocation_context
     plugins = PluginManager([plugin for plugin in run.plugin_manager.plugins if plugin.name.startswith(PLUGIN_PREFIX)])
     call._invocation_context = run.model_copy(update={"plugin_manager": plugins})
@@ -181,7 +186,7 @@ def to_adk_tool(tool: Tool | BaseTool | Callable[..., Any]) -> BaseTool:
     """Return a `Tool`, an ADK tool or a function as an ADK tool.
 
     Raises:
-        ToolError: it is none of these.
+        ToolError: `tool` is none of these.
     """
     match tool:
         case Tool():
@@ -195,13 +200,13 @@ def to_adk_tool(tool: Tool | BaseTool | Callable[..., Any]) -> BaseTool:
 
 
 def load_tools(names: Sequence[str]) -> list[BaseTool]:
-    """Return the tools that the setting `TOOLS` names, as ADK tools.
+    """Import the tools that the setting `TOOLS` names, and return them as ADK tools.
 
     Args:
         names: each as `package.module:name`.
 
     Raises:
-        ToolError: a module or name is unknown, or names no tool; one line for each.
+        ToolError: a module or name is unknown, or names no tool; the message has one line for each.
     """
     tools, faults = list[BaseTool](), list[str]()
     for name in names:
@@ -215,6 +220,11 @@ def load_tools(names: Sequence[str]) -> list[BaseTool]:
 
 
 def _load_tool(name: str) -> BaseTool:
+    """Import one tool by `package.module:name`, and return it as an ADK tool.
+
+    Raises:
+        ToolError: the name is malformed, cannot be imported, or names no tool.
+    """
     module, colon, attribute = name.partition(":")
     if not (module and colon and attribute):
         raise ToolError(f"{name or 'an empty name'} is no tool: write it as package.module:name")

@@ -23,7 +23,7 @@ _SUPERSETS = {"gb2312": "gb18030", "gbk": "gb18030"}
 def decode(body: bytes, charset: str) -> str:
     """Return the text of a page, as UTF-8 if the charset is not one of `_CHARSETS`.
 
-    Bytes that are invalid become U+FFFD.
+    Invalid bytes become U+FFFD.
     """
     name = charset.strip().lower().replace("_", "-")
     name = _SUPERSETS.get(name, name)

@@ -27,7 +27,7 @@ class PageReader:
     """Handler of the tool `read_page`: fetches a web page and returns its text.
 
     Attributes:
-        is_allowed: returns whether pages at an address may be read.
+        is_allowed: returns whether an IP address may be connected to.
         timeout_seconds: the limit of the whole call, redirects and conversion included.
     """
 
@@ -35,10 +35,10 @@ class PageReader:
     timeout_seconds: float = TIMEOUT_SECONDS
 
     async def __call__(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Return the text of the page at `url`, or an error, as the model gets it.
+        """Return the text of the page at the argument `url`, or an error, for the model.
 
         Returns:
-            `url` and `text`, with `cut` if the text is not all; or `error` with a sentence.
+            A dict with `url` and `text`, and `cut` if the text is incomplete; or with `error`, a sentence.
         """
         try:
             async with asyncio.timeout(self.timeout_seconds):
@@ -59,6 +59,11 @@ class PageReader:
 
 
 async def _read_response(url: str, response: aiohttp.ClientResponse) -> dict[str, Any]:
+    """Return the text of a page, or an error, from the HTTP response.
+
+    Args:
+        url: the URL after redirects.
+    """
     if response.status != 200:
         return {"error": f"the page answers with status {response.status}", "url": url}
     if not response.content_type.startswith(_TEXT_TYPES):
@@ -71,7 +76,10 @@ async def _read_response(url: str, response: aiohttp.ClientResponse) -> dict[str
 
 
 async def _convert(body: bytes, charset: str, *, is_html: bool) -> str:
-    """Return the text of a page, converted in a process that ends with this call.
+    """Return the text of a page's body, converted in a process of its own.
+
+    Args:
+        charset: the charset of the HTTP response.
 
     Raises:
         ImportError: the extra `web` is not installed.
