@@ -373,13 +373,13 @@ class HumanRequestService:
 
         async def work() -> MessageAnswerResult:
             async with self._database.write() as connection:
-                return await self._take_message(connection, turn, authors, text, answers)
+                return await self._answer_oldest_question(connection, turn, authors, text, answers)
 
         result = await retry_store(work, operation=f"the answer of turn {turn.id}")
         self._worker.wake()
         return result
 
-    async def _take_message(
+    async def _answer_oldest_question(
         self,
         connection: AsyncConnection,
         turn: Turn,

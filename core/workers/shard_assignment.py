@@ -152,7 +152,7 @@ class ShardAssignment:
         own_shards = [shard for shard, leader in enumerate(leaders) if leader == worker_id]
         free = [shard for shard, leader in enumerate(leaders) if leader is None]
         self.has_free_shard = bool(free)
-        return frozenset(own_shards[:quota]) | await self._take(free[: max(0, quota - len(own_shards))], count)
+        return frozenset(own_shards[:quota]) | await self._claim(free[: max(0, quota - len(own_shards))], count)
 
     async def _read(self, count: int) -> tuple[list[str | None], list[str]]:
         """Return the owner of each shard, and the workers that may get shards.
@@ -182,7 +182,7 @@ class ShardAssignment:
         fit_workers = [worker for worker, is_fit in fitness if is_fit]
         return [leaders.get(name) for name in names], fit_workers or [worker for worker, _ in fitness]
 
-    async def _take(self, shards: Collection[int], count: int) -> frozenset[int]:
+    async def _claim(self, shards: Collection[int], count: int) -> frozenset[int]:
         """Claim those of the shards that have no live owner, and return the claimed ones."""
         acquired = set[int]()
         if shards:

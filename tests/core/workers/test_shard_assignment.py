@@ -192,13 +192,13 @@ async def test_identifies_in_one_bucket_keep_their_interval(database: FailingDat
 
 async def test_a_leader_with_a_late_renewal_stays_the_leader(postgres: str, monkeypatch: pytest.MonkeyPatch) -> None:
     lease, only = await create_candidate(FailingDatabase(postgres), seconds=0.05)
-    take = only._take
+    claim = only._claim
 
-    async def renew_and_take(shards: Collection[int], of: int) -> frozenset[int]:
+    async def renew_and_claim(shards: Collection[int], of: int) -> frozenset[int]:
         await lease.acquire()
-        return await take(shards, of)
+        return await claim(shards, of)
 
-    monkeypatch.setattr(only, "_take", renew_and_take)
+    monkeypatch.setattr(only, "_claim", renew_and_claim)
     async with aclosing(only.watch()) as changes:
         assert await get_next_shards(changes)
         with pytest.raises(TimeoutError):
