@@ -1,4 +1,4 @@
-"""Methods and events of Slack's platform, modelled here or not.
+"""Names of the methods and events of Slack's platform, in the sandbox or not.
 
 Methods: slackapi/java-slack-sdk, `json-logs/samples/api` at 86ff7ca9 (MIT), and the pages of newer methods at
 docs.slack.dev/reference/methods; without `admin.*` and retired methods. Events and their scopes:

@@ -51,10 +51,13 @@ _MAX_NAME_CHARS, _MAX_DESCRIPTION_CHARS, _MAX_COMMAND_CHARS, _MAX_SHORTCUT_CHARS
 
 
 def check_manifest(manifest: Mapping[str, Any]) -> None:
-    """Check that Slack would accept the manifest, given as parsed JSON.
+    """Check that Slack would accept an app manifest.
+
+    Args:
+        manifest: the manifest as parsed JSON.
 
     Raises:
-        ValueError: Slack would reject it; the message lists all errors.
+        ValueError: Slack would reject the manifest; the message lists all errors.
     """
     if errors := list(_find_errors(manifest)):
         raise ValueError("; ".join(errors))

@@ -24,12 +24,13 @@ CODE_LIFETIME_SECONDS = 600.0
 
 @dataclass(frozen=True, slots=True)
 class OAuthGrant:
-    """Approved installation that an authorization code is for.
+    """Installation that a user approved, for which an authorization code was created.
 
     Attributes:
-        user: the id of the user who approved it.
+        user: the id of the user who approved the installation.
         token: returns the workspace's bot token.
         scopes: the requested scopes, separated by commas.
+        redirect_uri: the requested redirect URI; "" without one.
         expires_at: seconds on the monotonic clock.
     """
 
@@ -42,7 +43,7 @@ class OAuthGrant:
 
 
 class OAuthMethods:
-    """OAuth server of one app.
+    """OAuth server for the installation of one app.
 
     Attributes:
         client_id, client_secret: the app's credentials.
@@ -55,7 +56,11 @@ class OAuthMethods:
         self._grants: dict[str, OAuthGrant] = {}
 
     def grant_access(self, url: str, workspace: Workspace, user: str, token: Callable[[], str]) -> str:
-        """Approve the OAuth request at `url`; see `OAuthGrant` for the other arguments.
+        """Approve the OAuth request at `url`, and create an authorization code.
+
+        Args:
+            user: the id of the user who approves.
+            token: returns the workspace's bot token.
 
         Returns:
             The query of the redirect, with `code` and `state`.
@@ -74,7 +79,10 @@ class OAuthMethods:
         return urlencode({"code": code, "state": query.get("state", "")})
 
     async def handle_access(self, request: web.Request) -> web.Response:
-        """Handle `oauth.v2.access`, which needs client credentials and no token."""
+        """Respond to `oauth.v2.access`: exchange an authorization code for a bot token.
+
+        The method needs client credentials and no token. The call is recorded in the log of calls.
+        """
         values = await arguments.read_arguments(request)
         call = self._activity_log.record_call("oauth.v2.access", {})
         try:
@@ -109,7 +117,10 @@ class OAuthMethods:
 
 
 def _parse_credentials(request: web.Request, values: Mapping[str, Any]) -> tuple[str, str]:
-    """Return client id and secret from HTTP basic auth or from the arguments."""
+    """Return the client id and the client secret of a request.
+
+    They come from HTTP basic auth, or else from the arguments; "" if missing.
+    """
     scheme, _, encoded = request.headers.get("Authorization", "").partition(" ")
     if scheme != "Basic":
         return str(values.get("client_id", "")), str(values.get("client_secret", ""))

@@ -1,6 +1,6 @@
-"""HTTP handlers of the Web API and of response URLs.
+"""HTTP handlers of the Web API and of response URLs, with faults and rate limits.
 
-They apply faults and rate limits, and record each call.
+Each call is recorded.
 """
 
 import asyncio
@@ -44,7 +44,7 @@ class SlackRouter:
         self._commands = commands
 
     async def handle_call(self, request: web.Request) -> web.StreamResponse:
-        """Handle `/api/{method}`: read token and arguments, and run the method."""
+        """Respond to `/api/{method}`: read token and arguments, and run the method."""
         name = request.match_info["method"]
         try:
             values = await arguments.read_arguments(request, accepts_json=name not in arguments.FORM_METHODS)
@@ -65,7 +65,7 @@ class SlackRouter:
         return await self._process(request, self._record(name, values), act)
 
     async def handle_response(self, request: web.Request) -> web.StreamResponse:
-        """Handle a post to a `response_url`; the response is `ok`, or the error with HTTP 400 or 404."""
+        """Respond to a post to a `response_url`: `ok`, or an error with HTTP 400 or 404."""
         try:
             values = await arguments.read_arguments(request)
         except SlackError as error:
@@ -88,10 +88,10 @@ class SlackRouter:
     async def _process(
         self, request: web.Request, call: SlackCallRecord, act: Callable[[SlackCallRecord], web.Response]
     ) -> web.StreamResponse:
-        """Run a recorded call with its faults, rate limit and latency; return the HTTP response.
+        """Run a recorded call with its faults, rate limit and latency.
 
         Args:
-            act: runs the call; it is not called if a fault or a rate limit rejects the call.
+            act: runs the call and returns the response; not called if a fault or a rate limit rejects the call.
         """
         await asyncio.sleep(self._faults.latency)
         fault = self._faults.take(call.method)
@@ -106,7 +106,11 @@ class SlackRouter:
         return response
 
     def _check_limits_and_faults(self, call: SlackCallRecord, fault: SlackFault | None) -> web.Response | None:
-        """Return the error response if a fault or a rate limit rejects the call; None otherwise."""
+        """Return the error response if a fault or a rate limit rejects a call; else None.
+
+        Args:
+            fault: the pending fault of the call; None for none.
+        """
         retry_after = None
         if fault is not None and fault.kind == "rate_limit":
             retry_after = int(fault.seconds)

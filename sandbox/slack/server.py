@@ -1,4 +1,4 @@
-"""Slack sandbox: a workspace behind an HTTP server on this machine."""
+"""Local Slack: a workspace behind an HTTP server on this machine."""
 
 from collections.abc import Iterable, Mapping
 from secrets import token_hex
@@ -41,9 +41,9 @@ _DEFAULT_CHANNELS = ("general", "random")
 
 
 class SlackSandbox(SlackUserActions, SandboxObserver[WorkspaceChange]):
-    """Slack workspace with one installed app, as an async context manager.
+    """Local Slack workspace with one installed app, as an async context manager.
 
-    Methods take users and channels as objects, names or ids (`"ada"`, `"general"`). Texts of people are in Slack's
+    Methods accept users and channels as objects, names or ids (`"ada"`, `"general"`). Texts of people are in Slack's
     format: a mention is `<@U..>`, and `&`, `<`, `>` are entities.
 
     Attributes:
@@ -59,7 +59,7 @@ class SlackSandbox(SlackUserActions, SandboxObserver[WorkspaceChange]):
         envelopes: all deliveries of envelopes, redeliveries included; shared with the `primary` workspace.
         socket_mode: whether the app uses Socket Mode; without it, events go to the verified request URL.
         signing_secret: the key that signs requests to the request URL.
-        faults: pending faults.
+        faults: faults that tests inject.
     """
 
     _activity_log: SlackActivityLog
@@ -194,7 +194,7 @@ class SlackSandbox(SlackUserActions, SandboxObserver[WorkspaceChange]):
 
     @property
     def methods(self) -> frozenset[str]:
-        """Names of the methods that the Web API has."""
+        """Names of the methods that the local Web API has."""
         return frozenset({"oauth.v2.access", *self._api.methods})
 
     @property
@@ -262,17 +262,17 @@ class SlackSandbox(SlackUserActions, SandboxObserver[WorkspaceChange]):
         self._events.dispatch_uninstalled()
 
     def join_enterprise(self, enterprise_id: str) -> None:
-        """Make this a workspace of an organisation (Enterprise Grid) with this id and an org-wide app."""
+        """Move the workspace to an Enterprise Grid organisation with an org-wide app."""
         self._workspace.enterprise_id = enterprise_id
 
     def add_user(
         self, name: str, real_name: str | None = None, *, locale: str = "en-US", team_id: str = ""
     ) -> WorkspaceUser:
-        """Add a user, who joins `general`.
+        """Add a user, who joins the channel `general`.
 
         Args:
             real_name: the full name; None for the name as a title.
-            team_id: the user's workspace, if it is another one (Slack Connect).
+            team_id: the user's workspace, if it is another one (Slack Connect); "" otherwise.
 
         Raises:
             ValueError: the name exists.
@@ -286,7 +286,10 @@ class SlackSandbox(SlackUserActions, SandboxObserver[WorkspaceChange]):
     def add_channel(
         self, name: str, *, private: bool = False, members: Iterable[WorkspaceUser | str] | None = None
     ) -> SlackConversation:
-        """Add a channel with the bot and the `members`; None for all users.
+        """Add a channel with the bot and some users.
+
+        Args:
+            members: the users; None for all users.
 
         Raises:
             ValueError: the name exists.
@@ -298,7 +301,11 @@ class SlackSandbox(SlackUserActions, SandboxObserver[WorkspaceChange]):
         return channel
 
     def add_user_group(self, handle: str, members: Iterable[WorkspaceUser | str]) -> UserGroup:
-        """Add a user group, whose handle is its name in mentions."""
+        """Add a user group of some users.
+
+        Args:
+            handle: the name of the group in mentions.
+        """
         return self._workspace.add_user_group(handle, (self._find_user(user).id for user in members))
 
     def add_emoji(self, name: str) -> None:
@@ -306,17 +313,18 @@ class SlackSandbox(SlackUserActions, SandboxObserver[WorkspaceChange]):
         self._workspace.custom_emoji[name] = f"https://emoji.slack-edge.com/{self.team_id}/{name}/0123456789abcdef.png"
 
     def open_dm(self, user: WorkspaceUser | str) -> SlackConversation:
-        """Return the DM between a user and the bot; it is created if it does not exist."""
+        """Return the DM of a user and the bot; create it if it does not exist."""
         return self._workspace.open_dm(self._find_user(user))
 
     def messages(
         self, channel: SlackConversation | str, *, thread_ts: str | None = None, deleted: bool = False
     ) -> list[SlackMessage]:
-        """Return the messages of a channel, oldest first, with thread replies and ephemeral messages.
+        """Return the messages of a channel, oldest first.
+
+        Thread replies and ephemeral messages are included.
 
         Args:
-            channel: the channel.
-            thread_ts: return only the root and the replies of this thread.
+            thread_ts: return only the root and the replies of this thread; None for all messages.
             deleted: include deleted messages.
         """
         return [
@@ -325,10 +333,10 @@ class SlackSandbox(SlackUserActions, SandboxObserver[WorkspaceChange]):
             if (deleted or not message.deleted) and (thread_ts is None or thread_ts in (message.ts, message.thread_ts))
         ]
 
-    # What Slack does
+    # Actions of Slack
 
     async def redeliver(self, sent: EnvelopeRecord | SlackMessage) -> None:
-        """Send an envelope again, or all envelopes with events about a message.
+        """Send an envelope to the app again, or all envelopes with events about a message.
 
         Raises:
             ValueError: there is no such envelope.
@@ -340,7 +348,10 @@ class SlackSandbox(SlackUserActions, SandboxObserver[WorkspaceChange]):
             self._sender.redeliver(envelope)
 
     async def end_streams(self) -> None:
-        """End every stream of `chat.startStream` as if its lifetime were over; the app gets no event."""
+        """End all live streams of messages as if their lifetimes were over.
+
+        The app receives no event.
+        """
         for message in self._workspace.all_messages():
             if message.stream is not None and message.stream.is_live:
                 message.stream.ends_at = monotonic()
@@ -350,7 +361,10 @@ class SlackSandbox(SlackUserActions, SandboxObserver[WorkspaceChange]):
         self._sockets.drop_sockets()
 
     async def freeze_sockets(self) -> None:
-        """Freeze every Socket Mode connection: it stays open without any frames, and events get lost."""
+        """Freeze every Socket Mode connection: it stays open without any frames.
+
+        Events that are sent on a frozen connection are lost.
+        """
         self._sockets.freeze_sockets()
 
     async def discard_pending(self) -> None:
@@ -365,7 +379,7 @@ class SlackSandbox(SlackUserActions, SandboxObserver[WorkspaceChange]):
 
     @property
     def connection_count(self) -> int:
-        """Number of sockets that receive events; always 1 with a request URL."""
+        """Number of Socket Mode connections with events; always 1 with a request URL."""
         return self._sender.connection_count
 
     def _describe_state(self) -> str:
@@ -381,14 +395,17 @@ class SlackSandbox(SlackUserActions, SandboxObserver[WorkspaceChange]):
             ]
         )
 
-    # Inside
+    # Internals
 
     def _on_change(self, change: WorkspaceChange) -> None:
         self._activity_log.publish(change)
         self._events.dispatch(change)
 
     async def _route_call(self, request: web.Request) -> web.StreamResponse:
-        """Handle an API call in the workspace of its token: this one, or one with this as its `primary`."""
+        """Respond to an API call in the workspace to which its token belongs.
+
+        It is this workspace, or one that has this as its `primary`.
+        """
         token = request.headers.get("Authorization", "").removeprefix("Bearer ").strip()
         workspace = next((guest for guest in self._secondaries if guest._api.is_bot_token(token)), self)
         return await workspace._router.handle_call(request)
@@ -398,6 +415,6 @@ class SlackSandbox(SlackUserActions, SandboxObserver[WorkspaceChange]):
 
 
 def _is_about(envelope: EnvelopeRecord, message: SlackMessage) -> bool:
-    """Return whether an envelope has an event with this message's channel and timestamp."""
+    """Return whether an envelope has an event with a message's channel and timestamp."""
     event = envelope.payload.get("event", {})
     return (event.get("channel"), event.get("ts")) == (message.channel.id, message.ts)

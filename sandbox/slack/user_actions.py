@@ -1,4 +1,4 @@
-"""Actions of users in the workspace."""
+"""Actions of the users of the local Slack."""
 
 from collections.abc import Mapping, Sequence, Set
 from time import monotonic
@@ -21,9 +21,9 @@ from sandbox.slack.state.workspace import Workspace, WorkspaceUser, create_id
 
 
 class SlackUserActions:
-    """Actions of users, and their views. Users and channels can be objects, names or ids.
+    """Actions of the users of the local Slack, and queries of the things they see.
 
-    An unknown name or id raises `ValueError` in each method.
+    Users and channels can be objects, names or ids. An unknown name or id raises `ValueError` in each method.
     """
 
     people: dict[str, WorkspaceUser]
@@ -50,10 +50,12 @@ class SlackUserActions:
         is_broadcast: bool = False,
         files: Sequence[str | SlackFile] = (),
     ) -> SlackMessage:
-        """Post a message as a user.
+        """Post a message as a user, and return it.
+
+        A user who posts in a public channel joins it.
 
         Args:
-            thread_ts: the thread's root; None for a message outside threads.
+            thread_ts: the timestamp of the thread's root message; None for a message outside threads.
             is_broadcast: whether the reply is also sent to the channel.
             files: the files; a string is the name of an empty file.
 
@@ -96,7 +98,13 @@ class SlackUserActions:
     async def share_message(
         self, user: WorkspaceUser | str, message: SlackMessage, channel: SlackConversation | str, text: str = ""
     ) -> SlackMessage:
-        """Post a message that shares another one, with a text above it."""
+        """Post a message that shares another message, and return the new one.
+
+        Args:
+            message: the shared message.
+            channel: the channel of the new message.
+            text: the text above the shared message.
+        """
         return self._workspace.post_message(
             self._find_channel(channel),
             SlackContent(text),
@@ -106,7 +114,13 @@ class SlackUserActions:
         )
 
     async def unfurl_link(self, message: SlackMessage, linked: SlackMessage) -> None:
-        """Add the preview of a linked message to a message, as Slack does soon after a post with a link."""
+        """Add the preview of a linked message to a message.
+
+        Slack does this shortly after a post with a link.
+
+        Args:
+            linked: the message to which the link points.
+        """
         message.attachments = (self._payloads.message_attachment(linked, is_msg_unfurl=True),)
         self._workspace.update_message(message, message.content, edited=False)
 
@@ -119,7 +133,12 @@ class SlackUserActions:
         thread_ts: str | None = None,
         blocks: Sequence[Mapping[str, Any]] | None = None,
     ) -> SlackMessage:
-        """Post a message as another app; the same `name` is the same app."""
+        """Post a message as another app, and return it.
+
+        Args:
+            name: name of the app; the same name is the same app.
+            thread_ts: the timestamp of the thread's root message; None for a message outside threads.
+        """
         place = self._find_channel(channel)
         return self._workspace.post_message(
             place,
@@ -131,7 +150,10 @@ class SlackUserActions:
         )
 
     async def add_reaction(self, user: WorkspaceUser | str, message: SlackMessage, reaction: str) -> None:
-        """Add a user's reaction, given by the emoji's name (`thumbsup`); an existing one stays.
+        """Add a user's reaction to a message; if it exists already, nothing changes.
+
+        Args:
+            reaction: the emoji's name (`thumbsup`).
 
         Raises:
             ValueError: there is no such emoji.
@@ -141,15 +163,15 @@ class SlackUserActions:
         self._workspace.add_reaction(message, self._find_user(user).id, reaction)
 
     async def remove_reaction(self, user: WorkspaceUser | str, message: SlackMessage, reaction: str) -> None:
-        """Remove a user's reaction, if it exists."""
+        """Remove a user's reaction from a message, if it exists."""
         self._workspace.remove_reaction(message, self._find_user(user).id, reaction)
 
     async def pin_message(self, user: WorkspaceUser | str, message: SlackMessage) -> None:
-        """Pin a message to its channel."""
+        """Pin a message to its channel as a user."""
         self._workspace.set_pin(message, self._find_user(user).id, is_pinned=True)
 
     async def unpin_message(self, user: WorkspaceUser | str, message: SlackMessage) -> None:
-        """Unpin a message."""
+        """Unpin a message from its channel as a user."""
         self._workspace.set_pin(message, self._find_user(user).id, is_pinned=False)
 
     async def join_channel(
@@ -159,12 +181,16 @@ class SlackUserActions:
         *,
         inviter: WorkspaceUser | str | None = None,
     ) -> None:
-        """Join a channel; with an inviter, be invited. The bot is given by `bot_user_id`."""
+        """Add a user, or the bot by `bot_user_id`, to a channel.
+
+        Args:
+            inviter: the user who invites them; None if they join on their own.
+        """
         invited_by = None if inviter is None else self._find_user(inviter).id
         self._workspace.join_channel(self._find_channel(channel), self._find_user(user).id, inviter=invited_by)
 
     async def leave_channel(self, user: WorkspaceUser | str, channel: SlackConversation | str) -> None:
-        """Leave a channel."""
+        """Remove a user, or the bot by `bot_user_id`, from a channel."""
         self._workspace.leave_channel(self._find_channel(channel), self._find_user(user).id)
 
     async def start_assistant_thread(
@@ -172,12 +198,14 @@ class SlackUserActions:
     ) -> SlackMessage:
         """Start a thread with an app that has the feature `assistant_view`.
 
+        The event `assistant_thread_started` is sent.
+
         Args:
             user: the user, in whose DM the thread is.
-            context: the channel that the user sees.
+            context: the channel that the user sees; None for none.
 
         Returns:
-            The root of the thread.
+            The root message of the thread.
         """
         person = self._find_user(user)
         root = self._workspace.post_message(
@@ -193,21 +221,33 @@ class SlackUserActions:
     async def change_assistant_context(
         self, user: WorkspaceUser | str, root: SlackMessage, context: SlackConversation | str
     ) -> None:
-        """Open another channel beside an assistant thread."""
+        """Open another channel beside an assistant thread.
+
+        The event `assistant_thread_context_changed` is sent.
+
+        Args:
+            root: the root message of the thread.
+            context: the channel that the user then sees.
+        """
         self._dispatch_assistant_thread("assistant_thread_context_changed", self._find_user(user), root, context)
 
     async def open_home(self, user: WorkspaceUser | str, tab: str = "messages") -> None:
-        """Open the `home` or `messages` tab of the app's home, which sends `app_home_opened`."""
+        """Open the `home` or `messages` tab of the app's home as a user.
+
+        The event `app_home_opened` is sent.
+        """
         person = self._find_user(user)
         home = self._views.open_views.homes.get(person.id) if tab == "home" else None
         view = self._views.open_views.to_payload(home) if home is not None else None
         self._events.dispatch_home_opened(person, self._workspace.open_dm(person), tab, view)
 
     async def view(self, user: WorkspaceUser | str, *entities: Mapping[str, Any]) -> None:
-        """View something else while the app is visible, which sends `app_context_changed`.
+        """View another channel or item as a user while the app is visible.
+
+        The event `app_context_changed` is sent.
 
         Args:
-            entities: what the user views, such as `{"type": "slack#/types/channel_id", "value": "C123"}`.
+            entities: the viewed items, such as `{"type": "slack#/types/channel_id", "value": "C123"}`.
         """
         person = self._find_user(user)
         self._events.dispatch_context_changed(person, self._workspace.open_dm(person), entities)
@@ -215,7 +255,7 @@ class SlackUserActions:
     async def run_command(
         self, user: WorkspaceUser | str, channel: SlackConversation | str, command: str, text: str = ""
     ) -> list[SlackMessage]:
-        """Run a slash command (`/name`), and wait for its acknowledgement.
+        """Run a slash command (`/name`) as a user, and wait for its acknowledgement.
 
         Without a connection, or an acknowledgement in time, Slackbot posts an error, as in Slack.
 
@@ -234,7 +274,6 @@ class SlackUserActions:
         """Click a button; return whether the app acknowledged it in time.
 
         Args:
-            user: the user who clicks.
             target: the message or view with the button.
             action_id: the action id; for feedback buttons and options of a menu, the value. `BLOCK_ID/ACTION_ID` if
                 several blocks have it.
@@ -250,7 +289,6 @@ class SlackUserActions:
         """Enter a value into an input or a menu of a message or view.
 
         Args:
-            user: the user who enters it.
             target: the message or view.
             action_id: the action id of the element, or `BLOCK_ID/ACTION_ID` if several blocks have it.
             value: a text, an option's value, a date, a time, a Unix time, a user or channel; a list for several.
@@ -266,11 +304,18 @@ class SlackUserActions:
     def list_inputs(
         self, user: WorkspaceUser | str | None, message: SlackMessage
     ) -> list[tuple[str, dict[str, Any], Any]]:
-        """Return the block id and element of each input of a message with the user's value; None: the initial one."""
+        """Return the input elements of a message with the values that a user entered.
+
+        Args:
+            user: the user; None for the initial values.
+
+        Returns:
+            A tuple of block id, element and value for each input element.
+        """
         return self._interactions.list_inputs(user if user is None else self._find_user(user), message)
 
     def list_controls(self, message: SlackMessage) -> list[BlockControl]:
-        """Return the buttons and options of a message with their block ids."""
+        """Return the buttons and menu options of a message with their block ids."""
         return self._interactions.list_controls(message)
 
     async def use_shortcut(self, user: WorkspaceUser | str, message: SlackMessage, callback_id: str) -> bool:
@@ -289,7 +334,7 @@ class SlackUserActions:
 
         Args:
             view: the modal, on top of its stack.
-            values: values by action id; other inputs keep theirs.
+            values: values by action id; other inputs have their present values.
 
         Raises:
             ValueError: the modal is not on top, has no such input, or does not accept a value.
@@ -308,9 +353,9 @@ class SlackUserActions:
         self._interactions.close_modal(view, whole_stack=whole_stack)
 
     async def click_stop(self, user: WorkspaceUser | str, message: SlackMessage) -> None:
-        """Click Slack's own stop button of an agent's message.
+        """Click Slack's own stop button of an agent's message as a user.
 
-        It ends the streams in the thread and sends `agent_session_stopped`.
+        It ends the streams in the thread, and the event `agent_session_stopped` is sent.
 
         Raises:
             ValueError: there is no button: the agent is not processing, or does not subscribe to the event.
@@ -325,10 +370,13 @@ class SlackUserActions:
                 stopped.append(streamed.ts)
         self._events.dispatch_session_stopped(self._find_user(user), session.channel, session.thread_ts, stopped)
 
-    # What they see
+    # Queries
 
     def find_session(self, message: SlackMessage) -> AssistantThread | None:
-        """Return the agent session of the thread that a message is in or begins; None without one."""
+        """Return the agent session of the thread that a message is in or begins.
+
+        It is None if the thread has none.
+        """
         return self._assistant.find_session(message.channel, message.thread_ts or message.ts)
 
     @property
@@ -337,15 +385,15 @@ class SlackUserActions:
         return self._assistant.sessions
 
     def get_loading_text(self, message: SlackMessage) -> str:
-        """Return the text of `assistant.threads.setStatus` in a message's thread; empty if there is none."""
+        """Return the text of `assistant.threads.setStatus` in a message's thread, or ""."""
         return self._assistant.get_loading_text(message.channel, message.thread_ts or message.ts)
 
     def get_thread_title(self, message: SlackMessage) -> str:
-        """Return the title of a message's thread; empty if the app set none."""
+        """Return the title of a message's thread; "" if the app set none."""
         return self._assistant.get_title(message.channel, message.thread_ts or message.ts)
 
     def find_file(self, id_: str) -> SlackFile | None:
-        """Return the file with this id of any message; None if there is none."""
+        """Return the file with this id from any message; None if there is none."""
         messages = self._workspace.all_messages()
         return next((file for message in messages for file in message.files if file.id == id_), None)
 
@@ -357,7 +405,7 @@ class SlackUserActions:
         """Return the home tab that the app published for a user; None without one."""
         return self._views.open_views.homes.get(self._find_user(user).id)
 
-    # Inside
+    # Internals
 
     def _dispatch_assistant_thread(
         self, type_: str, user: WorkspaceUser, root: SlackMessage, context: SlackConversation | str | None
@@ -376,17 +424,24 @@ class SlackUserActions:
         )
 
     def _check_thread(self, channel: SlackConversation, thread_ts: str | None) -> str | None:
-        """Return `thread_ts` if it is None or a message of the channel; raise `ValueError` otherwise."""
+        """Return `thread_ts` unchanged if it is None or a message of the channel.
+
+        Raises:
+            ValueError: there is no such message.
+        """
         if thread_ts is not None and self._workspace.find_message(channel, thread_ts) is None:
             raise ValueError(f"there is no message {thread_ts} in {channel.name}")
         return thread_ts
 
     def _check_installed(self, name: str) -> None:
-        """Raise `ValueError` if a manifest is installed without this command or callback id."""
+        """Raise `ValueError` if the installed manifest lacks a command or callback id.
+
+        Without a manifest, every name is accepted.
+        """
         if self._installed_actions is not None and name not in self._installed_actions:
             raise ValueError(f"the manifest has no {name}")
 
     def _check_own(self, user: WorkspaceUser | str, message: SlackMessage) -> None:
-        """Raise `ValueError` if the message is deleted, or another user's."""
+        """Raise `ValueError` if a message is deleted, or its author is another user."""
         if message.deleted or message.user != self._find_user(user).id:
             raise ValueError("users can edit and delete only their own messages that are not deleted")

@@ -1,4 +1,4 @@
-"""Dialogs of the terminal client: a form that the bot opened, and a menu's options."""
+"""Dialogs of the terminal client: a form that the bot opened, or a menu's options."""
 
 from contextlib import suppress
 from typing import ClassVar

@@ -1,4 +1,4 @@
-"""Methods of agent apps: sessions, statuses, titles and suggested prompts.
+"""Web API methods of agent apps: sessions, statuses, titles and suggested prompts.
 
 Slack: docs.slack.dev/ai/agent-sessions and the pages of the methods. An assumption that they do not state: an app has
 the scope `assistant:write` if and only if it is an agent. An app with the older feature `assistant_view` subscribes to
@@ -31,12 +31,13 @@ _MISSING_SUBSCRIPTION = "missing_agent_session_stopped_event_subscription"
 
 @dataclass(eq=False, slots=True)
 class AssistantThread:
-    """Agent session of one thread, and what `assistant.threads.*` show in it.
+    """Agent session of one thread, with the texts that `assistant.threads.*` have set.
 
     Attributes:
-        thread_ts: the timestamp of the thread's root.
+        thread_ts: the timestamp of the thread's root message.
+        title: the title of the thread; "" without one.
         statuses: all statuses of the session, in order; see `STATUSES`. Empty without a session.
-        loading_text: the text of `assistant.threads.setStatus`.
+        loading_text: the text of the last `assistant.threads.setStatus`.
         loading_ts: the timestamp of that call.
         loading_ends_at: the latest end of that text, in seconds on the monotonic clock.
     """
@@ -51,12 +52,12 @@ class AssistantThread:
 
     @property
     def status(self) -> str:
-        """The current status of the session; empty without a session."""
+        """The current status of the session; "" without a session."""
         return self.statuses[-1] if self.statuses else ""
 
 
 class AssistantMethods:
-    """Methods for agent sessions and suggested prompts.
+    """Web API methods for agent sessions and suggested prompts.
 
     Args:
         subscriptions: the app's current event subscriptions.
@@ -77,16 +78,19 @@ class AssistantMethods:
 
     @property
     def sessions(self) -> list[AssistantThread]:
-        """All agent sessions."""
+        """All agent sessions of the workspace."""
         return [thread for thread in self._threads.values() if thread.statuses]
 
     def find_session(self, channel: SlackConversation, thread_ts: str) -> AssistantThread | None:
-        """Return the session of a thread; None if it has none."""
+        """Return the agent session of a thread; None if it has none."""
         thread = self._threads.get((channel.id, thread_ts))
         return thread if thread is not None and thread.statuses else None
 
     def get_loading_text(self, channel: SlackConversation, thread_ts: str) -> str:
-        """Return the text of `assistant.threads.setStatus` until it ends or the app posts; empty otherwise."""
+        """Return the text of `assistant.threads.setStatus` that a thread shows, or "".
+
+        The text disappears after `LOADING_SECONDS`, or when the app posts in the thread.
+        """
         thread = self._threads.get((channel.id, thread_ts))
         if thread is None or thread.loading_ends_at < monotonic():
             return ""
@@ -95,12 +99,15 @@ class AssistantMethods:
         return "" if is_answered else thread.loading_text
 
     def get_title(self, channel: SlackConversation, thread_ts: str) -> str:
-        """Return the title of a thread; empty if it has none."""
+        """Return the title of a thread; "" if it has none."""
         thread = self._threads.get((channel.id, thread_ts))
         return "" if thread is None else thread.title
 
     def set_status(self, arguments: Arguments) -> dict[str, Any]:
-        """Set the status of a thread's session, which is created if it does not exist."""
+        """Run `agents.sessions.setStatus`: set the status of a thread's agent session.
+
+        The session is created if it does not exist.
+        """
         channel, thread_ts = self._parse_thread(arguments)
         status = arguments.get_required("status")
         if status not in STATUSES:
@@ -126,9 +133,10 @@ class AssistantMethods:
         return {"title": session.title}
 
     def set_thread_status(self, arguments: Arguments) -> dict[str, Any]:
-        """Show a text with loading messages in a thread, until the app posts there; an empty status removes it.
+        """Run `assistant.threads.setStatus`: show a text until the app posts in the thread.
 
-        Slack: "accepts either the assistant:write or chat:write scope for the time being".
+        An empty status removes the text. Slack: "accepts either the assistant:write or chat:write scope for the time
+        being".
         """
         if not self._api.has_scope(_AGENT_SCOPE):
             self._api.require_scope("chat:write")
@@ -166,7 +174,11 @@ class AssistantMethods:
         return self._threads.setdefault((channel.id, thread_ts), AssistantThread(channel, thread_ts))
 
     def _find_thread(self, arguments: Arguments) -> AssistantThread:
-        """Return the thread of `assistant.threads.*`; its errors differ from those of sessions."""
+        """Return the thread in the arguments of `assistant.threads.*`.
+
+        Raises:
+            SlackError: the channel or the thread does not exist; the codes differ from those of `agents.sessions.*`.
+        """
         channel = self._api.find_channel(Arguments({"channel": arguments.get_required("channel_id")}))
         thread_ts = arguments.get_required("thread_ts")
         if self._workspace.find_message(channel, thread_ts) is None:
@@ -174,7 +186,7 @@ class AssistantMethods:
         return self._get_thread(channel, thread_ts)
 
     def _parse_thread(self, arguments: Arguments) -> tuple[SlackConversation, str]:
-        """Return the conversation and the thread of the arguments `channel_id` and `thread_ts`.
+        """Return the conversation and `thread_ts` in the arguments of `agents.sessions.*`.
 
         Raises:
             SlackError: the app is no agent, the bot cannot post there, or the thread does not exist.

@@ -50,7 +50,7 @@ _TS = re.compile(r"\d+\.\d+")
 
 @dataclass(frozen=True, slots=True)
 class WebApiResponse:
-    """Response of a method.
+    """Response of a Web API method.
 
     Attributes:
         body: the JSON body, also of an error.
@@ -84,7 +84,7 @@ class ApiMethod:
 class WebApi:
     """Dispatcher of Web API calls to methods, with checks of token and scope.
 
-    It also has the lookups that several methods share. These raise Slack's errors as `SlackError`.
+    It also finds conversations, messages and users for the methods, and raises Slack's errors as `SlackError`.
     """
 
     def __init__(
@@ -100,16 +100,27 @@ class WebApi:
     def register(
         self, name: str, handler: Handler, *, scope: str | None = None, token_kinds: Iterable[str] = ("bot",)
     ) -> None:
-        """Add a method; see `ApiMethod`."""
+        """Add a method to the Web API.
+
+        Args:
+            handler: returns the response's fields; raises `SlackError` for an error.
+            scope: the required scope; None without one.
+            token_kinds: the accepted kinds of tokens (`bot`, `app`); empty if the method needs none.
+        """
         self._methods[name] = ApiMethod(handler, scope, frozenset(token_kinds))
 
     @property
     def methods(self) -> frozenset[str]:
-        """Names of the registered methods."""
+        """Names of all methods that were added by `register`."""
         return frozenset(self._methods)
 
     def call(self, name: str, token: str, values: Mapping[str, Any]) -> WebApiResponse:
-        """Call a method and return its response, also for errors; `token` is "" if none was sent."""
+        """Run a Web API method and return its response; an error is a response, too.
+
+        Args:
+            token: the token of the request; "" if none was sent.
+            values: the arguments of the method.
+        """
         method = self._methods.get(name)
         if method is None:
             return WebApiResponse({"ok": False, "error": "unknown_method", "req_method": name})
@@ -140,17 +151,17 @@ class WebApi:
         self._token_kinds[new] = "bot"
 
     def is_bot_token(self, token: str) -> bool:
-        """Return whether this is a current or revoked bot token of the workspace."""
+        """Return whether a token is a current or revoked bot token of the workspace."""
         return self._token_kinds.get(token) == "bot" or token in self._revoked_tokens
 
     def token_kind(self, token: str) -> str | None:
-        """Return `bot` or `app`; None for an unknown or revoked token."""
+        """Return the kind of a token, `bot` or `app`; None for an unknown or revoked one."""
         return self._token_kinds.get(token)
 
     # Shared by methods
 
     def require_scope(self, scope: str) -> None:
-        """Raise `missing_scope` unless the bot has the scope."""
+        """Raise `SlackError("missing_scope")` unless the bot has the scope."""
         if scope not in self._scopes:
             raise SlackError("missing_scope", needed=scope, provided=",".join(sorted(self._scopes)))
 
@@ -158,19 +169,27 @@ class WebApi:
         return scope in self._scopes
 
     def require_conversation_scope(self, channel: SlackConversation, right: str) -> None:
-        """Raise `missing_scope` unless the bot has `right` for this type of conversation.
+        """Raise `SlackError("missing_scope")` unless the bot has a scope for a conversation.
 
         Args:
-            right: the part after the colon, such as `history` in `channels:history`.
+            right: the part after the colon, such as `history` in `channels:history`; the type of conversation is the
+                part before.
         """
         self.require_type_scope(channel.type, right)
 
     def require_type_scope(self, type_: str, right: str) -> None:
-        """Raise `missing_scope` unless the bot has `right` for conversations of the type, such as `im`."""
+        """Raise `SlackError("missing_scope")` unless the bot has a type's scope.
+
+        Args:
+            type_: type of conversation: `channel`, `group`, `im` or `mpim`.
+            right: the part after the colon, such as `history` in `channels:history`.
+        """
         self.require_scope(f"{_SCOPE_PREFIXES[type_]}:{right}")
 
     def find_destination(self, arguments: Arguments) -> SlackConversation:
-        """Return the conversation for a channel's id or name, or for a user id (the DM).
+        """Return the conversation that the argument `channel` of a post names.
+
+        It is the id or name of a channel, or the id of a user (their DM, which is opened).
 
         Raises:
             SlackError: the bot cannot post there.
@@ -183,10 +202,10 @@ class WebApi:
         return self.require_writable(self.find_channel(arguments))
 
     def find_channel(self, arguments: Arguments) -> SlackConversation:
-        """Return the conversation in the argument `channel`.
+        """Return the conversation whose id is the argument `channel`.
 
         Raises:
-            SlackError: `channel_not_found` if it does not exist or is private without the bot.
+            SlackError: `channel_not_found` if the conversation does not exist or is private without the bot.
         """
         channel = self.workspace.channels.get(arguments.get_required("channel"))
         if channel is None or (channel.type != "channel" and not self._is_member(channel)):
@@ -194,7 +213,7 @@ class WebApi:
         return channel
 
     def require_writable(self, channel: SlackConversation) -> SlackConversation:
-        """Return the conversation if the bot can post in it.
+        """Return the conversation unchanged if the bot can post in it.
 
         Raises:
             SlackError: `is_archived` or `not_in_channel`.
@@ -206,14 +225,18 @@ class WebApi:
         return channel
 
     def find_message(self, channel: SlackConversation, ts: str) -> SlackMessage:
-        """Return the message; raise `message_not_found` for a deleted, ephemeral or unknown one."""
+        """Return a message by its timestamp.
+
+        Raises:
+            SlackError: `message_not_found` for a deleted, ephemeral or unknown message.
+        """
         message = self.workspace.find_message(channel, ts)
         if message is None:
             raise SlackError("message_not_found")
         return message
 
     def find_item(self, arguments: Arguments) -> SlackMessage:
-        """Return the message in the arguments `channel` and `timestamp`.
+        """Return the message that the arguments `channel` and `timestamp` name.
 
         Raises:
             SlackError: `no_item_specified`, `bad_timestamp`, `channel_not_found` or `message_not_found`.
@@ -226,7 +249,11 @@ class WebApi:
         return self.find_message(self.find_channel(arguments), timestamp)
 
     def find_user(self, id_: str) -> WorkspaceUser:
-        """Return the user; raise `user_not_found` for an unknown one."""
+        """Return a user by id.
+
+        Raises:
+            SlackError: `user_not_found` for an unknown id.
+        """
         user = self.workspace.users.get(id_)
         if user is None:
             raise SlackError("user_not_found")

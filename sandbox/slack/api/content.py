@@ -1,4 +1,4 @@
-"""Content of messages in calls: text, blocks, attachments, metadata and author.
+"""Parsers of messages in API calls: text, blocks, attachments, metadata, author.
 
 Slack: docs.slack.dev/reference/methods/chat.postMessage and docs.slack.dev/messaging/message-metadata.
 """
@@ -36,7 +36,9 @@ _INVALID_BESIDE_BLOCKS = frozenset(
 
 
 def parse_content(arguments: Arguments) -> SlackContent:
-    """Return the content in the arguments `text`, `markdown_text`, `blocks`, `attachments`, `link_names`, `parse`.
+    """Parse the content of a message in the arguments of a call.
+
+    The arguments are `text`, `markdown_text`, `blocks`, `attachments`, `link_names` and `parse`.
 
     Raises:
         SlackError: `no_text`, `markdown_text_conflict`, `msg_too_long` or an error of the blocks or attachments.
@@ -60,7 +62,7 @@ def parse_content(arguments: Arguments) -> SlackContent:
 
 
 def parse_attachments(arguments: Arguments) -> tuple[Mapping[str, Any], ...]:
-    """Return the argument `attachments` as Slack returns it: with ids, fallback texts and block ids.
+    """Parse the argument `attachments`, and add ids, fallback texts and block ids.
 
     Raises:
         SlackError: `too_many_attachments`, `invalid_attachments`, `no_text` or an error of the blocks.
@@ -91,7 +93,7 @@ def _complete_attachment(index: int, attachment: Mapping[str, Any]) -> Mapping[s
 
 
 def truncate(content: SlackContent) -> tuple[SlackContent, dict[str, Any]]:
-    """Cut the text at `MAX_POST_CHARS`.
+    """Cut the text of a message at `MAX_POST_CHARS`.
 
     Returns:
         The content, and the response's fields with Slack's warning; no fields if nothing was cut.
@@ -103,7 +105,14 @@ def truncate(content: SlackContent) -> tuple[SlackContent, dict[str, Any]]:
 
 
 def parse_post_fields(api: WebApi, channel: SlackConversation, arguments: Arguments) -> dict[str, Any]:
-    """Return the fields of a message of the bot for the arguments of a post, without its content.
+    """Return the fields of a new message of the bot, without its content.
+
+    Args:
+        channel: the conversation of the message.
+        arguments: the arguments of the call that posts the message.
+
+    Returns:
+        Keyword arguments of `SlackMessage`: author, thread, metadata, unfurling and subtype.
 
     Raises:
         SlackError: as for `parse_thread_ts` and `parse_metadata`.
@@ -123,9 +132,13 @@ def parse_post_fields(api: WebApi, channel: SlackConversation, arguments: Argume
 
 
 def parse_author(api: WebApi, arguments: Arguments) -> dict[str, Any]:
-    """Return the fields of a message for the arguments `username`, `icon_emoji` and `icon_url`.
+    """Return the author fields of a message for the arguments of a call.
 
-    Without the scope, Slack ignores them, as measured (papercups-io/papercups #522, linyows/dewy #362).
+    The arguments are `username`, `icon_emoji` and `icon_url`. Without the scope `chat:write.customize`, Slack ignores
+    them, as measured (papercups-io/papercups #522, linyows/dewy #362).
+
+    Returns:
+        Keyword arguments of `SlackMessage`; empty if the bot posts under its own name.
     """
     names = ("username", "icon_emoji", "icon_url")
     if not any(arguments.text(name) for name in names) or not api.has_scope(AUTHOR_SCOPE):
@@ -136,10 +149,10 @@ def parse_author(api: WebApi, arguments: Arguments) -> dict[str, Any]:
 
 
 def parse_thread_ts(workspace: Workspace, channel: SlackConversation, arguments: Arguments) -> str | None:
-    """Return the argument `thread_ts` if it is the root of a thread; None without it.
+    """Return the argument `thread_ts`; None without it.
 
     Raises:
-        SlackError: `thread_not_found` or `cannot_reply_to_message`.
+        SlackError: `thread_not_found`, or `cannot_reply_to_message` if the message is itself a reply.
     """
     thread_ts = arguments.text("thread_ts")
     if not thread_ts:
@@ -153,7 +166,7 @@ def parse_thread_ts(workspace: Workspace, channel: SlackConversation, arguments:
 
 
 def parse_metadata(arguments: Arguments) -> dict[str, Any] | None:
-    """Return the argument `metadata`; None without it.
+    """Return the argument `metadata` as a JSON object; None without it.
 
     Raises:
         SlackError: `invalid_metadata_format`.

@@ -1,4 +1,4 @@
-"""Methods for users, bots, emoji, and conversations and their messages."""
+"""Web API methods for users, bots, emoji, and conversations and their messages."""
 
 from collections.abc import Iterable, Sequence
 from decimal import Decimal
@@ -18,7 +18,9 @@ _CHANNEL_TYPES = {"public_channel": "channel", "private_channel": "group", "im":
 
 
 class DirectoryMethods:
-    """Methods that read users, conversations and messages, and `conversations.join`.
+    """Web API methods that read users, conversations and messages.
+
+    `conversations.join` and `conversations.open`, which change the workspace, are here, too.
 
     Args:
         max_page_size: the largest number of messages per page.
@@ -49,7 +51,11 @@ class DirectoryMethods:
         api.register("conversations.replies", self.conversations_replies)
 
     def api_test(self, arguments: Arguments) -> dict[str, Any]:
-        """Return the arguments; `error` is the error to return."""
+        """Run `api.test`: return the arguments.
+
+        Raises:
+            SlackError: the argument `error` is set; its value is the code.
+        """
         echo = arguments.omit("token")
         fields: dict[str, Any] = {"args": echo} if echo else {}
         if error := arguments.text("error"):
@@ -76,7 +82,10 @@ class DirectoryMethods:
         return {"team": self._payloads.team()}
 
     def bots_info(self, arguments: Arguments) -> dict[str, Any]:
-        """Return a bot. Slack: "The bot parameter is required if you want to actually return information"."""
+        """Run `bots.info`: return the bot with the id in the argument `bot`.
+
+        Slack: "The bot parameter is required if you want to actually return information".
+        """
         if not (id_ := arguments.text("bot")):
             return {}
         if (bot := self._payloads.bot(id_)) is None:
@@ -159,7 +168,10 @@ class DirectoryMethods:
         return {"members": list(page), "response_metadata": {"next_cursor": cursor}}
 
     def users_conversations(self, arguments: Arguments) -> dict[str, Any]:
-        """Return a page of the conversations that a user, by default the bot, is in."""
+        """Run `users.conversations`: return a page of the conversations of a user.
+
+        The default user is the bot.
+        """
         user = self._api.find_user(arguments.text("user") or self._workspace.bot.id)
         joined = (channel for channel in self._workspace.channels.values() if user.id in channel.members)
         channels = self._select_channels(joined, arguments)
@@ -171,7 +183,9 @@ class DirectoryMethods:
     def _select_channels(
         self, channels: Iterable[SlackConversation], arguments: Arguments
     ) -> Sequence[SlackConversation]:
-        """Return the channels that the arguments `types` and `exclude_archived` select and the bot sees.
+        """Return the channels that the arguments `types` and `exclude_archived` select.
+
+        Private channels without the bot are left out.
 
         Raises:
             SlackError: `invalid_types`, or `missing_scope` for one of the types.
@@ -210,7 +224,10 @@ class DirectoryMethods:
         return {"channel": fields} | flags
 
     def conversations_history(self, arguments: Arguments) -> dict[str, Any]:
-        """Return a page of the channel's messages, newest first, with broadcast thread replies but no others."""
+        """Run `conversations.history`: return a page of a channel's messages.
+
+        The newest message is first. Broadcast thread replies are included, other replies are not.
+        """
         channel = self._api.find_channel(arguments)
         self._api.require_conversation_scope(channel, "history")
         if self._workspace.bot.id not in channel.members:
@@ -221,10 +238,10 @@ class DirectoryMethods:
         return self._page_response(page, cursor, arguments) | {"pin_count": 0}
 
     def conversations_replies(self, arguments: Arguments) -> dict[str, Any]:
-        """Return a page of the thread that message `ts` is in: the root, then replies, oldest first.
+        """Run `conversations.replies`: return a page of the thread with message `ts`.
 
-        The root is on every page, as measured by `thread.go` of rusq/slackdump and `getRepliesFromThread` of
-        dust-tt/dust. The latter shows that `limit` does not count it.
+        The root is first, then the replies, oldest first. The root is on every page, as measured by `thread.go` of
+        rusq/slackdump and `getRepliesFromThread` of dust-tt/dust. The latter shows that `limit` does not count it.
         """
         channel = self._api.find_channel(arguments)
         self._api.require_conversation_scope(channel, "history")
@@ -238,7 +255,14 @@ class DirectoryMethods:
     def _message_page(
         self, messages: list[SlackMessage], arguments: Arguments, *, default: int
     ) -> tuple[Sequence[SlackMessage], str]:
-        """Return the page of the messages that the arguments select, and the cursor of the next; see `paginate`."""
+        """Return the page of the messages that the arguments select.
+
+        Args:
+            default: the page size without the argument `limit`.
+
+        Returns:
+            The messages, and the cursor of the next page; "" for none.
+        """
         selected = _filter_by_time(messages, arguments)
         return paginate(selected, attrgetter("ts"), arguments, default=default, max_size=self._max_page_size)
 
@@ -252,7 +276,10 @@ class DirectoryMethods:
 
 
 def _filter_by_time(messages: list[SlackMessage], arguments: Arguments) -> list[SlackMessage]:
-    """Return the messages between the times `oldest` and `latest`; if `inclusive`, those at these times too."""
+    """Return the messages between the arguments `oldest` and `latest`.
+
+    If the argument `inclusive` is set, messages at these times are included.
+    """
     oldest, latest = (parse_ts(arguments, name) for name in ("oldest", "latest"))
     inclusive = arguments.flag("inclusive")
 

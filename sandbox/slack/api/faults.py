@@ -1,4 +1,4 @@
-"""Faults that tests inject into the local Slack."""
+"""Faults that tests and the sandbox's page inject into the local Slack's API."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -8,10 +8,11 @@ from sandbox.fault_queue import FaultKind, FaultQueue
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SlackFault:
-    """Fault of one call, compared by identity.
+    """Fault of one Web API call, compared by identity.
 
     Attributes:
-        status, error: of a `fail`: the HTTP status, or Slack's error code with HTTP 200.
+        status: of a `fail`: the HTTP status.
+        error: of a `fail`: Slack's error code, sent with HTTP 200; None to send `status`.
         seconds: of a `rate_limit`: the `Retry-After`; of a `delay`: real seconds.
     """
 
@@ -22,10 +23,10 @@ class SlackFault:
 
 
 class SlackFaults:
-    """Faults that tests inject; each call takes the first one that is pending for its method.
+    """Faults that tests inject; a call gets the first pending fault of its method.
 
     Methods have Slack's names (`chat.postMessage`). `response_url` is a post to a response URL; `upload` and
-    `download` transfer the content of a file. With several methods, the first one called gets the fault.
+    `download` transfer the content of a file. If a fault is for several methods, the first one called gets it.
 
     Attributes:
         latency: delay of each request, response and envelope, in real seconds.
@@ -39,23 +40,36 @@ class SlackFaults:
     def fail(
         self, method: str | Collection[str], times: int = 1, *, status: int = 500, error: str | None = None
     ) -> None:
-        """Reject the next `times` calls with an HTTP status or, if given, with HTTP 200 and a Slack `error`."""
+        """Reject the next `times` calls of a method with an error.
+
+        Args:
+            method: name of the method; with several, the first one called gets each fault.
+            status: the HTTP status of the response.
+            error: Slack's error code, sent with HTTP 200 instead of `status`; None for none.
+        """
         self._add(method, times, SlackFault("fail", status=status, error=error))
 
     def rate_limit(self, method: str | Collection[str], retry_after: int, times: int = 1) -> None:
-        """Reject the next `times` calls with HTTP 429 and `Retry-After` in seconds."""
+        """Reject the next `times` calls of a method with HTTP 429.
+
+        Args:
+            retry_after: seconds in the header `Retry-After`.
+        """
         self._add(method, times, SlackFault("rate_limit", seconds=retry_after))
 
     def lose_response(self, method: str | Collection[str], times: int = 1) -> None:
-        """Run the next `times` calls, but close their connections without a response."""
+        """Run the next `times` calls of a method, but close their connections unanswered."""
         self._add(method, times, SlackFault("lose_response"))
 
     def delay(self, method: str | Collection[str], seconds: float, times: int = 1) -> None:
-        """Run the next `times` calls after a delay in real seconds."""
+        """Run the next `times` calls of a method after a delay in real seconds."""
         self._add(method, times, SlackFault("delay", seconds=seconds))
 
     def refuse_handshakes(self, times: int) -> None:
-        """Reject the next `times` WebSocket handshakes with HTTP 500; their tickets are used up."""
+        """Reject the next `times` WebSocket handshakes with HTTP 500.
+
+        The ticket of a rejected handshake cannot be used again.
+        """
         self._handshake_refusals = times
 
     def set_latency(self, seconds: float) -> None:
@@ -63,7 +77,7 @@ class SlackFaults:
         self.latency = seconds
 
     def clear(self) -> None:
-        """Cancel all pending faults and the latency."""
+        """Cancel all pending faults, and set the latency to 0."""
         self._pending.clear()
         self._handshake_refusals = 0
         self.latency = 0.0
@@ -77,11 +91,14 @@ class SlackFaults:
         return self._pending.has_pending(kind)
 
     def take(self, method: str) -> SlackFault | None:
-        """Remove and return the next fault of this method; None without one."""
+        """Remove and return the next fault of a method; None if it has none."""
         return self._pending.take(method)
 
     def take_handshake_refusal(self) -> bool:
-        """Return whether to reject this handshake, and count it."""
+        """Return whether to reject the present WebSocket handshake.
+
+        If so, the number of handshakes to reject is reduced by one.
+        """
         if not self._handshake_refusals:
             return False
         self._handshake_refusals -= 1

@@ -1,6 +1,6 @@
-"""File methods, and the upload and download of file contents.
+"""Web API methods for files, and the upload and download of file contents.
 
-Slack: docs.slack.dev/messaging/working-with-files. An app gets an upload URL, uploads the bytes, and completes the
+Slack: docs.slack.dev/messaging/working-with-files. An app requests an upload URL, uploads the bytes, and completes the
 upload, which posts a message. Slack does not document a second completion of a file; here it posts the file again.
 """
 
@@ -30,7 +30,7 @@ _LOGIN_PAGE = "<!DOCTYPE html><html><head><title>Sign in to Sandbox | Slack</tit
 
 @dataclass(eq=False, slots=True)
 class PendingUpload:
-    """File with an upload URL.
+    """File for which the app has requested an upload URL.
 
     Attributes:
         length: the announced size in bytes.
@@ -44,7 +44,7 @@ class PendingUpload:
 
 
 class FileMethods:
-    """Methods for files, and HTTP handlers for their contents.
+    """Web API methods for files, and HTTP handlers for their contents.
 
     Attributes:
         base_url: the address of the server, with a slash at the end.
@@ -75,7 +75,11 @@ class FileMethods:
         return {"upload_url": f"{self.base_url}upload/v1/{key}", "file_id": file_id}
 
     async def handle_upload(self, request: web.Request) -> web.StreamResponse:
-        """Handle a post to an upload URL with the file's content, raw or as a form."""
+        """Store the content of a file that is posted to an upload URL, raw or as a form.
+
+        Pending faults of `upload` apply. The response is 404 for an unknown URL, and 400 for another size than
+        announced.
+        """
         call = self._activity_log.record_call(UPLOAD, {})
         fault = self._faults.take(UPLOAD)
         if fault is not None and fault.kind in ("fail", "rate_limit"):
@@ -99,7 +103,10 @@ class FileMethods:
         return {"file": self._payloads.shared_file(file_id, messages)}
 
     def list_files(self, arguments: Arguments) -> dict[str, Any]:
-        """Return a page of the files in the bot's conversations, the newest first."""
+        """Run `files.list`: return a page of the files in the bot's conversations.
+
+        The newest file is first.
+        """
         types = set((arguments.text("types") or "all").split(","))
         if not types <= FILE_TYPES:
             raise SlackError("unknown_type")
@@ -124,7 +131,11 @@ class FileMethods:
         return {"files": list(page), "paging": paging}
 
     async def handle_download(self, request: web.Request) -> web.StreamResponse:
-        """Handle a download; without a token that may read files, Slack sends its login page, no error."""
+        """Respond with the content of a file.
+
+        Without a bot token that may read files, the response is a login page with HTTP 200, as from Slack. Pending
+        faults of `download` apply.
+        """
         self._activity_log.record_call(DOWNLOAD, {"file": request.match_info["file"]})
         fault = self._faults.take(DOWNLOAD)
         if fault is not None and fault.kind in ("fail", "rate_limit"):
@@ -142,7 +153,10 @@ class FileMethods:
         return web.Response(body=file.data, content_type=self._payloads.file(message, file)["mimetype"])
 
     def complete_upload(self, arguments: Arguments) -> dict[str, Any]:
-        """Complete uploads, and post their files as one message if `channel_id` is given."""
+        """Run `files.completeUploadExternal`: post uploaded files as one message.
+
+        Without the argument `channel_id`, nothing is posted.
+        """
         listed = arguments.json("files", error="invalid_arguments")
         if not isinstance(listed, list) or not listed:
             raise SlackError("invalid_arguments", messages=["[ERROR] missing required field: files"])
@@ -167,7 +181,7 @@ class FileMethods:
         return {"files": [self._payloads.shared_file(file.id, [message]) for file in files]}
 
     def delete_file(self, arguments: Arguments) -> dict[str, Any]:
-        """Delete a file of the app, and the messages that contain it."""
+        """Run `files.delete`: delete a file of the app, and the messages that contain it."""
         file_id = arguments.get_required("file")
         if self._uploads.pop(file_id, None) is None:
             raise SlackError("file_not_found")
@@ -183,7 +197,13 @@ class FileMethods:
 
 
 def _get_type(described: Mapping[str, Any]) -> str:
-    """Return the type of a file for the argument `types`; "" for one without."""
+    """Return the value of the argument `types` of `files.list` that selects a file.
+
+    It is "" for a file without such a type.
+
+    Args:
+        described: the JSON of the file.
+    """
     if described["mimetype"].startswith("image/"):
         return "images"
     return {"zip": "zips", "pdf": "pdfs"}.get(described["filetype"], "")

@@ -1,4 +1,4 @@
-"""Rate limits and sizes of messages and streams.
+"""Slack's rate limits, and its size limits of messages and streams.
 
 Slack: docs.slack.dev/apis/web-api/rate-limits and the pages of the methods. Slack's tiers are minimums; the sandbox
 allows exactly these.
@@ -27,7 +27,7 @@ MAX_STREAM_BYTES = 11_000
 
 @dataclass(frozen=True, slots=True)
 class MethodRate:
-    """At most `calls` in a sliding window of `seconds`.
+    """Rate limit of a method: at most `calls` in a sliding window of `seconds`.
 
     Attributes:
         per_channel: whether each channel has a window of its own; otherwise the workspace has one.
@@ -115,7 +115,7 @@ class SlackRateLimits:
 
     Args:
         speed: factor by which windows are shorter than Slack's.
-        is_unlisted: see `SlackSandbox`.
+        is_unlisted: whether the app is sold outside Slack's Marketplace, with lower limits for reading messages.
     """
 
     def __init__(self, speed: float, *, is_unlisted: bool = False) -> None:
@@ -124,7 +124,7 @@ class SlackRateLimits:
         self._calls: defaultdict[tuple[str, MethodRate, str], deque[float]] = defaultdict(deque)
 
     def list_usage(self) -> list[RateLimitUsage]:
-        """Return the use of each window that has calls."""
+        """Return the use of each rate-limit window that has calls."""
         usage = []
         for (method, rate, channel), window in self._calls.items():
             span = self._remove_expired(window, rate)
@@ -135,13 +135,26 @@ class SlackRateLimits:
         return usage
 
     def remaining(self, method: str, channel: str) -> tuple[int, int] | None:
-        """Return the remaining calls and the limit of the method's fullest window; None without limits."""
+        """Return the remaining calls and the limit of a method's fullest window.
+
+        It is None for a method without rate limits.
+
+        Args:
+            channel: the id of the channel of the call; "" without one.
+        """
         rates = self._rates.get(method, ())
         windows = ((rate, self._calls[method, rate, channel if rate.per_channel else ""]) for rate in rates)
         return min(((rate.calls - len(window), rate.calls) for rate, window in windows), default=None)
 
     def acquire(self, method: str, channel: str) -> int | None:
-        """Count a call; if a limit rejects it, return the seconds for `Retry-After`, otherwise None."""
+        """Count a call of a method, unless a rate limit rejects it.
+
+        Args:
+            channel: the id of the channel of the call; "" without one.
+
+        Returns:
+            The seconds for `Retry-After` if the call is rejected; None otherwise.
+        """
         now = monotonic()
         windows = []
         for rate in self._rates.get(method, ()):
@@ -155,7 +168,11 @@ class SlackRateLimits:
         return None
 
     def _remove_expired(self, window: deque[float], rate: MethodRate) -> float:
-        """Remove calls that are out of the window; return the window's length in real seconds."""
+        """Remove the calls that have left a window; return its length in real seconds.
+
+        Args:
+            window: times of the calls, on the monotonic clock.
+        """
         span = rate.seconds / self._speed
         while window and window[0] <= monotonic() - span:
             window.popleft()

@@ -1,4 +1,4 @@
-"""Methods `chat.*` without streams."""
+"""Web API methods `chat.*`, without streams and scheduled messages."""
 
 from dataclasses import replace
 from typing import Any
@@ -19,7 +19,7 @@ from sandbox.slack.state.messages import BROADCAST_SUBTYPE, ME_SUBTYPE, SlackMes
 
 
 class MessageMethods:
-    """Methods that write messages."""
+    """Web API methods that post, update and delete messages of the bot."""
 
     def __init__(self, api: WebApi) -> None:
         self._api = api
@@ -90,7 +90,10 @@ class MessageMethods:
         return {"message_ts": message.ts} | warning
 
     def post_me_message(self, arguments: Arguments) -> dict[str, Any]:
-        """Post a message as the command `/me` does; it has no blocks and no thread."""
+        """Run `chat.meMessage`: post a message as the command `/me` does.
+
+        The message has no blocks and no thread.
+        """
         channel = self._api.find_destination(arguments)
         text = arguments.text("text")
         if not text.strip():
@@ -109,7 +112,7 @@ class MessageMethods:
 
     @staticmethod
     def _parse_update(message: SlackMessage, arguments: Arguments) -> SlackContent:
-        """Return the new content of a message.
+        """Return the new content of a message from the arguments of `chat.update`.
 
         Slack: without `attachments`, the former ones stay; without `text`, the former text and blocks.
         """

@@ -1,4 +1,4 @@
-"""Methods `pins.*`."""
+"""Web API methods `pins.*`."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ _NOT_PINNABLE = frozenset({"channel_join", "channel_leave"})
 
 
 class PinMethods:
-    """Methods for the pinned messages of a channel."""
+    """Web API methods that pin, unpin and list the pinned messages of a channel."""
 
     def __init__(self, api: WebApi) -> None:
         self._api = api
@@ -47,10 +47,11 @@ class PinMethods:
         return {"items": [self._api.payloads.pinned_item(message) for message in pinned]}
 
     def _find_item(self, arguments: Arguments) -> SlackMessage:
-        """Return the message of the arguments; see `WebApi.find_item`.
+        """Return the message that the arguments `channel` and `timestamp` name.
 
         Raises:
-            SlackError: also `channel_not_found` without the argument, `not_in_channel` or `is_archived`.
+            SlackError: as for `WebApi.find_item`; also `channel_not_found` without the argument, `not_in_channel` or
+                `is_archived`.
         """
         if "channel" not in arguments:
             raise SlackError("channel_not_found")

@@ -1,4 +1,4 @@
-"""Methods `reactions.*`."""
+"""Web API methods `reactions.*`."""
 
 from typing import Any
 
@@ -8,7 +8,10 @@ from sandbox.slack.state.messages import SlackMessage
 
 
 class ReactionMethods:
-    """Methods for the reactions to messages. Files have none: Slack answers `not_reactable` to these."""
+    """Web API methods for the reactions to messages.
+
+    Files have no reactions: Slack answers `not_reactable` for a file.
+    """
 
     def __init__(self, api: WebApi) -> None:
         self._api = api
@@ -32,7 +35,7 @@ class ReactionMethods:
         return {}
 
     def get_reactions(self, arguments: Arguments) -> dict[str, Any]:
-        """Return a message with its reactions, or a file."""
+        """Run `reactions.get`: return a message with its reactions, or a file."""
         if not (file_id := arguments.text("file")):
             return self._describe(self._api.find_item(arguments))
         found = self._workspace.find_file_messages(file_id)
@@ -41,9 +44,10 @@ class ReactionMethods:
         return {"type": "file", "file": self._payloads.shared_file(file_id, found)}
 
     def list_reactions(self, arguments: Arguments) -> dict[str, Any]:
-        """Return a page of the messages with reactions of a user, by default the bot's; the newest first.
+        """Run `reactions.list`: return a page of the messages to which a user has reacted.
 
-        Slack pages by `cursor`, or by `count` and `page`.
+        The newest message is first, and the default user is the bot. Slack pages by `cursor`, or by `count` and
+        `page`.
         """
         user = self._api.find_user(arguments.text("user") or self._workspace.bot.id)
         reacted = [

@@ -1,4 +1,4 @@
-"""Arguments of a call from a query, form or JSON body, and Slack's errors."""
+"""Arguments of a Web API call from a query, form or JSON body, and Slack's errors."""
 
 import json
 from base64 import b64encode
@@ -19,7 +19,7 @@ class SlackError(Exception):
     Attributes:
         code: the value of `error`.
         messages: "[ERROR] ..." lines for `response_metadata.messages`.
-        errors: lines for `errors`, which only errors of blocks have.
+        errors: lines for the field `errors`, which only errors of blocks have.
         fields: further fields of the response.
     """
 
@@ -33,7 +33,7 @@ class SlackError(Exception):
         self.fields = fields
 
     def body(self) -> dict[str, Any]:
-        """Return the JSON body of the response."""
+        """Return the JSON body of the error response."""
         body: dict[str, Any] = {"ok": False, "error": self.code} | self.fields
         if self.errors:
             body["errors"] = self.errors
@@ -64,8 +64,7 @@ async def read_arguments(request: web.Request, *, accepts_json: bool = True) -> 
     """Return the arguments in a request's query and body (JSON or form).
 
     Args:
-        request: the HTTP request.
-        accepts_json: whether the method takes JSON. Otherwise Slack does not read it, as measured:
+        accepts_json: whether the method accepts JSON. Otherwise Slack does not read it, as measured:
             `conversations.replies` misses its arguments (Yeachan-Heo/gajae-code #3824), `users.list` ignores them
             (kortix-ai/suna #6616).
 
@@ -87,9 +86,10 @@ async def read_arguments(request: web.Request, *, accepts_json: bool = True) -> 
 
 
 def with_charset_warning(body: dict[str, Any], request: web.Request) -> dict[str, Any]:
-    """Return the response with Slack's warning if the charset of the request is missing or superfluous.
+    """Return the body of a response, with Slack's warning about the request's charset.
 
-    Slack: docs.slack.dev/changelog/2016-09-28-response-metadata-is-on-the-way, slackapi/python-slack-sdk #692.
+    The warning is added if the charset is missing or superfluous. Slack:
+    docs.slack.dev/changelog/2016-09-28-response-metadata-is-on-the-way, slackapi/python-slack-sdk #692.
     """
     if request.content_type == "application/json" and request.charset is None:
         warning = "missing_charset"
@@ -104,7 +104,7 @@ def with_charset_warning(body: dict[str, Any], request: web.Request) -> dict[str
 
 
 class Arguments:
-    """Typed access to the arguments of one call; null counts as missing.
+    """Arguments of one Web API call, read by type; null counts as missing.
 
     Each getter raises `SlackError("invalid_arguments")` for a value of a wrong type, as Slack does.
     """
@@ -116,17 +116,21 @@ class Arguments:
         return self._values.get(name) is not None
 
     def omit(self, name: str) -> dict[str, Any]:
-        """Return all arguments but one."""
+        """Return all arguments except one."""
         return {key: value for key, value in self._values.items() if key != name}
 
     def get_required(self, name: str) -> str:
-        """Return a text; raise `invalid_arguments` if it is missing or empty."""
+        """Return an argument as text.
+
+        Raises:
+            SlackError: `invalid_arguments` if the argument is missing or empty.
+        """
         if not (value := self.text(name)):
             raise SlackError("invalid_arguments", messages=[f"[ERROR] missing required field: {name}"])
         return value
 
     def text(self, name: str) -> str:
-        """Return a text, also of a number; "" if it is missing."""
+        """Return an argument as text, also if it is a number; "" if it is missing."""
         value = self._values.get(name)
         if value is None:
             return ""
@@ -141,7 +145,10 @@ class Arguments:
         return default if value is None else value
 
     def optional_flag(self, name: str) -> bool | None:
-        """Return a boolean, also of `true`, `1`, `false` or `0`; None if it is missing."""
+        """Return an argument as a boolean; None if it is missing.
+
+        The texts `true`, `1`, `false` and `0` are accepted.
+        """
         value = self._values.get(name)
         if value is None or isinstance(value, bool):
             return value
@@ -151,10 +158,10 @@ class Arguments:
         return known[str(value).lower()]
 
     def number(self, name: str, *, default: int, max_value: int) -> int:
-        """Return a positive integer, at most `max_value`.
+        """Return an argument as a positive integer, at most `max_value`.
 
         Raises:
-            SlackError: `invalid_limit` if it is less than 1.
+            SlackError: `invalid_limit` if the number is less than 1.
         """
         try:
             value = int(self._values.get(name) or default)
@@ -165,7 +172,9 @@ class Arguments:
         return min(value, max_value)
 
     def json(self, name: str, *, error: str) -> Any:
-        """Return the value from a JSON body, or parsed from a form field; None if it is missing.
+        """Return an argument that is JSON; None if it is missing.
+
+        The text of a form field is parsed.
 
         Raises:
             SlackError: with code `error` for invalid JSON in a form field.
@@ -184,7 +193,7 @@ class Arguments:
 
 
 def parse_ts(arguments: Arguments, name: str) -> Decimal | None:
-    """Return a timestamp argument; None without it.
+    """Return a timestamp argument as a number of seconds; None if it is missing.
 
     Raises:
         SlackError: `invalid_ts_NAME`.
@@ -202,8 +211,9 @@ def paginate(
     """Return the items of the page that the arguments `limit` and `cursor` select.
 
     Args:
-        key: returns the part of an item that its cursor encodes.
+        key: returns the part of an item that its cursor encodes, such as its id.
         default: the page size without `limit`.
+        max_size: the greatest page size.
 
     Returns:
         The items, and the cursor of the next page; "" for none.
@@ -220,7 +230,11 @@ def paginate(
 
 
 def select_page(items: Sequence[T], arguments: Arguments) -> tuple[Sequence[T], dict[str, int]]:
-    """Return the items of the page that the arguments `count` and `page` select, and the response's `paging`."""
+    """Return the items of the page that the arguments `count` and `page` select.
+
+    Returns:
+        The items, and the field `paging` of the response.
+    """
     count = arguments.number("count", default=100, max_value=MAX_PAGE_SIZE)
     page = arguments.number("page", default=1, max_value=MAX_PAGE_SIZE)
     paging = {"count": count, "total": len(items), "page": page, "pages": -(-len(items) // count)}

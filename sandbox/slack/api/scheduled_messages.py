@@ -1,4 +1,4 @@
-"""Scheduled messages: `chat.scheduleMessage` and the methods that list and delete them.
+"""Web API methods that schedule messages, list and delete scheduled messages.
 
 Slack: docs.slack.dev/reference/methods/chat.scheduleMessage and docs.slack.dev/reference/methods/
 chat.deleteScheduledMessage.
@@ -25,7 +25,7 @@ MIN_DELETE_SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ScheduledMessage:
-    """Message that waits for its time.
+    """Message that is to be posted at a later time.
 
     Attributes:
         post_at, created_at: Unix times in seconds.
@@ -43,10 +43,10 @@ class ScheduledMessage:
 
 
 class ScheduledMessageMethods:
-    """Methods for scheduled messages.
+    """Web API methods for scheduled messages.
 
     Args:
-        speed: factor by which a message is posted earlier than in Slack, counted from its creation.
+        speed: factor by which the time from scheduling to posting is shorter than in Slack.
     """
 
     def __init__(self, api: WebApi, *, speed: float) -> None:
@@ -78,7 +78,10 @@ class ScheduledMessageMethods:
         return {"scheduled_message_id": id_, "channel": channel.id, "post_at": post_at, "message": message} | warning
 
     def list_messages(self, arguments: Arguments) -> dict[str, Any]:
-        """Return a page of the scheduled messages, the earliest first, of one channel or all."""
+        """Run `chat.scheduledMessages.list`: return a page of scheduled messages.
+
+        The message that is due first comes first. The argument `channel` selects those of one channel.
+        """
         channel = arguments.text("channel")
         if channel and channel not in self._workspace.channels:
             raise SlackError("invalid_channel")
@@ -118,7 +121,10 @@ class ScheduledMessageMethods:
         return {}
 
     def _post(self, id_: str) -> None:
-        """Post a message whose time has come, unless the bot cannot post in the channel any more."""
+        """Post a scheduled message that is due.
+
+        It is discarded if the bot cannot post in the channel any more.
+        """
         message = self._scheduled.pop(id_)
         try:
             self._api.require_writable(message.channel)
@@ -127,10 +133,11 @@ class ScheduledMessageMethods:
         self._workspace.post_message(message.channel, message.content, **message.details)
 
     def _parse_post_at(self, channel: SlackConversation, arguments: Arguments) -> int:
-        """Return the argument `post_at`.
+        """Return the argument `post_at`, a Unix time in seconds.
 
         Raises:
-            SlackError: `invalid_time`, `time_in_past`, `time_too_far` or `restricted_too_many`.
+            SlackError: `invalid_time`, `time_in_past`, `time_too_far`, or `restricted_too_many` if too many messages of
+                the channel are due within five minutes.
         """
         text = arguments.get_required("post_at")
         if not text.isdecimal():

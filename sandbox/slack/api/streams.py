@@ -1,7 +1,8 @@
-"""Native streams: `chat.startStream`, `chat.appendStream` and `chat.stopStream`.
+"""Web API methods `chat.startStream`, `chat.appendStream` and `chat.stopStream`.
 
-Slack: the pages of the methods. They do not document the lifetime and size of a stream, that the first call decides
-between `markdown_text` and `chunks`, and that a live stream can be neither edited nor deleted; users measured these.
+Slack: the pages of the methods. They do not document the lifetime and size of a stream. They also lack that the first
+call decides between `markdown_text` and `chunks`, and that a live stream can be neither edited nor deleted. Users
+measured these.
 """
 
 import json
@@ -29,7 +30,7 @@ _TASK_DISPLAY_MODES = {"", "timeline", "plan"}
 
 
 class StreamMethods:
-    """Methods that start, append to and stop native streams.
+    """Web API methods that start, append to and stop streamed messages.
 
     Args:
         speed: factor by which the lifetime of a stream is shorter than Slack's.
@@ -97,10 +98,10 @@ class StreamMethods:
         return {"channel": channel.id, "ts": message.ts, "message": self._api.payloads.stopped_message(message)}
 
     def _find_stream(self, arguments: Arguments) -> tuple[SlackConversation, SlackMessage, NativeStream]:
-        """Return channel, message and stream of the arguments `channel` and `ts`.
+        """Return the conversation, message and stream of the arguments `channel` and `ts`.
 
         Raises:
-            SlackError: it is no live stream of the app.
+            SlackError: the message does not exist, or is no live stream of the app.
         """
         channel = self._api.require_writable(self._api.find_channel(arguments))
         message = self._api.find_message(channel, arguments.get_required("ts"))
@@ -111,10 +112,12 @@ class StreamMethods:
         return channel, message, message.stream
 
     def _parse_recipient(self, channel: SlackConversation, arguments: Arguments) -> str | None:
-        """Return the id of the user who sees live updates.
+        """Return the id of the user who sees live updates of a new stream.
+
+        It is the user of a DM, or else in the argument `recipient_user_id`.
 
         Raises:
-            SlackError: the arguments lack it, and the conversation is no DM.
+            SlackError: the conversation is no DM, and the argument or `recipient_team_id` is missing.
         """
         user, team = arguments.text("recipient_user_id"), arguments.text("recipient_team_id")
         if channel.is_dm:
@@ -129,13 +132,13 @@ class StreamMethods:
     def _append_chunks(
         message: SlackMessage, stream: NativeStream, chunks: Sequence[Mapping[str, Any]], mode: str | None
     ) -> SlackContent:
-        """Return the message's content with the chunks.
+        """Return the content of a streamed message with further chunks at its end.
 
         Args:
-            mode: see `NativeStream`; None if there are no chunks.
+            mode: the argument with the chunks, `markdown_text` or `chunks`; None if there are no chunks.
 
         Raises:
-            SlackError: `streaming_mode_mismatch` or `msg_too_long`.
+            SlackError: `streaming_mode_mismatch` if the stream uses the other argument, or `msg_too_long`.
         """
         if mode is not None and stream.mode not in (None, mode):
             raise SlackError("streaming_mode_mismatch")
@@ -145,12 +148,13 @@ class StreamMethods:
 
 
 def _parse_chunks(arguments: Arguments) -> tuple[Sequence[Mapping[str, Any]], str | None]:
-    """Return the chunks in the arguments `markdown_text` or `chunks`, and the name of the argument.
+    """Return the chunks in the arguments `markdown_text` or `chunks`, as JSON objects.
 
-    Without text and chunks: no chunks and None.
+    Returns:
+        The chunks, and the name of the argument; no chunks and None without text.
 
     Raises:
-        SlackError: both are given, or one is invalid.
+        SlackError: both arguments are given, or one is invalid.
     """
     text, chunks = arguments.text("markdown_text"), arguments.json("chunks", error="invalid_chunks")
     if text and chunks:
@@ -167,7 +171,7 @@ def _parse_chunks(arguments: Arguments) -> tuple[Sequence[Mapping[str, Any]], st
 
 
 def _is_chunk(chunk: object) -> bool:
-    """Return whether Slack would accept a chunk in `chunks`."""
+    """Return whether Slack would accept an item of the argument `chunks`."""
     match chunk:
         case {"type": "markdown_text", "text": str(text)}:
             return len(text) <= MAX_MARKDOWN_CHARS
@@ -181,7 +185,10 @@ def _is_chunk(chunk: object) -> bool:
 
 
 def _apply_chunks(content: SlackContent, stream: NativeStream, chunks: Sequence[Mapping[str, Any]]) -> SlackContent:
-    """Return the content with the chunks, and add their size to the stream's.
+    """Return the content of a message with chunks added, and count their size.
+
+    Args:
+        stream: stream of the message, whose `byte_count` grows.
 
     Raises:
         SlackError: `msg_too_long`.
@@ -211,7 +218,10 @@ def _apply_chunks(content: SlackContent, stream: NativeStream, chunks: Sequence[
 
 
 def _count_bytes(chunk: Mapping[str, Any]) -> int:
-    """Return the size of a chunk in bytes, as Slack seems to count it: twice for all but text."""
+    """Return the size of a chunk in bytes, as Slack seems to count it.
+
+    Chunks other than text count twice.
+    """
     if chunk["type"] == "markdown_text":
         return len(chunk["text"].encode())
     return 2 * len(json.dumps(chunk, ensure_ascii=False).encode())

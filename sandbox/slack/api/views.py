@@ -1,4 +1,4 @@
-"""Methods `views.*`: modals and home tabs.
+"""Web API methods `views.*`: modals and home tabs.
 
 Slack: docs.slack.dev/surfaces/modals and the pages of the methods. An interaction has a trigger id that opens one view
 within three seconds.
@@ -21,11 +21,13 @@ TRIGGER_LIFETIME_SECONDS = 3.0
 
 @dataclass(eq=False, slots=True)
 class ViewTrigger:
-    """Right of an interaction to open one view.
+    """Trigger id of an interaction, with which the app can open one view.
 
     Attributes:
+        user: the user of the interaction.
         view: the view of the interaction, on which another can be pushed; None for a message or command.
         expires_at: seconds on the monotonic clock.
+        is_used: whether a view was opened with the trigger id.
     """
 
     user: WorkspaceUser
@@ -35,13 +37,13 @@ class ViewTrigger:
 
 
 class ViewMethods:
-    """Methods of modals and home tabs.
+    """Web API methods for modals and home tabs.
 
     Args:
         speed: divides the lifetime of a trigger id.
 
     Attributes:
-        open_views: the views that users have open.
+        open_views: the modals and home tabs that users have open.
         is_home_enabled: whether the app has a home tab.
     """
 
@@ -60,7 +62,11 @@ class ViewMethods:
             api.register(name, handler)
 
     def create_trigger_id(self, user: WorkspaceUser, view: SlackView | None = None) -> str:
-        """Return a trigger id that opens a view for this user, or pushes one on `view`."""
+        """Create a trigger id, with which the app can open one modal for a user.
+
+        Args:
+            view: the view of the interaction, on which the modal can be pushed; None for none.
+        """
         trigger = f"{secrets.randbelow(10**13)}.{secrets.randbelow(10**13)}.{secrets.token_hex(16)}"
         self._triggers[trigger] = ViewTrigger(user, view, monotonic() + TRIGGER_LIFETIME_SECONDS / self._speed)
         return trigger
@@ -78,7 +84,7 @@ class ViewMethods:
         return self._to_response(self.push_on(trigger.view, content))
 
     def push_on(self, view: SlackView, content: Json) -> SlackView:
-        """Push a view on the stack of `view`, and return it.
+        """Open a new view on top of the modal that contains `view`; return the new view.
 
         Raises:
             SlackError: `push_limit_reached`.
@@ -111,11 +117,11 @@ class ViewMethods:
         return self._to_response(self.open_views.publish_home(user, content))
 
     def check_view(self, view: object, kind: str, *, replaced: SlackView | None = None) -> Json:
-        """Return a view's JSON if Slack would accept it.
+        """Return a view's JSON unchanged if Slack would accept it.
 
         Args:
             kind: `modal` or `home`.
-            replaced: the view that it replaces, which may have the same `external_id`.
+            replaced: the open view that the JSON replaces, which may have the same `external_id`; None for none.
 
         Raises:
             SlackError: `invalid_arguments`, `view_too_large` or `duplicate_external_id`.
@@ -130,10 +136,10 @@ class ViewMethods:
         return self.check_view(arguments.json("view", error="invalid_arguments"), kind, replaced=replaced)
 
     def _use_trigger(self, arguments: Arguments) -> ViewTrigger:
-        """Return the trigger of the argument `trigger_id`, which is then used up.
+        """Return the trigger of the argument `trigger_id`, and mark it as used.
 
         Raises:
-            SlackError: it is unknown, used or expired.
+            SlackError: the trigger id is unknown, used or expired.
         """
         trigger = self._triggers.get(arguments.get_required("trigger_id"))
         if trigger is None:
@@ -147,7 +153,10 @@ class ViewMethods:
 
     @staticmethod
     def _check_hash(view: SlackView, arguments: Arguments) -> None:
-        """Raise `hash_conflict` if the argument `hash` is not that of the view."""
+        """Raise `SlackError("hash_conflict")` unless the argument `hash` is the view's.
+
+        A missing argument is accepted.
+        """
         if arguments.text("hash") not in ("", view.hash):
             raise SlackError("hash_conflict")
 

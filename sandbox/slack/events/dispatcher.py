@@ -1,4 +1,4 @@
-"""Event payloads for changes of the workspace."""
+"""Dispatcher of Events API payloads for changes of the workspace."""
 
 import secrets
 from collections.abc import Callable, Mapping, Sequence
@@ -60,13 +60,14 @@ _MESSAGE_EVENTS = {"channel": "message.channels", "group": "message.groups", "im
 
 
 class SlackEventDispatcher:
-    """Sender of the events that the app subscribes to and has the scopes for.
+    """Sender of the events to which the app subscribes and has the scopes.
 
     Only channels with the bot have events. Slack sends events for the bot's own messages, too.
 
     Args:
         deliver: sends an `event_callback` payload.
-        scopes, subscriptions: the app's current ones.
+        scopes: the bot's current scopes.
+        subscriptions: the app's current event subscriptions.
         metadata_subscriptions: the app ids (`*` for any) and event types of `message_metadata_*` events.
         token: the deprecated verification token in payloads.
     """
@@ -94,7 +95,10 @@ class SlackEventDispatcher:
         self._created_files: set[str] = set()
 
     def dispatch(self, change: WorkspaceChange) -> None:
-        """Send the events of a change: of messages, members, files, reactions, pins and metadata."""
+        """Send the events for a change of a message, its reactions or its pin.
+
+        A new message can also have events for a member, a file and metadata.
+        """
         message = change.message
         if change.kind == "posted":
             self._dispatch_posted(message)
@@ -112,12 +116,12 @@ class SlackEventDispatcher:
     def dispatch_home_opened(
         self, user: WorkspaceUser, channel: SlackConversation, tab: str, view: Mapping[str, Any] | None
     ) -> None:
-        """Send `app_home_opened`.
+        """Send the event `app_home_opened`, if the app subscribes to it.
 
         Args:
             channel: the user's DM with the bot.
             tab: `home` or `messages`.
-            view: the payload of the published home tab, if the user opened that.
+            view: the payload of the published home tab, if the user opened that; None otherwise.
         """
         ts = self._workspace.create_ts()
         event: dict[str, Any] = {"type": "app_home_opened", "user": user.id, "channel": channel.id, "tab": tab}
@@ -128,11 +132,13 @@ class SlackEventDispatcher:
     def dispatch_context_changed(
         self, user: WorkspaceUser, channel: SlackConversation, entities: Sequence[Mapping[str, Any]]
     ) -> None:
-        """Send `app_context_changed`, with the fields of @slack/types; the page of Slack's docs shows fewer.
+        """Send the event `app_context_changed`, if the app subscribes to it.
+
+        The fields are those of @slack/types; the page of Slack's docs shows fewer.
 
         Args:
             channel: the user's DM with the bot.
-            entities: what the user views, as `type`, `value` and `team_id`.
+            entities: the channels or other things that the user views, with `type`, `value` and `team_id`.
         """
         context = {"entities": list(entities)} if entities else {}
         event = {"type": "app_context_changed", "user": user.id, "channel": channel.id, "context": context}
@@ -142,7 +148,13 @@ class SlackEventDispatcher:
     def dispatch_session_stopped(
         self, user: WorkspaceUser, channel: SlackConversation, thread_ts: str, streams: Sequence[str]
     ) -> None:
-        """Send `agent_session_stopped`; `streams` are the timestamps of the stopped messages."""
+        """Send the event `agent_session_stopped`, if the app subscribes to it.
+
+        Args:
+            user: the user who stopped the agent.
+            thread_ts: the timestamp of the thread's root message.
+            streams: the timestamps of the streamed messages that were stopped.
+        """
         event = {
             "type": "agent_session_stopped",
             "user": user.id,
@@ -158,11 +170,13 @@ class SlackEventDispatcher:
     ) -> None:
         """Send `assistant_thread_started` or `assistant_thread_context_changed`.
 
+        The event is sent only if the app subscribes to it.
+
         Args:
             type_: the type of the event.
             user: the user of the thread.
-            root: the root of the thread.
-            context: the channel that the user sees.
+            root: the root message of the thread.
+            context: the channel that the user sees; None for none.
         """
         shown = {"channel_id": context.id, "team_id": self._workspace.team_id} if context is not None else {}
         enterprise = {"enterprise_id": self._workspace.enterprise_id} if shown else {}
@@ -177,7 +191,10 @@ class SlackEventDispatcher:
             self._send({"type": type_, "assistant_thread": thread, "event_ts": ts})
 
     def dispatch_uninstalled(self) -> None:
-        """Send `tokens_revoked` and `app_uninstalled`; Slack guarantees no order."""
+        """Send the events `tokens_revoked` and `app_uninstalled`, if subscribed to.
+
+        Slack guarantees no order.
+        """
         events: tuple[dict[str, Any], ...] = (
             {"type": "tokens_revoked", "tokens": {"oauth": [], "bot": [self._workspace.bot.id]}},
             {"type": "app_uninstalled"},
@@ -271,9 +288,9 @@ class SlackEventDispatcher:
             self._send(shared | about | {"event_ts": self._workspace.create_ts()})
 
     def _dispatch_metadata(self, message: SlackMessage) -> None:
-        """Send the event of posted, updated or deleted metadata of the app's own messages.
+        """Send the event of posted, updated or deleted metadata of the app's own message.
 
-        Slack: docs.slack.dev/reference/events/message_metadata_posted.
+        Nothing is sent if the metadata is unchanged. Slack: docs.slack.dev/reference/events/message_metadata_posted.
         """
         key = (message.channel.id, message.ts)
         previous, current = self._last_metadata.pop(key, None), None if message.deleted else message.metadata
@@ -305,7 +322,10 @@ class SlackEventDispatcher:
         return {"type": "message", "subtype": subtype, "hidden": True, "ts": ts, "event_ts": ts}
 
     def _mentions_bot(self, message: SlackMessage, text: str) -> bool:
-        """Return whether a text calls for `app_mention`: Slack sends none for DMs and the app's own messages."""
+        """Return whether Slack sends `app_mention` for a message with this text.
+
+        It sends none for DMs and the app's own messages.
+        """
         by_itself = message.bot_id == self._workspace.bot_id
         return not message.channel.is_dm and not by_itself and has_mention(text, self._workspace.bot.id)
 
@@ -321,15 +341,19 @@ class SlackEventDispatcher:
             self._send(event | {"channel": channel.id, "channel_type": channel.type} | self._action_token(event))
 
     def _action_token(self, event: Mapping[str, Any]) -> dict[str, str]:
-        """Return the token for `assistant.search.context`, which events of people's messages have.
+        """Return the field `action_token` for the event of a message, or no field.
 
+        `assistant.search.context` accepts this token. Events of people's messages have it if the app has the scope.
         Slack: docs.slack.dev/reference/methods/assistant.search.context; at the top of the event, slack-go/slack #1577.
         """
         is_from_person = "user" in event and "bot_id" not in event
         return {"action_token": secrets.token_hex(16)} if is_from_person and _SEARCH_SCOPE in self._scopes else {}
 
     def _is_subscribed(self, channel: SlackConversation, subscription: str) -> bool:
-        """Return whether the app gets an event of this channel: by subscription, scope and membership."""
+        """Return whether Slack sends an event of a channel to the app.
+
+        The app needs the subscription, one of the event's scopes, and the bot in the channel.
+        """
         scopes = EVENT_SCOPES[subscription]
         is_granted = subscription in self._subscriptions and (not scopes or not self._scopes.isdisjoint(scopes))
         return is_granted and self._workspace.bot.id in channel.members
@@ -366,5 +390,8 @@ class SlackEventDispatcher:
 
 
 def _without_files(payload: dict[str, Any]) -> dict[str, Any]:
-    """Return a copy of an event without `files`, which only `file_share` events have."""
+    """Return a copy of an event's JSON without `files`.
+
+    Only `file_share` events have this field.
+    """
     return {name: value for name, value in payload.items() if name != "files"}

@@ -1,4 +1,4 @@
-"""Delivery of events and interactions to the request URL.
+"""HTTP mode: delivery of events and interactions to the app's request URL.
 
 Slack: docs.slack.dev/apis/events-api/using-http-request-urls and
 docs.slack.dev/authentication/verifying-requests-from-slack. Without a 2xx within 3 seconds, Slack retries an event at
@@ -31,6 +31,8 @@ from sandbox.slack.state.activity_log import EnvelopeRecord, SlackActivityLog
 class RequestUrlClient:
     """HTTP client that posts signed envelopes to the app's request URL, concurrently.
 
+    An envelope is an event, a slash command or an interaction with its delivery id.
+
     Args:
         token: the verification token in the URL's check.
         speed: divides the timeouts and the delays of retries.
@@ -62,10 +64,10 @@ class RequestUrlClient:
             await self._session.close()
 
     async def verify(self, url: str) -> None:
-        """Set the request URL after it has answered Slack's challenge.
+        """Send Slack's challenge to a request URL, and use the URL if it answers right.
 
         Raises:
-            ValueError: it did not answer with the challenge.
+            ValueError: the URL did not answer with the challenge.
         """
         challenge = hashlib.sha256(url.encode()).hexdigest()
         body = json.dumps({"token": self._token, "challenge": challenge, "type": "url_verification"})
@@ -77,14 +79,25 @@ class RequestUrlClient:
         self.url = url
 
     def deliver(self, type_: EnvelopeType, payload: dict[str, Any]) -> EnvelopeDelivery:
-        """Start to post an envelope, with retries; return its delivery, which reports the acknowledgement."""
+        """Start to post an envelope to the request URL, with retries.
+
+        Args:
+            type_: type of the envelope, as in Socket Mode.
+
+        Returns:
+            The delivery, whose `acknowledged` is set once the app has responded.
+        """
         delivery = EnvelopeDelivery(type_, payload)
         self._deliveries[delivery.id] = delivery
         self._schedule(delivery, self._faults.latency)
         return delivery
 
     def redeliver(self, envelope: EnvelopeRecord, reason: str = "http_timeout") -> None:
-        """Post an envelope again as a retry, acknowledged or not."""
+        """Post an envelope again as a retry, even if it is acknowledged.
+
+        Args:
+            reason: the header `X-Slack-Retry-Reason`.
+        """
         delivery = self._deliveries[envelope.id]
         delivery.attempt += 1
         delivery.reason = reason
@@ -112,7 +125,10 @@ class RequestUrlClient:
         task.add_done_callback(self._tasks.discard)
 
     async def _send_with_retries(self, delivery: EnvelopeDelivery, delay: float) -> None:
-        """Post an envelope after `delay` seconds, and again until it is acknowledged or out of retries."""
+        """Post an envelope after `delay` seconds, until it is acknowledged.
+
+        It ends after the last retry. Only events are retried.
+        """
         while True:
             await asyncio.sleep(delay)
             delivery.reason = await self._send(delivery)
@@ -125,7 +141,11 @@ class RequestUrlClient:
             delivery.attempt += 1
 
     async def _send(self, delivery: EnvelopeDelivery) -> str:
-        """Post an envelope once; return Slack's reason for a retry, or "" for none."""
+        """Post an envelope once, and record the delivery.
+
+        Returns:
+            Slack's reason for a retry; "" if none is needed.
+        """
         payload, attempt = delivery.payload, delivery.attempt
         envelope = EnvelopeRecord(delivery.id, delivery.type, payload, time.monotonic(), attempt, delivery.reason)
         delivery.sent.append(envelope)
@@ -151,7 +171,7 @@ class RequestUrlClient:
     async def _post(
         self, url: str, body: str, content_type: str, extra_headers: Mapping[str, str]
     ) -> tuple[int, Mapping[str, str], str]:
-        """Post a signed body; return the status, the headers and the text of the response."""
+        """Post a signed body; return status, headers and text of the response."""
         assert self._session is not None, "the sandbox is not entered"
         headers = {"Content-Type": content_type, **self.sign(body), **extra_headers}
         async with self._session.post(url, data=body.encode(), headers=headers) as answer:
@@ -159,7 +179,7 @@ class RequestUrlClient:
 
 
 class EnvelopeSender:
-    """Sender of envelopes to the request URL if it is set, otherwise to the sockets."""
+    """Sender of envelopes to the verified request URL, or else to WebSockets."""
 
     def __init__(self, sockets: SocketModeServer, requests: RequestUrlClient) -> None:
         self._sockets = sockets
@@ -184,7 +204,10 @@ class EnvelopeSender:
 
 
 def encode_body(type_: EnvelopeType, payload: Mapping[str, Any]) -> tuple[str, str]:
-    """Return the body and the content type of a request: JSON for events, otherwise a form."""
+    """Return the body and the content type of a request to the request URL.
+
+    An event is JSON; slash commands and interactions are forms.
+    """
     if type_ == "events_api":
         return json.dumps(payload), "application/json"
     fields = payload if type_ == "slash_commands" else {"payload": json.dumps(payload)}
@@ -193,9 +216,9 @@ def encode_body(type_: EnvelopeType, payload: Mapping[str, Any]) -> tuple[str, s
 
 
 def _parse_response(type_: EnvelopeType, text: str) -> dict[str, Any] | None:
-    """Return the payload of a response: a JSON object, or for a slash command a plain text.
+    """Return the payload in the text of the app's response; None without one.
 
-    Bolt for JavaScript responds to `ack("...")` with a plain text.
+    It is a JSON object, or for a slash command a plain text: Bolt for JavaScript responds so to `ack("...")`.
     """
     with suppress(ValueError):
         response = json.loads(text)

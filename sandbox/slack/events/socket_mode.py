@@ -39,13 +39,13 @@ EnvelopeType = Literal["events_api", "slash_commands", "interactive"]
 
 @dataclass(eq=False, slots=True)
 class EnvelopeDelivery:
-    """Envelope, and its deliveries until an acknowledgement.
+    """Envelope of an event, command or interaction, and its deliveries to the app.
 
     Attributes:
         attempt: the number of retries so far.
         reason: Slack's reason for the last retry; "" without one.
-        sent: a record for each delivery.
-        acknowledged: set once the app has acknowledged it.
+        sent: a record of each delivery.
+        acknowledged: event that is set once the app has acknowledged the envelope.
     """
 
     type: EnvelopeType
@@ -58,18 +58,18 @@ class EnvelopeDelivery:
 
     @property
     def response(self) -> dict[str, Any] | None:
-        """The payload of the acknowledgement; None without one."""
+        """The payload of the app's acknowledgement; None without one."""
         return next((e.response for e in self.sent if e.acknowledged_at is not None), None)
 
 
 @dataclass(eq=False, slots=True)
 class SocketConnection:
-    """Open WebSocket of a client.
+    """Open WebSocket of a Socket Mode client.
 
     Attributes:
         unacknowledged: deliveries on this socket by envelope id.
-        is_retiring: it got `disconnect`, and gets no more envelopes.
-        is_frozen: no frames pass, and neither side has noticed.
+        is_retiring: whether `disconnect` was sent, so that no more envelopes follow.
+        is_frozen: whether frames are held back, although the connection stays open.
     """
 
     ws: web.WebSocketResponse
@@ -113,11 +113,11 @@ class SocketModeServer:
 
     @property
     def connection_count(self) -> int:
-        """Number of sockets that get envelopes and whose frames pass."""
+        """Number of WebSockets that receive envelopes and are not frozen."""
         return sum(not (socket.is_retiring or socket.is_frozen) for socket in self._sockets)
 
     def create_ticket(self) -> str:
-        """Return a ticket for one handshake, valid for `TICKET_LIFETIME_SECONDS`."""
+        """Return a ticket for one WebSocket handshake within `TICKET_LIFETIME_SECONDS`."""
         ticket = secrets.token_urlsafe(24)
         self._tickets[ticket] = monotonic() + TICKET_LIFETIME_SECONDS
         return ticket
@@ -125,14 +125,22 @@ class SocketModeServer:
     # Delivery
 
     def deliver(self, type_: EnvelopeType, payload: dict[str, Any]) -> EnvelopeDelivery:
-        """Queue an envelope for a socket, with retries; return its delivery."""
+        """Queue an envelope for a WebSocket, with retries.
+
+        Returns:
+            The delivery, whose `acknowledged` is set once the app has acknowledged the envelope.
+        """
         delivery = EnvelopeDelivery(type_, payload)
         self._deliveries[delivery.id] = delivery
         self._schedule(self._faults.latency, delivery)
         return delivery
 
     def redeliver(self, envelope: EnvelopeRecord, reason: str = "timeout") -> None:
-        """Send an envelope again as a retry, acknowledged or not."""
+        """Send an envelope again as a retry, even if it is acknowledged.
+
+        Args:
+            reason: the field `retry_reason` of the envelope.
+        """
         delivery = self._deliveries[envelope.id]
         self._retry(delivery, reason, after=0)
 
@@ -152,9 +160,9 @@ class SocketModeServer:
         self._wake.set()
 
     async def _send_queued(self) -> None:
-        """Send queued envelopes in order, each to a random socket, until cancelled.
+        """Send queued envelopes in order, each to a random WebSocket, until cancelled.
 
-        An envelope that finds no socket counts as a first delivery without acknowledgement.
+        If there is no WebSocket, an envelope counts as delivered once without acknowledgement.
         """
         while True:
             await self._wake.wait()
@@ -199,7 +207,7 @@ class SocketModeServer:
         self._set_timer(delivery, ACK_TIMEOUT_SECONDS / self._speed, overdue)
 
     def _set_timer(self, delivery: EnvelopeDelivery, seconds: float, action: Callable[[], None]) -> None:
-        """Run `action` after some seconds; it replaces the delivery's previous timer."""
+        """Call `action` after some seconds, in place of the delivery's previous timer."""
         self._stop_timer(delivery)
 
         def due() -> None:
@@ -215,7 +223,7 @@ class SocketModeServer:
     # Connections and acknowledgements
 
     async def handle_websocket(self, request: web.Request) -> web.StreamResponse:
-        """Serve one WebSocket from its handshake to its end."""
+        """Accept a WebSocket with a valid ticket; read its acknowledgements until it ends."""
         expiry = self._tickets.pop(request.query.get("ticket", ""), 0.0)
         if expiry < monotonic():
             return web.Response(status=408, text="the ticket is used, expired or unknown")
@@ -254,7 +262,10 @@ class SocketModeServer:
         return ws
 
     def _acknowledge(self, data: str) -> None:
-        """Handle a frame of a client: an acknowledgement; others are ignored, as by Slack."""
+        """Record the acknowledgement in a client's frame, and stop the envelope's retries.
+
+        Other frames are ignored, as by Slack.
+        """
         try:
             frame = json.loads(data)
         except ValueError:
@@ -273,7 +284,7 @@ class SocketModeServer:
         self._activity_log.notify()
 
     def _remove_socket(self, socket: SocketConnection) -> None:
-        """Remove a dead socket; its unacknowledged events go to the head of the queue as retries."""
+        """Remove a closed WebSocket; queue its unacknowledged events first, as retries."""
         if socket not in self._sockets:
             return
         self._sockets.remove(socket)
@@ -290,7 +301,7 @@ class SocketModeServer:
     # Disruptions
 
     def drop_sockets(self) -> None:
-        """Abort every connection without a close frame."""
+        """Abort every WebSocket connection without a close frame."""
         self._abort_sockets(list(self._sockets))
 
     def _abort_sockets(self, sockets: Iterable[SocketConnection]) -> None:
@@ -300,9 +311,9 @@ class SocketModeServer:
             self._remove_socket(socket)
 
     def freeze_sockets(self) -> None:
-        """Freeze every connection: it stays open, but no frames pass.
+        """Freeze every WebSocket: it stays open, but no frames pass.
 
-        The server notices when the next client connects.
+        The frozen connections are aborted when the next client connects.
         """
         for socket in self._sockets:
             socket.is_frozen = True
@@ -311,7 +322,7 @@ class SocketModeServer:
         self._activity_log.notify()
 
     def discard_pending(self) -> None:
-        """Discard all queued and unacknowledged envelopes, as after their last retry."""
+        """Discard all queued and unacknowledged envelopes, as after the last retry."""
         for socket in self._sockets:
             socket.unacknowledged.clear()
         for timer in self._timers.values():

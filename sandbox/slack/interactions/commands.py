@@ -27,9 +27,11 @@ RESPONSE_URL_LIFETIME_SECONDS = 30 * 60.0
 
 @dataclass(eq=False, slots=True)
 class CommandInvocation:
-    """Interaction with a response URL: a slash command, or a click on a button of `message`.
+    """Response URL of a slash command, or of a click on a message's button.
 
     Attributes:
+        user: the user of the interaction.
+        channel: the channel of the interaction.
         expires_at: the end of the URL's life, in seconds on the monotonic clock.
         shown_messages: the responses that the user sees.
         message: the message with the clicked button; None for a command.
@@ -45,7 +47,7 @@ class CommandInvocation:
 
 
 class SlashCommands:
-    """Sender of slash commands, and handler of posts to response URLs."""
+    """Sender of slash commands to the app, and receiver of posts to response URLs."""
 
     def __init__(
         self, workspace: Workspace, sender: EnvelopeSender, views: ViewMethods, *, token: str, speed: float
@@ -60,7 +62,10 @@ class SlashCommands:
     async def run_command(
         self, user: WorkspaceUser, channel: SlackConversation, command: str, text: str, response_base_url: str
     ) -> list[SlackMessage]:
-        """Send a slash command, and wait for its acknowledgement.
+        """Send a slash command to the app, and wait for its acknowledgement.
+
+        Args:
+            response_base_url: the address of response URLs, with a slash at the end.
 
         Returns:
             The responses so far, or Slackbot's error; later responses are appended to the same list.
@@ -101,27 +106,35 @@ class SlashCommands:
     def create_response_url(
         self, user: WorkspaceUser, channel: SlackConversation, response_base_url: str, message: SlackMessage | None
     ) -> str:
-        """Return the response URL of another interaction.
+        """Create the response URL of an interaction that is not a slash command.
 
         Args:
             user: the user of the interaction.
-            channel: its channel.
+            channel: the channel of the interaction.
             response_base_url: the address of response URLs, with a slash at the end.
-            message: the message of the clicked button; a response may replace it.
+            message: the message of the clicked button, which a response may replace; None for none.
         """
         key, invocation = self._create_invocation(user, channel)
         invocation.message = message
         return response_base_url + key
 
     def _create_invocation(self, user: WorkspaceUser, channel: SlackConversation) -> tuple[str, CommandInvocation]:
-        """Create an invocation; return the last part of its response URL, and the invocation."""
+        """Create and store the invocation of an interaction.
+
+        Returns:
+            The last part of the response URL, and the invocation.
+        """
         key = f"{self._workspace.team_id}/{secrets.randbelow(10**13)}/{secrets.token_urlsafe(18)}"
         invocation = CommandInvocation(user, channel, monotonic() + RESPONSE_URL_LIFETIME_SECONDS / self._speed, [])
         self._invocations[key] = invocation
         return key, invocation
 
     def handle_response(self, key: str, values: Mapping[str, Any]) -> None:
-        """Handle a post to the response URL with this key: post, replace or delete a message.
+        """Post, replace or delete a message, as a post to a response URL requests.
+
+        Args:
+            key: the last part of the response URL.
+            values: the JSON of the post.
 
         Raises:
             SlackError: `expired_url`, `used_url`, or an error of the message; `no_text` for `markdown_text` alone,
@@ -153,7 +166,11 @@ class SlashCommands:
         return invocation.shown_messages.append(message)
 
     def _post_error(self, invocation: CommandInvocation, command: str, error: str) -> list[SlackMessage]:
-        """Post Slackbot's ephemeral error message, and return the responses so far with it."""
+        """Post Slackbot's ephemeral error message about a command.
+
+        Returns:
+            The responses to the command so far, with the error message.
+        """
         text = f'{command} failed with the error "{error}"'
         message = self._workspace.post_message(
             invocation.channel, SlackContent(text), ephemeral_to=invocation.user.id, user=SLACKBOT

@@ -1,7 +1,7 @@
-"""Interactions with buttons, inputs, shortcuts and modals.
+"""Interactions of users with buttons, inputs, shortcuts and modals of the app.
 
 Slack: docs.slack.dev/reference/interaction-payloads. Slack sends an interaction at most once. Without an
-acknowledgement within 3 seconds, a button gets a warning sign, and a modal shows an error.
+acknowledgement within 3 seconds, a button shows a warning sign, and a modal shows an error.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from sandbox.slack.state.workspace import Workspace, WorkspaceUser
 
 
 class SlackInteractions:
-    """Sender of interactions, which waits for their acknowledgement."""
+    """Sender of interactions to the app; it waits for the app's acknowledgement."""
 
     def __init__(
         self,
@@ -52,7 +52,9 @@ class SlackInteractions:
         """Click a button or option; return whether the app acknowledged it in time.
 
         Args:
-            control_id: see `BlockControl.id`, or `BLOCK_ID/CONTROL_ID`: an action id is unique in its block only.
+            target: the message or view with the button.
+            control_id: see `BlockControl.id`; or `BLOCK_ID/CONTROL_ID`, since an action id is unique in its block only.
+            response_base_url: the address of response URLs, with a slash at the end.
 
         Raises:
             ValueError: the message or view has no such button, or the user does not see it.
@@ -75,9 +77,17 @@ class SlackInteractions:
         value: InputValue,
         response_base_url: str,
     ) -> bool:
-        """Enter a value; return whether the app acknowledged the action in time, if Slack sends one.
+        """Enter a value into an input element of a message or view.
 
         Slack sends no action for an element of an input block without `dispatch_action`.
+
+        Args:
+            target: the message or view with the element.
+            action_id: the action id of the element, or `BLOCK_ID/ACTION_ID`.
+            response_base_url: the address of response URLs, with a slash at the end.
+
+        Returns:
+            False if Slack sent an action that the app did not acknowledge in time.
 
         Raises:
             ValueError: the element does not exist or does not accept the value.
@@ -97,14 +107,21 @@ class SlackInteractions:
         return await self._send_action(user, target, action, response_base_url)
 
     def list_inputs(self, user: WorkspaceUser | None, message: SlackMessage) -> list[tuple[str, Json, Any]]:
-        """Return the block id and element of each input of a message with the user's value; None: the initial one."""
+        """Return the input elements of a message with the values that a user entered.
+
+        Args:
+            user: the user; None for the initial values.
+
+        Returns:
+            A tuple of block id, element and value for each input element.
+        """
         state = InputState() if user is None else _get_state(message, user)
         elements = find_elements(self._payloads.blocks(message))
         inputs = [(block["block_id"], element) for block, element in elements if element["type"] in INPUT_FIELDS]
         return [(block_id, element, state.get_value(block_id, element)) for block_id, element in inputs]
 
     def list_controls(self, message: SlackMessage) -> list[BlockControl]:
-        """Return the buttons and options of a message with their block ids."""
+        """Return the buttons and menu options of a message with their block ids."""
         return list(find_controls(self._payloads.blocks(message)))
 
     def _visible_blocks(self, user: WorkspaceUser, target: SlackMessage | SlackView) -> Sequence[Mapping[str, Any]]:
@@ -118,7 +135,16 @@ class SlackInteractions:
     async def _send_action(
         self, user: WorkspaceUser, target: SlackMessage | SlackView, action: Json, response_base_url: str
     ) -> bool:
-        """Send `block_actions` with one action; return whether the app acknowledged it in time."""
+        """Send a `block_actions` payload with one action.
+
+        Args:
+            target: the message or view with the button or input.
+            action: item of the payload's `actions`.
+            response_base_url: the address of response URLs, with a slash at the end.
+
+        Returns:
+            Whether the app acknowledged the payload in time.
+        """
         payload = self._base_payload("block_actions", user) | {"actions": [action]}
         if isinstance(target, SlackView):
             return await self._send(payload | self._view_context(target)) is not None
@@ -140,7 +166,10 @@ class SlackInteractions:
         return await self._send(payload) is not None
 
     def _view_context(self, view: SlackView) -> Json:
-        """Return the payload fields of an action in a view, with a new trigger id."""
+        """Return the fields that a `block_actions` payload has for an action in a view.
+
+        They include a new trigger id.
+        """
         return {
             "container": {"type": "view", "view_id": view.id},
             "trigger_id": self._views.create_trigger_id(view.user, view),
@@ -150,7 +179,12 @@ class SlackInteractions:
     async def use_shortcut(
         self, user: WorkspaceUser, message: SlackMessage, callback_id: str, response_base_url: str
     ) -> bool:
-        """Use a message shortcut; return whether the app acknowledged it in time."""
+        """Use a message shortcut; return whether the app acknowledged it in time.
+
+        Args:
+            callback_id: the callback id of the shortcut.
+            response_base_url: the address of response URLs, with a slash at the end.
+        """
         payload = self._base_payload("message_action", user) | {
             "callback_id": callback_id,
             "trigger_id": self._views.create_trigger_id(user),
@@ -165,12 +199,12 @@ class SlackInteractions:
     async def submit_modal(self, view: SlackView, values: Mapping[str, InputValue]) -> bool:
         """Fill in and submit a modal; return whether the app accepted it.
 
-        Otherwise it stays open with `errors`. Slack's form does not send a modal with an empty input that is not
+        Otherwise the modal stays open with `errors`. Slack's form does not send a modal with an empty input that is not
         optional.
 
         Args:
             view: the modal, on top of its stack.
-            values: values by action id; other inputs keep theirs.
+            values: values by action id; other inputs have their present values.
 
         Raises:
             ValueError: the modal is not on top, has no such input, or does not accept a value.
@@ -201,7 +235,9 @@ class SlackInteractions:
             return False
 
     def _apply_response(self, view: SlackView, response: Json) -> bool:
-        """Apply the app's response to a submission (close, update, push, clear, or errors).
+        """Apply the app's response to the submission of a modal.
+
+        The response closes, updates, pushes or clears views, or sets errors.
 
         Returns:
             False if the response has errors.
@@ -229,10 +265,12 @@ class SlackInteractions:
         return True
 
     def close_modal(self, view: SlackView, *, whole_stack: bool) -> None:
-        """Close a modal's top view, and send `view_closed` for each closed view with `notify_on_close`.
+        """Close a modal's top view without submitting it.
+
+        `view_closed` is sent for each closed view with `notify_on_close`.
 
         Args:
-            whole_stack: close all views; `clear_on_close` of the view closes them, too.
+            whole_stack: close all views of the modal; `clear_on_close` of the view closes them, too.
 
         Raises:
             ValueError: the view is not on top.
@@ -247,12 +285,16 @@ class SlackInteractions:
                 self._sender.deliver("interactive", payload)
 
     def _require_top(self, view: SlackView) -> None:
-        """Raise `ValueError` if the modal is not open, or another view covers it."""
+        """Raise `ValueError` if a view is closed, or another view of its modal covers it."""
         if view not in self._open_views.modals or self._open_views.list_stack(view)[-1] is not view:
             raise ValueError("the modal is not open, or another view covers it")
 
     async def _send(self, payload: dict[str, Any]) -> EnvelopeDelivery | None:
-        """Send an interaction; return its delivery if it was acknowledged in time, otherwise None."""
+        """Send an interaction to the app, and wait for its acknowledgement.
+
+        Returns:
+            The delivery; None if the app is not connected or did not acknowledge in time.
+        """
         if not self._sender.connection_count:
             return None
         delivery = self._sender.deliver("interactive", payload)
@@ -264,7 +306,11 @@ class SlackInteractions:
         return delivery
 
     def _base_payload(self, kind: str, user: WorkspaceUser) -> dict[str, Any]:
-        """Return the fields that all interactions have."""
+        """Return the fields that the payloads of all interactions have.
+
+        Args:
+            kind: the `type` of the payload.
+        """
         names = {"name": user.name} | ({} if kind == "message_action" else {"username": user.name})
         fields: dict[str, Any] = {
             "type": kind,

@@ -1,6 +1,7 @@
-"""Parser of the values that users enter into input elements, with the checks of Slack's form.
+"""Parser of the values that users enter into Block Kit inputs.
 
-Slack: docs.slack.dev/reference/block-kit/block-elements. The texts of the errors are those of the sandbox.
+It checks them like Slack's form. Slack: docs.slack.dev/reference/block-kit/block-elements. The texts of the errors are
+those of the sandbox.
 """
 
 import re
@@ -25,11 +26,11 @@ _URL = re.compile(r"https?://[^\s]+")
 
 
 def parse_input(element: Mapping[str, Any], value: InputValue, workspace: Workspace) -> Any:
-    """Return an entered value in the form that `state` and `actions` of payloads have.
+    """Convert an entered value to JSON as in `state` and `actions` of payloads.
 
     Args:
         element: the Block Kit element.
-        value: users and channels by name or id; None or empty for no value.
+        value: the value, with users and channels by name or id; None or empty for no value.
 
     Raises:
         ValueError: Slack's form would not accept the value.
@@ -91,7 +92,11 @@ def _parse_unix_time(_: Mapping[str, Any], value: str, __: Workspace) -> int:
 
 
 def _match(pattern: re.Pattern[str], expected: str) -> Callable[[Mapping[str, Any], str, Workspace], str]:
-    """Return a parser that accepts texts of this pattern; `expected` names them in its error."""
+    """Return a parser that accepts texts which match a pattern.
+
+    Args:
+        expected: noun for the accepted texts, for the error.
+    """
 
     def parse(_: Mapping[str, Any], value: str, __: Workspace) -> str:
         if not pattern.fullmatch(value):

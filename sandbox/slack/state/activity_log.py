@@ -1,4 +1,4 @@
-"""Log of API calls and envelopes, and feed of visible changes."""
+"""Log of API calls and envelopes, which also publishes the visible changes."""
 
 from dataclasses import dataclass
 from time import monotonic
@@ -10,15 +10,17 @@ from sandbox.subscriptions import ChangeFeed
 
 @dataclass(eq=False, slots=True)
 class SlackCallRecord:
-    """Call of the Web API, post to a `response_url`, or transfer of a file (`upload`, `download`).
+    """Record of one HTTP request of the bot to the local Slack.
+
+    It is a call of the Web API, a post to a `response_url`, or the transfer of a file (`upload`, `download`).
 
     Attributes:
         status: the HTTP status; 0 before the response, and for a lost response.
         error: Slack's error code, or one of the sandbox for an HTTP error; None for success.
         received_at: seconds on the monotonic clock.
-        rate_limited: whether a rate limit (or `SlackFaults.rate_limit`) rejected it.
+        rate_limited: whether a rate limit (or `SlackFaults.rate_limit`) rejected the call.
         response: the JSON body of the response, also of a lost one.
-        remaining: (remaining calls, limit) of its fullest rate-limit window; None without limits.
+        remaining: (remaining calls, limit) of the method's fullest rate-limit window; None without limits.
     """
 
     method: str
@@ -33,12 +35,13 @@ class SlackCallRecord:
 
 @dataclass(eq=False, slots=True)
 class EnvelopeRecord:
-    """One delivery of an envelope; a redelivery has the same `id`.
+    """Record of a delivery of an envelope to the app; a redelivery has the same `id`.
 
     Attributes:
         attempt: 0 for the first delivery, then the number of the retry.
         reason: Slack's reason for the retry; "" for the first delivery.
-        sent_at, acknowledged_at: seconds on the monotonic clock; None before an acknowledgement.
+        sent_at: seconds on the monotonic clock.
+        acknowledged_at: seconds on the monotonic clock; None before an acknowledgement.
         response: the payload of the acknowledgement; None without one.
     """
 
@@ -53,7 +56,7 @@ class EnvelopeRecord:
 
 
 class SlackActivityLog(ChangeFeed[WorkspaceChange]):
-    """Log of all calls and envelopes, and feed of the visible changes."""
+    """Log of all API calls and envelopes, and publisher of the visible changes."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -61,7 +64,7 @@ class SlackActivityLog(ChangeFeed[WorkspaceChange]):
         self.envelopes: list[EnvelopeRecord] = []
 
     def record_call(self, method: str, arguments: dict[str, Any]) -> SlackCallRecord:
-        """Add a call that was received now, and return its record."""
+        """Add a call that was received now to the log, and return its record."""
         call = SlackCallRecord(method, arguments, monotonic())
         self.calls.append(call)
         self.notify()

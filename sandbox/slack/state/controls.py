@@ -1,4 +1,4 @@
-"""Buttons and options in the blocks of a message.
+"""Buttons and menu options in the blocks of a message.
 
 Slack: docs.slack.dev/reference/block-kit/block-elements.
 """
@@ -13,13 +13,14 @@ from sandbox.slack.state.inputs import find_elements, list_options
 
 @dataclass(frozen=True, slots=True)
 class BlockControl:
-    """Button, or option of a menu.
+    """Button, feedback button, or option of a menu in a block.
 
     Attributes:
         id: the action id of a button; the value of a feedback button or an option, which share an action id.
-        label: its text.
+        label: the text of the button or option.
         accessibility_label: the text for screen readers.
-        element: its Block Kit element.
+        block_id: the id of the block.
+        element: the Block Kit element.
         option: the feedback button or option within the element; None for a button.
     """
 
@@ -31,7 +32,7 @@ class BlockControl:
     option: Mapping[str, Any] | None = None
 
     def action_payload(self) -> dict[str, Any]:
-        """Return the entry in a payload's `actions` for a click."""
+        """Return the item of a payload's `actions` for a click."""
         payload = create_action(self.element, self.block_id)
         if self.element["type"] == "overflow" and self.option is not None:
             return payload | {"selected_option": {**self.option, "text": _plain_text(self.option["text"])}}
@@ -41,7 +42,7 @@ class BlockControl:
 
 
 def create_action(element: Mapping[str, Any], block_id: str) -> dict[str, Any]:
-    """Return the fields that an entry in a payload's `actions` has for any element."""
+    """Return the fields that an item of a payload's `actions` has for any element."""
     placeholder = element.get("placeholder")
     return {
         "type": element["type"],
@@ -53,7 +54,7 @@ def create_action(element: Mapping[str, Any], block_id: str) -> dict[str, Any]:
 
 
 def find_controls(blocks: Sequence[Mapping[str, Any]]) -> Iterator[BlockControl]:
-    """Yield the buttons and the options of menus in the blocks, in order."""
+    """Yield the buttons and the menu options in blocks, in order."""
     for block, element in find_elements(blocks):
         for choice in _options(element):
             target = choice or element
@@ -64,7 +65,10 @@ def find_controls(blocks: Sequence[Mapping[str, Any]]) -> Iterator[BlockControl]
 
 
 def _options(element: Mapping[str, Any]) -> Sequence[Mapping[str, Any] | None]:
-    """Return the options of a menu or the two feedback buttons; [None] for a single button."""
+    """Return the options of a menu or the two feedback buttons; [None] for a button.
+
+    The list is empty for any other element.
+    """
     match element.get("type"):
         case "button" | "icon_button":
             return [None]

@@ -1,4 +1,4 @@
-"""Input elements of Block Kit, and the values that users entered.
+"""Input elements of Block Kit, and the values that users entered into them.
 
 Slack: docs.slack.dev/reference/block-kit/block-elements and docs.slack.dev/reference/interaction-payloads. The `state`
 of a view or message has a value for each input element, entered or not.
@@ -40,16 +40,26 @@ LIST_INPUTS = frozenset(kind for kind in INPUT_FIELDS if kind.startswith("multi_
 
 @dataclass(slots=True)
 class InputState:
-    """Values that one user entered into elements; a preset value counts until another replaces it."""
+    """Values that one user entered into the input elements of a message or view.
+
+    The preset value of an element counts until the user replaces it.
+    """
 
     _values: dict[tuple[str, str, str], Any] = field(default_factory=dict)
 
     def set_value(self, block_id: str, element: Mapping[str, Any], value: Any) -> None:
-        """Set the value of an element, in the form of payloads (see `parse_input`)."""
+        """Store the value that the user entered into an element.
+
+        Args:
+            value: the value as in payloads (see `parse_input`).
+        """
         self._values[block_id, element["action_id"], element["type"]] = value
 
     def get_value(self, block_id: str, element: Mapping[str, Any]) -> Any:
-        """Return the value of an element; without one, None or an empty list."""
+        """Return the entered or preset value of an element.
+
+        Without one, it is None, or an empty list for an element with several values.
+        """
         kind = element["type"]
         preset = element.get(INPUT_FIELDS[kind][1])
         if preset is None:
@@ -57,7 +67,10 @@ class InputState:
         return self._values.get((block_id, element.get("action_id", ""), kind), preset)
 
     def to_payload(self, blocks: Sequence[Mapping[str, Any]]) -> dict[str, Json]:
-        """Return a payload's `state.values`: the values of all input elements by block id and action id."""
+        """Return the `state.values` of a payload.
+
+        It has the values of all input elements in the blocks, by block id and action id.
+        """
         values: dict[str, Json] = {}
         for block, element in find_elements(blocks):
             if (kind := element["type"]) in INPUT_FIELDS:
@@ -70,7 +83,7 @@ class InputState:
 
 
 def find_elements(blocks: Sequence[Mapping[str, Any]]) -> Iterator[tuple[Mapping[str, Any], Json]]:
-    """Yield a pair (block, element) for each element in the blocks."""
+    """Yield a pair of block and element for each Block Kit element in blocks."""
     for block in blocks:
         elements = block.get("elements", ()) if block["type"] in ("actions", "context_actions") else ()
         for element in (*elements, *filter(None, [block.get("accessory"), block.get("element")])):
@@ -78,16 +91,16 @@ def find_elements(blocks: Sequence[Mapping[str, Any]]) -> Iterator[tuple[Mapping
 
 
 def list_options(element: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return the options of an element, with those of its groups."""
+    """Return the options of a Block Kit element, with those of its option groups."""
     groups = element.get("option_groups") or ()
     return [*(element.get("options") or ()), *(option for group in groups for option in group["options"])]
 
 
 def with_ids(blocks: Sequence[Mapping[str, Any]], seed: str) -> list[Json]:
-    """Return a copy of the blocks in which each block and interactive element has an id.
+    """Return a copy of blocks in which each block and interactive element has an id.
 
     Args:
-        seed: the same seed and blocks give the same ids.
+        seed: the same seed and blocks always have the same ids.
     """
     copied: list[Json] = deepcopy(list(map(dict, blocks)))
     for index, block in enumerate(copied):

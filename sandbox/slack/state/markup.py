@@ -1,4 +1,4 @@
-"""Slack's markup: visible text, pings and `rich_text` blocks.
+"""Slack's markup: visible text, pinged users and `rich_text` blocks.
 
 Slack: `<@U..>`, `<!channel>`, `<#C..>` and `<https://..|label>` are tokens; `&`, `<` and `>` in text are entities
 (docs.slack.dev/messaging/formatting-message-text).
@@ -23,7 +23,7 @@ _EVERYONE = frozenset({"channel", "here", "everyone"})
 
 @dataclass(frozen=True, slots=True)
 class TaskCard:
-    """Task in a streamed message.
+    """Task card in a streamed message.
 
     Attributes:
         status: `pending`, `in_progress`, `complete` or `error`.
@@ -39,15 +39,16 @@ class TaskCard:
 
 @dataclass(frozen=True, slots=True)
 class SlackContent:
-    """Content of a message as it was sent.
+    """Content of a message as its author sent it.
 
     Attributes:
         text: mrkdwn, or Markdown if `markdown`.
+        blocks: the Block Kit blocks; None without any.
         markdown: whether `text` came as `markdown_text`.
         link_names: whether a plain `@name` becomes a mention.
         tasks: the task cards of a stream.
         plan: the title above the task cards.
-        attachments: the attachments below it.
+        attachments: the attachments below the text or blocks.
     """
 
     text: str = ""
@@ -60,7 +61,9 @@ class SlackContent:
 
 
 def render_text(content: SlackContent, names: Names) -> str:
-    """Return the visible text of the blocks or, without blocks, of `text`; then that of the attachments.
+    """Return the visible text of a message's content.
+
+    It is the text of the blocks or, without any, `text`; then that of the attachments.
 
     Args:
         names: names of users and channels by id, for mentions.
@@ -76,7 +79,7 @@ def render_text(content: SlackContent, names: Names) -> str:
 
 
 def list_attachment_texts(attachment: Mapping[str, Any]) -> list[str]:
-    """Return the texts of an attachment in their visible order, without its blocks."""
+    """Return the texts of a message attachment in visible order, without its blocks."""
     fields = [field for field in attachment.get("fields", ()) if isinstance(field, Mapping)]
     texts = [
         *(attachment.get(name) for name in ("pretext", "author_name", "title", "text")),
@@ -87,10 +90,13 @@ def list_attachment_texts(attachment: Mapping[str, Any]) -> list[str]:
 
 
 def find_pings(content: SlackContent, names: Names) -> frozenset[str]:
-    """Return the pinged user ids and user group ids, and `channel`, `here` and `everyone`.
+    """Return the ids of the users and user groups that a message's content pings.
 
-    The text counts in addition to the blocks, since notifications use it. Slack does not document whether mentions in
-    attachments notify; in the sandbox they do.
+    The set also has `channel`, `here` and `everyone`. The text counts in addition to the blocks, since notifications
+    use it. Slack does not document whether mentions in attachments notify; in the sandbox they do.
+
+    Args:
+        names: names of users and channels by id.
     """
     pinged = set(_find_pings_in_text(content.text, markdown=content.markdown))
     if content.link_names:
@@ -111,7 +117,10 @@ def has_mention(text: str, user_id: str) -> bool:
 
 
 def to_rich_text(text: str) -> list[dict[str, Any]]:
-    """Return the `rich_text` block that Slack creates from a mrkdwn text; none for an empty one."""
+    """Return a list with the `rich_text` block that Slack creates from a mrkdwn text.
+
+    The list is empty for an empty text.
+    """
     if not text:
         return []
     elements: list[dict[str, Any]] = []
@@ -128,7 +137,7 @@ def to_rich_text(text: str) -> list[dict[str, Any]]:
 
 
 def create_block_id(seed: str) -> str:
-    """Return a short id for a block, always the same for a seed."""
+    """Return a short id for a block, always the same for the same seed."""
     return hashlib.sha256(seed.encode("utf-8", "surrogatepass")).hexdigest()[:5]
 
 
@@ -150,7 +159,7 @@ def _to_element(token: re.Match[str]) -> dict[str, Any]:
 
 
 def decode_entities(text: str) -> str:
-    """Return the text with `&amp;`, `&lt;` and `&gt;` decoded."""
+    """Decode `&amp;`, `&lt;` and `&gt;` in a text."""
     return _ENTITY.sub(lambda entity: unescape(entity[0]), text)
 
 
@@ -177,7 +186,11 @@ def _render_markdown(text: str, names: Names) -> str:
 
 
 def _split_code(text: str) -> Iterator[tuple[bool, str]]:
-    """Yield (whether it is code, text) for each part of a Markdown text; code has no tokens."""
+    """Split a Markdown text into code and other text.
+
+    Yields:
+        A pair for each part: a bool that is true for code, and the text. Slack finds no mentions in code.
+    """
     for index, part in enumerate(_CODE.split(text)):
         yield index % 2 == 1, part
 
@@ -193,7 +206,7 @@ def _find_pings_in_text(text: str, *, markdown: bool) -> Iterator[str]:
 
 
 def _render_block(block: Mapping[str, Any], names: Names) -> str:
-    """Return the text of a block or element and its children, without buttons."""
+    """Return the visible text of a block or element and its children, without buttons."""
     match block:
         case {"type": "actions" | "context_actions"}:
             words = ""
@@ -236,7 +249,7 @@ def _find_pings_in_block(block: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _child_blocks(block: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """Yield the text objects and elements in a block, in their visible order."""
+    """Yield the text objects and elements in a block, in visible order."""
     for key in ("title", "text", "fields", "elements", "accessory", "rows"):
         yield from _flatten(block.get(key))
 

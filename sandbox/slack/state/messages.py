@@ -22,8 +22,8 @@ class SlackFile:
     Attributes:
         data: the content.
         alt_text: the description of a picture.
-        is_from_other_org: whether another organisation owns it; events then have only its id.
-        redirect_url: the target to which a download redirects; "" for none.
+        is_from_other_org: whether another organisation owns the file; events then have only its id.
+        redirect_url: the URL to which a download redirects; "" for none.
     """
 
     id: str
@@ -43,7 +43,7 @@ class SlackConversation:
         user: the id of the user of a DM; None for a channel.
         members: user ids, with the bot's if it is a member.
         created: seconds since the epoch.
-        prompts: the suggested prompts of a DM as (title, message).
+        prompts: the suggested prompts of a DM as pairs of title and message.
     """
 
     id: str
@@ -62,7 +62,7 @@ class SlackConversation:
 
     @property
     def type(self) -> Literal["channel", "group", "im"]:
-        """The type as in `channel_type` of events."""
+        """The type of the conversation as in `channel_type` of events."""
         if self.is_dm:
             return "im"
         return "group" if self.private else "channel"
@@ -70,13 +70,13 @@ class SlackConversation:
 
 @dataclass(frozen=True, slots=True)
 class SlackMessageVersion:
-    """Version of a message.
+    """Version of a message: its content since the post or an update.
 
     Attributes:
         text: the visible text.
-        pings: see `find_pings`.
+        pings: ids of the pinged users and user groups, and `channel`, `here` and `everyone`.
         shown_at: seconds on the monotonic clock.
-        content: the content as it was sent.
+        content: the content as its author sent it.
     """
 
     text: str
@@ -92,14 +92,14 @@ class SlackMessageVersion:
 
 @dataclass(eq=False, slots=True)
 class NativeStream:
-    """Stream of a message.
+    """Stream that `chat.startStream` started for a message.
 
     Attributes:
-        recipient: the id of the user who sees live updates. As users report, others see the first version until it
-            ends.
+        recipient: the id of the user who sees live updates; None for nobody. As users report, others see the first
+            version until the stream ends.
         ends_at: the end of the stream, if not stopped before, in seconds on the monotonic clock.
         mode: `markdown_text` or `chunks`, decided by the first call with text; None before.
-        byte_count: the size of its content.
+        byte_count: the size of the streamed content in bytes.
     """
 
     recipient: str | None
@@ -109,30 +109,35 @@ class NativeStream:
 
     @property
     def is_live(self) -> bool:
-        """True until it is stopped or expires."""
+        """True until the stream is stopped or expires."""
         return monotonic() < self.ends_at
 
 
 @dataclass(eq=False, slots=True)
 class SlackMessage:
-    """Message in its current state.
+    """Message of the workspace in its current version.
 
     Attributes:
-        user: the author; None for a message of another app.
-        bot_id: the app that posted it; None for people.
-        content: the text and blocks as they were sent.
+        ts: the timestamp, the id of the message in its channel.
+        content: the content as its author sent it.
         versions: all versions, oldest first.
+        user: the id of the author; None for a message of another app.
+        bot_id: the id of the bot that posted the message; None for people.
+        username: the author's name that the app chose; None for its own name.
+        thread_ts: the timestamp of the thread's root message; None outside threads.
         edited: whether people see "(edited)". Slack: not after an update with blocks.
-        ephemeral_to: the only user who sees it; None for everybody.
+        edited_ts: the timestamp of the edit; None without one.
         reactions: user ids by emoji name.
+        ephemeral_to: the id of the only user who sees the message; None for everybody.
+        attachments: shared and linked messages below the content.
+        icons: the picture of the author, if the app chose another one.
         unfurl_links, unfurl_media: arguments of the call; None if missing.
-        stream: set for messages from `chat.startStream`.
-        attachments: shared and linked messages below it.
-        icons: the picture of its author, if the app chose another one.
-        is_tombstone: whether it replaces a deleted message with replies.
+        stream: stream of a message from `chat.startStream`; None for other messages.
+        is_tombstone: whether the message replaces a deleted one with replies.
+        inviter: the id of the user who invited the user of a `channel_join` message.
+        pinned_by: the id of the user who pinned the message; None if it is not pinned.
+        pinned_at: the Unix time of the pin; 0 if the message is not pinned.
         input_states: the values that users entered, by user id.
-        inviter: the user who invited the user of a `channel_join` message.
-        pinned_by, pinned_at: the user who pinned it, and the Unix time; None and 0 if it is not pinned.
     """
 
     ts: str
@@ -165,16 +170,22 @@ class SlackMessage:
 
     @property
     def text(self) -> str:
-        """The visible text: mentions by name, entities decoded."""
+        """The visible text of the newest version: mentions by name, entities decoded."""
         return self.versions[-1].text
 
     @property
     def tasks(self) -> tuple[TaskCard, ...]:
-        """The current task cards."""
+        """The task cards of the newest version."""
         return self.versions[-1].tasks
 
     def version_for(self, user: str) -> SlackMessageVersion:
-        """Return the version that a user (given by id) sees: the newest, or the first of another's live stream."""
+        """Return the version of the message that a user sees: usually the newest one.
+
+        While the message is a live stream for another recipient, it is the first version.
+
+        Args:
+            user: the id of the user.
+        """
         is_for_another = self.stream is not None and self.stream.is_live and self.stream.recipient != user
         return self.versions[0 if is_for_another else -1]
 
@@ -184,16 +195,23 @@ class SlackMessage:
 
     @property
     def buttons(self) -> dict[str, str]:
-        """The ids of its buttons and options by label; see `BlockControl`."""
+        """The ids of the message's buttons and options by label; see `BlockControl`."""
         return {control.label: control.id for control in find_controls(self.blocks or ())}
 
     @property
     def pings(self) -> frozenset[str]:
-        """The `find_pings` of all versions."""
+        """The ids of users and groups that any version of the message pings.
+
+        The set may also contain `channel`, `here` and `everyone`.
+        """
         return frozenset[str]().union(*(version.pings for version in self.versions))
 
     def find_file(self, id_: str) -> SlackFile:
-        """Return its file with this id."""
+        """Return the file of the message with this id.
+
+        Raises:
+            StopIteration: the message has no such file.
+        """
         return next(file for file in self.files if file.id == id_)
 
     @property

@@ -1,4 +1,4 @@
-"""JSON payloads of users, channels, messages and files."""
+"""Builder of Slack's JSON for users, channels, messages and files."""
 
 import mimetypes
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ TEAM_DOMAIN = "sandbox"
 
 
 class SlackPayloads:
-    """Builder of Slack's JSON for the workspace.
+    """Builder of Slack's JSON for users, channels, messages and files of a workspace.
 
     Attributes:
         files_base_url: the address that download URLs of files begin with.
@@ -28,7 +28,7 @@ class SlackPayloads:
     # Messages
 
     def message(self, message: SlackMessage) -> dict[str, Any]:
-        """Return a message as in a `message` event."""
+        """Return a message's JSON as in a `message` event."""
         user = None if message.username else message.user
         is_by_bot_user = message.bot_id == self._workspace.bot_id and user is not None
         fields: dict[str, Any] = {
@@ -67,14 +67,18 @@ class SlackPayloads:
         return {name: value for name, value in fields.items() if value is not None}
 
     def _is_from_other_team(self, user: str | None) -> bool:
-        """Return whether a user is of another workspace, which events of shared channels tell."""
+        """Return whether a user belongs to another workspace (Slack Connect).
+
+        Args:
+            user: the id of the user; None for no user.
+        """
         return self._team_of(user) not in (None, self._workspace.team_id)
 
     def history_message(self, message: SlackMessage, *, metadata: bool = False) -> dict[str, Any]:
-        """Return a message as in `conversations.history` and `.replies`.
+        """Return a message's JSON as in `conversations.history` and `.replies`.
 
         Args:
-            metadata: include the message's metadata.
+            metadata: whether to include the message's metadata.
         """
         fields = self.message(message)
         fields.pop("hidden", None)
@@ -101,12 +105,12 @@ class SlackPayloads:
         return fields
 
     def post_response(self, message: SlackMessage) -> dict[str, Any]:
-        """Return a message as in the response of `chat.postMessage`."""
+        """Return a message's JSON as in the response of `chat.postMessage`."""
         fields = self.message(message) | {"app_id": self._workspace.app_id}
         return fields | ({"metadata": message.metadata} if message.metadata else {})
 
     def stopped_message(self, message: SlackMessage) -> dict[str, Any]:
-        """Return a message as in the response of `chat.stopStream`.
+        """Return a message's JSON as in the response of `chat.stopStream`.
 
         Slack: `ChatStopStreamResponseMessage` in @slack/web-api.
         """
@@ -114,14 +118,15 @@ class SlackPayloads:
         return {name: value for name, value in self.message(message).items() if name in shown}
 
     def update_response(self, message: SlackMessage) -> dict[str, Any]:
-        """Return a message as in the response of `chat.update`, which has no timestamps."""
+        """Return a message's JSON as in the response of `chat.update`, without timestamps."""
         dropped = ("ts", "thread_ts", "parent_user_id")
         return {name: value for name, value in self.post_response(message).items() if name not in dropped}
 
     def blocks(self, message: SlackMessage) -> list[dict[str, Any]]:
-        """Return the blocks of a message with ids; without blocks, the `rich_text` of its text.
+        """Return the blocks of a message with block and action ids.
 
-        The `markdown` blocks of a stream become `rich_text`, too.
+        Without blocks, it is the `rich_text` block of the text. The `markdown` blocks of a stream become `rich_text`,
+        too.
         """
         if message.content.blocks is None:
             return to_rich_text(message.content.text)
@@ -132,7 +137,7 @@ class SlackPayloads:
         return with_ids(blocks, message.ts)
 
     def pinned_item(self, message: SlackMessage) -> dict[str, Any]:
-        """Return a pinned message as in `pins.list` and in the events of pins."""
+        """Return a pinned message's JSON as in `pins.list` and in the events of pins."""
         shown = self.message(message) | {"permalink": self.permalink(message)}
         shown.pop("client_msg_id", None)
         return {
@@ -150,10 +155,10 @@ class SlackPayloads:
         return link
 
     def message_attachment(self, message: SlackMessage, **fields: Any) -> dict[str, Any]:
-        """Return a message as the attachment of another one.
+        """Return a message's JSON as the attachment of another message.
 
         Args:
-            fields: `is_share` for a shared message, `is_msg_unfurl` for a linked one.
+            fields: further fields: `is_share` for a shared message, `is_msg_unfurl` for a linked one.
         """
         shown = {"team": self._workspace.team_id, "channel": message.channel.id, "ts": message.ts}
         author = message.username or self._workspace.users[message.user or ""].real_name
@@ -174,7 +179,7 @@ class SlackPayloads:
         }
 
     def _file_in_event(self, message: SlackMessage, file: SlackFile) -> dict[str, Any]:
-        """Return a file as in events; of another organisation's file they have only the id."""
+        """Return a file's JSON as in events: only the id if another organisation owns it."""
         if file.is_from_other_org:
             return {"id": file.id, "mode": "file_access", "file_access": "check_file_info"}
         return self.file(message, file)
@@ -205,11 +210,11 @@ class SlackPayloads:
         }
 
     def shared_file(self, file_id: str, messages: Sequence[SlackMessage]) -> dict[str, Any]:
-        """Return a file as in `files.info` and `files.list`.
+        """Return a file's JSON as in `files.info` and `files.list`, with its shares.
 
         Args:
             file_id: the id of the file.
-            messages: the messages that contain it, at least one.
+            messages: the messages that contain the file, at least one.
         """
         counts = ("thread_ts", "reply_count", "reply_users_count", "reply_users", "latest_reply")
         places: dict[str, list[str]] = {"channels": [], "groups": [], "ims": []}
@@ -228,7 +233,7 @@ class SlackPayloads:
         return described | places | {"shares": shares, "has_more_shares": False}
 
     def _broadcast_root(self, message: SlackMessage) -> dict[str, Any] | None:
-        """Return the root of the thread of a broadcast reply; None for other messages."""
+        """Return the JSON of the thread's root for a broadcast reply; else None."""
         if message.thread_ts is None or message.subtype != BROADCAST_SUBTYPE:
             return None
         root = self._workspace.find_message(message.channel, message.thread_ts)
@@ -238,23 +243,26 @@ class SlackPayloads:
         return {name: value for name, value in self.history_message(root).items() if name not in dropped}
 
     def _parent_user(self, message: SlackMessage) -> str | None:
-        """Return the author of the thread's root for a reply of a user; None for other messages."""
+        """Return the id of the author of a thread's root, for the reply of a user.
+
+        It is None for other messages, and for a root that was deleted.
+        """
         if not message.is_thread_reply or message.thread_ts is None or message.user is None:
             return None
         root = self._workspace.find_message(message.channel, message.thread_ts)
         return None if root is None else root.user
 
-    # The app, people and places
+    # Bots, users and channels
 
     def bot_profile(self) -> dict[str, Any]:
-        """Return the bot as in messages."""
+        """Return the app's bot as in the field `bot_profile` of messages."""
         return _describe_bot(self._workspace.bot_id, self._workspace.bot.name) | {
             "app_id": self._workspace.app_id,
             "team_id": self._workspace.team_id,
         }
 
     def bot(self, id_: str) -> dict[str, Any] | None:
-        """Return a bot as in `bots.info`; None for an unknown one."""
+        """Return a bot's JSON as in `bots.info`; None for an unknown id."""
         if id_ == self._workspace.bot_id:
             own = {"app_id": self._workspace.app_id, "user_id": self._workspace.bot.id}
             return _describe_bot(id_, self._workspace.bot.name) | own
@@ -262,7 +270,11 @@ class SlackPayloads:
         return next((_describe_bot(id_, name) for name in names), None)
 
     def _team_of(self, user: str | None) -> str | None:
-        """Return the id of a user's workspace; None for no user."""
+        """Return the id of a user's workspace; None without a user.
+
+        Args:
+            user: the id of the user.
+        """
         known = self._workspace.users.get(user or "")
         return None if user is None else (known and known.team_id) or self._workspace.team_id
 
@@ -281,11 +293,10 @@ class SlackPayloads:
         }
 
     def user(self, user: WorkspaceUser, *, has_email: bool) -> dict[str, Any]:
-        """Return a user.
+        """Return a user's JSON as in `users.info`.
 
         Args:
-            user: the user.
-            has_email: whether the app has the scope for the address.
+            has_email: whether the app has the scope for the email address.
         """
         first, _, last = user.real_name.partition(" ")
         profile: dict[str, Any] = {
@@ -387,5 +398,8 @@ def _describe_bot(id_: str, name: str) -> dict[str, Any]:
 
 
 def _create_images(name: str, *sizes: int) -> dict[str, str]:
-    """Return the addresses of a picture in several sizes; no server is behind them."""
+    """Return the URLs of a picture by field name (`image_48`), one for each size.
+
+    No server is behind these URLs.
+    """
     return {f"image_{size}": f"https://{TEAM_DOMAIN}.invalid/{name}_{size}.png" for size in sizes}

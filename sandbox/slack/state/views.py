@@ -1,4 +1,4 @@
-"""Modals and home tabs that users have open.
+"""Modals and home tabs of the app that users have open.
 
 Slack: docs.slack.dev/surfaces/modals and docs.slack.dev/surfaces/app-home. A modal is a stack of up to three views.
 """
@@ -16,12 +16,12 @@ MAX_STACK_VIEWS = 3
 
 @dataclass(eq=False, slots=True)
 class SlackView:
-    """View of one user: a view of a modal, or the home tab of the app.
+    """View that one user has open: one of a modal, or the home tab of the app.
 
     Attributes:
         content: the JSON that the app sent, with an id for each block and element.
-        previous: the view below it in the stack; None for the lowest and for a home tab.
-        hash: changes with every update.
+        previous: the view below this one in the stack; None for the lowest and for a home tab.
+        hash: text that changes with every update.
         state: the values that the user entered.
         errors: validation errors by block id, from the app or from Slack's form.
     """
@@ -40,17 +40,17 @@ class SlackView:
 
     @property
     def root(self) -> "SlackView":
-        """The lowest view of the stack."""
+        """The lowest view of the modal's stack."""
         return self if self.previous is None else self.previous.root
 
     @property
     def inputs(self) -> dict[str, Json]:
-        """Input blocks by action id."""
+        """Input blocks of the view by action id."""
         return {b["element"]["action_id"]: b for b in self.content["blocks"] if b["type"] == "input"}
 
 
 class OpenViews:
-    """Views that users have open.
+    """Modals and home tabs that users have open.
 
     Attributes:
         modals: the views of all modals; a view follows the one below it in its stack.
@@ -63,30 +63,38 @@ class OpenViews:
         self.homes: dict[str, SlackView] = {}
 
     def open_modal(self, user: WorkspaceUser, content: Json, previous: SlackView | None = None) -> SlackView:
-        """Open a modal, or push a view on `previous`, the top of its stack; return the view."""
+        """Open a modal for a user, or push a view on an open modal; return the new view.
+
+        Args:
+            content: JSON of the view.
+            previous: the top view of the open modal; None for a new modal.
+        """
         view = SlackView(create_id("V"), user, {}, previous)
         self.set_content(view, content)
         self.modals.append(view)
         return view
 
     def publish_home(self, user: WorkspaceUser, content: Json) -> SlackView:
-        """Create or replace the home tab of a user, and return it."""
+        """Create or replace the home tab of a user, and return its view."""
         view = self.homes.setdefault(user.id, SlackView(create_id("V"), user, {}))
         self.set_content(view, content)
         return view
 
     def set_content(self, view: SlackView, content: Json) -> None:
-        """Replace the content of a view; entered values stay in elements that keep their ids."""
+        """Replace the content of a view, and clear its errors.
+
+        Values that the user entered stay in elements with unchanged ids.
+        """
         view.hash = _create_hash()
         view.errors = {}
         view.content = {**content, "blocks": with_ids(content["blocks"], view.id + view.hash)}
 
     def list_stack(self, view: SlackView) -> list[SlackView]:
-        """Return all views of a view's modal, the lowest first."""
+        """Return all views of the modal that contains a view, the lowest first."""
         return [other for other in self.modals if other.root is view.root]
 
     def find_view(self, id_: str, external_id: str) -> SlackView | None:
-        """Return the open view with this id or `external_id`; None without one.
+        """Return the open view with this id or `external_id`; None if there is none.
 
         An empty `external_id` matches no view.
         """
@@ -94,7 +102,7 @@ class OpenViews:
         return next((v for v in views if v.id == id_ or (external_id and external_id == _external_id(v))), None)
 
     def to_payload(self, view: SlackView) -> Json:
-        """Return the JSON of a view in payloads and responses."""
+        """Return a view's JSON as in payloads and responses, with the entered values."""
         content = view.content
         blank: Json = {"private_metadata": "", "callback_id": "", "external_id": ""}
         if content["type"] == "modal":

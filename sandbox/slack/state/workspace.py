@@ -1,4 +1,4 @@
-"""State of a Slack workspace: users, user groups, conversations and their messages."""
+"""Data of a Slack workspace: users, user groups, conversations and their messages."""
 
 import re
 import secrets
@@ -39,7 +39,7 @@ def _standard_emoji() -> frozenset[str]:
 
 
 def create_id(prefix: str) -> str:
-    """Return a new id in Slack's format: a prefix, `0`, and nine of A-Z and 0-9."""
+    """Return a new random id in Slack's format: prefix, `0`, and nine of A-Z and 0-9."""
     alphabet = string.ascii_uppercase + string.digits
     return prefix + "0" + "".join(secrets.choice(alphabet) for _ in range(9))
 
@@ -61,7 +61,7 @@ class WorkspaceUser:
 
     @property
     def email(self) -> str:
-        """The address, which bots do not have."""
+        """The email address; "" for a bot."""
         return "" if self.is_bot else f"{self.name.lower()}@example.com"
 
 
@@ -83,9 +83,9 @@ class WorkspaceChange:
     """Visible change of a message.
 
     Attributes:
-        message: the message in its new state.
-        user: the id of the user of a reaction; None for other changes.
-        reaction: the emoji's name; None for other changes.
+        message: the message after the change.
+        user: the id of the user of a reaction or pin; None for other changes.
+        reaction: the emoji's name of a reaction; None for other changes.
     """
 
     kind: ChangeKind
@@ -95,14 +95,14 @@ class WorkspaceChange:
 
 
 class Workspace:
-    """State of a workspace.
+    """Data of a workspace, with methods that change it.
 
     Attributes:
         custom_emoji: addresses of the workspace's own emoji by name.
         other_bots: ids of other apps' bots by name.
 
     Args:
-        on_change: called after every change.
+        on_change: called after every change of a message.
         name: the name of the workspace.
         app_id: the id of the installed app.
     """
@@ -124,7 +124,10 @@ class Workspace:
         self._messages: dict[str, dict[str, SlackMessage]] = {}
 
     def has_emoji(self, name: str) -> bool:
-        """Return whether an emoji exists: `wave`, or `wave::skin-tone-3`."""
+        """Return whether an emoji of this name exists, such as `wave`.
+
+        Skin tones (`wave::skin-tone-3`) are accepted.
+        """
         return _SKIN_TONE.sub("", name) in _standard_emoji() | self.custom_emoji.keys()
 
     # Users and conversations
@@ -153,11 +156,11 @@ class Workspace:
         return next((c for c in self.channels.values() if c.name == name and not c.is_dm), None)
 
     def find_dm(self, user: WorkspaceUser) -> SlackConversation | None:
-        """Return the DM between a user and the bot; None if it was never opened."""
+        """Return the DM of a user and the bot; None if it was never opened."""
         return next((channel for channel in self.channels.values() if channel.user == user.id), None)
 
     def open_dm(self, user: WorkspaceUser) -> SlackConversation:
-        """Return the DM between a user and the bot; it is created if it does not exist."""
+        """Return the DM of a user and the bot; create it if it does not exist."""
         members = {user.id, self.bot.id}
         return self.find_dm(user) or self._add_channel(
             SlackConversation(create_id("D"), user.name, user=user.id, members=members)
@@ -171,17 +174,23 @@ class Workspace:
     # Messages
 
     def create_ts(self) -> str:
-        """Return a unique timestamp (`SECONDS.MICROSECONDS`), the id of a message in its channel."""
+        """Return a new timestamp (`SECONDS.MICROSECONDS`), unique in the workspace.
+
+        The timestamp of a message is its id in its channel.
+        """
         self._last_ts = max(self._last_ts + 1, int(time() * 1_000_000))
         return f"{self._last_ts // 1_000_000}.{self._last_ts % 1_000_000:06d}"
 
     def find_message(self, channel: SlackConversation, ts: str) -> SlackMessage | None:
-        """Return a message; None if it does not exist, is deleted or ephemeral."""
+        """Return a message by its timestamp.
+
+        It is None if the message does not exist, is deleted or ephemeral.
+        """
         message = self._messages[channel.id].get(ts)
         return None if message is None or message.deleted or message.ephemeral_to else message
 
     def messages(self, channel: SlackConversation) -> list[SlackMessage]:
-        """Return all messages of a channel, deleted ones included, oldest first."""
+        """Return all messages of a channel, oldest first, with deleted ones."""
         return list(self._messages[channel.id].values())
 
     def latest_messages(self, count: int) -> list[SlackMessage]:
@@ -189,11 +198,11 @@ class Workspace:
         return sorted(self.all_messages(), key=lambda message: message.ts)[-count:]
 
     def all_messages(self) -> Iterator[SlackMessage]:
-        """Yield all messages, deleted ones included."""
+        """Yield all messages of the workspace, with deleted ones."""
         return (message for messages in self._messages.values() for message in messages.values())
 
     def find_file_messages(self, file_id: str) -> list[SlackMessage]:
-        """Return the messages that contain a file, without deleted ones."""
+        """Return the messages that contain a file, without deleted messages."""
         return [
             message
             for message in self.all_messages()
@@ -201,7 +210,10 @@ class Workspace:
         ]
 
     def thread_messages(self, channel: SlackConversation, thread_ts: str) -> list[SlackMessage]:
-        """Return the root and the replies of a thread, oldest first, without deleted and ephemeral ones."""
+        """Return the root and the replies of a thread, oldest first.
+
+        Deleted and ephemeral messages are left out.
+        """
         return [
             message
             for message in self.messages(channel)
@@ -216,7 +228,12 @@ class Workspace:
         ephemeral_to: str | None = None,
         **details: Any,
     ) -> SlackMessage:
-        """Post a message; `details` are the fields of `SlackMessage`."""
+        """Add a message to a channel, and return it.
+
+        Args:
+            ephemeral_to: the id of the only user who sees the message; None for everybody.
+            details: further fields of `SlackMessage`.
+        """
         message = SlackMessage(
             ts=self.create_ts(),
             channel=channel,
@@ -230,7 +247,7 @@ class Workspace:
         return message
 
     def update_message(self, message: SlackMessage, content: SlackContent, *, edited: bool) -> None:
-        """Replace the content of a message.
+        """Replace the content of a message; the former content stays in its versions.
 
         Args:
             edited: whether users see "(edited)".
@@ -242,13 +259,16 @@ class Workspace:
         self._on_change(WorkspaceChange("updated", message))
 
     def update_stream(self, message: SlackMessage, content: SlackContent) -> None:
-        """Replace the content of a live stream; apps get no event."""
+        """Replace the content of a message with a live stream; apps receive no event."""
         message.content = content
         message.versions.append(self._create_version(content))
         self._on_change(WorkspaceChange("streamed", message))
 
     def delete_message(self, message: SlackMessage) -> None:
-        """Delete a message; one with thread replies becomes a tombstone, as in Slack."""
+        """Delete a message.
+
+        A message with thread replies becomes a tombstone ("This message was deleted."), as in Slack.
+        """
         if (
             len(self.thread_messages(message.channel, message.ts)) > 1
             and not message.is_thread_reply
@@ -261,7 +281,12 @@ class Workspace:
         return self._on_change(WorkspaceChange("deleted", message))
 
     def add_reaction(self, message: SlackMessage, user: str, reaction: str) -> bool:
-        """Add a user's reaction; return False if it exists."""
+        """Add a user's reaction to a message; return False if it exists already.
+
+        Args:
+            user: the id of the user.
+            reaction: the emoji's name.
+        """
         users = message.reactions.setdefault(reaction, [])
         if user in users:
             return False
@@ -270,7 +295,12 @@ class Workspace:
         return True
 
     def remove_reaction(self, message: SlackMessage, user: str, reaction: str) -> bool:
-        """Remove a user's reaction; return False if there is none."""
+        """Remove a user's reaction from a message; return False if there is none.
+
+        Args:
+            user: the id of the user.
+            reaction: the emoji's name.
+        """
         users = message.reactions.get(reaction, [])
         if user not in users:
             return False
@@ -286,18 +316,31 @@ class Workspace:
         return sorted(pinned, key=lambda message: message.pinned_at, reverse=True)
 
     def set_pin(self, message: SlackMessage, user: str, *, is_pinned: bool) -> None:
-        """Pin a message, or unpin it."""
+        """Pin a message to its channel, or unpin it.
+
+        Args:
+            user: the id of the user who does it.
+        """
         message.pinned_by, message.pinned_at = (user, int(time())) if is_pinned else (None, 0)
         self._on_change(WorkspaceChange("pinned" if is_pinned else "unpinned", message, user))
 
     def join_channel(self, channel: SlackConversation, user: str, *, inviter: str | None = None) -> None:
-        """Add a user to a channel, and post Slack's message about it."""
+        """Add a user to a channel, and post Slack's message about it.
+
+        Args:
+            user: the id of the user.
+            inviter: the id of the user who invited them; None for nobody.
+        """
         channel.members.add(user)
         text = f"<@{user}> has joined the channel"
         self.post_message(channel, SlackContent(text), user=user, subtype="channel_join", inviter=inviter)
 
     def leave_channel(self, channel: SlackConversation, user: str) -> None:
-        """Remove a user from a channel, and post Slack's message about it."""
+        """Remove a user from a channel, and post Slack's message about it.
+
+        Args:
+            user: the id of the user.
+        """
         channel.members.discard(user)
         self.post_message(channel, SlackContent(f"<@{user}> has left the channel"), user=user, subtype="channel_leave")
 

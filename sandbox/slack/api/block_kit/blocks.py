@@ -1,4 +1,4 @@
-"""Checks of blocks and views, with their limits.
+"""Checks of Block Kit blocks and views, with Slack's limits.
 
 Slack: docs.slack.dev/reference/block-kit and docs.slack.dev/reference/views; newer blocks by @slack/types 3.2. Slack
 refuses unknown fields: "invalid additional property: disabled" (slackapi/bolt-js #1891). Only the type of
@@ -178,7 +178,7 @@ _BLOCKS_OF_MESSAGE = items(variants(_MESSAGE_BLOCKS), 0, MAX_BLOCKS)
 
 
 def check_blocks(blocks: object, *, path: str = "/blocks", error: str = "invalid_blocks") -> list[dict[str, Any]]:
-    """Return the blocks of a message if Slack would accept them.
+    """Return the blocks of a message unchanged if Slack would accept them.
 
     Args:
         path: the JSON pointer of the blocks, for the errors.
@@ -202,7 +202,7 @@ def check_blocks(blocks: object, *, path: str = "/blocks", error: str = "invalid
 
 
 def check_view(view: object, kind: str) -> dict[str, Any]:
-    """Return a view's JSON if Slack would accept it.
+    """Return a view's JSON unchanged if Slack would accept it.
 
     Args:
         kind: `modal` or `home`.
@@ -225,7 +225,13 @@ def check_view(view: object, kind: str) -> dict[str, Any]:
 
 
 def _find_duplicate_ids(blocks: Sequence[Mapping[str, Any]], path: str) -> Iterator[str]:
-    """Yield an error for each `block_id` that occurs twice, and each `action_id` twice in one block."""
+    """Yield an error line for each `block_id` or `action_id` that occurs twice.
+
+    An `action_id` may occur in several blocks, but only once in each.
+
+    Args:
+        path: the JSON pointer of the blocks.
+    """
     for id_, count in Counter(block.get("block_id") for block in blocks).items():
         if id_ and count > 1:
             yield f"`block_id` {id_} already exists [json-pointer:{path}]"

@@ -1,4 +1,4 @@
-"""Text objects, options, rich text and elements of Block Kit, with their limits.
+"""Checks of Block Kit's text objects, options, rich text and elements.
 
 Slack: docs.slack.dev/reference/block-kit/block-elements and docs.slack.dev/reference/block-kit/composition-objects.
 """
@@ -15,7 +15,7 @@ _TEXT_FIELDS = {"plain_text": {"emoji": boolean}, "mrkdwn": {"verbatim": boolean
 
 
 def text(max_chars: int, *kinds: str) -> Check:
-    """Return a check for a text object of these kinds, by default `plain_text`."""
+    """Return a check for a text object of one of these kinds, by default `plain_text`."""
     required = TYPE | {"text": string(max_chars, min_chars=1)}
     return variants({kind: shape(required, _TEXT_FIELDS[kind]) for kind in kinds or ("plain_text",)})
 
@@ -53,7 +53,13 @@ _OPTION_LISTS = {
 
 
 def _element(required: Mapping[str, Check], optional: Mapping[str, Check], *, one_of: Collection[str] = ()) -> Check:
-    """Return a check for an interactive element."""
+    """Return a check for an interactive element: a JSON object with these fields.
+
+    Args:
+        required: checks of the fields that an element must have, besides `type`.
+        optional: checks of the fields that an element may have, besides `action_id`.
+        one_of: optional fields of which an element must have at least one.
+    """
     return shape({**TYPE, **required}, {"action_id": ID, **optional}, one_of=one_of)
 
 

@@ -1,7 +1,7 @@
-"""Checks of JSON structures, with Slack's errors.
+"""Checks of JSON structures, with Slack's error texts.
 
-A check takes a value and its JSON pointer, and yields the errors of the value. The texts of the errors are Slack's, as
-users report them: "invalid additional property: emoji [json-pointer:/blocks/0/text]" (grafana/oncall #702).
+A check is called with a value and its JSON pointer, and yields the errors of the value. The texts of the errors are
+Slack's, as users report them: "invalid additional property: emoji [json-pointer:/blocks/0/text]" (grafana/oncall #702).
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -15,12 +15,17 @@ def _error(text: str, path: str) -> str:
 
 
 def anything(_: Any, __: str) -> Iterator[str]:
-    """Accept every value."""
+    """Accept every value: a check without errors."""
     return iter(())
 
 
 def string(max_chars: int | None = None, *, min_chars: int = 0, choices: Collection[str] = ()) -> Check:
-    """Return a check for a string of some length or, if given, one of `choices`."""
+    """Return a check for a string of a given length.
+
+    Args:
+        max_chars: greatest length; None for no limit.
+        choices: the only accepted strings; empty for any.
+    """
 
     def check(value: Any, path: str) -> Iterator[str]:
         if not isinstance(value, str):
@@ -87,12 +92,14 @@ def items(check_item: Check, low: int = 0, high: int | None = None) -> Check:
 def shape(
     required: Mapping[str, Check], optional: Mapping[str, Check] | None = None, *, one_of: Collection[str] = ()
 ) -> Check:
-    """Return a check for an object with these fields and no others; null counts as missing.
+    """Return a check for a JSON object with these fields and no others.
+
+    A field whose value is null counts as missing.
 
     Args:
-        required: checks of the fields that must be there.
-        optional: checks of the fields that may be there.
-        one_of: optional fields of which at least one must be there.
+        required: checks of the fields that the object must have.
+        optional: checks of the fields that the object may have.
+        one_of: optional fields of which the object must have at least one.
     """
     fields = {**required, **(optional or {})}
 
@@ -115,7 +122,7 @@ def shape(
 
 
 def variants(checks: Mapping[str, Check]) -> Check:
-    """Return a check for an object whose field `type` selects one of the checks."""
+    """Return a check for a JSON object whose field `type` selects one of the checks."""
 
     def check(value: Any, path: str) -> Iterator[str]:
         kind = value.get("type") if isinstance(value, Mapping) else None
