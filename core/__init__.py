@@ -1,4 +1,4 @@
-"""The agent: turns, sessions, models, tools, storage.
+"""The agent without the platforms: turns, sessions, models, tools, storage.
 
-It knows nothing of Slack or Discord.
+Nothing in this package depends on Slack or Discord.
 """

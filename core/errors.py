@@ -32,15 +32,19 @@
         │   └── ContextLengthError       the request exceeds the model's context
         └── ContentBlockedError      the provider's safety rules withheld the answer
 
-`str(error)` is for operators and is free of secrets; the text of a foreign exception is kept in
-`__cause__` alone. `error.public` is the one sentence that may be shown in a channel.
+`str(error)` is for operators and has no secrets. The exception of a library is only in
+`__cause__`. `error.public` is the sentence that may be shown in a channel.
 """
 
 from typing import Self
 
 
 class ParleyError(Exception):
-    """Base class of all errors that Parley raises on purpose."""
+    """Base class of all errors that Parley raises on purpose.
+
+    Attributes:
+        public: the message that users may read, without secrets.
+    """
 
     public = "Something went wrong."
 
@@ -49,7 +53,7 @@ class SettingsError(ParleyError):
     """One or more faults in the settings, which prevent the start.
 
     Attributes:
-        faults: one line per fault, which names the variable and the remedy.
+        faults: one line per fault, with the name of the variable and the remedy.
     """
 
     def __init__(self, *faults: str) -> None:
@@ -75,19 +79,22 @@ class SchemaError(StoreError):
 
 
 class SessionResetError(StoreError):
-    """A write belongs to a session generation that a reset has ended."""
+    """A write comes too late: the session was reset after the run had begun.
+
+    A reset ends a session generation; writes of the former generation store nothing.
+    """
 
     public = "This conversation was reset."
     retryable = False
 
     @classmethod
     def of(cls, session_id: str, generation: int) -> Self:
-        """Return the error for a generation of a session that has ended."""
+        """Return the error with a text that names the session and its ended generation."""
         return cls(f"session {session_id} was reset: generation {generation} has ended")
 
 
 class DamagedSessionError(StoreError):
-    """A stored session cannot be read. A reset repairs it by deleting its rows."""
+    """A stored session cannot be read. A reset deletes its damaged rows."""
 
     public = "I can't read this conversation's history. Send `reset` to start over."
     retryable = False
@@ -100,7 +107,7 @@ class DamagedTurnError(DamagedSessionError):
 
 
 class DatabaseClosedError(StoreError):
-    """This process has closed the database, since it ends."""
+    """The database is used after this process has closed it at its shutdown."""
 
     retryable = False
 
@@ -109,18 +116,18 @@ class DatabaseClosedError(StoreError):
 
 
 class TurnLostError(StoreError):
-    """Another worker has claimed the turn.
+    """Another worker has claimed the turn that this worker ran.
 
-    This worker must not store or show any more of the turn.
+    This worker must neither store nor show anything of the turn any more.
     """
 
     retryable = False
 
 
 def is_permanent_store_error(error: Exception) -> bool:
-    """Return whether the same operation, by any worker, will fail in the same way.
+    """Return whether an operation will fail with the same error again, on any worker.
 
-    Every error is permanent except three: an unavailable database, a closed database, and a lost turn.
+    Every error is permanent except a retryable `StoreError`, `DatabaseClosedError` and `TurnLostError`.
     """
     return not (
         isinstance(error, StoreError) and (error.retryable or isinstance(error, DatabaseClosedError | TurnLostError))
@@ -132,7 +139,10 @@ class ToolError(ParleyError):
 
 
 class ChatError(ParleyError):
-    """A tool cannot react or post: its text names the limit, or the platform's reason."""
+    """A tool cannot react or post in a conversation.
+
+    The text of the error has the limit that was reached, or the platform's reason.
+    """
 
 
 class QuestionSchemaError(ParleyError):
@@ -151,7 +161,7 @@ class SpendingLimitError(ParleyError):
     """A spending limit of the day is reached; no further model call is made.
 
     Attributes:
-        facts: values of the placeholders in `public`: `cap`, the limit in dollars.
+        facts: the values of the placeholders in `public`, by name: `cap` is the limit in dollars.
     """
 
     def __init__(self, message: str, *, limit: str) -> None:
@@ -176,18 +186,18 @@ class DailySpendingLimitError(SpendingLimitError):
 
 
 class SurfaceError(ParleyError):
-    """A reply cannot be shown, even after retries.
+    """A reply cannot be shown on the platform, even after retries.
 
-    The channel is gone, closed or forbidden, or the platform cannot be reached.
+    The channel is deleted, archived or forbidden, or the platform cannot be reached.
     """
 
 
 class ConnectionLostError(ParleyError):
-    """A platform connection is silent: it sends neither events nor heartbeats."""
+    """A connection to a platform receives neither events nor heartbeats any more."""
 
 
 class ShutdownTimeoutError(ParleyError):
-    """A shutdown takes longer than it may; the process exits anyway."""
+    """A shutdown takes longer than its time limit; the process exits anyway."""
 
 
 class ProviderError(ParleyError):

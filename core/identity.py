@@ -1,4 +1,4 @@
-"""Users and locations on a platform: the base of access and rights."""
+"""Users and locations on a platform, by which access and rights are decided."""
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
@@ -9,43 +9,43 @@ from pydantic import TypeAdapter
 #: Prefix of the author id of a bot.
 BOT_PREFIX = "bot:"
 
-#: Key of the author in ADK's state. ADK: `temp:` keys belong to one run and are not stored.
+#: Key in ADK's state of the user whose message is answered. ADK: `temp:` keys belong to one run and are not stored.
 USER_STATE_KEY = "temp:speaker"
 
-#: Key of whether the message is addressed to the bot, in ADK's state.
+#: Key in ADK's state: whether a message of the turn is addressed to the bot.
 ADDRESSED_STATE_KEY = "temp:is_addressed"
 
-#: Words of rules beside ids of users and roles: those who run the bot, and everybody.
+#: Words in rules of the settings, instead of ids of users and roles: the people who run the bot, and everybody.
 ADMINS, EVERYONE = "admins", "everyone"
 
-#: Rules for approvers: the author of the question, or anybody else.
+#: Words in rules for approvers: the author of the message, or anybody else.
 AUTHOR, OTHERS = "author", "others"
 
 #: Name of the built-in agent. ADK shows a model the messages of an agent with another name as another agent's.
 DEFAULT_AGENT_NAME = "parley"
 
-#: Author of stored rows that name none; also a former name of the built-in agent.
+#: Author of stored rows without an author; also a former name of the built-in agent.
 FALLBACK_AUTHOR = "lango_agent"
 
 
 def current_author(author: str) -> str:
-    """Return the author of a stored message, with the current name of the built-in agent.
+    """Return the author of a stored message, with the built-in agent's present name.
 
-    Other authors are returned unchanged.
+    A former name of the built-in agent is replaced. Other authors are returned unchanged.
     """
     return DEFAULT_AGENT_NAME if author == FALLBACK_AUTHOR else author
 
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """The author of a message or interaction, as the platform knows them.
+    """The author of a message or interaction, with ids and roles of the platform.
 
     Attributes:
-        platform: the name of the adapter that received it.
-        author: the platform's id; of a bot, after `BOT_PREFIX`.
-        roles: the ids of their roles on the platform.
-        workspaces: the ids of the known workspaces or servers that they belong to.
-        is_external: whether they are a guest from another workspace in a shared channel.
+        platform: the name of the adapter that received the message or interaction.
+        author: the platform's id of the author; for a bot, `BOT_PREFIX` and the id.
+        roles: the ids of the author's roles on the platform.
+        workspaces: the ids of the known workspaces or servers that the author belongs to.
+        is_external: whether the author is a guest from another workspace in a shared channel.
     """
 
     platform: str
@@ -75,8 +75,8 @@ class Location:
     Attributes:
         workspace: the id of the workspace or server; empty for Discord's direct messages.
         channel: the id of the channel or thread.
-        parents: the ids of its parents: a thread's channel, a channel's category.
-        is_direct: whether it is a direct message to the bot.
+        parents: the ids of the channel's parents, the nearest first: a thread's channel, a channel's category.
+        is_direct: whether the channel is a direct message to the bot.
     """
 
     workspace: str = ""
@@ -85,9 +85,12 @@ class Location:
     is_direct: bool = False
 
     def get_names(self, platform: str) -> tuple[str, ...]:
-        """Return the names of the place that rules in settings use, the narrowest first.
+        """Return the names of the location for rules in the settings, the narrowest first.
 
-        These are ids, and for direct messages `PLATFORM:dm` and `dm`.
+        These are the ids of channel, parents and workspace, and for direct messages also `PLATFORM:dm` and `dm`.
+
+        Args:
+            platform: the name of the adapter, such as `slack`.
         """
         direct = (f"{platform}:dm", "dm") if self.is_direct else ()
         return tuple(filter(None, (self.channel, *direct, *self.parents, self.workspace)))
@@ -110,15 +113,15 @@ UNKNOWN_LOCATION = Location()
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """A user of the bot, with the rights that rules are checked against.
+    """A user of the bot, with the roles by which rules of the settings permit actions.
 
     Attributes:
-        id: the platform's id; empty for several users at once.
-        name: the display name.
-        roles: the ids of their roles.
-        is_admin: whether they run the bot.
-        platform: the name of the adapter that received their message.
-        workspace: the id of the workspace or server in which they wrote it.
+        id: the platform's id of the user; empty for several users at once.
+        name: the display name; of several users, their names joined by commas.
+        roles: the ids of the user's roles.
+        is_admin: whether the user runs the bot.
+        platform: the name of the adapter that received the user's message.
+        workspace: the id of the workspace or server of that message.
     """
 
     id: str
@@ -130,10 +133,10 @@ class User:
 
 
 def is_permitted(rule: Collection[str], user: User) -> bool:
-    """Return whether a rule permits a user.
+    """Return whether a rule of the settings permits an action to a user.
 
     Args:
-        rule: ids of users and roles, `ADMINS` and `EVERYONE`; one match is enough.
+        rule: ids of users and roles, `ADMINS` and `EVERYONE`; one of them must match.
     """
     return (
         EVERYONE in rule
@@ -147,9 +150,9 @@ ANONYMOUS = User("", "")
 
 
 class UserState(dict[str, Any]):
-    """User as a JSON value in ADK's state; `str` returns the name.
+    """User as a JSON object in ADK's state; `str` returns the name.
 
-    So `{temp:speaker}` in an instruction becomes the name.
+    ADK replaces `{temp:speaker}` in an agent's instruction by this name.
     """
 
     def __str__(self) -> str:
@@ -157,7 +160,7 @@ class UserState(dict[str, Any]):
 
 
 def to_user_state(user: User) -> UserState:
-    """Return a user as the value of `USER_STATE_KEY` in ADK's state."""
+    """Return a user as a JSON object, for the key `USER_STATE_KEY` of ADK's state."""
     return UserState(
         id=user.id,
         name=user.name,
@@ -169,12 +172,12 @@ def to_user_state(user: User) -> UserState:
 
 
 def intersect_rights(users: Iterable[User]) -> User:
-    """Return several users as one, with the rights that all of them have.
+    """Return several users as one user, with the rights that all of them have.
 
-    Different users have an empty id, and their names joined by commas.
+    If they are different users, the id is empty, and the name has all names, joined by commas.
 
     Args:
-        users: at least one.
+        users: the users, at least one; platform and workspace are those of the first.
     """
     first, *others = users
     for other in others:

@@ -1,4 +1,4 @@
-"""Messages to the bot as the core sees them, whatever platform they came from."""
+"""Inbox messages: user messages in one form for all platforms, with their files."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -10,14 +10,15 @@ from pydantic import TypeAdapter
 
 from core.identity import BOT_PREFIX, UNKNOWN_LOCATION, Actor, Location
 
-#: Characters that are invisible or look like others: controls, default ignorables, spaces of other widths, two blanks.
+#: Invisible characters, except line feed, space and ideographic space: controls, default ignorables, separators, spaces
+#: of other widths, and two characters that are blank.
 INVISIBLE = regex.compile(
     r"[\p{C}\p{Default_Ignorable_Code_Point}\p{Zl}\p{Zp}\p{Zs}\u2800\U0001D159--[ \n\u3000]]", regex.VERSION1
 )
 
 
-#: Messages without a mention that are for the bot in a conversation that it has joined: none, those of the last author
-#: that it answered, or all.
+#: Messages without a mention that the bot answers in a conversation that it has joined: none, messages of the author
+#: who wrote the last message, or all.
 ReplyWithoutMention = Literal["never", "author", "everyone"]
 
 
@@ -25,15 +26,15 @@ class InboxOutcome(StrEnum):
     """Reason why no turn answers an inbox message.
 
     Attributes:
-        RESET: it was a reset.
-        DROPPED: it waited when its session was reset.
-        STOPPED: it waited when a person stopped the bot.
-        DELETED: its author deleted it.
-        UNREADABLE: its row cannot be parsed.
-        SUPERSEDED: a reset or retry that came too late.
-        COMMAND: it was another command; the row's `kind` is the name.
-        RATE_LIMITED: its author or place sent too many messages.
-        UNADDRESSED: it was for other people.
+        RESET: the message was the command that reset the session.
+        DROPPED: the message waited for a turn when its session was reset.
+        STOPPED: the message waited for a turn when a person stopped the bot.
+        DELETED: the author deleted the message.
+        UNREADABLE: the stored message cannot be parsed.
+        SUPERSEDED: the message was a reset or a retry that came too late.
+        COMMAND: the message was another command; the `kind` of the row is the name of the command.
+        RATE_LIMITED: the author, or people at the place, had sent too many messages.
+        UNADDRESSED: the message was for other people.
     """
 
     RESET = "reset"
@@ -52,10 +53,10 @@ class Attachment:
     """A file of an inbox message, which is not downloaded yet.
 
     Attributes:
-        name: the file name that its sender chose.
-        mime_type: as the platform says; None if it says none.
-        size: in bytes, as the platform says; 0 if it says none.
-        source: where the adapter gets the bytes, in its own format (JSON).
+        name: the file name that the sender chose.
+        mime_type: the MIME type from the platform; None if the platform sent none.
+        size: the size in bytes from the platform; 0 if the platform sent none.
+        source: the data by which the adapter downloads the file, such as a URL, in the adapter's own format (JSON).
     """
 
     name: str
@@ -66,24 +67,25 @@ class Attachment:
 
 @dataclass(frozen=True, slots=True)
 class InboxMessage:
-    """A message that asks the bot for an answer.
+    """A user's message to the bot, as stored in the table `inbox`.
 
     Attributes:
-        event_key: the same for each delivery of the message, on every path, and for no other.
-        session_id: the session that it belongs to.
-        place: the person or channel of the session, stable over its sessions: ADK's `user_id`.
-        channel: the name of the adapter that received it, and that shows the reply.
-        address: where the reply is shown, in the adapter's own format (JSON).
-        author: the platform's id of the author; of a bot, after `BOT_PREFIX`.
+        event_key: a key that all deliveries of this message have, on every path, and no other message has.
+        session_id: the id of the session of the message.
+        place: the id of the channel or person of the session; all sessions there have the same place. ADK's `user_id`.
+        channel: the name of the adapter that received the message, and shows the reply.
+        address: the channel and thread in which the reply is shown, in the adapter's own format (JSON).
+        author: the platform's id of the author; for a bot, `BOT_PREFIX` and the id.
         text: the text without the mention of the bot.
-        sent_at: when the platform got it, in seconds since the epoch: the order within the session.
+        sent_at: the time at which the platform received the message, in seconds since the epoch. Messages of a session
+            are answered in this order.
         attachments: the files of the message.
-        references: the messages that it forwards or replies to, in the adapter's own format, and those that it is a
-            question about (JSON): see `channels.intake.context.about`.
+        references: the messages that this one forwards, replies to or asks about, in the adapter's own format (JSON):
+            see `channels.intake.context.about`.
         actor: the author with roles; None if the roles are unknown; see `actor_or_author`.
-        location: the location of the message.
-        is_addressed: whether it mentions the bot, replies to it, or is a direct message. An agent may leave other
-            messages without an answer.
+        location: the ids of workspace, channel and parents.
+        is_addressed: whether the message mentions the bot, replies to it, or is a direct message. An agent may leave
+            other messages without an answer.
     """
 
     event_key: str
@@ -102,12 +104,15 @@ class InboxMessage:
 
     @property
     def actor_or_author(self) -> Actor:
-        """The author; without roles if nothing more is known."""
+        """The author with roles and workspaces, or without them if they are unknown."""
         return self.actor or Actor(self.channel, self.author)
 
     @property
     def location_names(self) -> tuple[str, ...]:
-        """The names by which rules refer to the location: see `Location.get_names`."""
+        """The names of the location in rules of the settings, the narrowest first.
+
+        See `Location.get_names`.
+        """
         return self.location.get_names(self.channel)
 
     @property
@@ -120,10 +125,10 @@ class InboxMessage:
 
     @classmethod
     def from_json(cls, data: Any) -> "InboxMessage":
-        """Return the message in the output of `to_json`.
+        """Return the message in a result of `to_json`.
 
         Raises:
-            ValueError: it is something else.
+            ValueError: `data` is not an inbox message.
         """
         return _INBOUND.validate_python(data)
 
@@ -132,7 +137,7 @@ _INBOUND = TypeAdapter(InboxMessage)
 
 
 def storable_text(text: str) -> str:
-    """Return a text without NUL, and with U+FFFD for each lone surrogate.
+    """Return a text without NUL, and with U+FFFD in place of each lone surrogate.
 
     Databases and models reject these characters.
     """

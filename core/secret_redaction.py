@@ -1,4 +1,4 @@
-"""Redaction of secrets in logs, stored results and messages."""
+"""Redaction of secrets, such as keys and tokens, in logs, stored results and messages."""
 
 import json
 import re
@@ -11,7 +11,8 @@ from core.errors import ParleyError
 
 MASK = "[redacted]"
 
-#: Secrets by their looks. The longest list is of GitHub, GitLab, providers of models, npm, PyPI, Shopify and Stripe.
+#: Secrets by their format. The longest alternative has the prefixes of GitHub, GitLab, model providers, npm, PyPI,
+#: Shopify and Stripe.
 _SECRET_PATTERNS = re.compile(
     r"""
     \b(?:
@@ -45,10 +46,10 @@ _SECRET_PATTERNS = re.compile(
     re.VERBOSE,
 )
 
-#: Names of secrets, as they end before a colon or an equals sign.
+#: The ends of names of secrets before a colon or an equals sign.
 _KEY_NAME = r"(?:passw(?:or)?d|passphrase|secret(?:[_-]?key)?|token|(?:api|access|private)[_-]?key)"
 
-#: A secret in quotes behind its name, in JSON, in JSON within JSON, and in Python.
+#: A secret in quotes after its name, in JSON, in JSON within JSON, and in Python.
 _QUOTED_SECRET = re.compile(
     rf"""
     (?=p[ar]|se|to|a[cpu]|co)  # to be quick elsewhere
@@ -58,7 +59,7 @@ _QUOTED_SECRET = re.compile(
     re.VERBOSE | re.IGNORECASE,
 )
 
-#: A secret behind its name without quotes: in an address, a form, a header, a line of settings.
+#: A secret without quotes after its name: in a URL, a form, a header, a line of settings.
 _UNQUOTED_SECRET = re.compile(
     rf"""
     (?=[?&]|p[ar]|se|to|a[cpu]|x-)  # to be quick elsewhere
@@ -77,30 +78,34 @@ _UNQUOTED_SECRET = re.compile(
 #: A header with cookies: its whole line.
 _COOKIES = re.compile(r"(?P<shown>\bcookie:[ \t]{0,3})(?=[^\s=;,\"']{1,64}=)[^\r\n\"']+", re.IGNORECASE)
 
-#: Names of values that are always redacted.
+#: Names in JSON objects whose values are always redacted.
 _SECRET_NAME = re.compile(
     r"pass(?:word|wd|phrase|code)|secret|token\b|tokens?$|api[_-]?key|access[_-]?key|private[_-]?key|authorization"
     r"|credential|cookie",
     re.IGNORECASE,
 )
 
-#: Nesting levels; deeper values are redacted.
+#: The most nesting levels of a JSON value; deeper values are redacted as a whole.
 _MAX_DEPTH = 20
 
 _known: set[str] = set()
 
 
 def add_secret(secret: str) -> None:
-    """Redact a text from now on, also as Python, JSON and URLs escape it.
+    """Add a text to the known secrets, which are redacted in this process from now on.
 
-    A text of fewer than 4 characters is ignored.
+    The text is also redacted as escaped in Python, JSON and URLs. A text of fewer than 4 characters is ignored.
     """
     if len(secret) >= 4:
         _known.update({secret, repr(secret)[1:-1], json.dumps(secret)[1:-1], quote(secret, safe="")})
 
 
 def redact_secrets(text: str) -> str:
-    """Return a text with `[redacted]` for known secrets and what looks like one."""
+    """Return a text with `[redacted]` for known secrets and texts with their format.
+
+    Known secrets are those of `add_secret`. The others are found by the format of common keys and tokens, and by a name
+    before them, such as `password=`.
+    """
     hidden = [found.span() for found in _SECRET_PATTERNS.finditer(text)] + _find_known(text)
     redacted = _replace(text, hidden, lambda _: MASK)
     for pattern in (_COOKIES, _QUOTED_SECRET, _UNQUOTED_SECRET):
@@ -112,13 +117,13 @@ def replace_known(text: str, mask: Callable[[int], str]) -> str:
     """Return a text with only the secrets of `add_secret` replaced.
 
     Args:
-        mask: returns the text that replaces a secret of so many characters.
+        mask: called with the number of characters of a secret; returns the text that replaces the secret.
     """
     return _replace(text, _find_known(text), mask)
 
 
 def _find_known(text: str) -> list[tuple[int, int]]:
-    """Return start and end of each known secret in a text; they may overlap."""
+    """Return the start and the end of each known secret in a text; spans may overlap."""
     known = (secret for secret in _known if secret in text)
     return [found.span() for secret in known for found in re.finditer(re.escape(secret), text)]
 
@@ -127,8 +132,8 @@ def _replace(text: str, hidden: list[tuple[int, int]], mask: Callable[[int], str
     """Return a text with spans replaced; spans that overlap are replaced as one.
 
     Args:
-        hidden: start and end of each span.
-        mask: returns the text that replaces a span of so many characters.
+        hidden: the start and the end of each span, as indexes in the text.
+        mask: called with the number of characters of a span; returns the text that replaces the span.
     """
     merged = list[tuple[int, int]]()
     for start, stop in sorted(hidden):
@@ -146,10 +151,11 @@ def _replace(text: str, hidden: list[tuple[int, int]], mask: Callable[[int], str
 def mask_json(value: Any, depth: int = _MAX_DEPTH) -> Any:
     """Return a JSON value with `[redacted]` for secrets.
 
-    Besides `redact_secrets` in all texts, values under names such as `password` or `token` are replaced.
+    All texts are changed by `redact_secrets`. Texts, lists and objects under names such as `password` or `token` are
+    replaced as a whole.
 
     Args:
-        depth: nesting levels that are looked at; deeper values are replaced as a whole.
+        depth: the number of nesting levels; deeper values are replaced as a whole.
     """
     match value:
         case str():
@@ -170,10 +176,10 @@ def _mask_value(name: str, value: Any, depth: int) -> Any:
 
 
 def format_error(error: BaseException) -> str:
-    """Return the text of an exception for a log.
+    """Return an exception as text for a log.
 
-    Of an exception that is no `ParleyError`, only the type and the traceback are returned: its text may hold secrets
-    or messages.
+    For a `ParleyError` this is its type, its text and the type of its cause. For any other exception it is the type and
+    the traceback, without the text, which may contain secrets or messages of users.
     """
     if isinstance(error, ParleyError):
         cause = f" (from {type(error.__cause__).__name__})" if error.__cause__ else ""

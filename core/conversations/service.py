@@ -260,7 +260,7 @@ class ConversationService:
         return True
 
     async def set_muted(self, session_id: str, is_muted: bool) -> bool:
-        """Store whether a session is muted: then only messages that mention the bot count.
+        """Store whether only messages that mention the bot are answered in a session.
 
         Returns:
             Whether the session exists; if not, nothing is stored.

@@ -173,7 +173,7 @@ class TurnReports:
             return await load_reports(connection, (await connection.execute(query)).all(), self.prices)
 
     async def find_turn_ids(self, beginning: str, limit: int) -> Sequence[str]:
-        """Return the ids that begin with a text of at most `limit` turns, the newest first.
+        """Return the ids of at most `limit` turns whose id begins with a text, newest first.
 
         Raises:
             StoreError: the database cannot be read.
@@ -208,15 +208,13 @@ class TurnReports:
     async def find_turn_of_message(
         self, session_id: str, message_id: str, event_key: str, file_prefixes: Sequence[str] = ()
     ) -> str | None:
-        """Return the id of the turn that answers a message, or whose reply has the message.
-
-        If several turns do, the newest one is returned.
+        """Return the id of the newest turn that answers a message or has sent the message.
 
         Args:
             session_id: the session, whose newest turns are searched for a message of a reply.
             message_id: the platform's id of the message, if the bot has sent the message.
             event_key: the event key of the message, if a user has sent the message.
-            file_prefixes: beginnings of the ids of the message's files in `turns.chunks`.
+            file_prefixes: the beginnings of the ids in `turns.chunks` of the files that the message has.
 
         Returns:
             The id; None if there is no such turn among the newest of the session.

@@ -81,7 +81,7 @@ async def find_users(connection: AsyncConnection, text: str) -> list[KnownUser]:
 
 
 def name_of(message: InboxMessage) -> str:
-    """Return the display name of a message's author; empty if the platform gave none."""
+    """Return the display name of a message's author; empty if it is not stored."""
     return str(message.address.get("speaker") or "")
 
 

@@ -81,7 +81,10 @@ class CleanupService:
         self._days = days
 
     async def run(self) -> None:
-        """Delete old rows now and every hour, until cancelled."""
+        """Delete all rows that are not needed now and every hour, until cancelled.
+
+        There is a pause of `PAUSE_SECONDS` between two transactions. Errors are logged.
+        """
 
         async def clean_up() -> None:
             while await self.delete_batch():  # noqa: ASYNC110 - a pause between transactions
@@ -90,7 +93,10 @@ class CleanupService:
         await run_every(INTERVAL_SECONDS, clean_up, failure="old turns cannot be deleted", retry_seconds=RETRY_SECONDS)
 
     async def delete_batch(self) -> int:
-        """Delete at most `BATCH_SIZE` old rows of each table, and return their number."""
+        """Delete at most `BATCH_SIZE` rows of each table, and return the number of all.
+
+        The tables are `turns`, `inbox`, `tool_calls`, `workers` and `denial_notices`.
+        """
         async with self._database.write() as connection:
             before, an_hour_ago = self._database.now - self._days * DAY, self._database.now - HOUR
             return (
