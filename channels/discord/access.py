@@ -1,7 +1,7 @@
 """Identity of users on Discord: roles, location, and the ids in access rules.
 
-Discord: an event in a server has its author's roles. Messages that are fetched later do not, and direct messages
-belong to no server: their roles are fetched from the servers that the settings name.
+Discord: an event in a server has its author's roles. Messages that are fetched later have none, and direct messages
+belong to no server. The roles of their authors are fetched from the servers that the settings name.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Iterable
@@ -29,11 +29,11 @@ _NOT_FOUND_CODES = {"10007", "10013", "10004", "50001"}
 
 
 class DiscordIdentityResolver:
-    """Adds to messages and interactions what the access policy needs of their authors.
+    """Looks up the roles and the location of a message's or interaction's author.
 
     Args:
         home_guilds: the ids of the servers whose members and roles count in direct messages.
-        needs_roles: whether access rules or approvals name any ids; if not, roles and categories are not fetched.
+        needs_roles: whether access rules or approvals name any ids; if not, no roles and no categories are fetched.
     """
 
     def __init__(self, api: DiscordApi, *, home_guilds: Collection[int], needs_roles: bool) -> None:
@@ -44,10 +44,11 @@ class DiscordIdentityResolver:
         self._channels = LookupCache[int, Any]("channel", CACHE_SECONDS)
 
     async def resolve_message(self, incoming: IncomingMessage, message: discord.Message) -> IncomingMessage:
-        """Return the message with its author's roles and its location.
+        """Return a parsed message with its author's roles and its location set.
 
         Args:
-            message: the message as discord.py parsed it.
+            incoming: the parsed message.
+            message: the same message as a discord.py object.
 
         Raises:
             SurfaceError: the roles or the channel cannot be fetched.
@@ -57,7 +58,7 @@ class DiscordIdentityResolver:
         return replace(incoming, inbound=replace(incoming.inbound, actor=actor, location=location))
 
     async def resolve_interaction(self, interaction: discord.Interaction) -> tuple[Actor, Location]:
-        """Return an interaction's author, with roles, and its location.
+        """Return an interaction's author, with their roles, and its location.
 
         Raises:
             SurfaceError: the roles or the channel cannot be fetched.
@@ -84,16 +85,16 @@ class DiscordIdentityResolver:
         return Location(str(guild), str(channel.id) if channel else "", parents)
 
     async def _find_category(self, channel: Any) -> int | None:
-        """Return the category id of a channel or of a thread's channel; None without one."""
+        """Return the category id of a channel, or of a thread's channel; None for none."""
         source = channel.parent if isinstance(channel, discord.Thread) else channel
         if source is None and isinstance(channel, discord.Thread) and self._needs_roles:
             source = await self._channels.get(channel.parent_id, lambda: self._api.fetch_channel(channel.parent_id))
         return getattr(source, "category_id", None)
 
     async def _get_roles(self, guild: int, user: int) -> tuple[str, ...] | None:
-        """Return the ids of a user's roles in a server.
+        """Return the ids of a user's roles in a server, cached for `CACHE_SECONDS`.
 
-        None if they are not a member, or if roles are not needed.
+        None if the user is not a member, or if no setting needs roles.
         """
         if not self._needs_roles:
             return None
@@ -114,12 +115,12 @@ def _role_ids(member: discord.Member) -> tuple[str, ...]:
 
 
 async def find_unknown_ids(settings: DiscordSettings, rules: Iterable[str]) -> list[str]:
-    """Return a line for each access rule with an id that the bot does not find.
+    """Look up the ids of access rules on Discord; return a line for each unknown id.
 
-    The lines name the remedy.
+    A line is a sentence for operators that names the remedy.
 
     Args:
-        rules: each as `kind:id`.
+        rules: the rules, each as `kind:id`.
 
     Raises:
         SettingsError: Discord refuses the token, or cannot be reached.

@@ -51,7 +51,7 @@ log = logging.getLogger(__name__)
 #: Seconds that connecting may take.
 CONNECT_TIMEOUT = 60.0
 
-#: Seconds that starting a thread may take; after that, the reply is in the channel.
+#: Seconds that starting a thread may take; after that, the reply is posted in the channel.
 THREAD_TIMEOUT = 10.0
 
 #: Most characters in the name of a thread, so that the list of threads shows all of it.
@@ -64,10 +64,11 @@ SETTLE_TIMEOUT = 2.0
 class DiscordChannel:
     """The Discord adapter (see `Channel`); create it inside a running event loop.
 
-    Replies use a REST client that outlives the gateway connections; `aclose` closes it after the last reply. Discord
-    sends the events of a server to the connection of its shard, and each worker connects some of the shards.
+    Replies use a REST client that stays open after `stop`; `aclose` closes it after the last reply. Discord sends the
+    events of a server to the connection of the server's shard. Each worker connects some of the shards.
 
     Args:
+        services: the services that the adapter calls for messages and interactions.
         watermarks: the store of the watermarks and places, for the backfill.
         assignment: divides the shards among the workers.
     """
@@ -171,10 +172,13 @@ class DiscordChannel:
         await self._intake.drain(SETTLE_TIMEOUT)
 
     async def _follow_assignment(self, changes: AsyncGenerator[frozenset[int], None]) -> None:
-        """Connect the shards that are assigned to this worker, and disconnect all others.
+        """Connect the shards that are assigned to this worker, at each change.
+
+        Other shards are disconnected. A shard that cannot be connected is logged, and reported so that another worker
+        connects it.
 
         Args:
-            changes: yields the ids of the assigned shards at each change.
+            changes: yields the ids of all shards of this worker whenever they change.
         """
         async with aclosing(changes):
             async for shards in changes:
@@ -195,11 +199,11 @@ class DiscordChannel:
         return await self._shards.connect(shards, CONNECT_TIMEOUT)
 
     def _make_shards(self, count: int, max_concurrency: int) -> ShardConnections:
-        """Return the shard connections, none of them connected.
+        """Return new `ShardConnections`, which are not connected yet.
 
         Args:
             count: the number of all shards.
-            max_concurrency: how many sessions may start at once: see `ShardConnections`.
+            max_concurrency: the number of sessions that may start at once: see `ShardConnections`.
         """
 
         def backfill(shard: int, get_last_event_at: Callable[[], float]) -> Backfill:
@@ -221,9 +225,13 @@ class DiscordChannel:
         return ShardConnections(count, max_concurrency, self._make_client, backfill, acquire_slot)
 
     def last_event_at(self) -> float:
-        """Return the time until which all events were received (seconds since the epoch).
+        """Return the time until which this worker received all events of its shards.
 
-        Before the first event, this is when this worker began to be disconnected; 0 if other workers hold all shards.
+        Before the first event, this is the time since which the worker has had shards and no connection. It is 0 if
+        other workers have all shards.
+
+        Returns:
+            Seconds since the epoch.
         """
         received_at = self._shards.last_event_at
         if received_at or not (self._assigned_shards or self._assignment.has_free_shard):
@@ -262,9 +270,9 @@ class DiscordChannel:
         return {**reply_address, "message": message_id, "is_bot_message": True}
 
     async def get_locale(self, inbound: InboxMessage) -> str:
-        """Return the locale of the server, or of the user of an interaction; else empty.
+        """Return the locale of the server, or of an interaction's author; else empty.
 
-        Discord: only a community server has a locale, and a message has none.
+        Discord: only a community server has a locale. A message has no locale of its author.
         """
         return str(inbound.address.get("locale", ""))
 
@@ -287,9 +295,10 @@ class DiscordChannel:
         return await self._context_fetcher.fetch(messages, history)
 
     async def _get_shard_limits(self) -> tuple[int, int]:
-        """Return the number of shards, and how many sessions may start at once.
+        """Return the number of shards, and the number of sessions that may start at once.
 
-        The number is that of the settings, else that of the connected workers, else the one that Discord recommends.
+        The number of shards is that of the settings, else that of the connected workers, else the one that Discord
+        recommends.
         """
 
         async def ask() -> tuple[int, int]:
@@ -334,11 +343,13 @@ class DiscordChannel:
         return self._shards.get_backfill(place)
 
     async def _start_thread(self, incoming: IncomingMessage) -> IncomingMessage:
-        """Start a thread for the reply to a message, if the settings want one.
+        """Start a thread on a message for the reply, if the setting `auto_thread` is on.
+
+        No thread is started for a message in a thread or direct messages, one without a mention, or one over a rate
+        limit of its author or place. A failure is logged.
 
         Returns:
-            The message with the thread as its session and address. It is unchanged if no thread was started, or its
-            author exceeds a user rate limit.
+            The message, with the session and address of the thread if one was started.
         """
         in_thread = move_to_thread(incoming) if self._settings.auto_thread and incoming.is_mention else None
         if in_thread is None or await self._intake.get_rate_limit(incoming.inbound):
@@ -357,7 +368,10 @@ class DiscordChannel:
         return guild is None or self._access_policy.get_rules(NAME).is_workspace_allowed(str(guild))
 
     async def _deny_privately(self, inbound: InboxMessage, text: str) -> None:
-        """Send a refusal to the author by direct message, or else add a reaction."""
+        """Send a refusal to a message's author by direct message.
+
+        If Discord refuses that, add the reaction `DENIED_EMOJI` to the message instead.
+        """
         try:
             await self._api.send_direct_message(int(inbound.author), text)
         except RefusedError as refusal:

@@ -1,4 +1,4 @@
-"""Dispatcher: passes the events of a gateway client to the handlers of the bot."""
+"""Dispatcher: passes the events of a gateway connection to the bot's handlers."""
 
 import asyncio
 import logging
@@ -24,11 +24,11 @@ class Dispatcher(GatewayClient):
     """Gateway client that passes messages and interactions to the bot's handlers.
 
     Args:
-        shard: the shard of this connection; the first one registers the commands.
-        commands: the application commands. Discord: known ones do not count towards its daily limit.
-        listener: gets each message, the bot's own included, and each edit and deletion.
-        on_button: awaited with each press and the id of the button or of the chosen option.
-        on_form: awaited with each submitted modal and its data (JSON).
+        shard: the shard of this connection; the client of the first shard registers the commands.
+        commands: the application commands. Discord: known commands do not count towards its daily limit.
+        listener: receives each message, the bot's own included, and each edit and deletion.
+        on_button: awaited with each button press, and with the id of the button or of the chosen menu option.
+        on_form: awaited with each submitted modal, and with its data (JSON).
         on_connected, on_event, trace: see `GatewayClient`.
     """
 
@@ -55,9 +55,9 @@ class Dispatcher(GatewayClient):
             self._tree.add_command(command)
 
     async def setup_hook(self) -> None:
-        """Register the commands with Discord; a failure is logged.
+        """Register the application commands with Discord; a failure is logged.
 
-        discord.py calls it once, before it connects.
+        discord.py calls this method once, before it connects.
         """
         if not self._registers_commands:
             return

@@ -21,10 +21,10 @@ PERMISSIONS = discord.Permissions(
 
 
 def required_permissions(*, auto_thread: bool) -> discord.Permissions:
-    """Return the permissions that the bot needs.
+    """Return the Discord permissions that the bot needs in a server.
 
     Args:
-        auto_thread: whether it starts threads for its replies.
+        auto_thread: whether the bot starts threads for its replies.
     """
     return PERMISSIONS | discord.Permissions(create_public_threads=auto_thread)
 
@@ -33,7 +33,7 @@ def invite_link(application: int, *, auto_thread: bool, guild: int | None = None
     """Return the link with which a user adds the bot to a server.
 
     Args:
-        application: the id of the app, which is also its bot's.
+        application: the id of the Discord app, which is also the id of its bot user.
         auto_thread: whether the bot starts threads for its replies.
         guild: the id of the server to choose in advance; None lets the user choose.
     """
@@ -44,7 +44,7 @@ def invite_link(application: int, *, auto_thread: bool, guild: int | None = None
 
 
 def application_id_of(token: str) -> int:
-    """Return the id of the app, which the first part of the bot token encodes.
+    """Return the id of the Discord app, which the first part of the bot token encodes.
 
     Raises:
         SettingsError: the token has no such part.

@@ -1,6 +1,7 @@
 """Session ids, event keys and place ids on Discord.
 
-A channel is a session, and so is each thread, forum post and direct message.
+A channel is a session, and so is each thread, forum post and conversation of direct messages. A place is a channel with
+its threads, or a conversation of direct messages.
 """
 
 import discord
@@ -11,7 +12,8 @@ from channels.discord.settings import SessionScope
 NAME = "discord"
 
 
-#: Stands for the server in the place of a user where the bot can only send ephemeral messages.
+#: Takes the place of the server id in the place id of a user in channels in which the bot can only send ephemeral
+#: messages.
 EPHEMERAL = "ephemeral"
 
 
@@ -27,7 +29,14 @@ _IDS_PER_SECOND = 1000 * 2**22
 
 
 def event_key(channel: int, message: int) -> str:
-    """Return the key by which a message is stored once, however often it is received."""
+    """Return the event key of a message: the same for each time that it is received.
+
+    The inbox stores only one message per key.
+
+    Args:
+        channel: the id of the channel.
+        message: the id of the message.
+    """
     return f"{NAME}:{channel}:{message}"
 
 
@@ -41,12 +50,14 @@ def guild_id_of(message: discord.Message) -> int | None:
 def session_id(guild: int | None, channel: discord.abc.Snowflake, author: int, scope: SessionScope) -> str:
     """Return the session id of a message.
 
-    A channel is one session, or one per author. Each thread, forum post and direct message is a session.
+    A channel is one session, or one per author. Each thread, forum post and conversation of direct messages is a
+    session.
 
     Args:
         guild: the id of the server; None for direct messages.
+        channel: the channel, thread or conversation of direct messages with the message.
         author: the author's user id.
-        scope: `user`: each author has their own session in a channel.
+        scope: `user` for a session per author in a channel, `shared` for one session.
     """
     place = place_id(guild, channel)
     if isinstance(channel, discord.Thread):
@@ -57,7 +68,7 @@ def session_id(guild: int | None, channel: discord.abc.Snowflake, author: int, s
 def ephemeral_ids(user: int, channel: int) -> tuple[str, str]:
     """Return the place id and session id of a user in a channel of ephemeral replies.
 
-    In such a channel the bot can only respond by ephemeral messages.
+    In such a channel, the bot can only respond to interactions, and only by ephemeral messages.
 
     Args:
         user: the user's id.
@@ -68,7 +79,7 @@ def ephemeral_ids(user: int, channel: int) -> tuple[str, str]:
 
 
 def thread_id_of(session_id: str) -> int | None:
-    """Return the id of a session's thread; None if the session is not a thread."""
+    """Return the id of the thread that is a session; None if the session is no thread."""
     last = session_id.rpartition(":")[2]
     return int(last) if session_id.count(":") == _THREAD_DEPTH and last.isdecimal() else None
 
@@ -76,8 +87,8 @@ def thread_id_of(session_id: str) -> int | None:
 def place_id(guild: int | None, channel: discord.abc.Snowflake) -> str:
     """Return the place id (ADK's `user_id`) of a channel with its threads.
 
-    Direct messages are a place. A private thread is its own place: it has other readers than its channel, so its
-    memory is separate.
+    A conversation of direct messages is a place, too. So is a private thread: it has other readers than its channel,
+    so that its memory must be separate.
 
     Args:
         guild: the id of the server; None for direct messages.
@@ -96,12 +107,12 @@ def channel_place_id(guild: int | None, channel: int) -> str:
 
 
 def snowflake_time(snowflake: int) -> float:
-    """Return when the object with a Discord id was created (seconds since the epoch)."""
+    """Return the creation time of the object with a Discord id, in epoch seconds."""
     return snowflake / _IDS_PER_SECOND + _EPOCH_SECONDS
 
 
 def time_snowflake(at: float) -> int:
-    """Return the lowest Discord id of a time.
+    """Return the lowest id that a Discord object created at a time can have.
 
     Args:
         at: seconds since the epoch.

@@ -64,12 +64,14 @@ def remove_mentions(text: str, *ids: int) -> str:
 
 
 def find_mentions(text: str) -> set[tuple[str, int]]:
-    """Return the roles and channels that a text mentions, as sign (`@&`, `#`) and id."""
+    """Return the roles and channels that a text mentions: each as `@&` or `#`, and id."""
     return {(token["kind"], int(token["id"])) for token in _TOKEN.finditer(text) if token["kind"] in ("@&", "#")}
 
 
 def replace_tokens(text: str, names: Mapping[tuple[str, int], str]) -> str:
-    """Return a text with what a reader sees in place of Discord's tokens.
+    """Return a text with readable names and times in place of Discord's tokens.
+
+    Tokens are mentions (`<@1>`, `<#2>`), custom emoji, slash commands and timestamps.
 
     Args:
         names: the names of users, roles and channels by sign (`@`, `@&` or `#`) and id; without a name, the id is
@@ -86,7 +88,10 @@ def replace_tokens(text: str, names: Mapping[tuple[str, int], str]) -> str:
 
 
 def _format_time(token: re.Match[str]) -> str:
-    """Return the time of a token in UTC. Discord shows it in each reader's time zone."""
+    """Return the time of a Discord timestamp (`<t:1700000000>`) as text in UTC.
+
+    Discord itself would show it in the time zone of the reader. An invalid timestamp is returned as it is.
+    """
     try:
         return datetime.fromtimestamp(int(token["at"]), UTC).strftime("%Y-%m-%d %H:%M UTC")
     except (ValueError, OverflowError, OSError):
@@ -94,15 +99,15 @@ def _format_time(token: re.Match[str]) -> str:
 
 
 def make_inert(text: str) -> str:
-    """Return a text whose mentions notify nobody, by a zero-width space in each.
+    """Return a text with a zero-width space in each mention, so that none notifies.
 
-    Discord parses no token that contains a space.
+    Discord does not parse a mention that contains a space.
     """
     return _MENTION_START.sub(lambda sign: sign[0] + _ZERO_WIDTH_SPACE, text)
 
 
 def shorten(text: str, max_size: int) -> str:
-    """Return a text on one line, truncated to `max_size` characters."""
+    """Return a text on one line, truncated by an ellipsis to `max_size` characters."""
     line = " ".join(text.split())
     if len(line) <= max_size:
         return line
@@ -116,7 +121,7 @@ def quote_lines(text: str) -> str:
 
 
 class DiscordMarkdown(Dialect):
-    """Discord's Markdown: without tables, HTML and code within lists, among others."""
+    """Dialect of Discord's Markdown, which lacks tables, HTML and code within lists."""
 
     has_tables = False
     nests_code = False
@@ -176,7 +181,7 @@ class DiscordMarkdown(Dialect):
 def utf16_size(text: str) -> int:
     """Return the size of a text in UTF-16 code units.
 
-    Discord documents no unit for its limits; of the possible ones, this counts the most.
+    Discord documents no unit for its limits; of the possible units, this one yields the largest size.
     """
     return len(text.encode("utf-16-le")) // 2
 

@@ -26,20 +26,20 @@ T = TypeVar("T")
 #: Discord: each post and each edit parses mentions unless this is sent with it.
 NO_MENTIONS = discord.AllowedMentions.none()
 
-#: Common limits of a channel. Discord documents none and sends them in headers, for which discord.py waits inside a
-#: call. With these, and 0.25 s for network delays, a call seldom waits there.
+#: Usual rate limits of a channel, plus 0.25 s for network delays. Discord documents none, but sends them in headers.
+#: discord.py obeys the headers by waiting inside a call: with these windows that seldom happens.
 MESSAGE_WINDOW = Window(calls=5, seconds=5.25)
 DELETION_WINDOW = Window(calls=5, seconds=1.25)
 REACTION_WINDOW = Window(calls=1, seconds=0.3)
 
-#: Discord: 50 requests per second for a bot; answers to interactions do not count.
+#: Discord: 50 requests per second for a bot; responses to interactions do not count.
 GLOBAL_WINDOW = Window(calls=45, seconds=1.05)
 
-#: Discord's codes for a message that is deleted, or too old to be edited so often.
+#: Discord's codes for a message that is deleted, or that is old and was edited too often.
 UNEDITABLE_CODES = {"10008", "30046"}
 THREAD_ARCHIVED = "50083"
 
-#: Discord's code for a reply where the bot may not read the message history.
+#: Discord's code for a reply in a channel in which the bot may not read the message history.
 REPLY_FORBIDDEN = "160002"
 
 #: Discord's codes for a message that has a thread already, and for a locked thread.
@@ -53,7 +53,7 @@ USER_MESSAGE_TYPES = (discord.MessageType.default, discord.MessageType.reply)
 
 _MESSAGE_PATH = re.compile(r"/channels/(?P<channel>\d+)/messages(?:/(?P<message>\d+))?$")
 
-#: Most messages after a question that are searched for its replies.
+#: Most messages after a user's message that are searched for the bot's replies to it.
 _MAX_OWN_MESSAGES = 200
 
 
@@ -66,7 +66,7 @@ class SentMessage:
 
 
 class DiscordApi:
-    """Calls Discord's REST API within the rate limits, for all replies of a bot.
+    """Client of Discord's REST API that obeys the rate limits and retries failures.
 
     The ids of channels, messages and users are Discord's snowflakes. Unless it says otherwise, a method raises
     `SurfaceError` if Discord refuses the call or cannot be reached.
@@ -77,8 +77,9 @@ class DiscordApi:
         pauses, speed: see `Caller`.
 
     Attributes:
-        trace: an aiohttp trace that keeps the requests of any client of the bot within the global limit: see
+        trace: an aiohttp trace that makes the requests of any client of the bot obey the global rate limit: see
             `trace_requests`.
+        limiters: the rate limiters of all calls.
     """
 
     def __init__(
@@ -108,7 +109,7 @@ class DiscordApi:
         return self._caller.limiters
 
     def get_limiter(self, key: Hashable, window: Window) -> RateLimiter:
-        """Return the rate limiter of a key: see `RateLimiters.get`."""
+        """Return the rate limiter for a key, created if needed: see `RateLimiters.get`."""
         return self._caller.limiters.get(key, window)
 
     def post_limiter(self, channel: int) -> RateLimiter:
@@ -136,14 +137,14 @@ class DiscordApi:
             reply_to: the id of the message to reply to, if that still exists; None for no reply.
             nonce_key: unique per message. Discord: for some minutes, a post with a known nonce posts nothing and
                 returns the first message.
-            has_slot: whether the post limiter has a slot for the call already.
-            find_posted: returns the message if it was posted and the answer was lost, else None.
+            has_slot: whether a slot of `post_limiter` is acquired for the call already.
+            find_posted: looks up the message if a call got no response; returns None if nothing was posted.
 
         Returns:
-            The message, which an earlier attempt may have posted; None if the rate limits dropped a stream update.
+            The message, which an earlier attempt may have posted; None if the rate limits dropped a `STREAM_UPDATE`.
 
         Raises:
-            TransientError: the outcome of a stream update is unknown.
+            TransientError: the outcome of a `STREAM_UPDATE` is unknown.
             SurfaceError: Discord refuses the post, or cannot be reached.
         """
         # discord.py accepts None, though its types do not
@@ -176,13 +177,13 @@ class DiscordApi:
     async def send_notification(
         self, channel: int, question: int | None, author: int, text: str, *, nonce_key: str
     ) -> None:
-        """Post a message that notifies the author of a question.
+        """Post a message that notifies the author of a user's message.
 
-        It replies to the question, or mentions the author if `question` is None.
+        The post replies to the user's message, or mentions the author if `question` is None.
 
         Args:
-            channel: the id of the channel of the post.
-            question: the id of the message to reply to; None if it is in another channel.
+            channel: the id of the channel in which to post.
+            question: the id of the user's message; None if that is in another channel.
             author: the author's user id.
             nonce_key: see `post_message`.
         """
@@ -207,10 +208,12 @@ class DiscordApi:
         await self.call("tell", send, self._caller.limiters.get(("tell", user), MESSAGE_WINDOW))
 
     async def start_thread(self, channel: int, message: int, name: str) -> None:
-        """Start a thread on a message, unless it has one. Its id is the message's.
+        """Start a thread on a message, unless the message has one.
+
+        Discord: the thread has the id of the message.
 
         Args:
-            name: Discord: at most 100 characters.
+            name: the name of the thread. Discord: at most 100 characters.
         """
         start = self._client.http.start_thread_with_message
         send = partial(start, channel, message, name=name, auto_archive_duration=THREAD_MINUTES)
@@ -233,13 +236,14 @@ class DiscordApi:
         """Replace the text and the buttons of a message.
 
         Args:
-            has_slot: whether the edit limiter has a slot for the call already.
+            controls: all buttons and menus of the message.
+            has_slot: whether a slot of `edit_limiter` is acquired for the call already.
 
         Returns:
-            True; None if the rate limits dropped a stream update.
+            True; None if the rate limits dropped a `STREAM_UPDATE`.
 
         Raises:
-            TransientError: the outcome of a stream update is unknown.
+            TransientError: the outcome of a `STREAM_UPDATE` is unknown.
             SurfaceError: Discord refuses the edit, or cannot be reached.
         """
 
@@ -252,7 +256,7 @@ class DiscordApi:
         return await self.call("edit", send, self.edit_limiter(channel), priority=priority, has_slot=has_slot)
 
     async def set_files(self, channel: int, message: int, files: Sequence[File]) -> None:
-        """Replace the attachments of a message."""
+        """Replace all attachments of a message by `files`."""
 
         async def send() -> None:
             target = self._get_partial_message(channel, message)
@@ -274,35 +278,36 @@ class DiscordApi:
         await self.call("unreact", send, self.get_limiter(("react", channel), REACTION_WINDOW))
 
     async def show_typing(self, channel: int) -> None:
-        """Show that the bot is typing; dropped if the rate limit does not allow it now.
+        """Show in a channel that the bot is typing; do nothing if over the rate limit.
 
-        Discord: it is shown for ten seconds, or until the bot's next message.
+        Discord shows it for ten seconds, or until the bot's next message.
         """
         send = partial(self._client.http.send_typing, channel)
         limiter = self.get_limiter(("typing", channel), MESSAGE_WINDOW)
         await self.call("type", send, limiter, priority=Priority.STREAM_UPDATE)
 
     async def unarchive_thread(self, thread: int) -> None:
-        """Unarchive a thread. Discord: a new message unarchives it too, an edit does not."""
+        """Unarchive a thread. Discord: a new message does so too, an edit does not."""
         send = partial(self._client.http.edit_channel, thread, archived=False)
         await self.call("unarchive", send, self.get_limiter(("channel", thread), MESSAGE_WINDOW))
 
     async def fetch_channel(self, channel: int, guild: discord.Guild | None = None) -> Any:
-        """Fetch a channel or thread.
+        """Fetch a channel or thread, as a discord.py object.
 
         Args:
-            guild: its server, if that was fetched; the result then refers to it.
+            channel: the id of the channel or thread.
+            guild: the server, if it was fetched before; the result then refers to this object.
         """
         return await self.fetch(
             "channel", partial((guild or self._client).fetch_channel, channel), ("channel", channel)
         )
 
     def get_partial_channel(self, channel: int) -> discord.PartialMessageable:
-        """Return a handle on a channel, thread or direct messages, without a request."""
+        """Return a discord.py object for the channel or thread with an id, without a call."""
         return self._client.get_partial_messageable(channel)
 
     async def fetch_member(self, guild: int, user: int) -> Any:
-        """Fetch a member of a server, as Discord's JSON. This needs no privileged intent."""
+        """Fetch a member of a server, as Discord's JSON; no privileged intent is needed."""
         return await self.fetch("member", partial(self._client.http.get_member, guild, user), ("member", guild))
 
     async def fetch_guild(self, guild: int, *, priority: Priority = Priority.PROGRESS) -> discord.Guild:
@@ -359,12 +364,12 @@ class DiscordApi:
         return await self.fetch("history", send, ("history", channel.id), priority)
 
     async def fetch_own_messages(self, channel: int, after: int) -> list[discord.Message]:
-        """Fetch the bot's messages after another message, oldest first.
+        """Fetch the bot's messages in a channel after a message, oldest first.
 
         At most `_MAX_OWN_MESSAGES` messages of all authors are searched.
 
         Args:
-            after: the id of that message.
+            after: the id of the message after which to search.
         """
 
         async def send() -> list[discord.Message]:
@@ -377,12 +382,14 @@ class DiscordApi:
     async def fetch(
         self, name: str, send: Callable[[], Awaitable[T]], key: Hashable, priority: Priority = Priority.PROGRESS
     ) -> T:
-        """Make a call that returns something: see `call`.
+        """Make a call whose priority is no `STREAM_UPDATE`, and return its result.
+
+        It has the common rate limit `MESSAGE_WINDOW`, and is retried: see `call`.
 
         Args:
             name: the name of the call, for metrics and log.
             send: makes the call with discord.py.
-            key: the key of its rate limiter.
+            key: the key of the call's rate limiter.
 
         Raises:
             SurfaceError: Discord refuses the call, or cannot be reached.
@@ -402,7 +409,7 @@ class DiscordApi:
             self.edit_limiter(channel).report_headers(remaining=remaining, reset_after=reset_after)
 
     async def aclose(self) -> None:
-        """Cancel the calls that discord.py still holds: see `PendingCalls`."""
+        """Cancel the discord.py calls that have not returned yet: see `PendingCalls`."""
         await self._pending_calls.aclose()
 
     def _get_partial_message(self, channel: int, message: int) -> discord.PartialMessage:
@@ -423,13 +430,15 @@ class DiscordApi:
         Args:
             name: the name of the call, for metrics and log.
             send: makes the call with discord.py.
+            limiter: the rate limiter of the call.
+            has_slot: whether a slot of `limiter` is acquired for the call already.
             find_posted: see `find_effect` of `Caller.call`.
 
         Returns:
-            The result of `send`; None if the rate limits dropped a stream update.
+            The result of `send`; None if the rate limits dropped a `STREAM_UPDATE`.
 
         Raises:
-            TransientError: the outcome of a stream update is unknown.
+            TransientError: the outcome of a `STREAM_UPDATE` is unknown.
             SurfaceError: Discord refuses the call, or cannot be reached.
         """
 
@@ -456,14 +465,17 @@ def _reference(channel: int, message: int) -> discord.MessageReference:
 
 
 def _nonce(name: str) -> str:
-    """Return a nonce for a key: a hash, since Discord allows at most 25 characters."""
+    """Return a hash of a text as message nonce: Discord allows at most 25 characters."""
     return hashlib.blake2s(name.encode(), digest_size=12).hexdigest()
 
 
 def _to_error(name: str, error: discord.HTTPException) -> Exception:
-    """Convert an HTTP error to `RefusedError` or `TransientError`.
+    """Return a `RefusedError` or `TransientError` for an HTTP error of discord.py.
 
-    Discord's text is left out: it may quote the message.
+    Discord's error text is left out: it may quote the message.
+
+    Args:
+        name: the name of the call.
     """
     if str(error.code) in UNEDITABLE_CODES:
         return RefusedError(name, str(error.code))
@@ -475,7 +487,7 @@ def _to_error(name: str, error: discord.HTTPException) -> Exception:
 
 
 def get_retry_after(error: discord.HTTPException) -> float:
-    """Return the seconds of the `Retry-After` header, at least 1."""
+    """Return the seconds in the `Retry-After` header of the response, at least 1."""
     try:
         return max(1.0, float(error.response.headers.get("Retry-After", "1")))
     except ValueError:

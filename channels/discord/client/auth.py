@@ -11,7 +11,7 @@ from channels.discord.invite import invite_link
 from channels.discord.settings import DiscordSettings
 from core.errors import SettingsError
 
-#: Seconds that a login may take, with the retries of discord.py.
+#: Seconds that a login may take, including the retries of discord.py.
 LOGIN_TIMEOUT = 40.0
 
 #: Longest rate-limit wait, in seconds, that discord.py sleeps inside a call. For a longer one it raises `RateLimited`.
@@ -25,12 +25,13 @@ _PORTAL = "at https://discord.com/developers/applications, your app, under Bot"
 
 @dataclass(frozen=True, slots=True)
 class LoginReport:
-    """Result of the bot's login.
+    """Result of the bot's login, as text for operators.
 
     Attributes:
-        summary: the name of the bot and of its servers, as text for people.
-        warnings: a line if the message content intent is off, or if the bot is in no server, with the remedy.
-        faults: a line for each server of the settings that the bot is not in, with an invite link.
+        summary: the name of the bot, and the names of its servers.
+        warnings: a sentence if the message content intent is off, and one if the bot is in no server; each names the
+            remedy.
+        faults: a sentence for each server of the settings that the bot is not in, with an invite link.
     """
 
     summary: str
@@ -39,7 +40,10 @@ class LoginReport:
 
 
 def make_client(settings: DiscordSettings) -> discord.Client:
-    """Return a REST client that is not logged in and never connects to the gateway."""
+    """Return a REST client that is not logged in; it is not for the gateway.
+
+    The API's URL of the settings is set for all discord.py clients of the process.
+    """
     discord.http.Route.BASE = settings.api_url  # discord.py has one base address for all clients
     return discord.Client(
         intents=discord.Intents.none(),
@@ -54,7 +58,7 @@ def has_message_content(flags: discord.ApplicationFlags) -> bool:
 
 
 async def log_in(client: discord.Client, settings: DiscordSettings) -> LoginReport:
-    """Log a client in with the bot's token, and report the servers and intents of the bot.
+    """Log a client in with the bot's token, and report the bot's servers and intents.
 
     Raises:
         SettingsError: Discord refuses the token, or cannot be reached.
@@ -78,7 +82,7 @@ async def log_in(client: discord.Client, settings: DiscordSettings) -> LoginRepo
 
 
 async def verify_token(settings: DiscordSettings) -> LoginReport:
-    """Log in with the bot's token, and close the client.
+    """Log in with the bot's token to check it; the client is closed afterwards.
 
     Raises:
         SettingsError: Discord refuses the token, or cannot be reached.

@@ -31,9 +31,9 @@ def has_button(message: discord.Message, ending: str) -> bool:
 
 
 def make_view(controls: Sequence[Button]) -> discord.ui.View | None:
-    """Return buttons and menus as a discord.py view; None for none.
+    """Return buttons and menus as a discord.py view; None if there are none.
 
-    The view is stopped: the dispatcher, and not the view, receives the presses.
+    The view is stopped (`View.stop`): the dispatcher, and not the view, receives the presses.
     """
     if not controls:
         return None

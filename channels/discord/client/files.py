@@ -15,7 +15,7 @@ _MAX_ALT_CHARACTERS = 1_024
 
 
 def to_discord_files(files: Sequence[File]) -> list[discord.File]:
-    """Return files to send once: discord.py closes them after sending."""
+    """Return files as discord.py's `File` objects, each of which can be sent once."""
     return [
         discord.File(io.BytesIO(file.data), file.name, description=file.alt[:_MAX_ALT_CHARACTERS] or None)
         for file in files
@@ -26,7 +26,7 @@ def check_file_sizes(files: Sequence[File], max_bytes: int = MAX_FILE_BYTES) -> 
     """Check that no file is larger than `max_bytes`.
 
     Raises:
-        FileRefusedError: names the files that are larger.
+        FileRefusedError: some files are larger; its `names` are the names of these files.
     """
     if heavy := [file.name for file in files if len(file.data) > max_bytes]:
         raise FileRefusedError(f"a file may have {max_bytes} bytes here", heavy)

@@ -30,12 +30,12 @@ CLOSE_TIMEOUT = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """Shard of a gateway connection: it receives the events of a part of the servers.
+    """Shard of a gateway connection, which receives the events of some of the servers.
 
     Attributes:
-        id: its number, from 0.
+        id: the number of the shard, from 0.
         count: the number of all shards.
-        acquire_slot: awaited with `id` before a session starts; returns when Discord allows it.
+        acquire_slot: awaited with `id` before a session starts; returns when Discord allows a new session.
     """
 
     id: int
@@ -85,9 +85,10 @@ class GatewayClient(discord.Client):
         self.has_session = False
 
     async def before_identify_hook(self, _shard_id: int | None, *, initial: bool = False) -> None:
-        """Wait until a session may start.
+        """Wait until Discord allows this shard to start a session.
 
-        discord.py only spaces the sessions of one client, and not its first.
+        discord.py calls this method before each session. Its own version only delays later sessions of one client, and
+        not the first.
         """
         del initial
         await self._shard.acquire_slot(self._shard.id)
@@ -107,23 +108,29 @@ class GatewayClient(discord.Client):
         self.has_session = False
 
     async def on_socket_raw_receive(self, _message: str) -> None:
-        """Call `on_event` for any data of a session, heartbeat acknowledgements included."""
+        """Call the callback `on_event`, if a session is open.
+
+        discord.py calls this method for any data from the gateway, including heartbeat acknowledgements.
+        """
         if self.has_session:
             self._on_event()
 
     async def on_error(self, event_method: str, /, *_args: object, **_kwargs: object) -> None:
-        """Log an error without the message text that discord.py would quote."""
+        """Log the error of an event handler.
+
+        The message text is left out; discord.py's own version would log it.
+        """
         log.error("%s: %s", event_method, format_error(sys.exception() or RuntimeError()))
 
 
 class GatewayReconnector:
-    """Keeps a gateway connection, with a new client whenever the old one ends.
+    """Connects to the gateway, and reconnects by a new client whenever a client ends.
 
     Args:
-        make_client: takes `on_connected` and `on_event`; returns a new, logged-in client with them, and the gateway's
-            URL.
-        on_reconnect: called when a session starts, but for the first, with the time (seconds since the epoch) of the
-            last event before. Discord does not send the events in between.
+        make_client: takes the callbacks `on_connected` and `on_event`; returns a new, logged-in client that calls them,
+            and the gateway's URL.
+        on_reconnect: called when a session starts, except the first one, with the time of the last event of the
+            previous session (seconds since the epoch). Discord does not send the events in between.
 
     Attributes:
         last_event_at: the time of the last event or heartbeat, in seconds since the epoch; 0 before the first.
@@ -155,7 +162,7 @@ class GatewayReconnector:
             raise
 
     async def stop(self) -> None:
-        """Disconnect, and do not reconnect."""
+        """Close the connection, and do not open a new one."""
         self._is_started = False
         await self._cancel_task()
 
@@ -197,7 +204,7 @@ class GatewayReconnector:
             await asyncio.sleep(backoff.delay())
 
     async def _connect(self) -> None:
-        """Connect a new client; return, or raise its error, when its connection ends."""
+        """Connect a new client, and wait until its connection ends; raise its errors."""
         client, address = await self._make_client(self._on_connected, self._on_event)
         # Discord: clients fetch the gateway address. discord.py has a fixed one for the whole process.
         DiscordWebSocket.DEFAULT_GATEWAY = yarl.URL(address)
@@ -208,9 +215,9 @@ class GatewayReconnector:
 
 
 async def _close_client(client: GatewayClient) -> None:
-    """Close a client so that Discord shows the bot as offline at once.
+    """Set the bot's presence to invisible, and close its client; failures are logged.
 
-    Without the invisible presence, Discord would wait for a resume if the close is lost.
+    Discord then shows the bot as offline at once, even if it does not receive the close.
     """
     try:
         async with asyncio.timeout(CLOSE_TIMEOUT):
@@ -226,7 +233,7 @@ def make_intents(*, message_content: bool) -> discord.Intents:
     """Return the gateway intents of the bot.
 
     Args:
-        message_content: whether the app may use this privileged intent. Discord: a client that asks for a disabled
-            intent gets no connection.
+        message_content: whether the app may use the privileged message content intent. Discord: a client that asks for
+            a disabled intent gets no connection.
     """
     return discord.Intents(guilds=True, guild_messages=True, dm_messages=True, message_content=message_content)

@@ -1,4 +1,4 @@
-"""Discord's global rate limit, the limits in response headers, and held calls.
+"""Discord's global rate limit, the limits in headers, and calls that return late.
 
 Discord: docs.discord.com/developers/topics/rate-limits. It documents no numbers, and asks to follow the headers.
 """
@@ -21,23 +21,24 @@ from core.observability import metrics
 #: Priority of the requests in this context.
 REQUEST_PRIORITY = ContextVar("PRIORITY", default=Priority.PROGRESS)
 
-#: Receives the body of the successful answer to the call in this context.
+#: Future whose result becomes the body of the successful response to the call in this context.
 RESPONSE_BODY: ContextVar[asyncio.Future[bytes]] = ContextVar("TAKEN")
 
 
 def trace_requests(
     report_headers: Callable[[str, str, int, float], None], global_limiter: Callable[[], RateLimiter]
 ) -> aiohttp.TraceConfig:
-    """Return an aiohttp trace that keeps requests within Discord's global limit.
+    """Return an aiohttp trace that makes requests obey Discord's global rate limit.
 
-    Each request waits for the limiter, also those that discord.py makes by itself, such as the second page of a
-    history, a retry or a login. aiohttp awaits a trace before it sends a request.
+    Each request waits for a slot of the limiter. This includes requests that discord.py makes by itself, such as the
+    second page of a history, a retry or a login. aiohttp awaits a trace before it sends a request.
 
     The trace also counts, in the metrics, the requests that Discord refuses and discord.py retries by itself.
 
     Args:
-        report_headers: called with the method, the path, and the remaining calls and seconds of the current window.
-        global_limiter: returns the limiter of all requests, but for those that answer interactions.
+        report_headers: called with the HTTP method, the path, and the remaining calls and seconds of the current window
+            of a response's headers.
+        global_limiter: returns the limiter of all requests, except responses to interactions.
     """
 
     async def on_start(_session: aiohttp.ClientSession, context: Any, start: aiohttp.TraceRequestStartParams) -> None:
@@ -71,29 +72,31 @@ def trace_requests(
 
 
 def _is_in_global_limit(url: str) -> bool:
-    """Return whether a request counts in Discord's global limit.
+    """Return whether a request to a URL counts towards Discord's global rate limit.
 
-    Requests that answer interactions do not.
+    Responses to interactions do not.
     """
     base: str = discord.http.Route.BASE
     return url.startswith(f"{base}/") and not url.removeprefix(base).startswith(("/interactions/", "/webhooks/"))
 
 
 class PendingCalls:
-    """Calls that Discord has answered and that discord.py still holds.
+    """Awaits the HTTP responses to discord.py calls, and not the returns of the calls.
 
-    When a call uses up the window of a bucket, discord.py returns from it only when the window ends. Here the rate
-    limiter delays the next call instead.
+    When a call uses up the window of a rate limit, discord.py returns from the call only when the window ends. The bot
+    uses the response at once: its own rate limiter delays the next call.
     """
 
     def __init__(self) -> None:
         self._tasks = set[asyncio.Task[Any]]()
 
     async def wait_until_applied(self, call: Coroutine[Any, Any, Any]) -> Any:
-        """Return the JSON of Discord's answer to a call as soon as it arrives.
+        """Make a call of discord.py, and return the JSON of Discord's response on arrival.
+
+        The call may still be running then: see `aclose`.
 
         Args:
-            call: a call of discord.py; its error is raised.
+            call: the call, such as `Messageable.send`; its error is raised.
         """
         body, context = asyncio.get_running_loop().create_future(), copy_context()
         context.run(RESPONSE_BODY.set, body)
@@ -106,7 +109,7 @@ class PendingCalls:
         return json.loads(body.result())
 
     async def aclose(self) -> None:
-        """Cancel the calls that discord.py still holds."""
+        """Cancel the calls of discord.py that have not returned yet."""
         for call in self._tasks:
             call.cancel()
         if self._tasks:

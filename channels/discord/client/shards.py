@@ -13,10 +13,10 @@ from functools import partial
 from channels.discord.client.gateway import HEARTBEAT_SECONDS, GatewayClient, GatewayReconnector, Shard
 from channels.intake.backfill import Backfill
 
-#: Seconds between the starts of two sessions of a group. Discord: 5; the rest is for network delays.
+#: Seconds between the starts of two sessions of a group of shards. Discord: 5; the rest is for network delays.
 IDENTIFY_SECONDS = 5.25
 
-#: Returns a new client of a shard: see `GatewayReconnector`.
+#: Returns a new client of a shard, with the callbacks `on_connected` and `on_event`: see `GatewayReconnector`.
 ClientFactory = Callable[[Shard, Callable[[], None], Callable[[], None]], Awaitable[tuple[GatewayClient, str]]]
 
 #: Waits until a worker may start a session of the shard.
@@ -24,7 +24,7 @@ AcquireSlot = Callable[[int], Awaitable[None]]
 
 
 def shard_for_place(place: str, count: int) -> int:
-    """Return the id of the shard that receives the events of a place.
+    """Return the id of the shard that receives the events of a channel or of DMs.
 
     Args:
         place: a place id: see `channels.discord.session_ids.place_id`.
@@ -47,9 +47,10 @@ class ShardConnections:
 
     Args:
         count: the number of all shards.
-        max_concurrency: how many sessions may start at once, as Discord says.
-        make_client: see `ClientFactory`.
-        make_backfill: returns the backfill of a shard; its second argument returns the time of the shard's last event.
+        max_concurrency: the number of sessions that Discord allows to start at once.
+        make_client: returns a new client of a shard: see `ClientFactory`.
+        make_backfill: returns a new backfill for a shard, by the shard's id and a function that returns the time of the
+            shard's last event.
         acquire_slot: waits until a session of a shard may start.
     """
 
@@ -71,23 +72,27 @@ class ShardConnections:
 
     @property
     def last_event_at(self) -> float:
-        """The time until which all connected shards received events; 0 without a shard.
+        """The time until which all connected shards received events, in epoch seconds.
 
-        In seconds since the epoch.
+        It is the earliest of the shards' times of the last event; 0 if no shard is connected.
         """
         return min((self._connections[id_].gateway.last_event_at for id_ in self._connected), default=0.0)
 
     def get_backfill(self, place: str) -> Backfill | None:
-        """Return the backfill of a place; None if another process has its shard."""
+        """Return the backfill for a place; None if its shard is not in this process.
+
+        Args:
+            place: a place id: see `channels.discord.session_ids.place_id`.
+        """
         connection = self._connections.get(shard_for_place(place, self.count))
         return connection.backfill if connection is not None else None
 
     async def connect(self, ids: Collection[int], connect_seconds: float) -> dict[int, Exception]:
-        """Connect these shards, and disconnect all others.
+        """Connect the shards with these ids, and disconnect all others.
 
         Args:
             ids: the ids of the shards.
-            connect_seconds: the most seconds for that, besides the pauses that Discord demands between sessions.
+            connect_seconds: the most seconds for connecting, plus the pauses that Discord demands between sessions.
 
         Returns:
             The error by the id of each shard that could not be connected.
@@ -108,7 +113,10 @@ class ShardConnections:
         await asyncio.gather(*map(self._disconnect, list(self._connections)))
 
     async def reconnect(self) -> None:
-        """Reconnect the shards that receive no events; the others keep their sessions."""
+        """Reconnect the connected shards that received no event for `HEARTBEAT_SECONDS`.
+
+        If there is none, reconnect the shard with the oldest last event.
+        """
         latest = max(self.last_event_at, time.time() - HEARTBEAT_SECONDS)  # at least the oldest one
         gateways = [self._connections[id_].gateway for id_ in self._connected]  # the others are connecting
         await asyncio.gather(*(gateway.reconnect() for gateway in gateways if gateway.last_event_at <= latest))

@@ -17,7 +17,7 @@ def get_mention_names(message: discord.Message) -> dict[tuple[str, int], str]:
     """Return the names of the users, roles and channels that a message mentions.
 
     Returns:
-        The names that Discord sent, by sign (`@`, `@&` or `#`) and id.
+        The names that Discord sent with the message, by sign (`@`, `@&` or `#`) and id.
     """
     names = {("@", user.id): user.display_name for user in message.mentions}
     names |= {("@&", role.id): role.name for role in message.role_mentions}
@@ -31,8 +31,8 @@ def get_message_text(
     """Return a message's content, stickers, poll and voice note as text.
 
     Args:
-        names: the names of mentioned users, roles and channels, by sign and id.
-        content: used in place of the message's content.
+        names: the names of mentioned users, roles and channels: see `get_mention_names`.
+        content: a text to use in place of the message's content; None for the content.
     """
     text = replace_tokens(message.content if content is None else content, names)
     parts = [text, *(STICKER.format(sticker.name) for sticker in message.stickers)]
@@ -46,9 +46,12 @@ def get_message_text(
 
 
 def get_context_text(message: discord.Message | discord.MessageSnapshot, names: MentionNames) -> str:
-    """Return a message as text for the context, with embeds and file names.
+    """Return a context message as text, with its embeds and the names of its files.
 
-    Embeds of people's messages are left out if there is text: they are link previews.
+    Embeds of a message with text are left out, since they are link previews; those of apps' messages are not.
+
+    Args:
+        names: the names of mentioned users, roles and channels: see `get_mention_names`.
     """
     files = ", ".join(file.filename for file in message.attachments)
     is_plain = bool(message.content) and not _is_by_app(message)  # its embeds are link previews
@@ -74,10 +77,13 @@ def get_forwarded_messages(message: discord.Message) -> list[dict[str, Any]]:
 
 
 def _get_cached_names(guild: discord.Guild | None, text: str) -> dict[tuple[str, int], str]:
-    """Return the names of mentioned roles and channels from discord.py's cache.
+    """Return the names of the roles and channels that a text mentions.
+
+    Args:
+        guild: the server, in whose discord.py cache the names are looked up; None for direct messages.
 
     Returns:
-        The names by sign (`@&` or `#`) and id.
+        The known names by sign (`@&` or `#`) and id.
     """
     names = dict[tuple[str, int], str]()
     if guild is None:

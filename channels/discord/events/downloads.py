@@ -28,10 +28,11 @@ class DiscordDownloads(FileClient):
         self._api = api
 
     async def fetch(self, file: Attachment, check: FileCheck) -> FetchedFile:
-        """Download an attachment; an expired URL is renewed.
+        """Download an attachment; if its URL has expired, fetch a new URL first.
 
         Args:
-            check: called with the size before the body is read.
+            file: the metadata of the attachment; its `source` has the URL and the ids of the message and the file.
+            check: called before the body is read, with the size from the HTTP response.
 
         Raises:
             UnreadableFileError: the file is not available, or `check` refuses it.
@@ -47,10 +48,10 @@ class DiscordDownloads(FileClient):
         return await self.download(str(file.source["url"]), file, check)
 
     async def _refresh_url(self, file: Attachment) -> Attachment:
-        """Return the attachment with a new URL, from its message.
+        """Fetch the message of an attachment; return the attachment with its new URL.
 
         Raises:
-            UnreadableFileError: the message or the file is deleted.
+            UnreadableFileError: the message or the file is deleted, or the message cannot be fetched.
         """
         try:
             message = await self._api.fetch_message(int(file.source["channel"]), int(file.source["message"]))
@@ -65,7 +66,7 @@ class DiscordDownloads(FileClient):
 def _has_expired(url: str) -> bool:
     """Return whether the signature of an attachment's URL has expired.
 
-    Discord: `ex` is the expiry in hexadecimal seconds since the epoch.
+    Discord: the parameter `ex` is the time of expiry, in hexadecimal seconds since the epoch.
     """
     try:
         return int(parse_qs(urlsplit(url).query)["ex"][0], 16) <= time.time()

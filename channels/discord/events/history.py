@@ -1,7 +1,7 @@
 """History: fetches the messages that were sent while the bot was disconnected.
 
-Discord: the history of a channel does not include its threads. One call lists the active threads of a server, another
-the latest message id of each channel, which shows where there are new messages.
+Discord: the history of a channel does not include its threads. One call lists the active threads of a server. Another
+call lists the latest message id of each channel: only channels with new messages are then fetched.
 """
 
 import logging
@@ -37,7 +37,9 @@ class _GuildActivity:
     """Latest messages and active threads of a server.
 
     Attributes:
+        guild: the server.
         latest_ids: the id of the latest message by channel id; 0 for an empty channel.
+        threads: the threads that are not archived.
     """
 
     guild: discord.Guild
@@ -49,8 +51,8 @@ class DiscordHistory:
     """Fetches past messages of channels and threads for the backfill.
 
     Args:
-        is_served: returns whether the bot answers in the server with an id; None for direct messages.
-        parse: returns the inbox message of a message; None if it is not for the bot.
+        is_served: returns whether the bot answers in the server with an id; the id is None for direct messages.
+        parse: returns the parsed message with its author's roles; None if the message is not for the bot.
     """
 
     def __init__(
@@ -65,7 +67,7 @@ class DiscordHistory:
         self._parse = parse
 
     def read_since(self, since: float) -> Callable[[ActivePlace], Awaitable[list[IncomingMessage]]]:
-        """Return a function that fetches the messages of a place since a time.
+        """Return a function that fetches the messages for the bot in a place since a time.
 
         The function skips channels that the bot may not read. It raises `SurfaceError` if Discord cannot be reached or
         refuses the token.
@@ -78,11 +80,11 @@ class DiscordHistory:
     async def _fetch_messages_of(
         self, place: ActivePlace, *, after: int, servers: LookupCache[int, _GuildActivity | None]
     ) -> list[IncomingMessage]:
-        """Return the messages for the bot in a place.
+        """Fetch the messages for the bot in a place (a channel with its threads, or DMs).
 
         Args:
-            after: only messages with a higher id.
-            servers: caches the activity by server id; None for a server that the bot is not in.
+            after: the message id after which messages are fetched.
+            servers: the cache of the servers' activity by server id; None for a server that the bot is not in.
         """
         _, kind, channel = place.id.split(":")
         if kind == EPHEMERAL:  # Discord keeps no history of interactions for the bot
@@ -108,11 +110,14 @@ class DiscordHistory:
     async def _find_active_channels(
         self, server: _GuildActivity, channel_id: int, place: ActivePlace, after: int
     ) -> list[Any]:
-        """Return the channel and those of its threads that may have new messages.
+        """Return a channel and its threads, without those that have no new messages.
 
-        Threads are the active ones, and archived ones with an active session.
+        The threads are all active ones, and the archived ones with recent sessions.
 
         Args:
+            server: the activity of the channel's server.
+            channel_id: the id of the channel.
+            place: the place of the channel, with its recent sessions.
             after: the message id after which messages are new.
         """
         threads = [thread for thread in server.threads if thread.parent_id == channel_id]
@@ -123,7 +128,10 @@ class DiscordHistory:
         return [*(one for one in channels if isinstance(one, discord.abc.Messageable)), *threads]
 
     async def _fetch_messages(self, channel: Any, after: int) -> list[discord.Message]:
-        """Return the messages of a channel or thread after a message id, oldest first."""
+        """Fetch the messages of a channel or thread after a message id, oldest first.
+
+        There are at most `MAX_MESSAGES`, the newest ones; none if the bot may not read the channel.
+        """
         latest: int | None = getattr(channel, "last_message_id", None)
         if latest is not None and latest <= after:
             return []
@@ -132,7 +140,10 @@ class DiscordHistory:
 
 
 async def _unless_hidden(call: Awaitable[T]) -> T | None:
-    """Return the result of a call; None if the channel is deleted or not readable."""
+    """Await a call; return None if the channel or server is deleted or not readable.
+
+    Such a refusal is logged.
+    """
     try:
         return await call
     except RefusedError as refusal:

@@ -27,8 +27,8 @@ from core.secret_redaction import format_error
 
 log = logging.getLogger(__name__)
 
-#: Seconds in which a message and the earlier ones of its channel must be resolved; after that, the backfill fetches it.
-#: The backfill starts earlier than that: see `OVERLAP_SECONDS`.
+#: Seconds in which the author of a message, and those of earlier messages in its channel, must be looked up. After
+#: that, the backfill fetches the message; it begins with messages that are older than this: see `OVERLAP_SECONDS`.
 RESOLVE_TIMEOUT = 30.0
 
 #: Seconds for which the author of the first message of a thread is cached.
@@ -36,14 +36,17 @@ STARTER_CACHE_SECONDS = 3_600.0
 
 
 class MessageListener:
-    """Stores the messages for the bot, and their edits and deletions.
+    """Stores messages for the bot, edits and deletions that the gateway delivers.
 
     Args:
-        api: logged in before any event arrives.
-        work: tracks the handlers that are running, for the shutdown.
-        is_served: returns whether the bot answers in the server with an id; None for direct messages.
+        api: a client that is logged in before any event arrives.
+        intake: stores messages, edits and deletions, and runs commands.
+        conversations: stops the sessions of deleted channels.
+        work: counts the handlers that are running; the shutdown waits for them.
+        identities: looks up the roles of authors.
+        is_served: returns whether the bot answers in the server with an id; the id is None for direct messages.
         follows_threads: whether the bot answers messages without a mention in threads on its answers.
-        get_backfill: returns the backfill of a place id; None if another process has its shard.
+        get_backfill: returns the backfill for a place id; None if another process receives the place's events.
     """
 
     def __init__(
@@ -72,10 +75,10 @@ class MessageListener:
         self._locks = WeakValueDictionary[int, asyncio.Lock]()  # by channel, to keep the order of its events
 
     async def receive_message(self, message: discord.Message) -> None:
-        """Store a new message, after the earlier ones of its channel.
+        """Store a new message if it is for the bot, after earlier messages of its channel.
 
-        Discord sends a message once. If its author's roles cannot be fetched in time, the backfill fetches the
-        message.
+        Messages of bots and webhooks are ignored. Discord delivers a message once. If its author's roles cannot be
+        fetched in time, the backfill is started, which fetches the message again.
         """
         if self._work.is_stopping or not is_from_person(message):
             return
@@ -91,10 +94,15 @@ class MessageListener:
                 await self._store_incoming(incoming)  # pending before the lock is free, so that an edit finds it
 
     async def _fetch_incoming(self, message: discord.Message) -> IncomingMessage | None:
-        """Return a message with its author and location; None if it is not for the bot.
+        """Return a message for the inbox, with its author's roles and its location.
+
+        The message's channel is fetched if Discord sent only its id.
+
+        Returns:
+            The message; None if it is not for the bot.
 
         Raises:
-            SurfaceError: its channel or its author's roles cannot be fetched.
+            SurfaceError: the message's channel or its author's roles cannot be fetched.
         """
         if guild_id_of(message) is not None and isinstance(message.channel, discord.PartialMessageable):
             message.channel = await self._api.fetch_channel(message.channel.id)
@@ -115,10 +123,11 @@ class MessageListener:
         return self._locks.setdefault(channel, asyncio.Lock())
 
     async def receive_edit(self, message: discord.Message) -> None:
-        """Store an edit. One that soon adds a mention of the bot makes it a new message.
+        """Store the new text of an edited message.
 
-        Discord also updates messages that nobody edited, and withholds a text that the bot may not read; such events
-        are ignored.
+        If an edit adds a mention of the bot within `EDIT_MENTION_WINDOW_SECONDS`, the message is stored as a new one.
+        Discord also sends edit events for messages that nobody edited, and without the text if the bot may not read
+        it. Such events are ignored.
         """
         at = message.edited_at
         if at is None or not is_from_person(message) or not (message.content or message.attachments):
@@ -143,12 +152,14 @@ class MessageListener:
             self._start_backfill(message)
 
     async def receive_deletion(self, guild: int | None, channel: int, messages: Collection[int]) -> None:
-        """Store that messages were deleted.
+        """Delete the stored texts of messages that were deleted on Discord.
+
+        See `MessageHandler.handle_deletion`.
 
         Args:
             guild: the id of the server; None for direct messages.
-            channel: the id of their channel or thread.
-            messages: their ids.
+            channel: the id of the channel or thread of the messages.
+            messages: the ids of the messages.
         """
         keys = [event_key(channel, id_) for id_ in sorted(messages)]
         async with self._get_lock(channel):  # a deleted message may be in progress
@@ -161,7 +172,7 @@ class MessageListener:
         await self._store_change(guild, channel, dict.fromkeys(keys), store)
 
     async def stop_channel(self, guild: int, channel: int, thread: int | None) -> None:
-        """Stop the turns in a deleted channel or thread.
+        """Cancel the turns, and drop waiting messages, in a deleted channel or thread.
 
         Args:
             guild: the id of the server.
@@ -188,12 +199,14 @@ class MessageListener:
     ) -> bool:
         """Store an edit or deletion, and apply it to messages that are not stored yet.
 
+        Nothing is done during the shutdown, or in a server in which the bot does not answer.
+
         Args:
-            edits: the new text by event key; None for a deleted message.
-            store: stores it; retried while the database is unavailable.
+            edits: the new text by the event key of the message; None for a deleted message.
+            store: stores the edit or deletion; retried while the database is unavailable.
 
         Returns:
-            False if the change could not be stored.
+            False if the edit or deletion could not be stored, which is logged.
         """
         if self._work.is_stopping or not self._is_served(guild):
             return True
@@ -209,10 +222,13 @@ class MessageListener:
             return True
 
     async def parse_incoming(self, message: discord.Message) -> IncomingMessage | None:
-        """Return a message with its author and location; None if it is not for the bot.
+        """Return a message for the inbox, with its author's roles and its location.
+
+        Returns:
+            The message; None if it is not for the bot.
 
         Raises:
-            SurfaceError: the author's roles, or the message that a thread was started on, cannot be fetched.
+            SurfaceError: the author's roles, or the message on which the thread was started, cannot be fetched.
         """
         incoming = parse_message(message, self._api.bot_user, self._settings) if is_from_person(message) else None
         if incoming is None:
@@ -226,7 +242,7 @@ class MessageListener:
         return await self._identities.resolve_message(incoming, message)
 
     async def _is_answer_thread(self, channel: Any) -> bool:
-        """Return whether a channel is a public thread on a message of the bot.
+        """Return whether a channel is a public thread that was started on a bot's message.
 
         False if the bot only answers mentions. Discord: the thread has the id of the message.
 

@@ -1,4 +1,4 @@
-"""Names of roles and channels that fetched texts mention."""
+"""Lookup of the names of roles and channels that fetched messages mention."""
 
 import asyncio
 from collections.abc import Iterable
@@ -10,7 +10,7 @@ from channels.lookup_cache import LookupCache
 #: Seconds for which names are cached. A new role has no name until the roles of its server are fetched again.
 CHANNEL_SECONDS, ROLE_SECONDS = 3600.0, 300.0
 
-#: Seconds that a reply waits for a name.
+#: Seconds that a turn waits for a name.
 LOOKUP_TIMEOUT = 2.0
 
 MentionKey = tuple[str, int]

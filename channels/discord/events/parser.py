@@ -1,4 +1,4 @@
-"""Parses Discord messages into inbox messages."""
+"""Parser that turns Discord messages into inbox messages."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -25,15 +25,15 @@ from core.inbox_message import Attachment, InboxMessage, storable_text
 
 
 def is_from_person(message: discord.Message) -> bool:
-    """Return whether a person wrote a message: no bot, webhook or system message."""
+    """Return whether a person wrote a message, and no bot, webhook or system."""
     return not message.author.bot and message.webhook_id is None and message.type in USER_MESSAGE_TYPES
 
 
 def parse_message(message: discord.Message, bot: discord.abc.User, settings: DiscordSettings) -> IncomingMessage | None:
     """Return a person's message as an inbox message; None if it is not for the bot.
 
-    It may be for the bot in direct messages, in threads, in free channels (see `DiscordSettings`), or if it mentions
-    the bot or replies to it. The author's roles and the location are not set.
+    It may be for the bot if it is a direct message, is in a thread or a free channel (see `DiscordSettings`), or
+    mentions the bot or replies to it. The author's roles and the location are not set.
 
     Args:
         bot: the bot's own user.
@@ -68,13 +68,13 @@ def parse_message(message: discord.Message, bot: discord.abc.User, settings: Dis
 
 
 def is_mention(message: discord.Message, bot: discord.abc.User) -> bool:
-    """Return whether a message mentions the bot or the role that Discord made for it."""
+    """Return whether a message mentions the bot, or the role that Discord made for it."""
     role = _get_bot_role(message)
     return bot in message.mentions or (role is not None and role in message.role_mentions)
 
 
 def parse_text(message: discord.Message, bot: discord.abc.User) -> str:
-    """Return the text of a message, with names for ids, without mentions of the bot."""
+    """Return a message's text with names in place of ids, without mentions of the bot."""
     role = _get_bot_role(message)
     own_ids = [bot.id] if role is None else [bot.id, role.id]
     return storable_text(
@@ -83,7 +83,10 @@ def parse_text(message: discord.Message, bot: discord.abc.User) -> str:
 
 
 def _parse_references(message: discord.Message) -> Iterator[dict[str, Any]]:
-    """Yield entries for `InboxMessage.references`: the replied-to and forwarded messages."""
+    """Yield the entries of `InboxMessage.references` for a message.
+
+    These are the ids of the replied-to message, and the text and time of each forwarded message.
+    """
     to = message.reference
     if to is not None and to.message_id is not None and message.type is discord.MessageType.reply:
         yield {"channel": str(to.channel_id), "message": str(to.message_id)}
@@ -102,10 +105,10 @@ def _is_reply_to(message: discord.Message, user: discord.abc.User) -> bool:
 
 
 def _is_in_free_channel(message: discord.Message, bot: discord.abc.User, channels: frozenset[int]) -> bool:
-    """Return whether a message is in a free channel, and not for other people.
+    """Return whether a message is in a free channel and not addressed to other people.
 
     Args:
-        channels: the ids of the free channels, whose threads count too.
+        channels: the ids of the free channels, in which the bot answers without a mention; their threads count too.
     """
     channel = message.channel
     parent = channel.parent_id if isinstance(channel, discord.Thread) else None
@@ -133,12 +136,12 @@ def _get_guild_locale(guild: discord.Guild | None) -> str:
 
 
 def move_to_thread(incoming: IncomingMessage) -> IncomingMessage | None:
-    """Return a message with the thread that is to be started on it as its session.
+    """Return a message with the session and address of a thread to start on it.
 
-    Discord: the thread has the id of the message.
+    The caller starts the thread. Discord: the thread has the id of the message.
 
     Returns:
-        None if the message is private or in a thread already.
+        The message; None if it is private or in a thread already.
     """
     inbound = incoming.inbound
     is_private = inbound.place.startswith((f"{NAME}:dm:", f"{NAME}:{EPHEMERAL}:"))

@@ -1,4 +1,4 @@
-"""Context of a turn: its thread, and replied-to and forwarded messages.
+"""Context messages of a turn: its thread, and replied-to and forwarded messages.
 
 Discord returns the history of a thread newest first. The message that a thread was started on is in the channel; the
 first message of a forum post is in the post. Both have the id of the thread.
@@ -31,7 +31,7 @@ from core.inbox_message import InboxMessage, storable_text
 #: Messages of a thread that are fetched for one question, the newest ones. Discord returns 100 a call.
 MAX_MESSAGES = 300
 
-#: Most characters of a quoted message of the bot: the history has the rest.
+#: Most characters of a quoted message of the bot: the session's history has the whole text.
 MAX_OWN_CHARACTERS = 200
 
 _CONTEXT_TYPES = (
@@ -45,17 +45,18 @@ MessageKey = tuple[int, int]
 
 
 class DiscordContextFetcher:
-    """Fetches the context messages of turns."""
+    """Fetches the context messages of turns from Discord: see `Channel.fetch_context`."""
 
     def __init__(self, api: DiscordApi) -> None:
         self._api = api
         self._mentions = DiscordMentionResolver(api)
 
     async def fetch(self, messages: Sequence[InboxMessage], history: HistoryState | None) -> SurroundingMessages:
-        """Return the context of a turn's messages: see `Channel.fetch_context`.
+        """Fetch the context messages of a turn: see `Channel.fetch_context`.
 
         Args:
             messages: the messages of the turn, oldest first.
+            history: the end of the session's stored history; None in a conversation with only one person.
 
         Raises:
             SurfaceError: Discord cannot be reached, or does not let the bot read the channel.
@@ -90,9 +91,14 @@ class DiscordContextFetcher:
         )
 
     def _quote(self, message: discord.Message, names: MentionNames, event_key: str) -> ContextMessage:
-        """Return a message to which the one with `event_key` replies, as context.
+        """Return a replied-to message as a context message.
 
-        A message of the bot is truncated, since the history has its whole text.
+        A message of the bot is truncated, since the session's history has its whole text.
+
+        Args:
+            message: the replied-to message.
+            names: the names of the mentioned users, roles and channels.
+            event_key: the event key of the turn's message that replies to it.
         """
         quoted = _to_context_message(message, names)
         text = shorten(quoted.text, MAX_OWN_CHARACTERS) if message.author == self._api.bot_user else quoted.text
@@ -101,10 +107,13 @@ class DiscordContextFetcher:
     async def _fetch_thread(
         self, thread: int, messages: Sequence[InboxMessage], history: HistoryState
     ) -> dict[MessageKey, discord.Message]:
-        """Return the messages of a thread that the stored history does not cover.
+        """Fetch the messages of a thread that were sent since the stored history ends.
+
+        Messages newer than the turn's newest message are left out. The message on which the thread was started is
+        included if the history does not cover it.
 
         Returns:
-            The messages by channel id and message id.
+            The messages by the ids of their channel (the thread) and of the message.
         """
         if not history.since and any(int(message.address["message"]) == thread for message in messages):
             return {}  # the thread was started for the question
@@ -127,7 +136,10 @@ class DiscordContextFetcher:
 
 
 def _get_reply_reference(inbound: InboxMessage) -> MessageKey | None:
-    """Return the channel id and id of the message that a message replies to, if any."""
+    """Return the channel id and message id of the message that a message replies to.
+
+    None if it is no reply.
+    """
     found = ((int(to["channel"]), int(to["message"])) for to in inbound.references if "message" in to)
     return next(found, None)
 
@@ -138,9 +150,10 @@ def _get_guild_id(inbound: InboxMessage) -> int | None:
 
 
 def _resolve_starter(message: discord.Message) -> discord.Message:
-    """Return the first message of a thread for the system message that refers to it.
+    """Return the message that a "thread starter" system message refers to.
 
-    Other messages are returned as they are.
+    Such a system message is the first one in a thread that was started on a message. Any other message is returned as
+    it is.
     """
     if message.type is not discord.MessageType.thread_starter_message:
         return message

@@ -40,9 +40,9 @@ Command = app_commands.Command[Any, ..., None] | app_commands.ContextMenu
 
 
 def make_commands(handler: DiscordInteractionHandler) -> list[Command]:
-    """Return all application commands, whose callbacks call `handler`.
+    """Return all application commands of the bot; their callbacks call `handler`.
 
-    They work in servers, in direct messages, and for users who installed the app for themselves.
+    The commands work in servers, in direct messages, and for users who installed the app for themselves.
     """
     commands: list[Command] = [
         *(_make_command(name, handler) for name in COMMANDS),

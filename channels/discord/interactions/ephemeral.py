@@ -1,4 +1,4 @@
-"""Surface of ephemeral replies, for which the bot has only an interaction's token."""
+"""Surface of ephemeral replies, which are sent by the token of an interaction."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -15,22 +15,23 @@ from channels.replies.reply import FILE_NAME
 from channels.replies.surface import EditOutcome, PostedMessage
 from core.errors import SurfaceError
 
-#: Kinds of buttons that change only the reply; the others would need a message after the token has expired.
+#: Actions of buttons that change only the reply; those of others would post a message after the token has expired.
 _BUTTON_KINDS = ("stop", "good", "bad", "approve", "always", "deny")
 
 
-#: Most messages per interaction. Discord: the answer and 5 more.
+#: Most messages per interaction. Discord: the response and 5 follow-up messages.
 MAX_MESSAGES = 6
 
 
 class EphemeralSurface(DiscordMessageSurface):
     """Surface of a reply that only the author of an interaction sees.
 
-    Its first message is the response to the interaction, and the others follow it.
+    The first message is the response to the interaction, the others are follow-up messages.
 
     Args:
-        address: the `application` and `token` of the interaction; with a `side_name`, all messages follow the
-            response.
+        token: the token of the interaction, by which the messages are sent.
+        address: the address of the reply. With the key `side_name`, the message is not part of a reply, and all its
+            messages are follow-up messages.
     """
 
     def __init__(self, token: InteractionToken, queued_reactions: QueuedReactions, address: Mapping[str, Any]) -> None:
@@ -48,7 +49,7 @@ class EphemeralSurface(DiscordMessageSurface):
         return self._token.edit_limiter
 
     async def find_message_ids(self, recorded_ids: Sequence[str] = (), *, is_contested: bool = False) -> list[str]:
-        """Return the recorded ids: Discord lists no ephemeral messages."""
+        """Return `recorded_ids`: Discord lists no ephemeral messages."""
         self._to_rewrite.update(recorded_ids if is_contested else ())
         return list(recorded_ids)
 
@@ -57,7 +58,10 @@ class EphemeralSurface(DiscordMessageSurface):
         raise SurfaceError("a slash command has no message to react to")
 
     async def show(self, plan: Plan, known_ids: Sequence[str], record: RecordMessageId) -> bool:
-        """See `Surface.show`. A text of too many messages is also attached as a file."""
+        """Show a plan: see `Surface.show`.
+
+        Of more than `MAX_MESSAGES` chunks, the first ones are shown, and the whole final text is attached as a file.
+        """
         if len(plan.chunks) > MAX_MESSAGES:
             plan = self._limit_messages(plan)
         return await super().show(plan, known_ids, record)

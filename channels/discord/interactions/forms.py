@@ -21,7 +21,7 @@ from channels.replies.question_fields import (
 from core.tools.human_requests import Question
 from core.tools.question_form import MAX_ENTRY, OPTION_PREFIX, Entries, FormField
 
-#: Fields of a page.
+#: Most fields on a page of a form.
 FORM_PAGE_SIZE = 5
 
 #: The prefix of the ids of modals, and of their fields.
@@ -34,11 +34,11 @@ _MAX_TITLE, _MAX_LABEL, _MAX_DESCRIPTION, _MAX_OPTION = 45, 45, 100, 100
 def create_modal(question: Question, page: int, entries: Entries, say: MessageCatalog) -> discord.ui.Modal:
     """Return the modal with one page of the form of an agent's question.
 
-    The modal is stopped: the dispatcher, and not the modal, receives the submitted form.
+    The modal is stopped (`View.stop`): the dispatcher, and not the modal, receives the submitted form.
 
     Args:
-        page: from 0.
-        entries: the user's draft, by field.
+        page: the page to show, from 0.
+        entries: the user's draft, by the name of the field.
     """
     fields = question.form.fields
     pages = -(-len(fields) // FORM_PAGE_SIZE)
@@ -52,10 +52,13 @@ def create_modal(question: Question, page: int, entries: Entries, say: MessageCa
 
 
 def parse_form(data: Mapping[str, Any]) -> tuple[str, int, dict[str, Any]]:
-    """Parse the data of a submitted `create_modal`.
+    """Parse the data of a submitted modal: see `create_modal`.
+
+    Args:
+        data: the `data` of Discord's interaction.
 
     Returns:
-        The question's id, the page, and the entries by the index of the field (as text).
+        The question's id; the page, from 0; the entries by the index of the field (as text).
     """
     page, _, question_id = str(data["custom_id"]).removeprefix(MODAL_PREFIX).partition(":")
     entries = dict[str, Any]()

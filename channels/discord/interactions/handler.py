@@ -46,7 +46,7 @@ log = logging.getLogger(__name__)
 #: Seconds that an autocompletion may take.
 AUTOCOMPLETE_TIMEOUT = 2.0
 
-#: Seconds until a form must be opened. Discord waits for 3.
+#: Seconds within which a form must be opened. Discord waits for 3.
 FORM_TIMEOUT = 2.0
 
 #: Discord's code for an interaction that was acknowledged before.
@@ -59,13 +59,14 @@ _MAX_QUESTION_CHARACTERS, _MAX_QUOTE_CHARACTERS = 1500, 200
 class DiscordInteractionHandler(InteractionHandler):
     """Parses and answers commands, menu entries, button presses and submitted modals.
 
-    Discord shows a failure for a command that gets no answer.
+    Discord shows a failure for a command without a response.
 
     Args:
-        work: tracks the handlers that are running, for the shutdown.
+        work: counts the handlers that are running; the shutdown waits for them.
         cipher: encrypts the stored interactions and their tokens.
-        get_surface: returns the reply surface of an address.
-        get_token: returns the token of the `application` and encrypted `token` in an address.
+        identities: looks up the roles and the location of an interaction's author.
+        get_surface: returns the reply surface for an address.
+        get_token: returns the `InteractionToken` for an address with an `application` and an encrypted `token`.
     """
 
     channel = NAME
@@ -94,21 +95,25 @@ class DiscordInteractionHandler(InteractionHandler):
         self._get_token = get_token
 
     async def handle_command(self, interaction: discord.Interaction, name: CommandName, argument: str) -> None:
-        """Run a command, and show its result to the author only where possible."""
+        """Run a command, and show the result to its author.
+
+        Only the author sees the result, unless Discord refuses the response: see `answer`.
+        """
         await self._receive(interaction, "command", {"name": name, "argument": argument})
 
     async def handle_question(self, interaction: discord.Interaction, question: str) -> None:
-        """Answer a question that a user asked by a command.
+        """Post the question of a user's command, and store it as a message to answer.
 
-        Everyone in the channel sees it where the bot may post, else only the author.
+        If the bot may post in the channel, everyone there sees question and answer; else only the author does.
         """
         text = storable_text(question).strip()
         await self._receive_question(interaction, text, quote=quote_lines(shorten(text, _MAX_QUESTION_CHARACTERS)))
 
     async def handle_question_about(self, interaction: discord.Interaction, message: discord.Message) -> None:
-        """Answer a question about a message, which the user chose in its menu.
+        """Post a question about a message, and store it as a message to answer.
 
-        Discord sends the message with its text, even without the message content intent.
+        The user chose the bot's entry in the menu of the message. Discord sends the message with its text, even without
+        the message content intent.
         """
         content, files = parse_text(message, self._api.bot_user), parse_attachments(message)
         question = words.messages_for(interaction.locale.value)(words.ABOUT_THIS) if content or files else ""
@@ -135,16 +140,17 @@ class DiscordInteractionHandler(InteractionHandler):
         await self._receive(interaction, "question", values)
 
     async def handle_menu(self, interaction: discord.Interaction, message: discord.Message, action: MenuAction) -> None:
-        """Show the report of an answer, or rate it.
+        """Show the turn report of an answer, or store a rating of the answer.
 
         Args:
-            message: a message of the answer, or the user's message that it answers.
+            message: the message in whose menu the user chose: one of the answer, or the user's message.
+            action: the chosen entry.
         """
         key = event_key(message.channel.id, message.id)
         await self._receive(interaction, "menu", {"action": action, "message": str(message.id), "key": key})
 
     async def handle_press(self, interaction: discord.Interaction, button: str) -> None:
-        """Handle a button press, or open the form of an agent's question.
+        """Perform the action of a pressed button, or open the form of an agent's question.
 
         Args:
             button: the id of the button or of the chosen option.
@@ -156,7 +162,7 @@ class DiscordInteractionHandler(InteractionHandler):
         await self._receive(interaction, "press", {"button": button})
 
     async def handle_form(self, interaction: discord.Interaction, data: Mapping[str, Any]) -> None:
-        """Submit the answer in a modal; other modals are ignored.
+        """Store the answer in a submitted modal of a question; ignore other modals.
 
         Args:
             data: the `data` of the interaction.
@@ -167,7 +173,11 @@ class DiscordInteractionHandler(InteractionHandler):
         await self._receive(interaction, "answer", {"question": question, "page": page, "entries": entries})
 
     async def _open_form(self, interaction: discord.Interaction, press: Press) -> None:
-        """Respond to a press with the form of a question, or with the reason against it."""
+        """Respond to a button press with the form (modal) of an agent's question.
+
+        If the user may not answer the question, or the database fails, the response is a private message instead. A
+        response that Discord refuses is logged.
+        """
         if self._work.is_stopping:
             return
         with self._work.track_current():
@@ -191,7 +201,10 @@ class DiscordInteractionHandler(InteractionHandler):
     async def _create_form(
         self, interaction: discord.Interaction, press: Press, say: MessageCatalog
     ) -> discord.ui.Modal | str:
-        """Return the modal of an open question, or why the user cannot answer it."""
+        """Return the modal of an open question; if it cannot be answered, the reason.
+
+        The reason is a text for the user; it may be empty.
+        """
         authorized = await self.authorize(partial(self._identify, interaction, self._parse(interaction, "form", {})))
         if isinstance(authorized, str):
             return authorized
@@ -205,11 +218,12 @@ class DiscordInteractionHandler(InteractionHandler):
         """Return the names of agents or models for an autocompletion.
 
         Args:
-            name: `model` for models, any other for agents.
-            typed: the names contain this text; those that start with it come first.
+            name: `model` for models, any other command for agents.
+            typed: the text that the user has entered, which the names must contain.
 
         Returns:
-            The names; none if the user has no access, or the database does not answer in time.
+            The names, first those that start with `typed`. None are returned if the user has no access, or the database
+            does not answer within `AUTOCOMPLETE_TIMEOUT` seconds.
         """
         parsed, conversations = self._parse(interaction, "command", {}), self._services.conversations
         try:
@@ -267,10 +281,15 @@ class DiscordInteractionHandler(InteractionHandler):
         return Interaction(kind, context, values, {**surface, "is_of_private_message": is_private}, user.display_name)
 
     async def _identify(self, interaction: discord.Interaction, parsed: Interaction) -> Interaction | str:
-        """Return the interaction with its author's roles and its location.
+        """Return an interaction with its author's roles and its location.
+
+        Args:
+            interaction: the interaction as a discord.py object.
+            parsed: the same interaction, parsed.
 
         Returns:
-            The interaction; if it is refused, the message to show instead.
+            The interaction. The text to show its author if they cannot be identified, may not write in the channel, or
+            sent an empty question.
         """
         say, channel = words.messages_for(interaction.locale.value), interaction.channel
         try:
@@ -288,10 +307,11 @@ class DiscordInteractionHandler(InteractionHandler):
         return replace(parsed, context=replace(parsed.context, actor=actor, location=location))
 
     async def answer(self, interaction: Interaction, result: CommandResult) -> None:
-        """Respond to the interaction; see `InteractionHandler.answer`.
+        """Show the result of an interaction to its author.
 
-        The result of a form replaces the private message from which it was opened. If Discord refuses the response to a
-        command, the result is posted in the channel, without what is private.
+        See `InteractionHandler.answer`. The result of a form replaces the private message from which the form was
+        opened. If Discord refuses the response to a command, the result is posted in the channel, without private
+        content.
         """
         token = self._get_token(interaction.surface)
         if interaction.kind in ("press", "answer"):
@@ -332,9 +352,13 @@ class DiscordInteractionHandler(InteractionHandler):
             await token.send_ephemeral(text)
 
     async def show_question(self, interaction: Interaction) -> tuple[InboxMessage, Retract]:
-        """Post the question as the response to the interaction, if others may see it.
+        """Post a question as the response to the interaction, unless it is private.
 
-        The reply then refers to that message. See `InteractionHandler.show_question`.
+        The bot's reply then replies to the posted message. See `InteractionHandler.show_question`.
+
+        Returns:
+            The question as a message to answer, and a function that deletes the posted question and tells its author
+            the reason.
         """
         context, values = interaction.context, interaction.values
         assert context.session_id is not None, "Discord tells the channel of an interaction"
@@ -352,9 +376,9 @@ class DiscordInteractionHandler(InteractionHandler):
         return inbound, partial(self.refuse, interaction)
 
     async def _post_question(self, interaction: Interaction) -> str:
-        """Post a question, and return the id of the message.
+        """Post a user's question in the channel, and return the id of the message.
 
-        It is the response to the interaction or, if Discord refuses that, a separate message.
+        The message is the response to the interaction or, if Discord refuses the response, a normal message.
         """
         quote = interaction.values["quote"]
         with suppress(RefusedError):
@@ -364,11 +388,15 @@ class DiscordInteractionHandler(InteractionHandler):
 
 
 async def _acknowledge(interaction: discord.Interaction, parsed: Interaction) -> bool:
-    """Acknowledge an interaction; those with an answer show that the bot is thinking.
+    """Acknowledge an interaction; except for presses and forms, show "thinking".
+
+    Args:
+        interaction: the interaction as a discord.py object.
+        parsed: the same interaction, parsed. If its context `is_private`, only the author sees the response.
 
     Returns:
-        False if Discord refuses it, and has shown that the application did not respond. True also if the outcome is
-        unknown.
+        False if Discord refuses the acknowledgement, and has shown the user that the application did not respond. True
+        if Discord accepts it, or the outcome is unknown.
     """
     try:
         if parsed.kind in ("press", "answer"):
@@ -383,7 +411,7 @@ async def _acknowledge(interaction: discord.Interaction, parsed: Interaction) ->
 
 
 def _must_answer_ephemerally(interaction: discord.Interaction) -> bool:
-    """Return whether the bot cannot post in the channel, but only respond."""
+    """Return whether the bot cannot post in the channel, but only respond ephemerally."""
     if interaction.guild_id is None:
         return interaction.context.private_channel is True
     channel = interaction.channel

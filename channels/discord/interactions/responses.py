@@ -1,7 +1,7 @@
 """Responses to interactions by their tokens.
 
 Discord: docs.discord.com/developers/interactions/receiving-and-responding. An interaction must be acknowledged within
-3 seconds; its token expires after 15 minutes. Responses do not count in the global limit of the bot.
+3 seconds; its token expires after 15 minutes. Responses do not count in the global rate limit of the bot.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,10 +16,10 @@ from channels.discord.client.components import make_view
 from channels.discord.client.files import to_discord_files
 from channels.rate_limits.limiter import RateLimiter, Window
 
-#: Common limit of the messages of one token.
+#: Usual rate limit of the messages that are sent, or edited, by one token.
 TOKEN_WINDOW = Window(calls=5, seconds=5.25)
 
-#: Discord's name for the message that answers an interaction.
+#: Discord's id for the response to an interaction, in place of a message id.
 ORIGINAL = "@original"
 
 #: Flags of a message that only the user sees, without link previews.
@@ -27,12 +27,13 @@ _EPHEMERAL_FLAGS = discord.MessageFlags(ephemeral=True, suppress_embeds=True)
 
 
 class InteractionToken:
-    """Token of one interaction, with which the bot responds for 15 minutes.
+    """Sends and edits the response to one interaction, and its follow-up messages.
 
-    It allows the response (answer) and 5 more messages.
+    Discord: the interaction's token allows one response and 5 follow-up messages within 15 minutes.
 
     Args:
-        address: the `application` id and the decrypted `token`.
+        client: a logged-in client.
+        address: an address with the `application` id and the decrypted `token`.
     """
 
     def __init__(self, api: DiscordApi, client: discord.Client, address: Mapping[str, Any]) -> None:
@@ -52,13 +53,17 @@ class InteractionToken:
     async def post_message(
         self, text: str, controls: Sequence[Button] = (), *, priority: Priority, has_slot: bool = False
     ) -> SentMessage | None:
-        """Post a follow-up message that only the user sees.
+        """Post a follow-up message that only the author of the interaction sees.
 
         Args:
-            has_slot: whether `post_limiter` has a slot for the call already.
+            controls: the buttons and menus.
+            has_slot: whether a slot of `post_limiter` is acquired for the call already.
 
         Returns:
-            None if the rate limits dropped a stream update.
+            The message; None if the rate limits dropped a `STREAM_UPDATE`.
+
+        Raises:
+            SurfaceError: Discord refuses the message, or cannot be reached.
         """
         content = {"content": text, "view": make_view(controls), "flags": _EPHEMERAL_FLAGS}
         return await self._send("follow-up", "", content, priority, has_slot=has_slot)
@@ -70,18 +75,28 @@ class InteractionToken:
 
         Args:
             message: the id of the message; `ORIGINAL` for the response.
-            has_slot: whether `edit_limiter` has a slot for the call already.
+            controls: the buttons and menus.
+            has_slot: whether a slot of `edit_limiter` is acquired for the call already.
 
         Returns:
-            None if the rate limits dropped a stream update.
+            The message; None if the rate limits dropped a `STREAM_UPDATE`.
+
+        Raises:
+            SurfaceError: Discord refuses the edit, or cannot be reached.
         """
         content = {"content": text, "view": make_view(controls)}
         return await self._send("answer", message, content, priority, has_slot=has_slot)
 
     async def answer(self, text: str, file: File | None = None) -> int:
-        """Set the text and the file of the response, and return its message id.
+        """Set the text and the file of the response; return the id of its message.
 
-        The call can be repeated.
+        A second call replaces both.
+
+        Args:
+            file: the file to attach; None for none.
+
+        Raises:
+            SurfaceError: Discord refuses the response, or cannot be reached.
         """
         files = [file] if file else []
         message = await self._send("answer", ORIGINAL, {"content": text}, Priority.FINAL, files=files)
@@ -89,15 +104,22 @@ class InteractionToken:
         return message.id
 
     async def set_files(self, message: str, files: Sequence[File]) -> None:
-        """Replace the attachments of a message.
+        """Replace all attachments of the response or of a follow-up message.
 
         Args:
             message: the id of the message; `ORIGINAL` for the response.
+
+        Raises:
+            SurfaceError: Discord refuses the edit, or cannot be reached.
         """
         await self._send("attach", message, {}, Priority.FINAL, files=files)
 
     async def send_ephemeral(self, text: str, buttons: Sequence[Button] = ()) -> None:
-        """Send a follow-up message that only the user sees."""
+        """Send a complete follow-up message that only the author of the interaction sees.
+
+        Raises:
+            SurfaceError: Discord refuses the message, or cannot be reached.
+        """
         await self.post_message(text, buttons, priority=Priority.FINAL)
 
     async def delete_message(self, message: str) -> None:
@@ -120,8 +142,13 @@ class InteractionToken:
 
         Args:
             name: the name of the call, for metrics and log.
+            message: the id of the message to edit; `ORIGINAL` for the response.
             content: arguments of discord.py's `handle_message_parameters`.
             files: all attachments of the message; None leaves them as they are.
+            has_slot: whether a slot of the limiter for posts or edits is acquired for the call already.
+
+        Returns:
+            The message; None if the rate limits dropped a `STREAM_UPDATE`.
         """
         limiter, method = (self.edit_limiter, "PATCH") if message else (self.post_limiter, "POST")
 

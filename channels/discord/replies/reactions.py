@@ -1,4 +1,4 @@
-"""Reactions on queued messages, and on messages that the bot does not answer."""
+"""Reactions on users' messages that wait, or that the bot does not answer."""
 
 from channels.discord.client.api import DiscordApi
 from channels.emoji_names import to_character
@@ -6,7 +6,7 @@ from channels.replies.reactions import Address, QueuedReactions
 
 QUEUED_EMOJI = "👀"
 
-#: Marks a message that is not answered if its author accepts no direct messages.
+#: Reaction on a message that is not answered, if its author accepts no direct messages.
 DENIED_EMOJI = "🚫"
 
 
@@ -27,7 +27,7 @@ async def add_reaction(api: DiscordApi, emoji: str, address: Address) -> None:
 
     Args:
         emoji: a Unicode emoji or its short name, or `name:id` of an emoji of the server.
-        address: the address of the reply.
+        address: the address of the reply: see `InboxMessage.address`.
 
     Raises:
         SurfaceError: Discord refuses the reaction, or cannot be reached.
@@ -36,14 +36,20 @@ async def add_reaction(api: DiscordApi, emoji: str, address: Address) -> None:
 
 
 async def mark_denied(api: DiscordApi, address: Address) -> None:
-    """Add the reaction for "not answered" to a user's message.
+    """Add the reaction `DENIED_EMOJI` to a message that the bot does not answer.
 
     Args:
-        address: the address of the reply to it.
+        address: the address of a reply to the message: see `InboxMessage.address`.
+
+    Raises:
+        SurfaceError: Discord refuses the reaction, or cannot be reached.
     """
     await api.add_reaction(_get_channel(address), int(address["message"]), DENIED_EMOJI)
 
 
 def _get_channel(address: Address) -> int:
-    """Return the id of the channel of the user's message, even if a thread is on it."""
+    """Return the id of the channel with the user's message that an address replies to.
+
+    If a thread was started on the message, this is the channel of the thread.
+    """
     return int(address.get("root") or address["channel"])

@@ -43,8 +43,8 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-#: Discord: 2000 characters or UTF-16 units; it does not say which. Posts are scarce, so a message is filled up to that.
-#: The reserve holds the longest status line of a tool, and the time since the last output.
+#: Discord: at most 2000 characters or UTF-16 units; it does not say which. Posts are scarce, so messages are filled up
+#: to this limit. The reserve is for the longest status line of a tool, and the time since the last output.
 LIMITS = MessageLimits(chunk_size=2_000, measure=utf16_size, status_reserve=LINE_SIZE + 20, dialect=DiscordMarkdown())
 
 #: Seconds between two calls that show that the bot types, which Discord shows for ten.
@@ -58,16 +58,16 @@ _REFUSAL_MESSAGES = {"50001": words.CANNOT_WRITE, "50013": words.CANNOT_WRITE, T
 
 
 class DiscordMessageSurface(MessageSurface):
-    """Base of Discord's surfaces, with the files attached to the last message."""
+    """Base of Discord's surfaces, which attach all files to a reply's last message."""
 
     limits = LIMITS
 
     @abstractmethod
     async def _set_files(self, message_id: str, files: Sequence[File]) -> None:
-        """Replace the attachments of a message."""
+        """Replace all attachments of a message by `files`."""
 
     async def _file_limit(self, size: int) -> int:
-        """Return the most bytes that a file may have in the channel.
+        """Return the most bytes that a file may have in the reply's channel.
 
         Args:
             size: the bytes of the largest file to attach.
@@ -90,13 +90,15 @@ class DiscordMessageSurface(MessageSurface):
 class DiscordSurface(DiscordMessageSurface):
     """Surface of a reply whose messages form a chain of Discord replies.
 
-    The first message replies to the user's message, each other one to the one before it.
+    The first message replies to the user's message, and each further message to the previous one.
 
     Args:
-        address: the `channel`, the user's `message`, its `author`, and the server (`guild`). `root` is the channel of
-            the user's message if a thread was started for the reply. With `is_bot_message`, the bot posted
-            `message` itself. A message with a `side_name` replies to nothing; the ids of its buttons end with the
-            name.
+        api: makes the calls.
+        queued_reactions: adds and removes the reactions that mark users' messages as waiting.
+        address: the ids `channel`, `message` (the user's message), `author` and `guild` (the server). Optional keys:
+            `root` is the channel of the user's message if a thread was started on it. `is_bot_message` is set if the
+            bot posted `message` itself. `side_name` is set for a message beside a reply, such as an approval: it
+            replies to nothing, and the ids of its buttons end with the name.
         ping_after: the author is notified when a reply ends that took more seconds; 0 for never.
     """
 
@@ -169,9 +171,12 @@ class DiscordSurface(DiscordMessageSurface):
         return PostedMessage(str(message.id), is_new=is_new)
 
     async def _explain_refusal(self, refusal: RefusedError) -> None:
-        """Tell the author once, by direct message, why there is no reply.
+        """Send the author a direct message on why there is no reply, at most once.
 
-        Only missing permissions and a locked thread are explained.
+        This is done only for missing permissions and a locked thread. A failure is logged.
+
+        Args:
+            refusal: Discord's refusal of a call for the reply.
         """
         word = _REFUSAL_MESSAGES.get(refusal.code)
         if word is None or not self._author or self._is_refusal_explained:
@@ -192,7 +197,10 @@ class DiscordSurface(DiscordMessageSurface):
                 self._typing.cancel()
 
     async def _show_typing_until_text(self, plan: Plan) -> None:
-        """Show in the background that the bot is typing, until a plan has text."""
+        """Show that the bot is typing while the plan has no text; stop when it has.
+
+        A background task repeats the call to Discord every `TYPING_SECONDS`.
+        """
         if plan.is_growing and not plan.chunks[-1].end and not self._side_name:
             if self._typing is None:
                 show = partial(self._api.show_typing, self._channel)
@@ -204,10 +212,10 @@ class DiscordSurface(DiscordMessageSurface):
             self._typing = None
 
     async def show(self, plan: Plan, known_ids: Sequence[str], record: RecordMessageId) -> bool:
-        """See `Surface.show`. The author is notified when a long reply ends.
+        """Show a plan: see `Surface.show`. Also notify the author when a long reply ends.
 
-        Ratings are left out: Discord has no element for them, and they are in the menu of the message. If a permission
-        is missing, the author is told by direct message.
+        Rating buttons are left out: Discord has no element for them, so that they are in the menu of the message. If
+        the bot lacks a permission, the author is told by direct message.
         """
         plan = replace(plan, buttons=[button for button in plan.buttons if not button.id.startswith(RATING_PREFIXES)])
         try:
@@ -239,7 +247,11 @@ class DiscordSurface(DiscordMessageSurface):
         await self._edit_unarchived(lambda: self._api.set_files(self._channel, int(message_id), files))
 
     async def _file_limit(self, size: int) -> int:
-        """Return the server's limit, fetched only if `size` exceeds the common one."""
+        """Return the file size limit of the server, in bytes.
+
+        It is fetched only if `size` exceeds the limit of all servers. If that fails, the limit of all servers is
+        returned, and a warning is logged.
+        """
         if size <= MAX_FILE_BYTES or not self._guild:
             return MAX_FILE_BYTES
         try:
@@ -249,10 +261,16 @@ class DiscordSurface(DiscordMessageSurface):
             return MAX_FILE_BYTES
 
     async def _edit_unarchived(self, edit: Callable[[], Awaitable[T]]) -> T:
-        """Return the result of an edit; if the thread is archived, unarchive it first.
+        """Make an edit; if the thread is archived, unarchive the thread and edit again.
+
+        Args:
+            edit: makes the edit.
+
+        Returns:
+            The result of `edit`.
 
         Raises:
-            RefusedError: the thread is locked (`THREAD_LOCKED`), or the edit is refused.
+            RefusedError: the thread is locked (code `THREAD_LOCKED`), or Discord refuses the edit.
         """
         try:
             return await edit()
@@ -277,9 +295,9 @@ class DiscordSurface(DiscordMessageSurface):
         return await super().find_message_ids(recorded_ids, is_contested=is_contested)
 
     async def _find_strays(self, shown_ids: Sequence[str]) -> Sequence[str]:
-        """Return the ids of the reply's messages that are not in `shown_ids`.
+        """Look up the reply's messages on Discord; return the ids that `shown_ids` lacks.
 
-        The list is empty for a message beside a reply, which is found by its buttons.
+        The list is empty for a message beside a reply, and if Discord cannot be reached (which is logged).
         """
         if self._side_name:
             return ()
@@ -299,11 +317,12 @@ class DiscordSurface(DiscordMessageSurface):
         return {position: str(message.id) for position, message in enumerate(own_messages)}
 
     async def _fetch_reply(self, after: int, answered: int | None) -> list[discord.Message]:
-        """Fetch the messages of this reply.
+        """Fetch the messages of this reply, in order.
 
         Args:
-            after: only messages with a higher id.
-            answered: the id of the message that the first one replies to; None if it replies to nothing.
+            after: the id after which to search; all messages of the reply have higher ids.
+            answered: the id of the message to which the first message of the reply replies; None if it replies to
+                nothing.
         """
         own_messages = await self._api.fetch_own_messages(self._channel, after)
         return (
@@ -314,10 +333,10 @@ class DiscordSurface(DiscordMessageSurface):
 
 
 async def edit_outcome(edit: Awaitable[object]) -> EditOutcome:
-    """Await an edit, and return its outcome.
+    """Await an edit of a message, and return its outcome.
 
     Args:
-        edit: returns None if the rate limits dropped a stream update.
+        edit: an awaitable whose result is None if the rate limits dropped the `STREAM_UPDATE`.
 
     Raises:
         RefusedError: Discord refuses the edit of a message that exists.
@@ -333,7 +352,11 @@ async def edit_outcome(edit: Awaitable[object]) -> EditOutcome:
 
 
 async def ignore_deleted(call: Awaitable[object]) -> None:
-    """Await a call; it is no error if its message or channel is deleted."""
+    """Await a call; ignore Discord's refusal if the message or channel is deleted.
+
+    Raises:
+        RefusedError: Discord refuses the call for another reason.
+    """
     try:
         await call
     except RefusedError as refusal:
@@ -342,12 +365,12 @@ async def ignore_deleted(call: Awaitable[object]) -> None:
 
 
 def find_reply_chain(own_messages: Sequence[discord.Message], question: int | None) -> list[discord.Message]:
-    """Return the first reply to a message, the first reply to that, and so on.
+    """Return the bot's first reply to a message, the first reply to that reply, etc.
 
     Args:
         own_messages: the bot's messages, oldest first.
-        question: the id of the message; None in a thread that was started on it, where the first message replies to
-            nothing.
+        question: the id of the user's message; None in a thread that was started on that message, where the bot's
+            first message replies to nothing.
     """
     found, last = list[discord.Message](), question
     for message in own_messages:
@@ -360,13 +383,14 @@ def find_reply_chain(own_messages: Sequence[discord.Message], question: int | No
 def find_stray_replies(
     own_messages: Sequence[discord.Message], question: int | None, known_ids: Collection[int]
 ) -> list[discord.Message]:
-    """Return unknown replies of the bot to a message or to its known replies.
+    """Return the bot's extra replies to a user's message, which `known_ids` lacks.
 
-    A message that replies to nothing is not returned: its purpose is unknown.
+    Replies to a known message of the bot are extra, too. A message that replies to nothing is not returned, since it
+    may belong to something else.
 
     Args:
         own_messages: the bot's messages, oldest first.
-        question: the id of the user's message; None in a thread that was started on it.
+        question: the id of the user's message; None in a thread that was started on that message.
         known_ids: the ids of the known messages of the reply.
     """
     answered = {question, *known_ids} - {None}
@@ -378,9 +402,13 @@ def find_stray_replies(
 
 
 def find_by_button(own_messages: Sequence[discord.Message], button_suffix: str) -> list[discord.Message]:
-    """Return the first message with a button whose id ends with `:` and this suffix.
+    """Return the first message with a button whose id ends with `:` and the suffix.
 
-    The list has one message or none.
+    The result is a list with one message, or an empty one.
+
+    Args:
+        own_messages: the bot's messages, oldest first.
+        button_suffix: such as the id of an approval.
     """
     return [message for message in own_messages if has_button(message, f":{button_suffix}")][:1]
 
