@@ -192,7 +192,7 @@ def find_open_calls(events: Sequence[Event]) -> set[str | None]:
 def _visible_text(event: Event) -> str:
     """Return the text that the reply shows for an event; empty for events of users.
 
-    If a tool skips the summary by the model, the text is the tool's result. Thoughts are left out.
+    If a tool has set ADK's `skip_summarization`, its result is the text. Thoughts are left out.
     """
     if event.content is None or event.author == "user":
         return ""

@@ -102,7 +102,7 @@ def _load_module(agent: str) -> App | BaseNode:
 
 
 def _resolve_models(agent: str, app: App) -> None:
-    """Resolve the model of every agent, so that a wrong name fails at the start.
+    """Resolve the models of all agents, so that a wrong one fails at startup.
 
     Raises:
         SettingsError: ADK does not find the model of an agent; the error has one line for each such agent.

@@ -17,15 +17,15 @@ from core.tools.question_form import EntryError, create_form, parse_answer
 
 
 def filter_answer_events(events: Sequence[Event], run: str, answers: Sequence[MessageAnswer]) -> list[Event]:
-    """Return the events whose stored form `merge_runs` needs.
+    """Return the events of which `merge_runs` needs the stored form.
 
-    They are the events with function calls and the user messages, of the run `run` and of the runs whose questions its
-    message and earlier ones answer.
+    They are the events with function calls and the user messages, of one run and of the runs with the questions that
+    `answers` answer.
 
     Args:
         events: all events of the session.
         run: the id of the run.
-        answers: the user messages that answer questions of earlier runs.
+        answers: the user messages by which the run continues earlier runs.
     """
     runs = {run, *(answer.asking_run for answer in answers)}
     return [event for event in events if event.invocation_id in runs and (_has_calls(event) or is_user_message(event))]
@@ -36,7 +36,8 @@ def merge_runs(
 ) -> list[Event]:
     """Return the session's events, with a run and those it continues as one run.
 
-    Messages that answer a question become the function response of the call that asked.
+    A run continues an earlier one if its message answers a question of the earlier one. Such a message becomes the
+    function response of the call with the question.
 
     Args:
         events: all events of the session.

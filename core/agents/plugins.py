@@ -80,7 +80,7 @@ class GuardPlugin(BasePlugin):
         _move_input_before_work(callback_context)
 
     async def after_model_callback(self, *, callback_context: CallbackContext, llm_response: LlmResponse) -> None:
-        """Replace ids of an answer's tool calls that the session has used already.
+        """Replace tool call ids in a model's answer that other calls of the session have.
 
         A model sees only the calls of its own branch. Agents that run in parallel may return the same id.
         """
@@ -202,7 +202,7 @@ class GuardPlugin(BasePlugin):
 
 
 def _move_input_before_work(context: CallbackContext) -> None:
-    """Move a resumed agent's repeated input before its own events of this run.
+    """Move a resumed agent's newest input event before its other events of the run.
 
     ADK appends the input to the session each time the agent begins or resumes, and hides earlier events from the model.
     The session's list of events is changed in place.
@@ -215,14 +215,14 @@ def _move_input_before_work(context: CallbackContext) -> None:
 
 
 class _LoggedResult(dict[str, Any]):
-    """Result of an earlier call, read from the call log.
+    """Result of an earlier tool call, read from the call log.
 
     `after_tool_callback` recognizes this type, and does not log the result a second time.
     """
 
     @classmethod
     def from_entry(cls, entry: ToolCallEntry, tool: BaseTool, tool_context: ToolContext) -> "_LoggedResult":
-        """Return the result in a log entry, and apply its state changes and actions.
+        """Return a logged call's result, and apply its state changes and actions.
 
         The result is the error `INTERRUPTED` if the logged call has not ended.
         """

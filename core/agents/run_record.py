@@ -150,7 +150,7 @@ class RunRecorder:
     def record_event(self, event: StreamEvent) -> None:
         """Update the record by a stream event; call it with each event of the run.
 
-        It uses the history, the time of the first text, tool calls, and the sources of the answer.
+        It stores the history, the time of the first text, the tool calls, and the sources of the answer.
         """
         match event.type:
             case "history":

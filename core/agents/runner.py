@@ -34,7 +34,7 @@ _COMPOSITE_AGENTS = (SequentialAgent, ParallelAgent, LoopAgent)
 
 
 class RunCorrectedError(Exception):
-    """An earlier attempt at the run named an unknown agent, and was repeated.
+    """An earlier attempt at the run named an unknown agent, so the run was repeated.
 
     The caller resumes the repeated run, whose id is `correction_run_id(run_id)`.
     """
@@ -120,6 +120,8 @@ class ResumableRunner(Runner):
     ) -> list[Event] | None:
         """Merge this run and the runs that it continues in the loaded session.
 
+        A run continues an earlier one if its message answers a question of the earlier one.
+
         If the run continues others, the user's message becomes the function response to a question. It is stored,
         unless an earlier attempt stored it.
 
@@ -186,7 +188,8 @@ class ResumableRunner(Runner):
     def _new_invocation_context(self, session: Session, **options: Any) -> InvocationContext:  # ADK: an extension point
         """Return ADK's context of a run, resumable if needed.
 
-        It is resumable if an agent is no `LlmAgent` or a function call has no response yet.
+        It is resumable if the root agent is no `LlmAgent`, if a sub-agent is sequential, parallel or a loop, or if a
+        function call of the run has no response yet.
         """
         context = super()._new_invocation_context(session, **options)
         if not isinstance(self.agent, LlmAgent) or _has_composite_agents(self.agent):

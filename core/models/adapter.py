@@ -106,7 +106,7 @@ class ModelAdapter(BaseLlm):
         return self.model if selected is None or self.is_fixed or selected not in self.selectable else selected
 
     def supported_files(self, model: str) -> SupportedFiles:
-        """Return the kinds and sizes of files that a model accepts.
+        """Return the types and sizes of files that a model accepts.
 
         Args:
             model: the full name of the model.
@@ -310,7 +310,7 @@ class _AnswerBuilder:
 
     Args:
         messages: the messages of the request; the answer's tool calls get other ids than the calls in them.
-        provider: the name of the provider, by which the answer's thought signatures are marked.
+        provider: the name of the provider, for the prefix of the answer's thought signatures.
 
     Attributes:
         grounding: the web pages of the answer so far; None without a page.
@@ -327,7 +327,7 @@ class _AnswerBuilder:
     def add(self, piece: Text | Thought | Media | ToolCall | Grounding) -> None:
         """Add a piece of the answer, joined to the last piece of its kind if possible.
 
-        Pieces with a signature are not joined. A thought without text is the signature of the thought before it.
+        Pieces with a signature are not joined. A thought without text has the signature of the thought before it.
         """
         if isinstance(piece, Grounding):
             self.grounding = merge_grounding(self.grounding, piece.metadata)

@@ -130,7 +130,7 @@ class ToolSpec:
 
 @dataclass(frozen=True, slots=True)
 class ModelRequest:
-    """One model call.
+    """Request to a model: messages, tools and options of one call.
 
     Attributes:
         model: the model's name at the vendor.
@@ -214,7 +214,7 @@ class Provider(Protocol):
     def name(self) -> str:
         """Name of the vendor: `gemini`, `openai`, `anthropic` or `local`.
 
-        It is part of models' full names and of error messages, and it marks thought signatures.
+        It is part of models' full names, of error messages and of stored thought signatures.
         """
 
     def supported_files(self, model: str) -> SupportedFiles:

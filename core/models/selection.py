@@ -28,7 +28,7 @@ _SETTING_PREFIX = re.compile(r"^MODEL(=\S*)?: ")
 
 
 class ModelRegistry:
-    """Models of the settings, by their full names, which `MODEL` has too.
+    """Registry of the models in the settings, by full names such as `openai/NAME`.
 
     Args:
         default: model of agents and conversations without a selection.
@@ -107,7 +107,7 @@ class ModelRegistry:
         )
 
     def _load_all(self, names: Sequence[str], setting: str) -> list[str]:
-        """Create the providers of models, and return the messages about their faults.
+        """Create the providers of models, and return a message for each wrong setting.
 
         Args:
             names: full names of the models.

@@ -1,8 +1,8 @@
 """Tool calls of models: arguments, ids, thought signatures, and code as Markdown.
 
 Only the vendor that made a thought signature can read it, and other vendors refuse a request with it. ADK stores it as
-bytes without an owner. So each signature is marked with its provider when it is stored, and a signature of another
-provider is left out of the request. Gemini's signatures have no mark: ADK's own Gemini class expects none.
+bytes without an owner. So each signature is stored with a prefix that names its provider, and a signature of another
+provider is left out of the request. Gemini's signatures have no prefix: ADK's own Gemini class expects none.
 """
 
 import json
@@ -63,18 +63,18 @@ def _parse_object(text: str) -> dict[str, Any] | None:
 
 
 def mark_signature(signature: bytes | None, provider: str) -> bytes | None:
-    """Return a thought signature with the mark of its provider, as it is stored.
+    """Return a thought signature with a prefix that names its provider, for storage.
 
-    None for None. Signatures of Gemini stay unmarked.
+    None for None. Gemini's signatures get no prefix.
     """
     return signature if signature is None or provider == _UNMARKED else _prefix(provider) + signature
 
 
 def keep_own_signatures(messages: Iterable[ModelMessage], provider: str) -> list[ModelMessage]:
-    """Return messages with one provider's thought signatures only, unmarked.
+    """Return messages with only those thought signatures that one provider made.
 
-    Thoughts without such a signature are dropped: no vendor accepts another's thoughts or needs its own unsigned ones.
-    Messages that become empty are dropped too.
+    The prefixes of `mark_signature` are removed. Thoughts without such a signature are dropped: no vendor accepts
+    another's thoughts or needs its own unsigned ones. Messages that become empty are dropped too.
     """
     own_messages = (
         replace(message, parts=tuple(own for part in message.parts for own in _own_part(part, provider)))
@@ -97,7 +97,7 @@ def _own_part(part: Part, provider: str) -> Iterable[Part]:
 
 
 def _own_signature(signature: bytes | None, provider: str) -> bytes | None:
-    """Return a signature without its mark; None if another provider made it."""
+    """Return a thought signature without its prefix; None if another provider made it."""
     if signature is None:
         return None
     if provider == _UNMARKED:

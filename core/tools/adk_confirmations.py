@@ -133,7 +133,7 @@ def set_rule(
     may_allow_always: bool,
     secret_paths: Sequence[ArgumentPath] = (),
 ) -> None:
-    """Write who may approve a call, and its secrets' paths, to its request.
+    """Write a call's approvers and secret arguments to its confirmation request.
 
     They are written to the payload of the request that the tool has just made in `context`. Without a request nothing
     changes. A payload that the tool has set itself changes only if there are secret arguments.

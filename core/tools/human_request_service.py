@@ -232,7 +232,7 @@ class HumanRequestService:
             return await select_requests(connection, continues & human_requests.c.decision.is_not(None))
 
     async def list_open(self, *, session_id: str = "", event_key: str = "") -> list[HumanRequest]:
-        """Return the undecided requests of a session, or those of the turns of a message.
+        """Return the undecided requests of a session, or of the turns for a message.
 
         They are oldest first.
 
@@ -263,7 +263,7 @@ class HumanRequestService:
         await self._update(id_, chunks=list(message_ids), address=dict(address))
 
     async def save_draft(self, question: Question, person: str, entries: Entries) -> None:
-        """Store a person's entries in a question's form, until the question is answered.
+        """Store a person's unsubmitted entries in a question's form, until it is answered.
 
         Earlier entries of the person are replaced.
 
@@ -503,7 +503,7 @@ class HumanRequestService:
     async def _queue_next_turn(self, connection: AsyncConnection, request: HumanRequest, now: float) -> None:
         """Insert the inbox row that resumes the run, if no request of the turn is open.
 
-        If all are questions that expired, no row is inserted: their calls get a response as unanswered.
+        If all are questions that expired, no row is inserted: their calls get an error as response.
 
         Args:
             request: a request of the turn.

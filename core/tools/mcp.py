@@ -162,7 +162,7 @@ class McpServer(BaseToolset):
             )
 
     async def close(self) -> None:
-        """Disconnect from the server in `_CLOSE_TIMEOUT_SECONDS`; log a failure."""
+        """Disconnect from the server within `_CLOSE_TIMEOUT_SECONDS`; log a failure."""
         try:
             async with asyncio.timeout(_CLOSE_TIMEOUT_SECONDS):
                 await self._toolset.close()

@@ -87,7 +87,7 @@ class _ResultConverter:
         return converted
 
     def _cut_text(self, text: str) -> str:
-        """Return a text without secrets, cut to the characters that are left."""
+        """Return a text without secrets, cut to the characters left for the result."""
         limit = max(self._characters, 0)
         self._characters -= len(text)
         redacted = redact_secrets(clean_text(text[: limit + 1]))
@@ -112,7 +112,7 @@ def _to_json(value: Any) -> Any:
 async def save_files(result: Any, tool: str, context: ToolContext) -> Any:
     """Return a tool's result, after its bytes are saved as artifacts of the session.
 
-    Bytes at the top, in a mapping or in a list are replaced by the name, type and size of their file.
+    The name, type and size of its file replace bytes that are the whole result, or an item of a mapping or list.
 
     Args:
         tool: the name of the tool, from which the names of the files are made.
@@ -129,7 +129,10 @@ async def save_files(result: Any, tool: str, context: ToolContext) -> Any:
 
 
 def _get_file_name(key: object, tool: str) -> str:
-    """Return a file's name from its key in a result, which may be a file name."""
+    """Return a file name for the bytes under a key of a tool's result.
+
+    It is the key if the key has a suffix, else `TOOL_KEY`.
+    """
     return str(key) if isinstance(key, str) and "." in key else f"{tool}_{key}"
 
 

@@ -35,7 +35,15 @@ LimitCheck = Callable[[str, Callable[[], int]], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Token counts of one or several model calls; `ModelCall` describes each count."""
+    """Token counts of one or several model calls.
+
+    Attributes:
+        input: input tokens, including `cached` and `cache_write`.
+        output: output tokens without thinking.
+        thinking: tokens of the model's thinking.
+        cached: input tokens read from the vendor's prompt cache.
+        cache_write: input tokens written to the vendor's prompt cache.
+    """
 
     input: int = 0
     output: int = 0
@@ -58,7 +66,7 @@ class ModelCall:
         thinking: tokens of the model's thinking.
         cached: input tokens read from the vendor's prompt cache.
         cache_write: input tokens written to the vendor's prompt cache.
-        seconds: duration; 0 if an earlier attempt of the turn made the call.
+        seconds: duration in seconds; 0 if an earlier attempt at the turn made the call.
         instead_of: full name of the model that this one replaced as a fallback; empty if it replaced none.
         error: class name of the error, or `CANCELLED`; empty on success.
         is_summary: whether the call summarized the conversation after the turn.

@@ -80,12 +80,12 @@ class SpendingStore:
     async def run_counting(self) -> None:
         """Count ended turns every `interval_seconds`, until cancelled.
 
-        To count turns is to insert their model calls into the ledger. A failure is logged.
+        To count turns is to insert their model calls into `spending`. A failure is logged.
         """
         await run_every(self._interval_seconds, self.count_ended_turns, failure="the spending cannot be counted")
 
     async def count_ended_turns(self) -> None:
-        """Insert the model calls of ended turns that are not counted yet into the ledger.
+        """Insert the model calls of ended turns that are not counted yet into `spending`.
 
         The cost of each turn is written to the turn. Estimated rows of turns that are counted or deleted are deleted.
 
@@ -101,7 +101,7 @@ class SpendingStore:
             await connection.execute(sa.delete(spending).where(spending.c.turn.is_not(None), ~uncounted))
 
     async def count_turn(self, turn_id: str) -> None:
-        """Insert the model calls of an ended turn into the ledger, unless they are there.
+        """Insert the model calls of an ended turn into `spending`, unless they are there.
 
         The cost of the turn is written to the turn.
 
@@ -112,7 +112,7 @@ class SpendingStore:
             await count_batch(connection, self.prices, turns.c.id == turn_id)
 
     async def add_followup(self, meter: UsageMeter) -> None:
-        """Insert model calls that followed a turn, such as a summary, into the ledger.
+        """Insert model calls that followed a turn, such as a summary, into `spending`.
 
         If the turn still exists, the calls are added to its usage and cost.
 
@@ -149,7 +149,7 @@ class SpendingStore:
     ) -> list[SpendingSum]:
         """Return sums of the spending of ended turns, the most expensive first.
 
-        Sums by day are in the order of the days. Ended turns that are not in the ledger yet are inserted first.
+        Sums by day are in the order of the days. Ended turns that are not in `spending` yet are inserted first.
 
         Args:
             by: dimension of the sums: one for each person, place, model or day; None for one total.
@@ -198,7 +198,7 @@ class SpendingStore:
 
 
 async def count_batch(connection: AsyncConnection, prices: Prices, *conditions: sa.ColumnElement[bool]) -> int:
-    """Insert the model calls of ended turns that are not counted yet into the ledger.
+    """Insert the model calls of ended turns that are not counted yet into `spending`.
 
     The cost of each turn is written to the turn, and its estimated rows are deleted, all in the caller's transaction.
 
@@ -255,7 +255,7 @@ def make_rows(
 
 
 async def count_turns(connection: AsyncConnection, prices: Prices, *conditions: sa.ColumnElement[bool]) -> None:
-    """Insert the model calls of all matching ended turns into the ledger.
+    """Insert the model calls of all matching ended turns into `spending`.
 
     Call it before the turns are deleted, in the same transaction.
 
@@ -267,7 +267,7 @@ async def count_turns(connection: AsyncConnection, prices: Prices, *conditions: 
 
 
 async def redact_person(connection: AsyncConnection, prices: Prices, person_id: str) -> None:
-    """Remove a person from the ledger and from the usage of turns; the sums stay.
+    """Remove a person from `spending` and from the usage of turns; the sums stay.
 
     Ended turns of the person are counted first. The place of their direct messages is removed too. All is done in the
     caller's transaction.
@@ -294,7 +294,7 @@ async def redact_rows(connection: AsyncConnection, condition: sa.ColumnElement[b
 
 
 async def list_last_names(connection: AsyncConnection, persons: Collection[str]) -> dict[str, str]:
-    """Return the newest name in the ledger of each person, by `platform:id`.
+    """Return the newest name in `spending` of each person, by `platform:id`.
 
     People without a name are left out.
     """

@@ -1,6 +1,6 @@
 """Spending limits per day, checked before each model call, over all workers.
 
-Before each call one transaction writes estimated rows to the ledger: the calls of the turn so far, and the expected
+Before each call one transaction writes estimated rows to `spending`: the calls of the turn so far, and the expected
 cost of the next one. A call is made while the spending is below every limit. So one call may exceed a limit by its own
 cost, and no call follows it. The rows belong to the turn, not to the worker: the next attempt at the turn replaces
 them, and so do the final rows when the turn is counted (`core.usage.spending`).
@@ -85,7 +85,7 @@ class SpendingUsage:
 
 
 class SpendingLimiter:
-    """Checks the spending limits before each model call, over all workers."""
+    """Check of the daily spending limits before each model call, over all workers."""
 
     def __init__(self, database: Database, prices: Prices, spending: SpendingStore, limits: SpendingLimits) -> None:
         self._database = database
@@ -97,7 +97,7 @@ class SpendingLimiter:
     async def limit_run(self, meter: UsageMeter) -> AsyncIterator[None]:
         """Check the limits before each model call of a run in the block.
 
-        At exit, the turn is counted if it has ended: its calls are inserted into the ledger. A failure of that is
+        At exit, the turn is counted if it has ended: its calls are inserted into `spending`. A failure of that is
         logged.
 
         Args:
@@ -119,7 +119,7 @@ class SpendingLimiter:
     async def limit_followup(self, meter: UsageMeter) -> AsyncIterator[None]:
         """Check the limits before each model call in the block, after the end of a turn.
 
-        At exit, the calls are added to the turn and inserted into the ledger; a failure of that is logged.
+        At exit, the calls are added to the turn and inserted into `spending`; a failure of that is logged.
 
         Args:
             meter: made by `UsageMeter.followup_meter`; its `check_limits` is set.
@@ -171,7 +171,7 @@ class SpendingLimiter:
         return usages
 
     async def reserve(self, meter: UsageMeter, model: str, input_tokens: int) -> None:
-        """Check the limits, and write the expected cost of a model call to the ledger.
+        """Check the limits, and write the expected cost of a model call to `spending`.
 
         The calls of the turn so far are written too. These estimated rows replace former ones of the turn.
 
@@ -203,7 +203,10 @@ class SpendingLimiter:
     async def _find_reached_limit(
         self, connection: AsyncConnection, meter: UsageMeter, model: str
     ) -> SpendingLimitError | None:
-        """Return an error for the first limit that the turn's day has reached, else None."""
+        """Return an error for the first spending limit that is reached, else None.
+
+        The spending is that of the day on which the turn began.
+        """
         keys = {"person": meter.author, "place": meter.place, "model": model, "all": ""}
         for kind, limit in asdict(self._limits).items():
             if not limit or (kind == "person" and not meter.author):

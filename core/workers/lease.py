@@ -99,8 +99,8 @@ class Lease:
     def is_trustworthy(self) -> bool:
         """True if this worker may take over turns of workers whose leases ended.
 
-        It is False for the time of two leases after this worker's own lease ended or a renewal failed. The same cause,
-        such as an outage of the database, may have stopped all workers, so they get time to renew.
+        It is False for twice the duration of a lease after this worker's own lease ended or a renewal failed. The same
+        cause, such as an outage of the database, may have stopped all workers, so they get time to renew.
         """
         return self.is_valid and event_loop.now() >= self._trustworthy_from
 
@@ -116,7 +116,7 @@ class Lease:
         return owner.is_(None) | (sa.literal(self.is_trustworthy) & owner.not_in(live))
 
     def _distrust_leases(self) -> None:
-        """Set `is_trustworthy` to False for the time of two leases.
+        """Set `is_trustworthy` to False for twice the duration of a lease.
 
         Other workers may have failed to renew for the same reason as this one.
         """
@@ -138,7 +138,7 @@ class Lease:
         return started_at
 
     def _extend(self, started_at: float) -> None:
-        """Set the time of `is_valid`, after a renewal that started at `started_at`.
+        """Set the time until which `is_valid` is True, from the start of the renewal.
 
         If the lease had ended, a warning is logged, and `is_trustworthy` becomes False for a while.
         """

@@ -158,7 +158,7 @@ class ShardAssignment:
         """Return the owner of each shard, and the workers that may get shards.
 
         The owners are in the order of the shards, each the id of a live worker or None. Workers that could not connect
-        a shard recently are left out, unless all are such. Missing rows in `channels` are inserted.
+        a shard recently are left out, unless no others are live. Missing rows in `channels` are inserted.
 
         Args:
             count: the number of shards of the channel.
@@ -183,7 +183,7 @@ class ShardAssignment:
         return [leaders.get(name) for name in names], fit_workers or [worker for worker, _ in fitness]
 
     async def _claim(self, shards: Collection[int], count: int) -> frozenset[int]:
-        """Claim those of the shards that have no live owner, and return the claimed ones."""
+        """Make this worker the owner of shards without a live owner, and return these."""
         acquired = set[int]()
         if shards:
             async with self._database.write() as connection:
@@ -216,9 +216,9 @@ class ShardAssignment:
             )
 
     def _is_row_of(self, shards: Collection[int], count: int) -> sa.ColumnElement[bool]:
-        """Return the SQL condition that a row is that of one of these shards."""
+        """Return the SQL condition that a row of `channels` is one of these shards."""
         return channels.c.name.in_([self.row_name(shard, count) for shard in shards])
 
     def _is_ours(self) -> sa.ColumnElement[bool]:
-        """Return the SQL condition that a row is that of a shard of this channel."""
+        """Return the SQL condition that a row of `channels` is a shard of this channel."""
         return (channels.c.name == self._name) | channels.c.name.startswith(f"{self._name}:", autoescape=True)

@@ -205,7 +205,7 @@ def _format_contents(request: ModelRequest) -> list[types.Content]:
 
 
 def _add_signature(message: ModelMessage, model: str) -> Iterable[Part]:
-    """Return a message's parts, with a placeholder as a foreign call's signature.
+    """Return a message's parts, with a placeholder signature if its calls have none.
 
     Gemini 3 and later refuse the first call of a step without a signature. They accept a placeholder for calls that the
     model did not make.

@@ -12,7 +12,10 @@ import xllamacpp
 
 
 def main() -> None:
-    """Serve the model in the settings on standard input, until standard input ends."""
+    """Run an HTTP server for a local model until standard input ends.
+
+    The first line of standard input has the settings as JSON. The server's address is written to standard output.
+    """
     settings = json.loads(sys.stdin.readline())
     answer = os.fdopen(os.dup(1), "w")
     silence = os.open(os.devnull, os.O_WRONLY)

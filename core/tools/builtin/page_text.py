@@ -45,7 +45,7 @@ def main(charset: str, kind: str, max_characters: str) -> None:
     Args:
         charset: the charset of the response's header.
         kind: `html` to convert the page to Markdown; anything else for plain text.
-        max_characters: a number; one more character is written, so that the caller sees a cut.
+        max_characters: a number; at most one character more is written, by which the caller detects a longer text.
     """
     text = decode(sys.stdin.buffer.read(), charset)
     if kind == "html":
