@@ -54,6 +54,11 @@ def load_app(agent_path: str, plugins: Sequence[BasePlugin] = ()) -> App:
 
 
 def _load(agent: str) -> App:
+    """Return the app of a user's agent, or a new app around its bare root agent.
+
+    Raises:
+        SettingsError: there is no such folder or module, or no agent in it.
+    """
     folder = find_agent_folder(agent)
     if folder is not None:
         found, name = _load_folder(agent, folder), folder.name
@@ -65,6 +70,15 @@ def _load(agent: str) -> App:
 
 
 def _load_folder(agent: str, folder: Path) -> App | BaseNode:
+    """Import an agent's folder with ADK's loader, and return its app or root agent.
+
+    Args:
+        agent: value of the setting `AGENT`, for error messages.
+        folder: the folder of the agent.
+
+    Raises:
+        SettingsError: the folder's name cannot be imported, or the folder contains no agent.
+    """
     from google.adk.cli.utils.agent_loader import AgentLoader, is_single_agent_directory  # noqa: PLC0415 - takes long
 
     if not folder.name.isidentifier():
@@ -132,6 +146,11 @@ def list_llm_agents(app: App) -> Iterator[LlmAgent]:
 
 
 def _walk_llm_agents(node: object, seen: set[int]) -> Iterator[LlmAgent]:
+    """Yield the `LlmAgent`s of a node and of the nodes below it, each once.
+
+    Args:
+        seen: the `id()` of the nodes already yielded, which are added to it.
+    """
     if not isinstance(node, BaseNode) or id(node) in seen:
         return
     seen.add(id(node))

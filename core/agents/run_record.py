@@ -27,7 +27,7 @@ ToolOutcome = Literal["done", "failed", "waiting", "open"]
 
 @dataclass(frozen=True, slots=True)
 class ContextRecord:
-    """Counts of the context messages: those that the turn does not answer.
+    """Counts of the prompt's context messages, which the turn does not answer.
 
     Attributes:
         messages: number of context messages that were sent to the model.

@@ -117,6 +117,12 @@ class ModelAdapter(BaseLlm):
     def generate_content_async(
         self, llm_request: LlmRequest, stream: bool = False
     ) -> AsyncGenerator[LlmResponse, None]:
+        """Yield the responses of a model call, with retries and fallbacks: see the class.
+
+        Args:
+            llm_request: ADK's request; its `model` is the full name of the model to call.
+            stream: whether partial responses are wanted.
+        """
         attempt = partial(self._attempt, llm_request, stream)
         return self.fallbacks.stream(llm_request.model or self.model, attempt, self.retry_seconds)
 

@@ -55,6 +55,7 @@ class CoalescingProvider:
         return self._provider.supported_files(model)
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ProviderEvent, None]:
+        """Yield the other provider's events, with text deltas joined."""
         queue = asyncio.Queue[ProviderEvent | None]()
         reader = asyncio.create_task(self._read(request, queue), name=f"stream of {self.name}")
         try:

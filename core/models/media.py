@@ -305,6 +305,7 @@ def _fit_part(part: Part, budget: _FileBudget) -> Part:
 
 
 def _describe(file: Media) -> str:
+    """Return the text for the model in place of a file that it does not get."""
     name = f"{file.name}, " if file.name else ""
     return f"[a file that is not shown to you: {name}{file.mime_type}, {format_size(len(file.data or b''))}]"
 
@@ -331,4 +332,5 @@ def move_files_to_user(messages: Sequence[ModelMessage]) -> list[ModelMessage]:
 
 
 def _name(file: Media) -> str:
+    """Return a file's name; its address or MIME type if it has none."""
     return file.name or file.uri or file.mime_type

@@ -110,7 +110,7 @@ class _MessageBuilder:
         self._ids: set[str] = set()
 
     def add(self, content: types.Content) -> None:
-        """Add an ADK content as a message; add its responses to their calls."""
+        """Add an ADK content as a message; its function responses become results of calls."""
         parts: list[Part] = []
         calls: list[_PendingCall] = []
         for part in content.parts or ():
@@ -138,11 +138,13 @@ class _MessageBuilder:
         return messages
 
     def _make_call(self, call: types.FunctionCall) -> _PendingCall:
+        """Return a call with an id that is unique in the request, without a result."""
         name = call.name or ""
         call_id = re.sub(r"[^A-Za-z0-9_-]", "_", call.id or f"call_{name}")[:MAX_ID_LENGTH]
         return _PendingCall(unique_id(call_id, name, self._ids), call.id or None, name)
 
     def _add_result(self, response: types.FunctionResponse) -> None:
+        """Store a function response as the result of its call; ignore one without a call."""
         call = self._find_call(response)
         if call is None:
             return
@@ -183,6 +185,7 @@ def _list_texts(instruction: types.ContentUnion | None) -> Iterable[str]:
 
 
 def _convert_part(part: types.Part) -> Part | None:
+    """Return an ADK part as text, thought or file; None for an empty part."""
     signature = part.thought_signature
     if part.inline_data is not None:
         return Media(

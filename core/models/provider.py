@@ -41,7 +41,7 @@ class Thought:
     In a stream, a thought without text has the signature of the thought before it.
 
     Attributes:
-        signature: see `Text`.
+        signature: opaque bytes by which the vendor recognizes its own thought; later requests send them with it.
     """
 
     text: str
@@ -55,7 +55,7 @@ class Media:
     Attributes:
         data: the bytes; None if there is only `uri`.
         name: file name; empty if it is unknown.
-        signature: see `Text`; only files of models have one.
+        signature: opaque bytes by which the vendor recognizes a file of its model; None for other files.
     """
 
     mime_type: str
@@ -71,7 +71,7 @@ class ToolCall:
 
     Attributes:
         id: the id of the call, unique in the request; a provider may yield an empty one.
-        signature: see `Text`.
+        signature: opaque bytes by which the vendor recognizes its own call; later requests send them with it.
     """
 
     id: str

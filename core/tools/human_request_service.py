@@ -422,6 +422,7 @@ class HumanRequestService:
         return MessageAnswerResult(chain, next(iter(await self._select_questions(connection, is_this)), question))
 
     async def _select_questions(self, connection: AsyncConnection, condition: sa.ColumnElement[bool]) -> list[Question]:
+        """Return the questions that match a SQL condition, oldest first."""
         return [one for one in await select_requests(connection, condition) if isinstance(one, Question)]
 
     async def expire(self) -> list[HumanRequest]:
@@ -529,7 +530,11 @@ class HumanRequestService:
 
 
 def _led_to_turn(origin: str) -> sa.ColumnElement[bool]:
-    """Return the SQL condition that the decision on a request started a turn."""
+    """Return the SQL condition that the decision on a request started a turn.
+
+    Args:
+        origin: the `Turn.origin` of the turn that the decision started.
+    """
     asking_turn = sa.select(inbox.c.parent).where(inbox.c.turn == origin, inbox.c.kind == "decision")
     return human_requests.c.turn.in_(asking_turn)
 

@@ -95,7 +95,7 @@ class SpendingLimiter:
 
     @asynccontextmanager
     async def limit_run(self, meter: UsageMeter) -> AsyncIterator[None]:
-        """Check the limits before each model call of a run in the block.
+        """Check the spending limits before each model call of a run in the block.
 
         At exit, the turn is counted if it has ended: its calls are inserted into `spending`. A failure of that is
         logged.
@@ -117,7 +117,7 @@ class SpendingLimiter:
 
     @asynccontextmanager
     async def limit_followup(self, meter: UsageMeter) -> AsyncIterator[None]:
-        """Check the limits before each model call in the block, after the end of a turn.
+        """Check the spending limits before each model call in the block, after a turn.
 
         At exit, the calls are added to the turn and inserted into `spending`; a failure of that is logged.
 
@@ -171,7 +171,7 @@ class SpendingLimiter:
         return usages
 
     async def reserve(self, meter: UsageMeter, model: str, input_tokens: int) -> None:
-        """Check the limits, and write the expected cost of a model call to `spending`.
+        """Check the spending limits, and write a call's expected cost to `spending`.
 
         The calls of the turn so far are written too. These estimated rows replace former ones of the turn.
 
@@ -197,6 +197,7 @@ class SpendingLimiter:
             raise limit_error
 
     async def _insert_rows(self, connection: AsyncConnection, meter: UsageMeter, calls: Sequence[ModelCall]) -> None:
+        """Insert estimated rows for model calls of a running turn into `spending`."""
         if rows := make_rows(calls, meter.to_attribution(), self._prices, turn=meter.turn):
             await connection.execute(sa.insert(spending), rows)
 

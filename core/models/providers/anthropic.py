@@ -140,6 +140,7 @@ class AnthropicProvider:
         await self._client.close()
 
     async def _events(self, request: ModelRequest) -> AsyncGenerator[ProviderEvent, None]:
+        """Send a request, and yield the events of the answer; raise the SDK's errors."""
         answer = _AnthropicAnswer()
         chunks = await self._client.messages.create(**build_body(request), stream=True)
         async with parse_errors(self.name), chunks:

@@ -99,6 +99,7 @@ class GeminiProvider:
         await self._http.aclose()
 
     async def _events(self, request: ModelRequest) -> AsyncGenerator[ProviderEvent, None]:
+        """Send a request, and yield the events of the answer; raise the SDK's errors."""
         responses: list[httpx.Response] = []
         try:
             chunks = await self._client.aio.models.generate_content_stream(

@@ -128,6 +128,7 @@ class OpenAIProvider:
         await self._client.close()
 
     async def _events(self, request: ModelRequest) -> AsyncGenerator[ProviderEvent, None]:
+        """Send a request, and yield the events of the answer; raise the SDK's errors."""
         chunks = await self._client.chat.completions.create(
             **build_body(request, is_openai=self._is_openai),
             stream=True,
