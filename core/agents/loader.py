@@ -158,7 +158,7 @@ def _walk_llm_agents(node: object, seen: set[int]) -> Iterator[LlmAgent]:
         yield node
         for tool in node.tools:
             yield from _walk_llm_agents(tool.agent if isinstance(tool, AgentTool) else tool, seen)
-    for child in node._iter_static_children():  # ADK has no public way through a tree of every kind
+    for child in node._iter_static_children():  # ADK: no public attribute has the children of every kind of node
         yield from _walk_llm_agents(child, seen)
 
 

@@ -234,7 +234,7 @@ class _LoggedResult(dict[str, Any]):
             setattr(tool_context.actions, name, getattr(entry.actions, name))
         if isinstance(entry.result, dict):
             return cls(entry.result)
-        if entry.result is None and tool.is_long_running:  # the answer is still to come; the tool returned nothing
+        if entry.result is None and tool.is_long_running:  # the tool returned nothing, since its response follows later
             return cls()
         return cls(result=entry.result)
 
@@ -319,7 +319,7 @@ def _check_agent_name(tool: BaseTool, tool_args: dict[str, Any]) -> dict[str, An
     """
     if not isinstance(tool, TransferToAgentTool):
         return None
-    valid = list(tool._agent_names)  # ADK offers these in the tool's declaration alone
+    valid = list(tool._agent_names)  # ADK: otherwise only the tool's declaration has them
     unknown_name = tool_args.get("agent_name")
     return (
         None

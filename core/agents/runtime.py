@@ -310,7 +310,7 @@ class AgentRuntime:
                 stored = stored if continued is None else continued
                 if request.decisions:
                     later_events = events_after(stored, request.decisions)
-                    # an earlier attempt with some decisions resumes before it gets the others
+                    # if an earlier attempt stored some of the decisions, ADK resumes it before it gets the others
                     messages = [*([] if later_events is None else [message]), *to_contents(stored, request.decisions)]
                     for call in find_approved_calls(stored, request.decisions):
                         yield mapper.create_tool_start(call.tool, call.tool_call_id, call.arguments)

@@ -91,13 +91,13 @@ _TEXT_TYPES = frozenset(
     )
 )
 
-#: `mimetypes` takes TypeScript for MPEG video.
+#: Suffixes of TypeScript files, which `mimetypes` takes for MPEG video.
 _CODE_SUFFIXES = (".ts", ".mts", ".cts")
 
 #: MIME type of bytes of an unknown type.
 UNKNOWN_TYPE = "application/octet-stream"
 
-#: MIME types that tell nothing.
+#: MIME types of files whose type is unknown.
 _UNKNOWN_TYPES = {"", UNKNOWN_TYPE, "binary/octet-stream"}
 
 #: Samples of sound without a header: Gemini's `audio/L16;codec=pcm;rate=24000`, OpenAI's `pcm16`.
@@ -110,7 +110,7 @@ _LEGACY_ENCODINGS = ("euc_kr", "cp1252")
 #: Control characters that text never has and binary files usually have.
 _CONTROL_CHARACTERS = re.compile(r"[\x00-\x06\x0e-\x1a]")
 
-#: A low estimate, which holds for tables and code too.
+#: UTF-8 bytes per token. It is low, so that estimates are high enough for tables and code too.
 _BYTES_PER_TOKEN = 3
 
 

@@ -54,7 +54,7 @@ class TokenCounter:
             os.environ["TIKTOKEN_CACHE_DIR"] = str(folder)
             parts = openai_public.o200k_base()
             self._encode = Encoding(**parts).encode_ordinary
-            parts["mergeable_ranks"].clear()  # it has its own copy in Rust, and this one takes 30 MB
+            parts["mergeable_ranks"].clear()  # `Encoding` has a copy in Rust, and this one takes 30 MB
         else:
             logger.warning("no valid token vocabulary in %s: tokens are estimated; `parley warm` downloads it", folder)
 

@@ -250,7 +250,7 @@ def _current_time(arguments: dict[str, Any]) -> dict[str, str]:
     zone = str(arguments.get("timezone") or "UTC")
     try:
         now = datetime.now(ZoneInfo(zone))
-    except (ZoneInfoNotFoundError, ValueError, OSError):  # a folder of zones is no zone
+    except (ZoneInfoNotFoundError, ValueError, OSError):  # OSError: the name of a folder of zones
         return {"error": f"no such time zone: {zone}", "utc": datetime.now(UTC).isoformat(timespec="seconds")}
     return {"time": now.isoformat(timespec="seconds"), "weekday": now.strftime("%A"), "timezone": zone}
 

@@ -71,7 +71,7 @@ class Lease:
 
         A failure is logged. On SQLite it returns at once.
         """
-        if not self._database.is_sqlite:  # at once: the start may have taken long
+        if not self._database.is_sqlite:  # the first renewal is at once: the start may have taken long
             await run_every(self._seconds / RENEWALS_PER_LEASE, self._renew, failure="the lease cannot be renewed")
 
     async def _renew(self) -> None:

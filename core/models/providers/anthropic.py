@@ -125,7 +125,7 @@ class AnthropicProvider:
             api_key=api_key,
             base_url=base_url or None,
             max_retries=0,
-            # the reader of the stream limits the time of an answer
+            # `ModelAdapter` limits the time between two events of an answer
             timeout=anthropic.Timeout(None, connect=10.0, pool=10.0),
         )
 
@@ -248,7 +248,7 @@ def _parse_delta(delta: Any) -> ProviderEvent | None:
         case SignatureDelta(type="signature_delta", signature=signature):
             return Thought("", signature.encode())
         case CitationsDelta(type="citations_delta", citation=citation):
-            # of a web page `url`, of a search result `source`; a document has no address
+            # a citation of a web page has `url`, one of a search result `source`, one of a document neither
             url = getattr(citation, "url", None) or getattr(citation, "source", None) or ""
             return Grounding(make_grounding([Source(url, getattr(citation, "title", None) or "")]))
     return None

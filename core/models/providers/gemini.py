@@ -52,7 +52,7 @@ _TIMEOUTS = {"connect": 10.0, "read": None, "write": 60.0, "pool": 10.0}
 _open_responses: ContextVar[list[httpx.Response] | None] = ContextVar("_opened", default=None)
 
 
-#: Gemini: a request with its files in it has at most 20 MB, which base64 makes of three quarters of that.
+#: Gemini: a request with its files in it has at most 20 MB, and base64 makes files a third larger.
 _MAX_REQUEST_BYTES = 14 * 2**20
 
 #: Gemini: "Image understanding", "Audio understanding", "Video understanding", "Document processing".

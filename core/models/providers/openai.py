@@ -110,7 +110,7 @@ class OpenAIProvider:
             api_key=api_key,
             base_url=base_url or None,
             max_retries=0,
-            # the reader of the stream limits the time of an answer
+            # `ModelAdapter` limits the time between two events of an answer
             timeout=openai.Timeout(None, connect=10.0, pool=10.0),
         )
 

@@ -23,7 +23,7 @@ async def search_history(query: str, tool_context: ToolContext) -> dict[str, Any
         query: words that all stand in the message, in any order.
     """
     context = tool_context._invocation_context
-    session, service = context.session, context.session_service  # ADK has no public way to either's own
+    session, service = context.session, context.session_service  # ADK: no public attribute has them
     if not isinstance(session, StoredSession) or not isinstance(service, SessionService):
         return {"error": "this conversation is not stored"}
     messages = await service.search_messages(session, query.split(), limit=MAX_RESULTS)
