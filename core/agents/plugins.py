@@ -74,8 +74,8 @@ class GuardPlugin(BasePlugin):
     async def before_agent_callback(self, *, agent: BaseAgent, callback_context: CallbackContext) -> None:
         """Move a resumed workflow agent's repeated input before its stored calls.
 
-        A workflow appends the input to the session once more when it resumes. ADK would not find the calls before that
-        event, and the agent would make them again.
+        ADK appends the input event to the session once more when a workflow resumes. It would not find function calls
+        before this event, and the agent would make them again.
         """
         _move_input_before_work(callback_context)
 

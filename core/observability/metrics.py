@@ -13,7 +13,7 @@ _LAG_BOUNDARIES = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0]
 
 _meter = metrics.get_meter("parley")
 
-#: By `channel`, `kind` and `state`: the turn's final state, or "handed back" if another worker continues the turn.
+#: By `channel`, `kind` and `state`: the turn's final state, or "handed back" if any worker may claim the turn again.
 ended_turns = _meter.create_counter("parley.turns", unit="{turn}", description="Turns that ended in this process")
 
 #: By `channel` and `stage`: "placeholder", "first_text" or "final".

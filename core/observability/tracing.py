@@ -72,7 +72,7 @@ def record_turn_end(state: str, error: str | None = None) -> None:
     """Record the end of the current turn in the metrics and in the turn's span.
 
     Args:
-        state: the end state of the turn, or `handed back` if another worker continues it.
+        state: the end state of the turn, or `handed back` if it was released, so that any worker may claim it.
         error: error without secrets and user texts; only the part before its first colon is exported. None without one.
     """
     if (run := get_current_turn()) is not None:

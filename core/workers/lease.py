@@ -75,7 +75,10 @@ class Lease:
             await run_every(self._seconds / RENEWALS_PER_LEASE, self._renew, failure="the lease cannot be renewed")
 
     async def _renew(self) -> None:
-        """Write a new expiry time; after a failure, stop taking over turns for a while."""
+        """Write a new expiry time of the lease to `workers`.
+
+        After a failure, `is_trustworthy` is False for twice the duration of the lease.
+        """
         try:
             async with asyncio.timeout(self._seconds), self._database.write() as connection:
                 started_at = await self._write(connection)

@@ -343,7 +343,7 @@ def build_body(request: ModelRequest, *, is_openai: bool) -> dict[str, Any]:
 
 
 def _modalities(config: types.GenerateContentConfig) -> dict[str, Any]:
-    """Return the options for answers with sound or images; empty for text answers."""
+    """Return the options `modalities` and `audio`; empty for answers of text only."""
     modalities = {str(kind).rpartition(".")[2].lower() for kind in config.response_modalities or ()} - {"text"}
     if not modalities:
         return {}
