@@ -61,7 +61,7 @@ class Actor:
         Raises:
             ValueError: the data is no actor.
         """
-        return _VISITOR.validate_python(data)
+        return _ACTOR_ADAPTER.validate_python(data)
 
     @property
     def is_bot(self) -> bool:
@@ -102,10 +102,10 @@ class Location:
         Raises:
             ValueError: the data is no location.
         """
-        return _SPOT.validate_python(data)
+        return _LOCATION_ADAPTER.validate_python(data)
 
 
-_VISITOR, _SPOT = TypeAdapter(Actor), TypeAdapter(Location)
+_ACTOR_ADAPTER, _LOCATION_ADAPTER = TypeAdapter(Actor), TypeAdapter(Location)
 
 #: A location of which nothing is known.
 UNKNOWN_LOCATION = Location()

@@ -130,10 +130,10 @@ class InboxMessage:
         Raises:
             ValueError: `data` is not an inbox message.
         """
-        return _INBOUND.validate_python(data)
+        return _MESSAGE_ADAPTER.validate_python(data)
 
 
-_INBOUND = TypeAdapter(InboxMessage)
+_MESSAGE_ADAPTER = TypeAdapter(InboxMessage)
 
 
 def storable_text(text: str) -> str:

@@ -170,7 +170,7 @@ class ConversationService:
         """
         async with self._database.read() as connection:
             row = await find_session_row(connection, session_id)
-            agent = self._answering_agent(row, location_names).name
+            agent = self._resolve_agent(row, location_names).name
             if row is None:
                 return SessionStatus(self._choose_valid_model(None, agent), agent, budget=self._budget)
             return await get_status(
@@ -187,7 +187,7 @@ class ConversationService:
             StoreError: the database cannot be read.
         """
         async with self._database.read() as connection:
-            return self._answering_agent(await find_session_row(connection, session_id), location_names)
+            return self._resolve_agent(await find_session_row(connection, session_id), location_names)
 
     async def choose_agent(self, session_id: str, agent: str, *, place: str, location_names: Sequence[str]) -> bool:
         """Set the agent of a session from its next turn on; create the session if needed.
@@ -222,7 +222,7 @@ class ConversationService:
         """
         async with self._database.read() as connection:
             row = await find_session_row(connection, session_id)
-        agent = self._answering_agent(row, location_names).name
+        agent = self._resolve_agent(row, location_names).name
         return self._choose_valid_model(row.model if row is not None else None, agent)
 
     async def list_models(self, session_id: str, location_names: Sequence[str]) -> tuple[str, ...]:
@@ -451,7 +451,7 @@ class ConversationService:
         self._worker.wake()
         return bool(changed.rowcount)
 
-    def _answering_agent(self, row: sa.Row[Any] | None, location_names: Sequence[str]) -> AnsweringAgent:
+    def _resolve_agent(self, row: sa.Row[Any] | None, location_names: Sequence[str]) -> AnsweringAgent:
         chosen = row.agent if row is not None else None
         name = self.agents.resolve_agent(chosen, location_names)
         return AnsweringAgent(name, unavailable_choice=chosen if chosen is not None and chosen != name else "")

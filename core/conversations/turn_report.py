@@ -279,7 +279,7 @@ async def load_reports(connection: AsyncConnection, rows: Sequence[sa.Row[Any]],
     people = {_ledger_key(row.session, message.author) for row in rows for message in accepted.get(row.origin, ())}
     names = await list_last_names(connection, people)
 
-    def report(row: sa.Row[Any]) -> TurnReport:
+    def build_report(row: sa.Row[Any]) -> TurnReport:
         answered, session = accepted.get(row.origin, []), found_sessions.get(row.session)
         requested_at = min((each.accepted_at for each in accepted.get(row.id, ())), default=row.created_at)
         usage, calls = row.usage or {}, stored_calls(row.usage)
@@ -299,8 +299,8 @@ async def load_reports(connection: AsyncConnection, rows: Sequence[sa.Row[Any]],
             unpriced=unpriced,
             run_record=RunRecord.from_json(row.run_record),
             omitted_messages=None,
-            approvals=_approvals(decisions.get(row.id, ())),
-            decided_requests=_approvals(decisions.get(row.parent, ())) if row.kind == "decision" else (),
+            approvals=_to_approval_records(decisions.get(row.id, ())),
+            decided_requests=_to_approval_records(decisions.get(row.parent, ())) if row.kind == "decision" else (),
             reruns=tuple(
                 each.id for each in reruns[row.origin] if each.id != row.id and each.created_at > row.created_at
             ),
@@ -308,7 +308,7 @@ async def load_reports(connection: AsyncConnection, rows: Sequence[sa.Row[Any]],
             app=session.app if session is not None else "",
         )
 
-    return [report(row) for row in rows]
+    return [build_report(row) for row in rows]
 
 
 def _group_by_first_column(rows: Iterable[sa.Row[Any]]) -> dict[str, list[sa.Row[Any]]]:
@@ -328,7 +328,7 @@ def _ledger_key(session: str, author: str) -> str:
     return f"{session.partition(':')[0]}:{author}"
 
 
-def _approvals(rows: Iterable[sa.Row[Any]]) -> tuple[ApprovalRecord, ...]:
+def _to_approval_records(rows: Iterable[sa.Row[Any]]) -> tuple[ApprovalRecord, ...]:
     return tuple(ApprovalRecord(row.tool, row.decision, row.decided_by_name or "", row.decided_at) for row in rows)
 
 

@@ -77,7 +77,7 @@ def _apply_view(call: Mapping[str, str], view: Callable[[Any], Any]) -> dict[str
     for name in ("input", "output"):
         if name in call:
             viewed = view(_parse_json_or_text(call[name]))
-            found[name] = viewed if isinstance(viewed, str) else _json(viewed)
+            found[name] = viewed if isinstance(viewed, str) else _to_json_text(viewed)
     return found
 
 
@@ -109,23 +109,23 @@ async def stream_export(
     async with aclosing(stream_runs(database, session_id)) as runs:
         async for run in runs:
             if not has_begun:
-                yield writer.begin(await _load_header(database, session_id))
-            counted = _with_cost(run, prices)
+                yield writer.format_header(await _load_header(database, session_id))
+            counted = _add_cost(run, prices)
             if viewer is not None:
                 of_run = authors.setdefault(run.id, set())
                 of_run |= {id_ for message in run.messages for id_, _, _ in message.parts if id_}
                 counted = viewer.limit_run(counted, of_run)
-            has_begun, written = True, writer.run(counted)
+            has_begun, written = True, writer.format_run(counted)
             size += len(written.encode())
             if max_bytes is not None and size > max_bytes:
-                yield writer.end(is_whole=False)
+                yield writer.format_end(is_whole=False)
                 return
             yield written
     if has_begun:
-        yield writer.end(is_whole=True)
+        yield writer.format_end(is_whole=True)
 
 
-def _with_cost(run: TranscriptRun, prices: Prices) -> TranscriptRun:
+def _add_cost(run: TranscriptRun, prices: Prices) -> TranscriptRun:
     """Return a run with the cost of its turn, computed if it is not stored yet."""
     if run.turn is None or "cost" in run.turn or not (calls := stored_calls(run.turn.get("usage"))):
         return run
@@ -153,37 +153,37 @@ class _MarkdownWriter:
         self._session = session_id
         self._has_several_agents = False
 
-    def begin(self, about: Mapping[str, Any]) -> str:
+    def format_header(self, about: Mapping[str, Any]) -> str:
         self._has_several_agents = len(about.get("agents", ())) > 1
         return f"# Conversation `{self._session}`\n"
 
-    def run(self, run: TranscriptRun) -> str:
-        return "".join(f"\n{paragraph}\n" for paragraph in self._paragraphs(run))
+    def format_run(self, run: TranscriptRun) -> str:
+        return "".join(f"\n{paragraph}\n" for paragraph in self._list_paragraphs(run))
 
-    def end(self, *, is_whole: bool) -> str:
+    def format_end(self, *, is_whole: bool) -> str:
         return "" if is_whole else "\n*The rest is left out: the export reached its size limit.*\n"
 
-    def _paragraphs(self, run: TranscriptRun) -> Iterator[str]:
+    def _list_paragraphs(self, run: TranscriptRun) -> Iterator[str]:
         for message in run.messages:
             if run.is_summary:
-                yield f"## Summary of the earlier messages, written by a model, {_moment(message.at)}"
+                yield f"## Summary of the earlier messages, written by a model, {_format_time(message.at)}"
                 yield "\n".join(f"> {line}".rstrip() for line in message.text.splitlines())
                 continue
             used = [call for call in message.calls if "output" not in call]
             if message.text or used or message.files:
-                yield f"## {message.heading}{self._agent(run, message)}, {_moment(message.at)}"
+                yield f"## {message.heading}{self._format_agent(run, message)}, {_format_time(message.at)}"
             if message.text:
                 yield message.text
-            yield from (f"*Used `{call['name']}`:* {_code(call.get('input') or '{}')}" for call in used)
+            yield from (f"*Used `{call['name']}`:* {_format_code(call.get('input') or '{}')}" for call in used)
             given = (call for call in message.calls if "output" in call)
-            yield from (f"*`{call['name']}` gave:* {_code(call['output'] or '{}')}" for call in given)
-            yield from (f"*File:* {_file(file)}" for file in message.files)
+            yield from (f"*`{call['name']}` gave:* {_format_code(call['output'] or '{}')}" for call in given)
+            yield from (f"*File:* {_format_file(file)}" for file in message.files)
             yield from (f"*Source:* <{url}>" for url in message.sources)
-        yield from (f"*Made the file:* {_file(file)}" for file in run.files)
+        yield from (f"*Made the file:* {_format_file(file)}" for file in run.files)
         for request in run.decisions:
             by = request.get("decided_by_name") or request.get("decided_by")
             decided = f"{request.get('decision') or 'nobody has decided'}{f' by {by}' if by else ''}"
-            yield f"*Asked for `{request['tool']}`:* {_code(_json(request['arguments']))} *{decided}*"
+            yield f"*Asked for `{request['tool']}`:* {_format_code(_to_json_text(request['arguments']))} *{decided}*"
         if run.feedback:
             verdicts = [str(one["rating"]) for one in run.feedback]
             counted = ", ".join(f"{verdicts.count(verdict)} {verdict}" for verdict in sorted(set(verdicts)))
@@ -191,7 +191,7 @@ class _MarkdownWriter:
         if run.turn and (spent := _summarize_usage(run.turn)):
             yield f"*{spent}*"
 
-    def _agent(self, run: TranscriptRun, message: TranscriptMessage) -> str:
+    def _format_agent(self, run: TranscriptRun, message: TranscriptMessage) -> str:
         """Return the name of a message's agent in brackets; empty if it is not needed.
 
         It is needed if several agents answered in the session, and the message's author is another name.
@@ -208,50 +208,50 @@ class _JsonWriter:
         self._session = session_id
         self._comma = ""
 
-    def begin(self, about: Mapping[str, Any]) -> str:
+    def format_header(self, about: Mapping[str, Any]) -> str:
         head = {"format": "parley-conversation", "version": 1, "session": {"id": self._session, **about}}
-        return f'{_json(head)[:-1]}, "runs": ['
+        return f'{_to_json_text(head)[:-1]}, "runs": ['
 
-    def run(self, run: TranscriptRun) -> str:
+    def format_run(self, run: TranscriptRun) -> str:
         comma, self._comma = self._comma, ","
         if run.is_summary:
             (message,) = run.messages
-            return f"{comma}\n{_json({'kind': 'summary', 'at': _iso(message.at), 'text': message.text})}"
+            return f"{comma}\n{_to_json_text({'kind': 'summary', 'at': _format_iso(message.at), 'text': message.text})}"
         values = {
             "kind": "run",
             "id": run.id,
-            "messages": [_as_json(message) for message in run.messages],
+            "messages": [_message_to_json(message) for message in run.messages],
             "turn": run.turn and _format_cost(_format_times(run.turn)),
             "feedback": list(map(_format_times, run.feedback)),
             "decisions": list(map(_format_times, run.decisions)),
             "files": [file.to_json() for file in run.files],
         }
-        return f"{comma}\n{_json({name: value for name, value in values.items() if value})}"
+        return f"{comma}\n{_to_json_text({name: value for name, value in values.items() if value})}"
 
-    def end(self, *, is_whole: bool) -> str:
-        return f'\n], "is_whole": {_json(is_whole)}}}\n'
+    def format_end(self, *, is_whole: bool) -> str:
+        return f'\n], "is_whole": {_to_json_text(is_whole)}}}\n'
 
 
 _WRITERS: Mapping[ExportFormat, type[_MarkdownWriter | _JsonWriter]] = {"md": _MarkdownWriter, "json": _JsonWriter}
 
 
-def _as_json(message: TranscriptMessage) -> dict[str, Any]:
+def _message_to_json(message: TranscriptMessage) -> dict[str, Any]:
     parts = [{"by": id_, "name": name, "text": words} for id_, name, words in message.parts]
     values = {
-        "at": _iso(message.at),
+        "at": _format_iso(message.at),
         "role": message.role,
         "author": message.author,
         "text": message.text,
         "parts": [{name: value for name, value in part.items() if value} for part in parts],
-        "calls": [_call(call) for call in message.calls if "output" not in call],
-        "results": [_call(call) for call in message.calls if "output" in call],
+        "calls": [_call_to_json(call) for call in message.calls if "output" not in call],
+        "results": [_call_to_json(call) for call in message.calls if "output" in call],
         "files": [file.to_json() for file in message.files],
         "sources": list(message.sources),
     }
     return {name: value for name, value in values.items() if value}
 
 
-def _call(call: Mapping[str, str]) -> dict[str, Any]:
+def _call_to_json(call: Mapping[str, str]) -> dict[str, Any]:
     name, given = ("result", call["output"]) if "output" in call else ("arguments", call.get("input"))
     return {"id": call.get("id"), "tool": call.get("name"), name: _parse_json_or_text(given)}
 
@@ -272,7 +272,7 @@ def _format_times(values: Mapping[str, Any]) -> dict[str, Any]:
 
     Times are the values in seconds since the epoch whose name ends with `_at`.
     """
-    return {name: _iso(value) if name.endswith("_at") and value else value for name, value in values.items()}
+    return {name: _format_iso(value) if name.endswith("_at") and value else value for name, value in values.items()}
 
 
 def _format_cost(turn: Mapping[str, Any]) -> dict[str, Any]:
@@ -289,7 +289,7 @@ def _summarize_usage(turn: Mapping[str, Any]) -> str:
     return f"{tokens:,} tokens{cost}" if tokens or cost else ""
 
 
-def _code(text: str) -> str:
+def _format_code(text: str) -> str:
     """Return a text as a Markdown code span on one line.
 
     The span has more backticks at its ends than the text has in a row.
@@ -301,18 +301,18 @@ def _code(text: str) -> str:
     return f"{ticks}{room}{' '.join(text.splitlines())}{room}{ticks}"
 
 
-def _file(file: ExportedFile) -> str:
+def _format_file(file: ExportedFile) -> str:
     size = f", {file.size:,} bytes" if file.size else ""
-    return f"{_code(file.name)} ({file.kind}{size})"
+    return f"{_format_code(file.name)} ({file.kind}{size})"
 
 
-def _json(value: Any) -> str:
+def _to_json_text(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _iso(at: float) -> str:
+def _format_iso(at: float) -> str:
     return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds")
 
 
-def _moment(at: float) -> str:
+def _format_time(at: float) -> str:
     return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M:%S} UTC"

@@ -51,7 +51,7 @@ async def count_records(connection: AsyncConnection, user_id: str) -> int:
         count += await connection.scalar(sa.select(sa.func.count()).where(column == user_id)) or 0
     for column in (spending.c.person, denial_notices.c.user_key):
         keys = await connection.execute(sa.select(column).where(column.endswith(user_id, autoescape=True)))
-        count += sum(_id_in(key) == user_id for key in keys.scalars())
+        count += sum(_get_user_id(key) == user_id for key in keys.scalars())
     return count
 
 
@@ -68,10 +68,10 @@ async def find_users(connection: AsyncConnection, text: str) -> list[KnownUser]:
     written = sa.select(inbox.c.author, inbox.c.message).where(inbox.c.author != "")
     for user_id, inbound in await connection.execute(written):
         if (message := parse_inbox_message(inbound)) is not None:
-            names[user_id].add(name_of(message))
+            names[user_id].add(get_author_name(message))
     spent = sa.select(spending.c.person, spending.c.name).where(spending.c.person != "").distinct()
     for key, name in await connection.execute(spent):
-        names[_id_in(key)].add(name)
+        names[_get_user_id(key)].add(name)
     query = text.strip().casefold()
     return [
         KnownUser(user_id, tuple(sorted(user_names - {""})))
@@ -80,11 +80,11 @@ async def find_users(connection: AsyncConnection, text: str) -> list[KnownUser]:
     ]
 
 
-def name_of(message: InboxMessage) -> str:
+def get_author_name(message: InboxMessage) -> str:
     """Return the display name of a message's author; empty if it is not stored."""
     return str(message.address.get("speaker") or "")
 
 
-def _id_in(key: str) -> str:
+def _get_user_id(key: str) -> str:
     """Return the platform's user id in a key such as `slack:U1`; empty without a colon."""
     return key.partition(":")[2]

@@ -19,7 +19,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from core.inbox_message import InboxOutcome
 from core.models.grounding import READ_URLS_KEY
 from core.models.tokens import estimate_tokens
-from core.privacy.known_users import list_sessions_with, name_of
+from core.privacy.known_users import get_author_name, list_sessions_with
 from core.sessions import state as scopes
 from core.sessions.codec import measure_event, parse_event, to_folded_column, to_row
 from core.sessions.prompt_text import CONTINUATION_PREFIX, LINE_PREFIX, AttributedPrompt, strip_author
@@ -165,7 +165,7 @@ async def load_redaction(connection: AsyncConnection, session_id: str, user_id: 
         runs |= {turn_id} if turn_id else set()
         if message := parse_inbox_message(inbound):
             texts.append(message.text)
-            names.add(name_of(message))
+            names.add(get_author_name(message))
     c = human_requests.c
     answered = sa.select(c.answer).where(c.session == session_id, c.decided_by == user_id, c.answer.is_not(None))
     for answer in (await connection.execute(answered)).scalars():

@@ -227,7 +227,7 @@ class _RelatedRows:
     def _build_run(
         self, run: str, rows: Sequence[sa.Row[Any]], own: Sequence[sa.Row[Any]], *, is_first: bool
     ) -> TranscriptRun:
-        entries = [_message(row) for row in rows if row.role != "user" or row.invocation_id == run]  # no corrections
+        entries = [_to_message(row) for row in rows if row.role != "user" or row.invocation_id == run]  # no corrections
         entries = [entry for entry in entries if entry.text or entry.calls or entry.files]
         ids = {row.id for row in own}
         runs = (run, correction_run_id(run))
@@ -242,7 +242,7 @@ class _RelatedRows:
         )
 
 
-def _message(row: sa.Row[Any]) -> TranscriptMessage:
+def _to_message(row: sa.Row[Any]) -> TranscriptMessage:
     prompt = AttributedPrompt.from_json(row.content, row.attribution)
     parts = [(author, prompt.names.get(author, ""), text) for author, text in prompt.parts] if prompt else []
     content = row.content.strip() if row.role in ("user", "assistant") else ""

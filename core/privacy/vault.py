@@ -72,7 +72,7 @@ class Vault:
         async with self._database.write() as connection:
             await insert_or_update(connection, vault, {"name": name, "ciphertext": self._encrypt(name, value)})
 
-    async def add(self, name: str, *, seconds: float) -> bool:
+    async def reserve(self, name: str, *, seconds: float) -> bool:
         """Store a name with an empty value for some seconds, unless it is stored.
 
         Expired rows are deleted first.
@@ -135,15 +135,16 @@ class Vault:
     def _is_named(self, name: str) -> sa.ColumnElement[bool]:
         return (vault.c.name == name) & self._is_unexpired
 
-    def sign(self, text: str) -> str:
-        """Return a text as an encrypted token, which `verify_token` can read."""
+    def create_token(self, text: str) -> str:
+        """Return a text as an encrypted token, which `read_token` can read."""
         return self._cipher.encrypt(text)
 
-    def verify_token(self, token: str, *, max_age: int) -> str | None:
-        """Return the text of a token of `sign`; None if it is forged, empty or too old.
+    def read_token(self, token: str, *, max_age: int) -> str | None:
+        """Return the text of a token; None if the token is forged, empty or too old.
 
         Args:
-            max_age: the most seconds since the call of `sign`.
+            token: a result of `create_token`.
+            max_age: the most seconds since the call of `create_token`.
         """
         return self._cipher.decrypt(token, max_age=max_age) or None
 

@@ -139,7 +139,7 @@ def to_row(event: Event, blobs: dict[str, bytes] | None = None, *, tokens: int =
         "invocation_id": event.invocation_id,
         "event_id": event.id,
         "event": stored_event.model_dump_json(exclude_none=True, exclude_defaults=True, exclude={"error_message"}),
-        "long_running_calls": _get_held_calls(event),
+        "long_running_calls": _get_long_running_calls(event),
         "tokens": tokens,
     }
 
@@ -288,7 +288,7 @@ def _list_tool_calls(event: Event) -> list[dict[str, str]]:
     ]
 
 
-def _get_held_calls(event: Event) -> dict[str, bool] | None:
+def _get_long_running_calls(event: Event) -> dict[str, bool] | None:
     if event.actions.compaction is not None:
         return {}
     return dict.fromkeys(sorted(event.long_running_tool_ids or ()), False) or None

@@ -153,12 +153,12 @@ async def close_calls(connection: AsyncConnection, session_id: str, calls: Set[t
         calls: the run id and the call id of each call; answered calls are ignored.
     """
     generation = sa.select(sessions.c.generation).where(sessions.c.id == session_id).scalar_subquery()
-    is_held = messages.c.long_running_calls.is_not(None) & messages.c.last_covered_id.is_(None)
+    has_long_running_calls = messages.c.long_running_calls.is_not(None) & messages.c.last_covered_id.is_(None)
     query = sa.select(messages).where(
         messages.c.session == session_id,
         messages.c.generation == generation,
         messages.c.invocation_id.in_({run for run, _ in calls}),
-        is_held,
+        has_long_running_calls,
     )
     for row in [_RunMessage.from_row(row) for row in await connection.execute(query.order_by(messages.c.id))]:
         calls_answered = row.columns["long_running_calls"]

@@ -76,7 +76,7 @@ class SignedStateStore(AsyncOAuthStateStore):
 
     async def async_issue(self, *_: object, **__: object) -> str:
         """Return a new signed state, which Bolt keeps in a cookie of the browser."""
-        return self._vault.sign(_STATE_PREFIX + secrets.token_urlsafe(16)).rstrip("=")
+        return self._vault.create_token(_STATE_PREFIX + secrets.token_urlsafe(16)).rstrip("=")
 
     async def async_consume(self, state: str) -> bool:
         """Return whether a state is valid and used for the first time.
@@ -86,10 +86,11 @@ class SignedStateStore(AsyncOAuthStateStore):
         Raises:
             StoreError: the database cannot be used.
         """
-        name = self._vault.verify_token(state + "=" * (-len(state) % 4), max_age=STATE_SECONDS)
+        name = self._vault.read_token(state + "=" * (-len(state) % 4), max_age=STATE_SECONDS)
         if name is None or not name.startswith(_STATE_PREFIX):
             return False
-        return await self._vault.add(name, seconds=2 * STATE_SECONDS)  # longer than it is valid, on any worker's clock
+        # stored for longer than the state is valid, on any worker's clock
+        return await self._vault.reserve(name, seconds=2 * STATE_SECONDS)
 
 
 def oauth_routes(

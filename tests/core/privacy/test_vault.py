@@ -47,24 +47,24 @@ async def test_a_wrong_key_and_a_moved_secret_are_errors(database: Database, vau
         await vault.get("b")
 
 
-async def test_of_any_number_of_callers_one_adds_a_name(vault: Vault) -> None:
-    added = await asyncio.gather(*(vault.add("state", seconds=60) for _ in range(5)))
+async def test_of_any_number_of_callers_one_reserves_a_name(vault: Vault) -> None:
+    added = await asyncio.gather(*(vault.reserve("state", seconds=60) for _ in range(5)))
     assert sorted(added) == [False, False, False, False, True]
 
 
-def test_a_signed_text_expires_and_needs_its_key(vault: Vault, database: Database) -> None:
-    token = vault.sign("state")
-    assert vault.verify_token(token, max_age=60) == "state"
-    assert vault.verify_token(token, max_age=-1) is None
-    assert vault.verify_token(token[:-5] + "AAAA=", max_age=60) is None
-    assert Vault(database, "another key").verify_token(token, max_age=60) is None
+def test_a_token_expires_and_needs_its_key(vault: Vault, database: Database) -> None:
+    token = vault.create_token("state")
+    assert vault.read_token(token, max_age=60) == "state"
+    assert vault.read_token(token, max_age=-1) is None
+    assert vault.read_token(token[:-5] + "AAAA=", max_age=60) is None
+    assert Vault(database, "another key").read_token(token, max_age=60) is None
 
 
 async def test_an_expired_entry_is_not_found_and_the_next_entry_deletes_it(database: Database, vault: Vault) -> None:
-    assert await vault.add("old", seconds=-1)
+    assert await vault.reserve("old", seconds=-1)
     assert await vault.get("old") is None
     assert await Vault(database, "another key, which has nothing to read").count_decryptable() == 0
-    assert await vault.add("old", seconds=60)
+    assert await vault.reserve("old", seconds=60)
     assert len(await list_ciphertexts(database)) == 1
 
 
