@@ -326,11 +326,7 @@ def _resolve(schema: Any, root: Mapping[str, Any], depth: int = 0) -> _Resolved:
 
 
 def _find_reference(reference: str, root: Mapping[str, Any]) -> Any:
-    """Return the part of a schema to which a reference (`#/...`) leads.
-
-    Raises:
-        _SchemaError: there is no such part.
-    """
+    """Return the part of a schema that a reference names, or raise `_SchemaError`."""
     target: Any = root
     for name in reference.removeprefix("#").split("/")[1:]:
         key = name.replace("~1", "/").replace("~0", "~")
@@ -341,11 +337,7 @@ def _find_reference(reference: str, root: Mapping[str, Any]) -> Any:
 
 
 def _to_mapping(schema: Any) -> dict[str, Any]:
-    """Return a schema as a dict; an empty one for None and True.
-
-    Raises:
-        _SchemaError: it is no JSON Schema.
-    """
+    """Return a JSON Schema as a dict; raise `_SchemaError` if it is none."""
     if schema is None or schema is True:
         return {}
     if not isinstance(schema, Mapping):
@@ -428,11 +420,7 @@ def check_entry(field_: FormField, entry: str | Sequence[str]) -> Any:
 
 
 def _find_options(field_: FormField, entry: str | Sequence[str]) -> list[Any]:
-    """Return the JSON values of the options in an entry of several, one per line.
-
-    Raises:
-        EntryError: an option does not exist, or a required field has none.
-    """
+    """Return the JSON values of the options that an entry names, or raise `EntryError`."""
     entered = [part for line in ([entry] if isinstance(entry, str) else entry) for part in line.split("\n")]
     chosen = [_find_option(field_, part.strip()) for part in entered if part.strip()]
     if not chosen and field_.is_required:
@@ -441,11 +429,7 @@ def _find_options(field_: FormField, entry: str | Sequence[str]) -> list[Any]:
 
 
 def _parse_entry(field_: FormField, text: str) -> Any:
-    """Return the JSON value of a text that is not empty, by the kind of its field.
-
-    Raises:
-        EntryError: the text does not fit the field.
-    """
+    """Return the JSON value of a text by the kind of its field, or raise `EntryError`."""
     match field_.kind:
         case "choice" | "boolean":
             return _find_option(field_, text)
@@ -480,11 +464,7 @@ def parse_answer(form: QuestionForm, text: str) -> Any:
 
 
 def _parse_object(form: QuestionForm, text: str) -> Any:
-    """Return the JSON value of a text that is a JSON object of a form's fields.
-
-    Raises:
-        EntryError: the text is no JSON object, or a property does not fit its field.
-    """
+    """Return the JSON object in a text as a form's answer, or raise `EntryError`."""
     try:
         given = json.loads(text)
     except ValueError as error:
@@ -566,11 +546,7 @@ def _find_option(field_: FormField, text: str) -> Any:
 
 
 def _to_number(field_: FormField, text: str) -> int | float:
-    """Return the number in a text.
-
-    Raises:
-        EntryError: it is no number, or outside of the field's limits.
-    """
+    """Return the number in a text; raise `EntryError` if it does not fit the field."""
     number: int | float
     try:
         number = int(text) if field_.kind == "integer" else float(text.replace(",", "."))
@@ -606,11 +582,7 @@ def _to_json(field_: FormField, text: str) -> Any:
 
 
 def _check_length(field_: FormField, text: str) -> str:
-    """Return a text unchanged.
-
-    Raises:
-        EntryError: the text is shorter or longer than the field allows.
-    """
+    """Return a text unchanged; raise `EntryError` if the field forbids its length."""
     if field_.min_length is not None and len(text) < field_.min_length:
         raise EntryError("min_length", field_, field_.min_length)
     longest = min(field_.max_length or MAX_ENTRY, MAX_ENTRY)
