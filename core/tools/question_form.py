@@ -420,7 +420,7 @@ def check_entry(field_: FormField, entry: str | Sequence[str]) -> Any:
 
 
 def _find_options(field_: FormField, entry: str | Sequence[str]) -> list[Any]:
-    """Return the JSON values of the options that an entry names, or raise `EntryError`."""
+    """Return the JSON values of the options in an entry, or raise `EntryError`."""
     entered = [part for line in ([entry] if isinstance(entry, str) else entry) for part in line.split("\n")]
     chosen = [_find_option(field_, part.strip()) for part in entered if part.strip()]
     if not chosen and field_.is_required:
