@@ -160,8 +160,8 @@ class EventMapper:
     def _set_step_text(self, step: int, text: str, *, append: bool = False) -> Iterator[StreamEvent]:
         """Replace or extend the text of a step, and yield the change of the whole reply.
 
-        Yields `text_delta` with the added text if the reply only became longer, `step_reset` with the whole reply if it
-        changed otherwise, and nothing if it is the same.
+        Yields `text_delta` with the added text if the reply only became longer. If it changed otherwise, yields
+        `step_reset` with the whole reply. If it is the same, yields nothing.
 
         Args:
             step: the index of the step in `_texts`.

@@ -43,8 +43,8 @@ class RunCorrectedError(Exception):
 class _RunContext(InvocationContext):
     """ADK invocation context that hides events without content from its agents.
 
-    A workflow stores such an event when a node starts. If it comes after an open function call, ADK does not find the
-    call as the newest event, waits for the response to it, and ends the run without a reply.
+    A workflow stores such an event when a node starts. ADK resumes with a function call only if the call is the newest
+    event. After such an event it would wait for the response instead, and end the run without a reply.
     """
 
     def _get_events(self, *, current_invocation: bool = False, current_branch: bool = False) -> list[Event]:
@@ -188,8 +188,8 @@ class ResumableRunner(Runner):
     def _new_invocation_context(self, session: Session, **options: Any) -> InvocationContext:  # ADK: an extension point
         """Return ADK's context of a run, resumable if needed.
 
-        It is resumable if the root agent is no `LlmAgent`, if a sub-agent is sequential, parallel or a loop, or if a
-        function call of the run has no response yet.
+        It is resumable if the root agent is no `LlmAgent` or has sequential, parallel or loop agents below it. It is
+        resumable too if a function call of the run has no response yet.
         """
         context = super()._new_invocation_context(session, **options)
         if not isinstance(self.agent, LlmAgent) or _has_composite_agents(self.agent):

@@ -1,7 +1,7 @@
 """Conversion of ADK's requests to messages, tools and schemas for all providers.
 
-In the converted messages each call has a unique id and its result directly after its message, every result has a call,
-and all text is valid Unicode.
+In the converted messages, each call has a unique id, and its result comes directly after its message. Every result has
+a call, and all text is valid Unicode.
 """
 
 import re

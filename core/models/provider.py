@@ -1,7 +1,8 @@
 """Provider protocol: one model request, and the stream of the model's answer.
 
-A provider knows the API of one vendor and nothing of ADK. `ModelAdapter` connects the two. The parts of a message and
-the events of a stream are the same types: `Text` is a whole text in a message, and the next delta in a stream.
+A provider calls the API of one vendor, and is independent of ADK. `ModelAdapter` connects ADK to providers. The parts
+of a message and the events of a stream are the same types: `Text` is a whole text in a message, and the next delta in a
+stream.
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ class ConfirmationRequest:
         call_id: the id of ADK's confirmation call, whose response is the decision.
         tool_call_id: the id of the tool's call; empty if a workflow makes it.
         tool: the name of the tool.
-        hint: the tool's reason for the request; empty if it gives none.
+        hint: the tool's reason for the request; empty if the tool states none.
         approvers: people and roles that may decide (see `core.tools.human_requests`); None if the tool names none.
         may_allow_always: whether a person may allow all calls of the tool in the session.
         secret_paths: the paths of the arguments that the tool's schema marks as secret; they are not shown.

@@ -75,7 +75,7 @@ class Approval(HumanRequest):
     """Request to approve a tool call.
 
     Attributes:
-        hint: the tool's reason for the request; empty if it gives none.
+        hint: the tool's reason for the request; empty if the tool states none.
         may_allow_always: whether a person may allow all calls of the tool in the session.
         app_name: the name of the agent.
         secret_paths: the paths of the arguments that are not shown.

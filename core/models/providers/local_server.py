@@ -1,7 +1,7 @@
 """Server process of the local model: llama.cpp's HTTP server on a free port.
 
-It reads its settings from the first line of standard input, writes its address to standard output, and ends with its
-standard input, and so with its parent process.
+It reads its settings from the first line of standard input, and writes its address to standard output. It ends when its
+standard input ends, and so with its parent process.
 """
 
 import json
