@@ -1,1 +1,1 @@
-"""The process: command line, settings, set-up, monitoring, wiring."""
+"""Process of the bot: command line, settings, set-up, monitoring, composition root."""

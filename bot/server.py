@@ -1,8 +1,7 @@
 """HTTP server of the process: health probes and the routes that platforms call.
 
 `/healthz` answers while the event loop runs; a process that does not answer should be restarted. `/readyz` answers 200
-if messages are received and stored, else 503 with a line per reason; a process that is not ready may recover by
-itself.
+if messages are received and stored, else 503 with a line per reason. A process that is not ready may recover by itself.
 """
 
 import asyncio
@@ -50,7 +49,7 @@ class HttpServer:
         self._is_complete = asyncio.Event()
 
     def add_routes(self, routes: Iterable[web.AbstractRouteDef]) -> None:
-        """Add the platforms' routes, and let the requests that wait for them continue.
+        """Add the platforms' routes, and wake the requests that wait for these routes.
 
         Called once.
         """

@@ -1,1 +1,1 @@
-"""Local Slack, Discord and model servers, for trying and testing the bot without an account."""
+"""Local Slack, Discord and model servers, to try and test the bot without accounts."""

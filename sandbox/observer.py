@@ -63,7 +63,10 @@ class SandboxObserver(ABC, Generic[C]):
         await self._activity_log.wait_for_change()
 
     def rate_limit_usage(self) -> list[RateLimitUsage]:
-        """Return the use of each rate-limit window that has calls; none without rate limits."""
+        """Return the use of each rate-limit window that has calls.
+
+        The list is empty if the sandbox has no rate limits.
+        """
         return self._limits.list_usage() if self._limits else []
 
     async def wait_for(self, predicate: Callable[[], T], *, timeout: float = 20) -> T:  # noqa: ASYNC109 (the message)

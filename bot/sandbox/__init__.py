@@ -1,1 +1,1 @@
-"""The `sandbox` command: the bot as a child process beside the local platforms."""
+"""Command `sandbox`: runs the bot as a child process beside the local platforms."""

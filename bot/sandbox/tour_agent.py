@@ -55,7 +55,7 @@ def refund_order(order: str, amount: str) -> dict[str, str]:
 
 
 async def draw_chart(name: str, tool_context: ToolContext) -> dict[str, str]:
-    """Give the bar chart of the week's revenue to the people in this conversation.
+    """Post the bar chart of the week's revenue to the people in this conversation.
 
     Args:
         name: the name of the picture, such as revenue.png.

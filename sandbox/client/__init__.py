@@ -1,1 +1,1 @@
-"""Interface of one user to the local platforms, shared by the page and the terminal."""
+"""Interface of one user to the local platforms, for the page and the terminal."""

@@ -1,6 +1,7 @@
-"""Conversion of Discord's Markdown to CommonMark with tables, for the terminal.
+"""Conversion of Discord's Markdown to CommonMark with tables.
 
-Discord: support.discord.com, "Markdown Text 101", and docs.discord.com/developers/reference, "Message Formatting".
+The terminal shows CommonMark. Discord: support.discord.com, "Markdown Text 101", and docs.discord.com/developers/
+reference, "Message Formatting".
 """
 
 import re

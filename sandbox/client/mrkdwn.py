@@ -1,6 +1,6 @@
-"""Conversion of Slack's mrkdwn, Markdown and blocks to CommonMark, for the terminal.
+"""Conversion of Slack's mrkdwn, Markdown and blocks to CommonMark.
 
-Slack: "Formatting text for app surfaces" (mrkdwn) and "Markdown block".
+The terminal shows CommonMark. Slack: "Formatting text for app surfaces" (mrkdwn) and "Markdown block".
 """
 
 import re

@@ -1,4 +1,4 @@
-"""Gateway events of Discord, modelled here or not.
+"""Names of Discord's gateway events, in the sandbox or not.
 
 Discord: docs.discord.com/developers/events/gateway-events at c98d64bc. The routes are in `api/request_schemas.json`.
 """

@@ -1,6 +1,6 @@
-"""HTTP handler of the REST API.
+"""HTTP handler of the REST API: runs routes, with faults and rate limits.
 
-It applies faults and rate limits, records each call, and runs its route.
+Each call is recorded.
 """
 
 import asyncio
@@ -49,7 +49,7 @@ class DiscordRouter:
         self._token = token
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
-        """Handle a request to `/api/v10/...`."""
+        """Respond to a request to `/api/v10/...`, and record the call."""
         path = request.path.removeprefix(PREFIX)
         match = self._api.match_route(request.method, path)
         route, ids = match or (f"{request.method} {path}", {})
@@ -72,7 +72,7 @@ class DiscordRouter:
         return response
 
     def _apply_fault(self, call: DiscordCallRecord, fault: DiscordFault | None) -> web.Response | None:
-        """Return the error response of a fault that keeps the call from taking effect; None for others."""
+        """Return the error response of a fault that rejects a call; None for other faults."""
         if fault is None or fault.kind not in ("fail", "rate_limit"):
             return None
         if fault.kind == "fail":
@@ -96,11 +96,11 @@ class DiscordRouter:
         body: RequestBody,
         refusal: DiscordError | None,
     ) -> web.Response:
-        """Check the token, the rate limits and the body, and return the route's response.
+        """Check the token, the rate limits and the body; return the route's response.
 
         Args:
             ids: the ids in the path by their names in the route.
-            refusal: the error of an unreadable body.
+            refusal: the error of an unreadable body; None for a readable one.
         """
         if (
             not _PATHS_WITHOUT_TOKEN.fullmatch(call.path)
@@ -142,9 +142,9 @@ def _create_rate_limit_response(
 def _create_response(
     call: DiscordCallRecord, status: int, body: Any, headers: Mapping[str, str] | None = None
 ) -> web.Response:
-    """Return a response with a JSON body, without one for None, and record it in the call.
+    """Return a response with a JSON body; store status and body in the call's record.
 
-    Its content type has no charset, as Discord's: clients compare the whole header.
+    A body of None is empty. The content type has no charset, as Discord's: clients compare the whole header.
     """
     call.status, call.response = status, body
     if status >= 400:

@@ -23,7 +23,9 @@ _LIMITS = ("minLength", "maxLength", "minItems", "maxItems", "minimum", "maximum
 
 
 def create_table(specification: Json) -> str:
-    """Return `request_schemas.json` for the sandbox's routes, one schema per line.
+    """Return the text of `request_schemas.json` for the sandbox's routes.
+
+    Each schema is one line.
 
     Args:
         specification: Discord's OpenAPI document.
@@ -56,7 +58,10 @@ def create_table(specification: Json) -> str:
 
 
 def _compact(schema: Json) -> Json:
-    """Return a schema without descriptions, with `ref` for references, `any` for unions, and few formats."""
+    """Return an OpenAPI schema with only those parts that `request_schemas` checks.
+
+    Descriptions are dropped, references become `ref`, unions become `any`, and only the format `uri` stays.
+    """
     if (reference := schema.get("$ref")) is not None:
         name = reference.rsplit("/", 1)[-1]
         return {"type": ["snowflake"]} if name == "SnowflakeType" else {"ref": name}
@@ -78,7 +83,7 @@ def _compact(schema: Json) -> Json:
 
 
 def _list_refs(schema: Any) -> set[str]:
-    """Return the names of all schemas that a compact schema refers to directly."""
+    """Return the names of all schemas to which a compact schema refers directly."""
     if isinstance(schema, dict):
         own = {schema["ref"]} if isinstance(schema.get("ref"), str) else set[str]()
         return own.union(*(_list_refs(part) for part in schema.values()))

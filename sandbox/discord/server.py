@@ -1,4 +1,4 @@
-"""Discord sandbox: a server (guild) behind an HTTP server on this machine."""
+"""Local Discord: a server (guild) behind an HTTP server on this machine."""
 
 from base64 import b64encode
 from collections.abc import Iterable
@@ -36,7 +36,7 @@ _FORUM = "ideas"
 
 
 class DiscordSandbox(DiscordUserActions, SandboxObserver[GuildChange]):
-    """Discord server with one bot, as an async context manager.
+    """Local Discord server with one bot, as an async context manager.
 
     Attributes:
         api_url, gateway_url: addresses for the client, known once the context is entered. discord.py takes them as
@@ -51,7 +51,7 @@ class DiscordSandbox(DiscordUserActions, SandboxObserver[GuildChange]):
         downloads: the path of each file download.
         events: gateway events, one for each session that received it.
         sessions: gateway sessions.
-        faults: faults to inject.
+        faults: faults that tests inject.
     """
 
     def __init__(self, *, port: int = 0, speed: float = 1.0, rate_limits: bool = True) -> None:
@@ -130,7 +130,10 @@ class DiscordSandbox(DiscordUserActions, SandboxObserver[GuildChange]):
     # The server
 
     def set_file_url_lifetime(self, seconds: int) -> None:
-        """Set the lifetime of new file URLs in seconds; a negative one has expired already."""
+        """Set the lifetime of new file URLs, in seconds.
+
+        URLs with a negative lifetime have expired already.
+        """
         self._payloads.file_url_seconds = seconds
 
     @property
@@ -139,12 +142,15 @@ class DiscordSandbox(DiscordUserActions, SandboxObserver[GuildChange]):
 
     @property
     def bot_id(self) -> str:
-        """The id of the bot's user and of its application; Discord gives both the same id."""
+        """The id of the bot's user and of its application, which are the same in Discord."""
         return self._guild.bot.id
 
     @property
     def bot_role_id(self) -> str:
-        """The id of the bot's own role, which users can mention (`<@&...>`) instead of the bot."""
+        """The id of the bot's own role, which users can mention in place of the bot.
+
+        The mention is `<@&...>`.
+        """
         return self._guild.bot_role_id
 
     @property
@@ -155,11 +161,12 @@ class DiscordSandbox(DiscordUserActions, SandboxObserver[GuildChange]):
     def add_channel(
         self, name: str, *, forum: bool = False, members: Iterable[DiscordUser | str] | None = None, bot: bool = True
     ) -> GuildChannel:
-        """Add a channel.
+        """Add a text channel or forum to the server.
 
         Args:
-            members: the users who can see it; None for all users and the bot.
-            bot: whether the bot can see it, too, if there are `members`.
+            forum: whether to add a forum.
+            members: the users who can see the channel; None for all users and the bot.
+            bot: whether the bot can see the channel, too, if there are `members`.
 
         Raises:
             ValueError: the name exists.
@@ -172,7 +179,7 @@ class DiscordSandbox(DiscordUserActions, SandboxObserver[GuildChange]):
 
     @property
     def locale(self) -> str:
-        """Server language."""
+        """Language of the server, such as `en-US`."""
         return self._guild.locale
 
     @locale.setter
@@ -181,36 +188,45 @@ class DiscordSandbox(DiscordUserActions, SandboxObserver[GuildChange]):
         self._guild.locale = locale
 
     def set_locale(self, user: DiscordUser | str, locale: str) -> None:
-        """Set a user's language; the default is `en-US`."""
+        """Set the language of a user's Discord client; the default is `en-US`."""
         self._guild.locales[self._user(user).id] = locale
 
     def deny_permissions(self, user: DiscordUser | str, *permissions: str) -> None:
-        """Remove permissions (names in `PERMISSIONS`) from a user in the server, as interactions report them."""
+        """Remove permissions from a user in the server.
+
+        Interactions then report the user without these permissions.
+
+        Args:
+            permissions: names in `PERMISSIONS`.
+        """
         self._guild.denied_permissions.setdefault(self._user(user).id, set()).update(permissions)
 
     def remove_bot(self) -> None:
-        """Remove the bot from the server, as before its invitation."""
+        """Remove the bot from the server, as before its invitation; GUILD_DELETE is sent."""
         self._guild.roles.absent_user_ids.add(self.bot_id)
         self._gateway.dispatch("GUILD_DELETE", GUILDS, lambda _: {"id": self.guild_id}, guild_id=self.guild_id)
 
     async def set_guild_available(self, available: bool) -> None:
-        """Begin or end an outage of the server: during it, the bot receives no events of the server."""
+        """Begin or end an outage of the server, in which the bot receives no events of it."""
         self._gateway.set_guild_available(available)
 
     def open_group_dm(self, name: str, *users: DiscordUser | str) -> GuildChannel:
-        """Add a group DM; no bot can be in it, but users can run commands of their installed apps."""
+        """Add a group DM of users, in which no bot can be.
+
+        Users can run commands of their installed apps there.
+        """
         return self._guild.add_group_dm(name, map(self._user, users))
 
     def add_foreign_channel(self, name: str, *users: DiscordUser | str) -> GuildChannel:
-        """Add a channel of another server, in which the bot is not."""
+        """Add a channel of another server with some users, without the bot."""
         return self._guild.add_foreign_channel(name, map(self._user, users))
 
     def open_dm(self, user: DiscordUser | str) -> GuildChannel:
-        """Return the DM between a user and the bot; it is created if it does not exist."""
+        """Return the DM of a user and the bot; create it if it does not exist."""
         return self._guild.open_dm(self._user(user))
 
     def messages(self, channel: GuildChannel | str, *, deleted: bool = False) -> list[DiscordMessage]:
-        """Return a channel's messages, oldest first, with ephemeral ones.
+        """Return a channel's messages, oldest first, with ephemeral messages.
 
         Args:
             deleted: include deleted messages.
@@ -218,25 +234,31 @@ class DiscordSandbox(DiscordUserActions, SandboxObserver[GuildChange]):
         return [m for m in self._guild.list_messages(self._channel(channel)) if deleted or not m.deleted]
 
     def threads(self, channel: GuildChannel | str) -> list[GuildChannel]:
-        """Return the threads of a channel or the posts of a forum, archived ones included."""
+        """Return the threads of a channel or the posts of a forum, with archived ones."""
         place = self._channel(channel)
         return [thread for thread in self._guild.channels.values() if thread.parent is place]
 
     # Actions of Discord
 
     async def drop_sockets(self) -> None:
-        """Close every connection without a close frame; the sessions can be resumed."""
+        """Close every gateway connection without a close frame.
+
+        The sessions can be resumed.
+        """
         self._gateway.drop_connections()
 
     async def freeze_sockets(self, session: GatewaySession | None = None) -> None:
-        """Stop sending on every connection, or on that of one session.
+        """Stop sending on every gateway connection, or on that of one session.
 
         The connection stays open; heartbeats are not acknowledged either.
+
+        Args:
+            session: the session; None for all.
         """
         self._gateway.freeze_connections(session)
 
     def recommend_shards(self, count: int, *, max_concurrency: int = 1) -> None:
-        """Set the values of `GET /gateway/bot`.
+        """Set the numbers that `GET /gateway/bot` returns.
 
         Args:
             count: the recommended number of shards.
@@ -245,11 +267,18 @@ class DiscordSandbox(DiscordUserActions, SandboxObserver[GuildChange]):
         self._gateway.shards, self._gateway.max_concurrency = count, max_concurrency
 
     async def refresh_sockets(self) -> None:
-        """Ask every client to reconnect (op 7); close its connection `RECONNECT_CLOSE_SECONDS` later."""
+        """Request every gateway client to reconnect (op 7).
+
+        Its connection is closed `RECONNECT_CLOSE_SECONDS` later.
+        """
         self._gateway.request_reconnect()
 
     async def invalidate_sessions(self, *, resumable: bool = False) -> None:
-        """Report every session as invalid (op 9); unless `resumable`, events are lost."""
+        """Report every gateway session as invalid (op 9) to its client.
+
+        Args:
+            resumable: whether the sessions can be resumed; otherwise their events are lost.
+        """
         self._gateway.invalidate_sessions(resumable=resumable)
 
     @property
@@ -290,6 +319,11 @@ class DiscordSandbox(DiscordUserActions, SandboxObserver[GuildChange]):
         self._events.dispatch_event(event)
 
     def _dispatch_interaction(self, data: Json, guild_id: str | None) -> bool:
-        """Send an interaction to its shard's sessions; return whether there were any."""
+        """Send an interaction to the sessions of its shard; return whether there were any.
+
+        Args:
+            data: the JSON of the interaction.
+            guild_id: the server of the interaction; None for a DM.
+        """
         receivers = self._gateway.dispatch("INTERACTION_CREATE", 0, lambda _: data, guild_id=guild_id)
         return bool(receivers)

@@ -1,4 +1,4 @@
-"""Actions of users in the server."""
+"""Actions of the users of the local Discord."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -24,7 +24,7 @@ from sandbox.lookup import find_named
 
 
 class DiscordUserActions:
-    """Actions of users, and their views.
+    """Actions of the users of the local Discord, and queries of the things they see.
 
     Users and channels can be given by object, id or name (`"ada"`, `"general"`); an unknown one raises `ValueError`.
     Texts are in Discord's own markup: a mention is `<@...>`.
@@ -45,7 +45,7 @@ class DiscordUserActions:
         """Add a user to the server, without Discord's welcome message (see `join_guild`).
 
         Args:
-            display_name: None for the name as a title.
+            display_name: the displayed name; None for the name as a title.
 
         Raises:
             ValueError: the name exists.
@@ -56,7 +56,11 @@ class DiscordUserActions:
         return user
 
     def assign_role(self, user: DiscordUser | str, name: str) -> str:
-        """Assign a role to a user, and return its id; a role of a new name is created."""
+        """Assign a role to a user, and return its id; create it if it does not exist.
+
+        Args:
+            name: the name of the role.
+        """
         return self._guild.roles.assign(name, self._user(user).id).id
 
     def leave_guild(self, user: DiscordUser | str) -> None:
@@ -66,18 +70,28 @@ class DiscordUserActions:
         self._guild.emit(GuildEvent("GUILD_MEMBER_REMOVE", user=leaver))
 
     def set_nickname(self, user: DiscordUser | str, nickname: str | None) -> None:
-        """Set or remove the name of a user in this server."""
+        """Set or remove the name of a user in this server.
+
+        Args:
+            nickname: the name; None to remove it.
+        """
         self._guild.set_nickname(self._user(user), nickname)
 
     async def start_typing(self, user: DiscordUser | str, channel: GuildChannel | str) -> None:
-        """Start typing: the bot receives one event, and Discord shows it for 10 seconds."""
+        """Start typing in a channel as a user; the bot receives one event.
+
+        Discord shows the indicator for 10 seconds.
+        """
         author = self._user(user)
         self._guild.emit(GuildEvent("TYPING_START", self._get_accessible_channel(author, channel), author))
 
     async def start_private_thread(
         self, user: DiscordUser | str, channel: GuildChannel | str, name: str
     ) -> GuildChannel:
-        """Start a thread without a message that only its author and the bot can see."""
+        """Start a private thread as a user, and return it.
+
+        Only the user and the bot can see it, and it has no first message.
+        """
         author = self._user(user)
         return self._guild.start_thread(
             self._get_accessible_channel(author, channel), name, author, guest_ids=[self._guild.bot.id]
@@ -95,13 +109,14 @@ class DiscordUserActions:
         stickers: Sequence[str] = (),
         poll: Sequence[str] = (),
     ) -> DiscordMessage:
-        """Post a message as a user.
+        """Post a message as a user, and return it.
 
         Args:
-            reply_to: the message to reply to; its author is pinged if `mention`.
+            reply_to: the message to reply to; None for no reply.
+            mention: whether the reply pings the author of `reply_to`.
             files: bytes by file name.
             stickers: names of stickers.
-            poll: a question and its answers.
+            poll: a question and its answers; empty for no poll.
 
         Raises:
             ValueError: the user is not in the channel, it is a forum, or the thread is locked.
@@ -122,15 +137,21 @@ class DiscordUserActions:
     async def forward_message(
         self, user: DiscordUser | str, message: DiscordMessage, channel: GuildChannel | str
     ) -> DiscordMessage:
-        """Post a message that forwards a snapshot of another one."""
+        """Post a message as a user that forwards a copy of another message; return it.
+
+        Args:
+            message: the message to forward.
+            channel: the channel of the new message.
+        """
         author = self._user(user)
         return self._guild.forward_message(message, self._get_accessible_channel(author, channel), author)
 
     async def vote(self, user: DiscordUser | str, message: DiscordMessage, answer: int, *, voted: bool = True) -> None:
-        """Vote for an answer of a poll, or take the vote back.
+        """Vote for an answer of a poll as a user, or remove the vote.
 
         Args:
-            answer: its number, from 1.
+            answer: the number of the answer, from 1.
+            voted: False to remove the vote.
 
         Raises:
             ValueError: the message has no such answer, or the poll is over.
@@ -149,13 +170,16 @@ class DiscordUserActions:
         """Replace the text of a user's own message; its files stay.
 
         Raises:
-            ValueError: another user wrote it, or it is deleted.
+            ValueError: another user wrote the message, or it is deleted.
         """
         self._check_author(user, message)
         self._guild.update_message(message, DiscordContent(text, attachments=message.content.attachments))
 
     async def unfurl_link(self, message: DiscordMessage) -> None:
-        """Add a link preview to a message, as Discord does soon after a post: an update without "(edited)"."""
+        """Add a link preview to a message: an update without "(edited)".
+
+        Discord does this shortly after a post with a link.
+        """
         embed = {"type": "link", "url": "https://a.example"}
         content = DiscordContent(message.content.text, [embed], attachments=message.content.attachments)
         self._guild.update_message(message, content, edited=False)
@@ -164,13 +188,16 @@ class DiscordUserActions:
         """Delete a user's own message.
 
         Raises:
-            ValueError: another user wrote it, or it is deleted.
+            ValueError: another user wrote the message, or it is deleted.
         """
         self._check_author(user, message)
         self._guild.delete_message(message)
 
     async def delete_messages(self, messages: Sequence[DiscordMessage]) -> None:
-        """Delete messages of one channel with one event (`MESSAGE_DELETE_BULK`), as moderation bots do."""
+        """Delete messages of one channel with one event (`MESSAGE_DELETE_BULK`).
+
+        Moderation bots do this.
+        """
         self._guild.delete_messages(messages)
 
     async def delete_channel(self, channel: GuildChannel | str) -> None:
@@ -180,15 +207,21 @@ class DiscordUserActions:
         self.channels.pop(deleted_channel.name, None)
 
     async def add_reaction(self, user: DiscordUser | str, message: DiscordMessage, emoji: str) -> None:
-        """Add a user's reaction, a Unicode emoji; an existing one stays."""
+        """Add a user's reaction to a message; if it exists already, nothing changes.
+
+        Args:
+            emoji: a Unicode emoji.
+        """
         self._guild.add_reaction(message, self._user(user), emoji)
 
     async def remove_reaction(self, user: DiscordUser | str, message: DiscordMessage, emoji: str) -> None:
-        """Remove a user's reaction, if it exists."""
+        """Remove a user's reaction from a message, if it exists."""
         self._guild.remove_reaction(message, self._user(user), emoji)
 
     async def start_thread(self, user: DiscordUser | str, message: DiscordMessage, name: str) -> GuildChannel:
-        """Start a thread from a message, and return it; it has the message's id.
+        """Start a thread from a message as a user, and return it.
+
+        The thread has the id of the message.
 
         Raises:
             ValueError: the message has a thread, or is not in a text channel.
@@ -200,7 +233,13 @@ class DiscordUserActions:
     async def start_forum_post(
         self, user: DiscordUser | str, forum: GuildChannel | str, name: str, text: str
     ) -> GuildChannel:
-        """Start a post in a forum, and return its thread, which has the id of its first message.
+        """Start a post in a forum as a user, and return its thread.
+
+        The thread has the id of its first message.
+
+        Args:
+            name: the title of the post.
+            text: the text of the first message.
 
         Raises:
             ValueError: the channel is not a forum.
@@ -213,26 +252,31 @@ class DiscordUserActions:
         return post
 
     async def archive_thread(self, thread: GuildChannel, *, locked: bool = False) -> None:
-        """Archive a thread; unless it is `locked`, the next message reopens it."""
+        """Archive a thread.
+
+        Args:
+            locked: whether to lock the thread, too; otherwise the next message reopens it.
+        """
         thread.locked = locked
         self._guild.set_archived(thread, True)
         self._guild.publish_thread(thread)
 
     async def pin_message(self, user: DiscordUser | str, message: DiscordMessage) -> DiscordMessage:
-        """Pin a message, and return Discord's system message about it."""
+        """Pin a message as a user, and return Discord's system message about it."""
         return self._guild.pin_message(message, self._user(user))
 
     async def join_guild(self, name: str) -> DiscordMessage:
-        """Add a user, and return Discord's welcome message in `general`."""
+        """Add a new user, and return Discord's welcome message in the channel `general`."""
         return self._guild.post_message(self.channels["general"], self.add_user(name), DiscordContent(), type=JOIN)
 
     async def post_as_bot(
         self, name: str, channel: GuildChannel | str, text: str, *, webhook: bool = False
     ) -> DiscordMessage:
-        """Post a message as another bot; the same `name` is the same bot.
+        """Post a message as another bot or a webhook, and return it.
 
         Args:
-            webhook: post as a webhook instead.
+            name: name of the bot; the same name is the same bot.
+            webhook: whether to post as a webhook.
         """
         bot = self._other_bots.get(name)
         if bot is None:
@@ -244,14 +288,14 @@ class DiscordUserActions:
     async def run_command(
         self, user: DiscordUser | str, channel: GuildChannel | str, command: str, **options: str | float | bool
     ) -> list[DiscordMessage]:
-        """Run a slash command, and wait for its acknowledgement.
+        """Run a slash command as a user, and wait for its acknowledgement.
 
         A deferred response is `loading` until it is edited. Without an acknowledgement in time, Discord posts an
         error.
 
         Args:
             command: the name, with or without `/`.
-            options: the values of its options.
+            options: values of the command's options by name.
 
         Returns:
             The responses so far that the user sees; later ones are appended to the same list.
@@ -267,9 +311,13 @@ class DiscordUserActions:
     async def autocomplete_option(
         self, user: DiscordUser | str, channel: GuildChannel | str, command: str, option: str, typed: str
     ) -> list[str]:
-        """Type into an option of a slash command, and return the names of the bot's choices.
+        """Type into an option of a slash command; return the names of the bot's choices.
 
         Without an answer in time there are none.
+
+        Args:
+            command: the name of the command, with or without `/`.
+            typed: the part of the value that the user has typed.
 
         Raises:
             ValueError: the command does not exist, or the option has no autocompletion.
@@ -283,7 +331,10 @@ class DiscordUserActions:
     async def run_message_command(
         self, user: DiscordUser | str, message: DiscordMessage, command: str
     ) -> list[DiscordMessage]:
-        """Run a command in a message's menu; see `run_command` for the result.
+        """Run a command in a message's context menu, and wait for its acknowledgement.
+
+        Returns:
+            The responses so far that the user sees; later ones are appended to the same list.
 
         Raises:
             ValueError: the command is not available in the channel.
@@ -293,10 +344,10 @@ class DiscordUserActions:
     async def click_button(
         self, user: DiscordUser | str, message: DiscordMessage, custom_id: str
     ) -> list[DiscordMessage]:
-        """Click a button, and wait for the acknowledgement.
+        """Click a button of a message as a user, and wait for the acknowledgement.
 
         Returns:
-            The responses beside the message itself; see `run_command`.
+            The responses that are messages of their own; later ones are appended to the same list.
 
         Raises:
             ValueError: the button does not exist, or is disabled.
@@ -312,7 +363,7 @@ class DiscordUserActions:
             values: values of options, or ids of users, roles or channels.
 
         Returns:
-            The responses beside the message itself; see `run_command`.
+            The responses that are messages of their own; later ones are appended to the same list.
 
         Raises:
             ValueError: the menu does not exist, is disabled, or does not accept the values.
@@ -320,11 +371,17 @@ class DiscordUserActions:
         return await self._interactions.select_values(self._user(user), message, custom_id, values)
 
     def list_menu_options(self, component: Mapping[str, Any]) -> dict[str, str]:
-        """Return the options of a menu, their names by value: its own ones, or users, roles or channels."""
+        """Return the options of a menu: names by value.
+
+        They are its own options, or the users, roles or channels of the server.
+
+        Args:
+            component: JSON of the menu.
+        """
         return list_menu_options(component, self._guild)
 
     def modals(self, user: DiscordUser | str) -> list[DiscordModal]:
-        """Return the open modal of a user in a list; an empty one without a modal."""
+        """Return a list with the open modal of a user; an empty list without one."""
         return [modal for modal in self._interactions.modals if modal.user == self._user(user)]
 
     async def submit_modal(
@@ -336,7 +393,7 @@ class DiscordUserActions:
             values: values by custom id; an omitted one is the preset value.
 
         Returns:
-            The responses; see `run_command`.
+            The responses so far that the user sees; later ones are appended to the same list.
 
         Raises:
             ValueError: the modal is not open, or does not accept a value.
@@ -344,11 +401,11 @@ class DiscordUserActions:
         return await self._interactions.submit_modal(modal, values or {})
 
     def close_modal(self, modal: DiscordModal) -> None:
-        """Close a modal without submitting it; Discord does not tell the bot."""
+        """Close a modal without submitting it; Discord sends nothing to the bot."""
         self._interactions.close_modal(modal)
 
     def find_file(self, id_: str) -> DiscordAttachment | None:
-        """Return the attachment with this id of any message; None if there is none."""
+        """Return the attachment with this id from any message; None if there is none."""
         channels = self._guild.channels.values()
         contents = (message.content for channel in channels for message in self._guild.list_messages(channel))
         return next((file for content in contents for file in content.attachments if file.id == id_), None)
@@ -366,13 +423,17 @@ class DiscordUserActions:
         )
 
     def _get_accessible_channel(self, user: DiscordUser, channel: GuildChannel | str) -> GuildChannel:
-        """Return a channel; raise `ValueError` if the user cannot see it."""
+        """Return the channel if a user can see it.
+
+        Raises:
+            ValueError: the channel does not exist, or the user cannot see it.
+        """
         place = self._channel(channel)
         if not place.is_visible_to(user.id):
             raise ValueError(f"{user.name} is not in {place.name}")
         return place
 
     def _check_author(self, user: DiscordUser | str, message: DiscordMessage) -> None:
-        """Raise `ValueError` if the message is deleted, or another user's."""
+        """Raise `ValueError` if a message is deleted, or its author is another user."""
         if message.deleted or message.author != self._user(user):
             raise ValueError("Only the author can change a message, until it is deleted")

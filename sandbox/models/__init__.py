@@ -1,4 +1,4 @@
-"""Model servers that play a script in the wire format of OpenAI, Anthropic or Gemini."""
+"""Model servers that play a script in the API of OpenAI, Anthropic or Gemini."""
 
 from sandbox.models.anthropic import ScriptedAnthropic
 from sandbox.models.gemini import ScriptedGemini

@@ -1,7 +1,7 @@
 """Scripts of model servers, independent of the vendor.
 
 A script is a list of turns, one per request, or a function that returns the turn for a request. A turn is the model's
-response: a list of steps, a single step or a string, which means `Say`:
+response: a list of steps, a single step or a string, which means `Say`.
 
     ScriptedOpenAI(["Hello!", [Think("hm"), CallTool("add", {"a": 1}), CallTool("add", {"a": 2})], "Done."])
     ScriptedGemini(lambda request: f"You said: {request.text}")

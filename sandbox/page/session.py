@@ -192,9 +192,12 @@ class PageSession:
         session.open_place(session.get_thread(find_message(session, order["message"])))
 
     async def _post_message(self, order: Json) -> str:
-        """Post a message or run a slash command; return a hint if the bot was not mentioned.
+        """Post the message or run the slash command that the user has typed.
 
         A text that begins with `//` is a message that begins with `/`.
+
+        Returns:
+            A hint for the user if the message needs a mention of the bot, else "".
         """
         pane, session = self._get_pane(order)
         text, place = str(order["text"]).strip(), session.place

@@ -253,9 +253,9 @@ class SlackSandbox(SlackUserActions, SandboxObserver[WorkspaceChange]):
         return self.oauth.grant_access(url, self._workspace, self._find_user(user).id, lambda: self.bot_token)
 
     def uninstall(self) -> None:
-        """Uninstall the app: revoke its token, and send `tokens_revoked` and `app_uninstalled`.
+        """Uninstall the app, which revokes its bot token.
 
-        `bot_token` is then a new one, for a reinstallation.
+        The events `tokens_revoked` and `app_uninstalled` are sent. `bot_token` is then a new one, for a reinstallation.
         """
         revoked, self.bot_token = self.bot_token, f"xoxb-{token_hex(12)}"
         self._api.replace_bot_token(revoked, self.bot_token)
@@ -368,11 +368,15 @@ class SlackSandbox(SlackUserActions, SandboxObserver[WorkspaceChange]):
         self._sockets.freeze_sockets()
 
     async def discard_pending(self) -> None:
-        """Discard all unacknowledged envelopes, as Slack does after six minutes of retries."""
+        """Discard all unacknowledged envelopes, as Slack does after its last retry."""
         self._sender.discard_pending()
 
     async def refresh_sockets(self, reason: str = "refresh_requested") -> None:
-        """Send `disconnect` to every client, and close its socket `CLOSE_DELAY_SECONDS` later."""
+        """Send `disconnect` to every client, and close its WebSocket later.
+
+        Args:
+            reason: Slack's reason in the message.
+        """
         await self._sockets.refresh_sockets(reason)
 
     # Watching

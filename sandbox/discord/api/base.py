@@ -1,4 +1,4 @@
-"""Route table of the REST API, and the permission checks that routes share."""
+"""Route table of the REST API, and the checks of permissions that routes share."""
 
 import re
 from collections.abc import Callable
@@ -31,12 +31,12 @@ Handler = Callable[[ApiRequest], ApiResponse]
 
 
 class DiscordRestApi:
-    """Route table, with lookups of the objects that a request's path names.
+    """Route table of the REST API, with lookups of the objects in a request's path.
 
     Routes are named as Discord documents them: `GET /channels/{channel}`. Lookups raise Discord's errors.
 
     Attributes:
-        routes: handler by route.
+        routes: handlers by route.
         permissions: names of the bot's permissions, which it has in every channel.
         privileged_intents: names of the privileged intents that are enabled.
     """
@@ -52,9 +52,9 @@ class DiscordRestApi:
         self.routes[route] = handler
 
     def match_route(self, method: str, path: str) -> tuple[str, dict[str, str]] | None:
-        """Return the route of a request and the ids in its path by their names.
+        """Return the route of a request, and the ids in its path by name.
 
-        None if Discord or the sandbox has no such route.
+        It is None if Discord or the sandbox has no such route.
         """
         for pattern, route in self._patterns:
             if match := pattern.fullmatch(f"{method} {path}"):
@@ -63,7 +63,7 @@ class DiscordRestApi:
 
     @cached_property
     def _patterns(self) -> list[tuple[re.Pattern[str], str]]:
-        """The patterns of all routes, the more literal ones first.
+        """Pairs of a pattern and a route for all routes, the more literal ones first.
 
         Discord's routes that are not modelled are included, so that their words do not match ids of other routes.
         """
@@ -74,7 +74,10 @@ class DiscordRestApi:
     # Objects of a request
 
     def get_channel(self, request: ApiRequest, *permissions: str) -> GuildChannel:
-        """Return the channel in the path, if the bot can see it and has these permissions.
+        """Return the channel in a request's path, if the bot sees it and has permissions.
+
+        Args:
+            permissions: names of the permissions that the bot needs in a server's channel.
 
         Raises:
             DiscordError: 10003 (unknown), 50001 (not visible) or 50013 (lacks a permission).
@@ -89,7 +92,7 @@ class DiscordRestApi:
         return channel
 
     def get_writable_channel(self, request: ApiRequest) -> GuildChannel:
-        """Return the channel in the path, if the bot may post in it.
+        """Return the channel in a request's path, if the bot may post in it.
 
         Raises:
             DiscordError: 10003 (unknown), 50001 (not visible), 50008 (not a text channel), 50013 (lacks a permission)
@@ -105,16 +108,16 @@ class DiscordRestApi:
         return channel
 
     def check_permissions(self, *permissions: str) -> None:
-        """Check the bot's permissions.
+        """Check that the bot has permissions; names that are not modelled pass.
 
         Raises:
-            DiscordError: 50013, the bot lacks one of them.
+            DiscordError: 50013, the bot lacks one of the permissions.
         """
         if any(permission in PERMISSIONS and permission not in self.permissions for permission in permissions):
             raise DiscordError(403, MISSING_PERMISSIONS, "Missing Permissions")
 
     def get_message(self, request: ApiRequest, channel: GuildChannel) -> DiscordMessage:
-        """Return the message in the path.
+        """Return the message in a request's path.
 
         Raises:
             DiscordError: 10008, the message does not exist.
@@ -137,7 +140,7 @@ class DiscordRestApi:
 
     @staticmethod
     def check_ids(request: ApiRequest) -> None:
-        """Check that the ids in the path are numbers.
+        """Check that the ids in a request's path are numbers.
 
         Raises:
             DiscordError: 50035, an id is no number.
@@ -147,16 +150,16 @@ class DiscordRestApi:
                 raise create_form_error(f"{name}_id", "NUMBER_TYPE_COERCE", f'Value "{value}" is not snowflake.')
 
     def check_guild(self, request: ApiRequest) -> None:
-        """Check that the path names the sandbox's server.
+        """Check that a request's path names the sandbox's server, if it names one.
 
         Raises:
-            DiscordError: 10004, it names another server.
+            DiscordError: 10004, the path names another server.
         """
         if request.path_ids.get("guild", self.guild.id) != self.guild.id:
             raise DiscordError(404, UNKNOWN_GUILD, "Unknown Guild")
 
     def is_readable(self, message: DiscordMessage) -> bool:
-        """Return whether the bot may read a message's content without the message content intent.
+        """Return whether the bot may read a message without the message content intent.
 
         Discord: its own messages, DMs, and messages that mention it.
         """

@@ -55,7 +55,7 @@ class ChannelRoutes:
         return ApiResponse(self._payloads.channel(self._api.get_channel(request)))
 
     def _create_channel(self, request: ApiRequest) -> ApiResponse:
-        """Create a text, announcement or forum channel that everybody sees."""
+        """Create a text, announcement or forum channel that all users see."""
         self._api.check_guild(request)
         self._api.check_permissions("manage_channels")
         form = request.form
@@ -88,7 +88,10 @@ class ChannelRoutes:
         return ApiResponse(self._payloads.channel(channel))
 
     def _delete_channel(self, request: ApiRequest) -> ApiResponse:
-        """Delete a channel or thread; direct messages are closed, and open again with the next message."""
+        """Delete a channel or thread.
+
+        A DM is not deleted: Discord closes it, and opens it again with the next message.
+        """
         channel = self._api.get_channel(request)
         about = self._payloads.channel(channel)
         if not channel.is_dm:
@@ -156,5 +159,8 @@ def _apply_fields(channel: GuildChannel, form: Mapping[str, Any]) -> None:
 
 
 def _convert_name(name: str, type_: int) -> str:
-    """Convert the name as Discord does: names of text channels have no spaces or capitals."""
+    """Return a channel name as Discord stores it.
+
+    Names of text channels have no spaces or capitals.
+    """
     return name if type_ == FORUM else re.sub(r"\s+", "-", name.strip()).lower()

@@ -1,4 +1,4 @@
-"""Rules of components and embeds that Discord's specification does not express.
+"""Rules of message components and embeds that Discord's specification lacks.
 
 Discord: docs.discord.com/developers/components/reference. Discord publishes no list of these error codes: they are
 those that clients have reported.
@@ -21,11 +21,11 @@ Component = Mapping[str, Any]
 
 
 def check_components(components: Sequence[Component], flags: int, file_names: Container[str]) -> None:
-    """Check a message's components, whose JSON is valid by the specification.
+    """Check a message's components, whose JSON is valid by Discord's specification.
 
     Args:
         flags: the flags of the message.
-        file_names: names of the message's files, for `attachment://`.
+        file_names: names of the message's files, for `attachment://` URLs.
 
     Raises:
         DiscordError: 50035 with the first error.
@@ -58,7 +58,12 @@ def check_components(components: Sequence[Component], flags: int, file_names: Co
 
 
 def check_legacy_fields(fields: Mapping[str, Any]) -> None:
-    """Check that a message with `IS_COMPONENTS_V2` has no text, embeds, poll or stickers.
+    """Check that a message with `IS_COMPONENTS_V2` has none of the older fields.
+
+    These are text, embeds, a poll and stickers.
+
+    Args:
+        fields: the fields of the message.
 
     Raises:
         DiscordError: 50035, the message has one of them.
@@ -73,7 +78,7 @@ def check_embed(path: str, embed: Mapping[str, Any]) -> None:
     """Check that an embed has visible content, and that its fields have texts.
 
     Args:
-        path: the field of the embed, for the error.
+        path: the path of the embed in the message, for the error.
 
     Raises:
         DiscordError: 50035 with the first error.
@@ -89,7 +94,11 @@ def check_embed(path: str, embed: Mapping[str, Any]) -> None:
 
 
 def _walk(components: Sequence[Component], path: str) -> Iterator[tuple[str, Component]]:
-    """Yield (field for errors, component) for components and their nested ones."""
+    """Yield a pair of path and component for components and their nested components.
+
+    Args:
+        path: the path of the components in the message, for errors.
+    """
     for number, component in enumerate(components):
         place = f"{path}.{number}"
         yield place, component
@@ -105,7 +114,14 @@ def _check_row(path: str, components: Sequence[Component]) -> None:
 
 
 def _check_button(path: str, button: Component) -> None:
-    """Check that a link has a URL, a premium button a SKU, and any other button a custom id."""
+    """Check that a button has the fields of its style.
+
+    A link needs a URL, a premium button a SKU, any other button a custom id, and all but premium buttons a label or
+    emoji.
+
+    Raises:
+        DiscordError: 50035 with the first error.
+    """
     style = button["style"]
     required = {_LINK: "url", _PREMIUM: "sku_id"}.get(style, "custom_id")
     if not button.get(required):
@@ -118,7 +134,13 @@ def _check_button(path: str, button: Component) -> None:
 
 
 def _check_menu(path: str, menu: Component) -> None:
-    """Check that the preselected users, roles or channels of a menu are as many as can be selected."""
+    """Check that the number of a menu's preselected values is within its limits.
+
+    The values are users, roles or channels.
+
+    Raises:
+        DiscordError: 50035, there are too few or too many.
+    """
     defaults, min_values, max_values = menu.get("default_values"), menu.get("min_values", 1), menu.get("max_values", 1)
     if defaults and not min_values <= len(defaults) <= max_values:
         message = f"Must be between {min_values} and {max_values} in length."
@@ -126,7 +148,13 @@ def _check_menu(path: str, menu: Component) -> None:
 
 
 def _check_media(path: str, url: str, file_names: Container[str]) -> None:
-    """Check that a referenced file is in the message; a file component takes nothing else."""
+    """Check that an `attachment://` URL names a file of the message.
+
+    A file component accepts no other URL.
+
+    Raises:
+        DiscordError: 50035.
+    """
     name = url.removeprefix("attachment://")
     if name == url and path.endswith("file.url"):
         message = "Scheme is not supported. Scheme must be one of ('attachment',)."

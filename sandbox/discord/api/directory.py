@@ -23,7 +23,10 @@ MAX_MEMBERS = 1000
 
 
 class DirectoryRoutes:
-    """Read routes, and the route that opens a DM."""
+    """REST routes that read the bot, the server, its members and stickers.
+
+    The routes that open a DM and rename members are here, too.
+    """
 
     def __init__(self, api: DiscordRestApi) -> None:
         self._api = api
@@ -50,7 +53,7 @@ class DirectoryRoutes:
         api.add_route("GET /stickers/{sticker}", self._get_sticker)
 
     def _list_guilds(self, request: ApiRequest) -> ApiResponse:
-        """Return one page of the bot's servers: the sandbox's server, or nothing."""
+        """Return a page of the bot's servers: the sandbox's server, or nothing."""
         query = request.query
         is_behind = int(self._guild.id) > int(query.get("after", "0"))
         is_ahead = "before" not in query or int(self._guild.id) < int(query["before"])
@@ -77,7 +80,11 @@ class DirectoryRoutes:
     # Members
 
     def _list_members(self, request: ApiRequest) -> ApiResponse:
-        """Return one page of members, by their ids; it needs the intent for members."""
+        """Return a page of the server's members, in the order of their ids.
+
+        Raises:
+            DiscordError: 50001, the privileged intent for members is disabled.
+        """
         self._api.check_guild(request)
         if "guild_members" not in self._api.privileged_intents:
             raise DiscordError(403, MISSING_ACCESS, "Missing Access")
@@ -86,7 +93,7 @@ class DirectoryRoutes:
         return ApiResponse([self._payloads.member(self._guild.users[user]) for user in page])
 
     def _search_members(self, request: ApiRequest) -> ApiResponse:
-        """Return the members whose user name or nickname starts with a text."""
+        """Return the members whose user name, display name or nickname starts with a text."""
         self._api.check_guild(request)
         text = request.query.get("query", "").casefold()
         if not text:

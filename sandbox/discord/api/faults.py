@@ -1,4 +1,4 @@
-"""Faults that tests and the page inject into the local Discord."""
+"""Faults that tests and the sandbox's page inject into the local Discord's API."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -12,10 +12,11 @@ class DiscordFault:
     """Fault of one REST call, compared by identity.
 
     Attributes:
-        status, code: of a `fail`: the HTTP status, and Discord's error code.
+        status: of a `fail`: the HTTP status.
+        code: of a `fail`: Discord's error code.
         seconds: of a `rate_limit`: the `Retry-After`; of a `delay`: real seconds.
-        scope: of a `rate_limit`: the limit that was reached.
-        has_via_header: see `DiscordFaults.rate_limit`.
+        scope: of a `rate_limit`: the kind of limit that was reached.
+        has_via_header: of a `rate_limit`: False imitates Cloudflare, without `Via` header and JSON body.
     """
 
     kind: FaultKind
@@ -27,7 +28,7 @@ class DiscordFault:
 
 
 class DiscordFaults:
-    """Faults that tests inject; each call takes the first one that is pending for its route.
+    """Faults that tests inject; a call gets the first pending fault of its route.
 
     A method raises `ValueError` for an unknown route.
 
@@ -44,16 +45,21 @@ class DiscordFaults:
         self.latency = 0.0
 
     def fail(self, route: str, times: int = 1, *, status: int = 500, code: int = 0) -> None:
-        """Refuse the next `times` calls with an HTTP status and a Discord error code."""
+        """Refuse the next `times` calls of a route with an HTTP status and an error code.
+
+        Args:
+            code: Discord's error code; 0 for a general error.
+        """
         self._add(route, times, DiscordFault("fail", status=status, code=code))
 
     def rate_limit(
         self, route: str, retry_after: float, times: int = 1, *, scope: Scope = "user", has_via_header: bool = True
     ) -> None:
-        """Refuse the next `times` calls with HTTP 429.
+        """Refuse the next `times` calls of a route with HTTP 429.
 
         Args:
             retry_after: seconds until the client may try again.
+            scope: the kind of limit that was reached.
             has_via_header: False imitates Cloudflare in front of Discord: no `Via` header and no JSON body.
         """
         self._add(
@@ -61,11 +67,11 @@ class DiscordFaults:
         )
 
     def lose_response(self, route: str, times: int = 1) -> None:
-        """Run the next `times` calls, but close their connections without a response."""
+        """Run the next `times` calls of a route, but close their connections unanswered."""
         self._add(route, times, DiscordFault("lose_response"))
 
     def delay(self, route: str, seconds: float, times: int = 1) -> None:
-        """Run the next `times` calls after a delay in real seconds."""
+        """Run the next `times` calls of a route after a delay in real seconds."""
         self._add(route, times, DiscordFault("delay", seconds=seconds))
 
     def refuse_handshakes(self, times: int) -> None:
@@ -73,7 +79,10 @@ class DiscordFaults:
         self._handshake_refusals = times
 
     def refuse_resumes(self, times: int) -> None:
-        """Answer the next `times` RESUMEs with an invalid session (op 9); missed events are lost."""
+        """Answer the next `times` RESUMEs with an invalid session (op 9).
+
+        The events that such a session has missed are lost.
+        """
         self._resume_refusals = times
 
     def set_latency(self, seconds: float) -> None:
@@ -81,13 +90,13 @@ class DiscordFaults:
         self.latency = seconds
 
     def clear(self) -> None:
-        """Remove all pending faults and the latency."""
+        """Cancel all pending faults, and set the latency to 0."""
         self._pending.clear()
         self._handshake_refusals = self._resume_refusals = 0
         self.latency = 0.0
 
     def cancel(self, kind: FaultKind) -> None:
-        """Remove the pending faults of this kind."""
+        """Cancel all pending faults of this kind."""
         self._pending.cancel(kind)
 
     def has_pending(self, kind: FaultKind) -> bool:
@@ -95,16 +104,22 @@ class DiscordFaults:
         return self._pending.has_pending(kind)
 
     def take(self, route: str) -> DiscordFault | None:
-        """Remove and return the next fault of a route; None without one."""
+        """Remove and return the next fault of a route; None if it has none."""
         return self._pending.take(route)
 
     def take_handshake_refusal(self) -> bool:
-        """Return whether to refuse this handshake, and count it."""
+        """Return whether to refuse the present WebSocket handshake.
+
+        If so, the number of handshakes to refuse is reduced by one.
+        """
         self._handshake_refusals, refused = max(0, self._handshake_refusals - 1), self._handshake_refusals > 0
         return refused
 
     def take_resume_refusal(self) -> bool:
-        """Return whether to refuse this attempt to resume, and count it."""
+        """Return whether to refuse the present RESUME of a session.
+
+        If so, the number of RESUMEs to refuse is reduced by one.
+        """
         self._resume_refusals, refused = max(0, self._resume_refusals - 1), self._resume_refusals > 0
         return refused
 

@@ -1,4 +1,4 @@
-"""Attachments of messages, and the HTTP handler that serves them."""
+"""Attachments of messages, and the HTTP handler of their downloads."""
 
 from mimetypes import guess_type
 from time import time
@@ -12,27 +12,31 @@ from sandbox.discord.state.snowflakes import create_id
 
 
 def clean_file_name(name: str) -> str:
-    """Return the name that Discord gives to a file, also in `attachment://` addresses.
+    """Return the name that Discord gives to an uploaded file.
 
-    Discord: spaces become underscores (discord-api-docs #4292), leading dots and underscores are removed (#7754).
+    `attachment://` URLs have this name, too. Discord: spaces become underscores (discord-api-docs #4292), leading dots
+    and underscores are removed (#7754).
     """
     return name.replace(" ", "_").lstrip("._") or name
 
 
 def create_attachment(name: str, data: bytes) -> DiscordAttachment:
-    """Return a new attachment; its content type is guessed from its name."""
+    """Return a new attachment with a content type guessed from its name."""
     return DiscordAttachment(create_id(), name, data, guess_type(name)[0])
 
 
 class DiscordFiles:
-    """HTTP handler of file downloads."""
+    """HTTP handler of the downloads of attachments."""
 
     def __init__(self, guild: Guild, activity_log: DiscordActivityLog) -> None:
         self._guild = guild
         self._activity_log = activity_log
 
     async def serve(self, request: web.Request) -> web.Response:
-        """Handle `/attachments/{channel}/{file}/{name}`; an expired URL gets 404."""
+        """Respond to `/attachments/{channel}/{file}/{name}` with the content of the file.
+
+        The response is 404 for an expired URL, a deleted message or an unknown file. The download is recorded.
+        """
         self._activity_log.record_download(request.path)
         if int(request.query.get("ex", "0"), 16) <= time():
             return web.Response(status=404, text="This content is no longer available.")

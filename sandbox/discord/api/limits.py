@@ -1,4 +1,4 @@
-"""Rate limits and their response headers.
+"""Discord's rate limits and their response headers.
 
 Discord: docs.discord.com/developers/topics/rate-limits. It publishes only the global limit and asks clients to read
 the headers; the numbers here are commonly seen ones.
@@ -28,7 +28,10 @@ GLOBALLY_UNLIMITED_ROUTES = (
 
 @dataclass(frozen=True, slots=True)
 class BucketRate:
-    """At most `max_calls` per channel in a window of `seconds` from its first call."""
+    """Rate limit of a route: at most `max_calls` per channel in a window of `seconds`.
+
+    The window begins with its first call.
+    """
 
     max_calls: int
     seconds: float
@@ -47,10 +50,11 @@ RATES: Mapping[str, BucketRate] = {
 
 @dataclass(slots=True)
 class _Window:
-    """Window of a rate limit.
+    """Present window of a rate limit.
 
     Attributes:
         ends_at: seconds since the epoch.
+        call_count: number of calls in the window so far.
     """
 
     ends_at: float = 0.0
@@ -59,12 +63,12 @@ class _Window:
 
 @dataclass(frozen=True, slots=True)
 class RateLimitCheck:
-    """Result of a rate-limit check.
+    """Result of a rate-limit check for one call.
 
     Attributes:
         headers: the response's headers about the limit.
         retry_after: seconds until the client may try again; None if the call is allowed.
-        scope: the limit that was reached.
+        scope: the kind of limit that was reached.
     """
 
     headers: Mapping[str, str]
@@ -73,16 +77,22 @@ class RateLimitCheck:
 
 
 def rate_limit_headers(retry_after: float, scope: Scope) -> dict[str, str]:
-    """Return the headers of a refused call."""
+    """Return the headers of a 429 response: `Retry-After` and the limit's scope.
+
+    Args:
+        retry_after: seconds until the client may try again.
+    """
     headers = {"Retry-After": str(math.ceil(retry_after)), "X-RateLimit-Scope": scope}
     return headers | ({"X-RateLimit-Global": "true"} if scope == "global" else {})
 
 
 def create_bucket_headers(route: str, limit: int, remaining: int, ends_at: float) -> dict[str, str]:
-    """Return the headers of a route's bucket.
+    """Return the `X-RateLimit` headers about a route's bucket.
 
     Args:
-        ends_at: the time of its reset in seconds since the epoch.
+        limit: calls per window.
+        remaining: calls that the window still allows.
+        ends_at: the end of the window in seconds since the epoch.
     """
     return {
         "X-RateLimit-Limit": str(limit),
@@ -94,7 +104,7 @@ def create_bucket_headers(route: str, limit: int, remaining: int, ends_at: float
 
 
 class DiscordRateLimits:
-    """Rate limits of the bot.
+    """Rate limits that the local Discord applies to the bot's calls.
 
     Args:
         speed: factor by which windows are shorter than Discord's.
@@ -105,7 +115,11 @@ class DiscordRateLimits:
         self._windows: dict[tuple[str, str], _Window] = {}
 
     def acquire(self, route: str, channel: str) -> RateLimitCheck:
-        """Count a call if the limits allow it."""
+        """Count a call of a route, unless the route's or the global limit rejects it.
+
+        Args:
+            channel: the id of the channel in the path; "" without one.
+        """
         now = time()
         if not route.startswith(GLOBALLY_UNLIMITED_ROUTES):
             global_window = self._window("", "", now, GLOBAL_SECONDS)
@@ -122,7 +136,7 @@ class DiscordRateLimits:
         return self._refuse(window.ends_at - now, "user", headers) if full else RateLimitCheck(headers)
 
     def list_usage(self) -> list[RateLimitUsage]:
-        """Return the use of each open window; the global one has an empty name."""
+        """Return the use of each open rate-limit window; the global one has an empty name."""
         rates = {"": BucketRate(GLOBAL_CALLS, GLOBAL_SECONDS), **RATES}
         return [
             RateLimitUsage(

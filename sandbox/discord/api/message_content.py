@@ -37,11 +37,11 @@ _FILE_FIELD = re.compile(r"files\[(\d+)\]")
 def parse_content(
     body: RequestBody, form: Mapping[str, Any], current: DiscordContent | None = None, *, flags: int = 0
 ) -> DiscordContent:
-    """Return the content in a request.
+    """Return the content of a message that a request posts or edits.
 
     Args:
         form: the object with the message's fields, the whole body or a part of it.
-        current: the content that an edit changes: the fields that it omits stay.
+        current: the content that an edit changes: the fields that the form omits stay; None for a post.
         flags: the flags that the message has already.
 
     Raises:
@@ -135,9 +135,12 @@ def _parse_components(form: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _parse_poll(form: Mapping[str, Any]) -> DiscordPoll:
-    """Parse a poll.
+    """Parse the field `poll` of a message.
 
     Discord: docs.discord.com/developers/resources/poll. A question has at most 300 characters, an answer 55.
+
+    Raises:
+        DiscordError: 50035, a text is too long or missing.
     """
     question = (form["question"] or {}).get("text") or ""
     _check_length("poll.question.text", question, MAX_POLL_QUESTION_LENGTH)
@@ -159,7 +162,14 @@ def _parse_poll(form: Mapping[str, Any]) -> DiscordPoll:
 def _parse_attachments(
     body: RequestBody, form: Mapping[str, Any], current: Sequence[DiscordAttachment]
 ) -> list[DiscordAttachment]:
-    """Return the attachments that an edit retains, then the uploaded ones."""
+    """Return the attachments of a message: those that an edit retains, then uploads.
+
+    Args:
+        current: the attachments before the edit.
+
+    Raises:
+        DiscordError: a file is too large, or there are too many.
+    """
     entries = form.get("attachments")
     entries_by_id = {str(entry.get("id")): entry for entry in entries or ()}
     retained = [file for file in current if entries is None or file.id in entries_by_id]
@@ -178,10 +188,10 @@ def _parse_attachments(
 
 
 def _parse_allowed_mentions(value: Any) -> Mapping[str, Any] | None:
-    """Return the `allowed_mentions` of a request; None if it has none.
+    """Return the `allowed_mentions` of a message; None if the request has none.
 
     Raises:
-        DiscordError: 50035, they are malformed or contradict each other.
+        DiscordError: 50035, the object is malformed or contradicts itself.
     """
     if value is None:
         return None
@@ -203,7 +213,7 @@ def _parse_allowed_mentions(value: Any) -> Mapping[str, Any] | None:
 
 
 def parse_nonce(form: Mapping[str, Any]) -> str | int | None:
-    """Return the nonce of a message; None without one.
+    """Return the nonce in a message's form; None without one.
 
     Raises:
         DiscordError: the nonce is too long, or neither text nor number.

@@ -60,7 +60,7 @@ SETTABLE_FLAGS = SUPPRESS_EMBEDS | SUPPRESS_NOTIFICATIONS | IS_COMPONENTS_V2
 
 
 class MessageRoutes:
-    """Routes of messages, and the posting of a message as the bot.
+    """REST routes of messages, and the posting of a message as the bot.
 
     Args:
         speed: divides the lifetime of nonces.
@@ -101,9 +101,10 @@ class MessageRoutes:
     def post_as_bot(
         self, request: ApiRequest, channel: GuildChannel, form: Mapping[str, Any], **details: Any
     ) -> DiscordMessage:
-        """Post the message in a form as the bot.
+        """Post the message in a form as the bot: a new message, a reply or a forward.
 
         Args:
+            form: the object with the message's fields.
             details: further fields of `DiscordMessage`.
 
         Raises:
@@ -120,9 +121,12 @@ class MessageRoutes:
         return self._guild.post_message(channel, self._guild.bot, content, flags=flags, **details)
 
     def _forward_message(self, request: ApiRequest, channel: GuildChannel, form: Mapping[str, Any]) -> DiscordMessage:
-        """Forward a message that the bot can read; a forward has no content of its own.
+        """Post a forward of a message that the bot can read; it has no content of its own.
 
         Discord: docs.discord.com/developers/resources/message, "Message Reference Types", and discord-api-docs #8561.
+
+        Raises:
+            DiscordError: the form has content, or the message cannot be read or forwarded.
         """
         reference = form["message_reference"]
         if not reference.get("channel_id"):
@@ -141,12 +145,12 @@ class MessageRoutes:
         return self._guild.forward_message(original, channel, self._guild.bot)
 
     def apply_permissions(self, content: DiscordContent, channel: GuildChannel) -> DiscordContent:
-        """Return the content with the effects of the bot's permissions in the channel.
+        """Return content as the bot's permissions in a channel allow it.
 
         Without the permission to mention everyone, `@everyone` pings nobody.
 
         Raises:
-            DiscordError: 50013, the content has files and the bot may send none.
+            DiscordError: 50013, the content has files or a poll that the bot may not send; 50081, a sticker is unknown.
         """
         if not channel.is_in_guild:
             return content
@@ -163,7 +167,9 @@ class MessageRoutes:
         return replace(content, allowed_mentions={**allowed, "parse": parse})
 
     def _find_replied_message(self, channel: GuildChannel, reference: Mapping[str, Any]) -> DiscordMessage | None:
-        """Return the message of a `message_reference`; None for a deleted one if the request accepts that.
+        """Return the message that a `message_reference` names.
+
+        It is None for an unknown message if the request accepts that (`fail_if_not_exists` is false).
 
         Raises:
             DiscordError: 160002 without the permission, or 50035 for an unknown message.
@@ -176,7 +182,10 @@ class MessageRoutes:
         return message
 
     def _find_by_nonce(self, channel: GuildChannel, nonce: str | int) -> DiscordMessage | None:
-        """Return the message that was posted with this nonce within its lifetime; None without one."""
+        """Return the message that was posted in a channel with a nonce.
+
+        It is None if there is none, or if the lifetime of the nonce is over.
+        """
         posted_at, message = self._nonces.get((channel.id, str(nonce)), (0.0, None))
         return message if monotonic() - posted_at < self._nonce_lifetime_seconds else None
 
@@ -207,7 +216,11 @@ class MessageRoutes:
         return NO_CONTENT
 
     def _delete_messages(self, request: ApiRequest) -> ApiResponse:
-        """Delete 2 to 100 messages of the last two weeks; unknown ids count, and are skipped."""
+        """Delete 2 to 100 messages of the last two weeks; skip unknown ids.
+
+        Raises:
+            DiscordError: the channel is a DM, an id occurs twice, or a message is too old.
+        """
         channel = self._api.get_channel(request, "manage_messages", "read_message_history")
         if channel.is_dm:
             raise DiscordError(400, DM_CHANNEL, "Cannot execute action on a DM channel")
@@ -224,7 +237,10 @@ class MessageRoutes:
         return NO_CONTENT
 
     def _crosspost_message(self, request: ApiRequest) -> ApiResponse:
-        """Publish a message of an announcement channel; no other server follows it."""
+        """Publish a message of an announcement channel, which sets its flag `CROSSPOSTED`.
+
+        No other server follows the channel.
+        """
         channel = self._api.get_channel(request, "send_messages")
         message = self._api.get_message(request, channel)
         if not channel.is_announcement:
@@ -242,7 +258,10 @@ class MessageRoutes:
         return ApiResponse(self._message_payload(self._api.get_message(request, channel)))
 
     def _list_messages(self, request: ApiRequest) -> ApiResponse:
-        """Return messages, newest first; of `before`, `after` and `around`, one may be given."""
+        """Return a page of a channel's messages, newest first.
+
+        The query has at most one of `before`, `after` and `around`.
+        """
         channel, query = self._api.get_channel(request), request.query
         limit_count = parse_limit(query, MAX_HISTORY_MESSAGES, default=50)
         if not channel.is_dm and "read_message_history" not in self._api.permissions:
@@ -284,7 +303,7 @@ class MessageRoutes:
         return NO_CONTENT
 
     def _list_pins(self, request: ApiRequest) -> ApiResponse:
-        """Return one page of pins, the last pinned first."""
+        """Return a page of a channel's pinned messages, the last pinned first."""
         pins = self._get_readable_pins(request)
         limit = parse_limit(request.query, MAX_PINS_PAGE, default=MAX_PINS_PAGE)
         if before := request.query.get("before"):

@@ -75,7 +75,13 @@ class ReactionRoutes:
         return self._api.get_message(request, self._api.get_channel(request, *permissions))
 
     def _parse_emoji(self, request: ApiRequest) -> str:
-        """Return a Unicode emoji, or `name:id` of an emoji of the server."""
+        """Return the emoji in a request's path: a Unicode emoji, or `name:id`.
+
+        The latter is an emoji of the server.
+
+        Raises:
+            DiscordError: 10014, the emoji is unknown.
+        """
         emoji = request.path_ids["emoji"]
         name = self._guild.integrations.emojis.get(emoji.rpartition(":")[2])
         if emoji.isascii() and name is None:

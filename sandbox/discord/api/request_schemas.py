@@ -33,29 +33,38 @@ _TYPES: Mapping[str, tuple[tuple[type, ...], str, str]] = {
 
 @cache
 def load_schemas() -> Mapping[str, Any]:
-    """Return `request_schemas.json`: `all_routes`, `routes` and `schemas`.
+    """Return the content of `request_schemas.json`.
 
     Returns:
-        The names of Discord's routes, the schema by route of the sandbox, and the schema by name.
+        `all_routes`: the names of Discord's routes. `routes`: the schema by route of the sandbox. `schemas`: the schema
+        by name.
     """
     schemas: Mapping[str, Any] = json.loads(SCHEMAS_FILE.read_text())
     return schemas
 
 
 def unify_route(route: str) -> str:
-    """Return a route with `{}` for each id, since names of ids differ from the specification's."""
+    """Return a route with `{}` for each id.
+
+    The names of ids here differ from those in Discord's specification.
+    """
     return re.sub(r"\{\w+\}", "{}", route)
 
 
 def list_unmodelled_routes(modelled: Iterable[str]) -> list[str]:
-    """Return Discord's routes that are not among the modelled ones, whatever names their ids have."""
+    """Return Discord's routes that are not among the modelled ones.
+
+    The names of ids in the routes are ignored.
+    """
     known = set(map(unify_route, modelled))
     routes: list[str] = load_schemas()["all_routes"]
     return [route for route in routes if unify_route(route.replace("@original", "{message}")) not in known]
 
 
 def check_body(route: str, body: Any) -> None:
-    """Check the JSON body of a request to a route; a route without a schema accepts any.
+    """Check the JSON body of a request by the schema of its route.
+
+    A route without a schema accepts any body.
 
     Raises:
         DiscordError: 50035 with the errors of all fields; 50109, the body is not an object.
@@ -150,9 +159,14 @@ def _check_parts(value: Any, schema: Schema, path: tuple[str, ...]) -> Errors:
 
 
 def _check_union(value: Any, branches: Sequence[Schema], path: tuple[str, ...]) -> Errors:
-    """Check a value against alternatives; the value's `type` selects one if each has its own.
+    """Return the errors of a value that must match one of several schemas.
 
-    Otherwise the errors are those of the alternative that fits best.
+    The value's `type` selects the schema if each has its own. Otherwise the errors are those of the schema that fits
+    best.
+
+    Args:
+        branches: the schemas.
+        path: the path of the value in the body.
     """
     objects = [resolved for branch in branches if "object" in (resolved := _resolve(branch)).get("type", ())]
     kinds = [_resolve(about.get("properties", {}).get("type", {})).get("enum") for about in objects]

@@ -1,4 +1,4 @@
-"""Requests and responses of the REST API, and its error codes."""
+"""Requests and responses of Discord's REST API, and its error codes."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -26,7 +26,7 @@ ONLY_FORUM_THREADS, UNKNOWN_STICKER = 220003, 10060
 
 
 class DiscordError(Exception):
-    """Error response of the REST API.
+    """Error response of Discord's REST API.
 
     Attributes:
         status: the HTTP status.
@@ -42,7 +42,7 @@ class DiscordError(Exception):
 
 
 def create_form_error(field: str, code: str, message: str) -> DiscordError:
-    """Return the error 50035 for one field of a form.
+    """Return the error 50035 ("Invalid Form Body") about one field.
 
     Args:
         field: the path of the field, such as `components.0.type`.
@@ -60,7 +60,10 @@ def is_true(query: Mapping[str, str], name: str) -> bool:
 
 
 def parse_timestamp(name: str, text: str) -> datetime:
-    """Return a time in ISO format.
+    """Parse a time in ISO format; without a time zone it is UTC.
+
+    Args:
+        name: name of the query parameter, for the error.
 
     Raises:
         DiscordError: 50035, the text is no time.
@@ -73,10 +76,10 @@ def parse_timestamp(name: str, text: str) -> datetime:
 
 
 def parse_limit(query: Mapping[str, str], max_limit: int, *, default: int) -> int:
-    """Return the limit of a page.
+    """Return the page size in the parameter `limit` of a query.
 
     Raises:
-        DiscordError: 50035, the limit is not a number from 1 to `most`.
+        DiscordError: 50035, the limit is not a number from 1 to `max_limit`.
     """
     limit = query.get("limit", str(default))
     if not limit.isdecimal():
@@ -89,10 +92,15 @@ def parse_limit(query: Mapping[str, str], max_limit: int, *, default: int) -> in
 
 
 def parse_page(query: Mapping[str, str], ids: Sequence[str], max_limit: int, *, default: int) -> Sequence[str]:
-    """Return one page of sorted ids, after the id `after`.
+    """Return a page of ids: the first `limit` ones that are greater than `after`.
+
+    Both are parameters of the query.
+
+    Args:
+        ids: all ids, in ascending order.
 
     Raises:
-        DiscordError: 50035, the limit is not a number from 1 to `most`.
+        DiscordError: 50035, the limit is not a number from 1 to `max_limit`.
     """
     limit = parse_limit(query, max_limit, default=default)
     return [one for one in ids if int(one) > int(query.get("after") or 0)][:limit]
@@ -103,7 +111,7 @@ class RequestFile:
     """Uploaded file of a multipart body.
 
     Attributes:
-        field: its name in the body (`files[0]`).
+        field: the name of the file's part in the body (`files[0]`).
     """
 
     field: str
@@ -114,7 +122,7 @@ class RequestFile:
 
 @dataclass(frozen=True, slots=True)
 class RequestBody:
-    """Body of a request.
+    """Parsed body of a request to the REST API.
 
     Attributes:
         json: the parsed JSON; of a multipart body, that of `payload_json`.
@@ -126,10 +134,10 @@ class RequestBody:
 
     @property
     def form(self) -> dict[str, Any]:
-        """The body as an object.
+        """The JSON of the body as an object.
 
         Raises:
-            DiscordError: 50109, the body is not an object.
+            DiscordError: 50109, the JSON is not an object.
         """
         if not isinstance(self.json, dict):
             raise DiscordError(400, INVALID_JSON, "The request body contains invalid JSON.")
@@ -138,10 +146,10 @@ class RequestBody:
 
 @dataclass(frozen=True, slots=True)
 class ApiRequest:
-    """Request to a route.
+    """Request to a route of the REST API.
 
     Attributes:
-        path_ids: the ids in its path by their names in the route.
+        path_ids: the ids in the path by their names in the route.
     """
 
     path_ids: Mapping[str, str]
@@ -170,7 +178,7 @@ NO_CONTENT = ApiResponse(status=204)
 
 
 async def parse_body(request: web.Request) -> RequestBody:
-    """Return the JSON or multipart body of a request.
+    """Read and parse the JSON or multipart body of a request.
 
     Raises:
         DiscordError: the body is too large, or is not JSON.

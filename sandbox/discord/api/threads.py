@@ -36,7 +36,7 @@ _OWNER_FIELDS = {"name", "auto_archive_duration"}
 
 
 class ThreadRoutes:
-    """Routes of threads and forum posts."""
+    """REST routes of threads and forum posts."""
 
     def __init__(self, api: DiscordRestApi, messages: MessageRoutes) -> None:
         self._api = api
@@ -99,6 +99,9 @@ class ThreadRoutes:
 
         Discord: any user who may write in a thread may archive and reopen it, unless it is locked. Locking takes the
         permission to manage threads; other changes take that permission or the thread's owner.
+
+        Raises:
+            DiscordError: 50013, the bot lacks a permission; 50035, a value is invalid.
         """
         form, api = request.form, self._api
         api.check_permissions("send_messages_in_threads")
@@ -120,7 +123,11 @@ class ThreadRoutes:
     # Members
 
     def _list_members(self, request: ApiRequest) -> ApiResponse:
-        """Return the members of a thread; with `with_member`, one page of them."""
+        """Return the members of a thread; with `with_member` in the query, a page of them.
+
+        Raises:
+            DiscordError: 50001, the privileged intent for members is disabled.
+        """
         thread = self._get_thread(request)
         if "guild_members" not in self._api.privileged_intents:
             raise DiscordError(403, MISSING_ACCESS, "Missing Access")
@@ -179,11 +186,11 @@ class ThreadRoutes:
         return self._threads_response([t for t in self._guild.list_active_threads() if t.is_visible_to(bot)], None)
 
     def _list_archived_threads(self, request: ApiRequest) -> ApiResponse:
-        """Return public archived threads, the last archived first."""
+        """Return a page of a channel's public archived threads, the last archived first."""
         return self._list_threads(request, is_private=False)
 
     def _list_private_threads(self, request: ApiRequest) -> ApiResponse:
-        """Return private archived threads, the last archived first."""
+        """Return a page of a channel's private archived threads, the last archived first."""
         self._api.get_channel(request, "manage_threads")
         return self._list_threads(request, is_private=True)
 
@@ -197,7 +204,7 @@ class ThreadRoutes:
         return self._threads_response(threads, parse_limit(request.query, MAX_THREADS, default=MAX_THREADS))
 
     def _list_joined_threads(self, request: ApiRequest) -> ApiResponse:
-        """Return private archived threads of the bot, the newest first."""
+        """Return a page of the private archived threads that the bot joined, newest first."""
         channel, bot = self._api.get_channel(request, "read_message_history"), self._guild.bot.id
         threads = self._find_archived_threads(channel, is_private=True)
         newest = sorted((t for t in threads if bot in t.participants), key=lambda t: int(t.id), reverse=True)
@@ -227,7 +234,7 @@ def _parse_thread(form: Mapping[str, Any]) -> tuple[str, int]:
     """Return the name of a thread and its auto-archive time in minutes.
 
     Raises:
-        DiscordError: 50035, one of them is invalid.
+        DiscordError: 50035, the name or the time is invalid.
     """
     name, auto_archive = form.get("name"), form.get("auto_archive_duration") or 1440
     if not isinstance(name, str) or not 1 <= len(name) <= MAX_NAME_LENGTH:

@@ -1,4 +1,4 @@
-"""Gateway events for changes in the server.
+"""Dispatcher of gateway events for changes in the server.
 
 Discord: docs.discord.com/developers/events/gateway-events.
 """
@@ -66,7 +66,7 @@ DISPATCHED_EVENTS = frozenset({*_INTENTS, *_MESSAGE_EVENTS.values(), "MESSAGE_DE
 class DiscordEventDispatcher:
     """Sender of the gateway events for changes that the bot can see.
 
-    Also handles the routes that give clients the gateway's address.
+    It also serves the REST routes `GET /gateway` and `GET /gateway/bot`, which return the gateway's address.
     """
 
     def __init__(self, api: DiscordRestApi, gateway: LocalGateway) -> None:
@@ -87,7 +87,10 @@ class DiscordEventDispatcher:
         return ApiResponse({"url": self._gateway.url, "shards": self._gateway.shards, "session_start_limit": limit})
 
     def dispatch_change(self, change: GuildChange) -> None:
-        """Send the event of a message's change, unless the message is ephemeral."""
+        """Send the gateway event for a change of a message.
+
+        Nothing is sent for an ephemeral message, or one in a channel that the bot cannot see.
+        """
         message = change.message
         if message.ephemeral_to is not None or not self._is_visible(message.channel):
             return
@@ -107,7 +110,7 @@ class DiscordEventDispatcher:
             self._dispatch_reaction(name, change, place)
 
     def dispatch_event(self, event: GuildEvent) -> None:
-        """Dispatch an event unless it is about a channel that the bot cannot see."""
+        """Send a gateway event, unless it is about a channel that the bot cannot see."""
         channel = event.channel
         # Discord: bots know all channels of a server, also those that they cannot see.
         is_known = event.name in ("CHANNEL_CREATE", "CHANNEL_UPDATE", "CHANNEL_DELETE")
@@ -171,14 +174,16 @@ class DiscordEventDispatcher:
         return about | {"added_members": added, "removed_member_ids": list(event.removed_ids)}
 
     def _is_visible(self, channel: GuildChannel) -> bool:
-        """Return whether the bot can see the channel."""
+        """Return whether the bot can see a channel: as a member, and by its permission."""
         return channel.is_visible_to(self._guild.bot.id) and (channel.is_dm or "view_channel" in self._api.permissions)
 
     def _guild_fields(self, channel: GuildChannel) -> Json:
         return {} if channel.is_dm else {"guild_id": self._guild.id}
 
     def _message_payload(self, message: DiscordMessage, *, content: bool) -> Json:
-        """Return a message as in events, with the members of its author and the mentioned users.
+        """Return a message's JSON as in events.
+
+        The author and the mentioned users have their server members.
 
         Args:
             content: whether the session has the message content intent.

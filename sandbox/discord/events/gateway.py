@@ -1,7 +1,7 @@
 """Gateway server: WebSocket connections, sessions and their events.
 
-Discord: docs.discord.com/developers/events/gateway. A session outlives its connection unless the client closed that
-with 1000 or 1001; a client that resumes it receives the missed events.
+Discord: docs.discord.com/developers/events/gateway. A session outlives its connection unless the client closed the
+connection with 1000 or 1001. A client that resumes the session receives the missed events.
 """
 
 import asyncio
@@ -58,7 +58,11 @@ Compressor = Callable[[bytes], bytes]
 
 
 class GatewayCloseError(Exception):
-    """Violation of the gateway's protocol, for which it closes the connection with this code."""
+    """Violation of the gateway's protocol, for which the connection is closed.
+
+    Attributes:
+        code: the WebSocket close code.
+    """
 
     def __init__(self, code: int) -> None:
         super().__init__(code)
@@ -66,7 +70,7 @@ class GatewayCloseError(Exception):
 
 
 def create_compressor(name: str) -> Compressor:
-    """Create a compressor for `zlib-stream` or `zstd-stream`.
+    """Create the compressor of a connection's frames: `zlib-stream` or `zstd-stream`.
 
     Discord: docs.discord.com/developers/events/gateway, "Transport Compression". All frames of a connection share one
     context; a frame ends with a flush, which does not end the zstd frame.
@@ -88,14 +92,16 @@ def create_compressor(name: str) -> Compressor:
 
 @dataclass(eq=False, slots=True)
 class GatewaySession:
-    """Session that a client started with IDENTIFY.
+    """Gateway session that a client started with IDENTIFY.
 
     Attributes:
         intents: the requested intent bits.
         shard: shard number and shard count; the first shard receives events of DMs.
         properties: the client's connection properties.
         events: all events of the session, in order.
-        disconnected_at: monotonic time in seconds since which it has no connection; None while it has one.
+        resume_count: number of RESUMEs of the session.
+        heartbeat_count: number of heartbeats of the client.
+        disconnected_at: monotonic time in seconds since which the session has no connection; None while it has one.
         close_code: the code of the client's last close frame; None before one.
         status: the client's presence: `online`, `invisible`, ...
         started_at: monotonic time in seconds.
@@ -115,21 +121,21 @@ class GatewaySession:
 
     @property
     def is_expired(self) -> bool:
-        """True after too long without a connection to be resumed."""
+        """True if the session has had no connection for too long to be resumed."""
         return self.disconnected_at is not None and monotonic() - self.disconnected_at > SESSION_LIFETIME_SECONDS
 
 
 @dataclass(eq=False, slots=True)
 class GatewayConnection:
-    """WebSocket of a client.
+    """WebSocket connection of a gateway client.
 
     Attributes:
-        compressor: the zlib stream of its frames; None for plain text.
+        compressor: compresses the frames to the client; None for plain text.
         outgoing_frames: frames to send, each with its earliest monotonic time in seconds.
         frame_times: arrival times of the client's frames in the last minute.
-        session: its session; None before IDENTIFY or RESUME.
-        is_frozen: nothing is sent or read any more.
-        is_closed_by_sandbox: the sandbox closes the connection, not the client.
+        session: the session of the connection; None before IDENTIFY or RESUME.
+        is_frozen: whether the server has stopped sending and reading.
+        is_closed_by_sandbox: whether the sandbox closes the connection, not the client.
     """
 
     ws: web.WebSocketResponse
@@ -147,7 +153,7 @@ class LocalGateway:
 
     Args:
         token: the bot's token.
-        privileged_intents: names of the enabled ones.
+        privileged_intents: names of the enabled privileged intents.
         speed: factor by which heartbeats and timeouts are faster than Discord's.
 
     Attributes:
@@ -155,7 +161,7 @@ class LocalGateway:
         sessions: all sessions that were ever started.
         shards: the recommended number of shards.
         max_concurrency: the number of sessions that may start at once.
-        is_guild_available: False during an outage of the server, in which it has no events.
+        is_guild_available: False during an outage of the server, which then has no events.
     """
 
     def __init__(
@@ -190,7 +196,10 @@ class LocalGateway:
 
     @property
     def is_online(self) -> bool:
-        """True while users see the bot as online: a session is connected or resumable, and not invisible."""
+        """True while users see the bot as online.
+
+        A session is then connected or can be resumed, and is not invisible.
+        """
         return any(
             not one.is_expired and one.status not in ("invisible", "offline") for one in self._resumable.values()
         )
@@ -215,7 +224,7 @@ class LocalGateway:
             guild_id: the server of the event, which decides its shard; None for a DM.
 
         Returns:
-            The sessions that receive it.
+            The sessions that receive the event.
         """
         if guild_id is not None and not self.is_guild_available:
             return []
@@ -225,7 +234,12 @@ class LocalGateway:
         return receivers
 
     def _list_receivers(self, intent: int, guild_id: str | None) -> list[GatewaySession]:
-        """Return the sessions with an intent (0: all) on the shard of a server."""
+        """Return the sessions with an intent on the shard of a server.
+
+        Args:
+            intent: the bit of the intent; 0 for all sessions.
+            guild_id: the id of the server; None for DMs.
+        """
         return [
             session
             for session in self._resumable.values()
@@ -250,7 +264,7 @@ class LocalGateway:
         connection.outgoing_frames.put_nowait((monotonic() + self._faults.latency, frame))
 
     async def _send_frames(self, connection: GatewayConnection) -> None:
-        """Send queued frames in order until cancelled."""
+        """Send the queued frames of a connection in order, until cancelled."""
         while True:
             due, frame = await connection.outgoing_frames.get()
             await asyncio.sleep(max(0.0, due - monotonic()))
@@ -268,7 +282,8 @@ class LocalGateway:
     async def handle(self, request: web.Request) -> web.StreamResponse:
         """Serve one WebSocket from its handshake to its end.
 
-        An unavailable compression closes it with a code after which clients do not reconnect; its reason tells why.
+        An unavailable compression closes it with a code after which clients do not reconnect; the reason in the close
+        frame explains it.
         """
         if self._faults.take_handshake_refusal():
             return web.Response(status=503)
@@ -304,7 +319,7 @@ class LocalGateway:
         return ws
 
     def _receive_frame(self, connection: GatewayConnection, data: str | bytes) -> None:
-        """Check and handle one frame.
+        """Check and run one frame of a client.
 
         Raises:
             GatewayCloseError: the frame breaks the gateway's protocol.
@@ -325,7 +340,7 @@ class LocalGateway:
         self._handle_opcode(connection, op, about)
 
     def _handle_opcode(self, connection: GatewayConnection, op: Any, data: Any) -> None:
-        """Handle an opcode with its data; voice state updates (4) have no effect.
+        """Run a client's opcode with its data; voice state updates (4) have no effect.
 
         Raises:
             GatewayCloseError: the frame breaks the gateway's protocol.
@@ -392,7 +407,10 @@ class LocalGateway:
             self._send_guild(session)
 
     def _send_guild(self, session: GatewaySession) -> None:
-        """Send the server, or that it is unavailable."""
+        """Send `GUILD_CREATE` with the server to a session.
+
+        During an outage of the server it is `GUILD_DELETE`.
+        """
         guild = self._payloads.guild_create(all_members=bool(session.intents & GUILD_PRESENCES))
         if self.is_guild_available:
             self._send_event(session, "GUILD_CREATE", guild)
@@ -400,7 +418,10 @@ class LocalGateway:
             self._send_event(session, "GUILD_DELETE", {"id": guild["id"], "unavailable": True})
 
     def set_guild_available(self, available: bool) -> None:
-        """Begin or end an outage of the server, with GUILD_DELETE or GUILD_CREATE for each session."""
+        """Begin or end an outage of the server.
+
+        Each session receives GUILD_DELETE or GUILD_CREATE.
+        """
         if self.is_guild_available == available:
             return
         self.is_guild_available = available
@@ -434,7 +455,7 @@ class LocalGateway:
             self._send_event(session, "GUILD_MEMBERS_CHUNK", chunk | {"not_found": [], "nonce": data.get("nonce")})
 
     def _detach(self, connection: GatewayConnection) -> None:
-        """Remove a closed connection; its session can be resumed."""
+        """Remove a closed connection; its session can be resumed from now on."""
         if connection in self._connections:
             self._connections.remove(connection)
             if connection.session is not None:
@@ -452,9 +473,12 @@ class LocalGateway:
             self._detach(connection)
 
     def freeze_connections(self, session: GatewaySession | None = None) -> None:
-        """Keep every connection, or that of one session, open without sending anything.
+        """Stop sending on every connection, or on that of one session; leave it open.
 
         Heartbeats are not acknowledged either.
+
+        Args:
+            session: the session; None for all.
         """
         for connection in self._connections:
             if session not in (None, connection.session):
@@ -464,15 +488,21 @@ class LocalGateway:
                 connection.session.disconnected_at = monotonic()
 
     def request_reconnect(self) -> None:
-        """Ask every client to reconnect (op 7); close its connection `RECONNECT_CLOSE_SECONDS` later."""
+        """Request every client to reconnect (op 7).
+
+        Its connection is closed `RECONNECT_CLOSE_SECONDS` later.
+        """
         for connection in self._connections:
             self._queue_frame(connection, RECONNECT)
             self._start_task(self._close_later(connection))
 
     def invalidate_sessions(self, *, resumable: bool) -> None:
-        """Report every session as invalid (op 9); unless `resumable`, it ends.
+        """Report every session as invalid (op 9) to its client.
 
         Clients may resume or identify on the same connection (Discord: discord-api-docs #1805).
+
+        Args:
+            resumable: whether the sessions can be resumed; otherwise they end.
         """
         for connection in self._connections:
             self._queue_frame(connection, INVALID_SESSION, resumable)

@@ -1,4 +1,4 @@
-"""Registry of application commands.
+"""Registry of the bot's application commands.
 
 Discord: docs.discord.com/developers/interactions/application-commands.
 """
@@ -31,7 +31,7 @@ _NAME_PATTERN = re.compile(r"[-_'\w]{1,32}")
 
 
 class CommandRegistry:
-    """Application commands, and the routes that register them.
+    """The bot's application commands, and the REST routes that register them.
 
     Attributes:
         registered: the commands as JSON, by server id; None for the global ones.
@@ -50,7 +50,10 @@ class CommandRegistry:
             api.add_route(f"DELETE {place}/{{command}}", self._delete_command)
 
     def _replace_commands(self, request: ApiRequest) -> ApiResponse:
-        """Replace all commands of the server or all global ones; a command of the same name retains its id."""
+        """Replace all commands of the server, or all global ones.
+
+        A new command of the same type and name has the id of the old one.
+        """
         self._api.check_guild(request)
         place, commands = request.path_ids.get("guild"), request.body.json
         if not isinstance(commands, list) or len(commands) > sum(MAX_COMMANDS.values()):
@@ -73,7 +76,7 @@ class CommandRegistry:
     def _create_command(self, request: ApiRequest) -> ApiResponse:
         """Create a command, or replace the one with the same type and name.
 
-        Discord: replies with 200 instead of 201 if it existed.
+        Discord: replies with 200 instead of 201 if the command existed.
         """
         self._api.check_guild(request)
         place, form = request.path_ids.get("guild"), request.form
@@ -89,7 +92,7 @@ class CommandRegistry:
         return ApiResponse(self._find_registered(request))
 
     def _update_command(self, request: ApiRequest) -> ApiResponse:
-        """Replace the fields of a command that the request has."""
+        """Replace those fields of a command that the request contains."""
         command = self._find_registered(request)
         place, form = request.path_ids.get("guild"), request.form
         changed = {**command, **form, "type": command["type"]}
@@ -112,7 +115,14 @@ class CommandRegistry:
         raise DiscordError(404, UNKNOWN_COMMAND, "Unknown application command")
 
     def _create_payload(self, place: str | None, command: Mapping[str, Any]) -> Json:
-        """Return a command as registered; one with a known type and name keeps its id."""
+        """Return the JSON of a command as registered, with defaults and a new version.
+
+        A command with the type and name of a registered one has its id.
+
+        Args:
+            place: the id of the server; None for a global command.
+            command: the command in the request.
+        """
         about = {
             "default_member_permissions": None,
             "description": "",
@@ -126,14 +136,17 @@ class CommandRegistry:
         return {"id": ids.get(_key(about)) or create_id(), **about}
 
     def _list_commands(self, request: ApiRequest) -> ApiResponse:
-        """Return the commands, with localizations if the query has `with_localizations`."""
+        """Return the commands of the server, or the global ones.
+
+        Localizations are included if the query has `with_localizations`.
+        """
         self._api.check_guild(request)
         registered = self.registered.get(request.path_ids.get("guild"), [])
         is_whole = is_true(request.query, "with_localizations")
         return ApiResponse(registered if is_whole else [_remove_localizations(command) for command in registered])
 
     def find_command(self, type_: int, name: str, channel: GuildChannel) -> Json:
-        """Return the JSON of a command that is available in a channel.
+        """Return the JSON of a command that users can run in a channel.
 
         Args:
             type_: `SLASH`, `USER` or `MESSAGE`.
@@ -166,7 +179,7 @@ def create_command_data(command: Json, options: Mapping[str, Any], *, focused: s
 
     Args:
         command: the command's JSON.
-        options: values by name.
+        options: option values by name.
         focused: the option that the user is typing, for autocompletion; "" for a complete command.
 
     Raises:
@@ -198,7 +211,7 @@ def _key(command: Mapping[str, Any]) -> tuple[int, str]:
 
 
 def _check_counts(commands: Sequence[Json]) -> None:
-    """Check the number of commands of each type.
+    """Check that there are not too many commands of each type.
 
     Raises:
         DiscordError: 30032, there are too many.
@@ -210,10 +223,13 @@ def _check_counts(commands: Sequence[Json]) -> None:
 
 
 def _check_command(path: str, type_: int, command: Mapping[str, Any]) -> None:
-    """Check a command.
+    """Check the name, description and options of a command.
 
     Args:
-        path: its place in the request; empty if it is the whole request.
+        path: the path of the command in the request; "" if it is the whole request.
+
+    Raises:
+        DiscordError: 50035 with the first error.
     """
     name, description = str(command.get("name")), command.get("description") or ""
     if type_ == SLASH:
@@ -247,7 +263,14 @@ def _join(path: str, name: str) -> str:
 
 
 def _check_names(field: str, about: Mapping[str, Any]) -> None:
-    """Check the name and description of a command or option in each language."""
+    """Check the name and description of a command or option in each language.
+
+    Args:
+        field: the path of the command or option in the request.
+
+    Raises:
+        DiscordError: 50035 with the first error.
+    """
     _check_name(_join(field, "name"), str(about.get("name")))
     _check_description(_join(field, "description"), about.get("description") or "")
     for language, name in (about.get("name_localizations") or {}).items():

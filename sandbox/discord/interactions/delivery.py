@@ -1,4 +1,4 @@
-"""Interactions: delivery to the bot, acknowledgement and responses.
+"""Interactions of users: delivery to the bot, acknowledgement and responses.
 
 Discord: docs.discord.com/developers/interactions/receiving-and-responding. An interaction is delivered at most
 once; the bot must acknowledge it within 3 seconds, and its token then works for 15 minutes.
@@ -65,7 +65,7 @@ DISCORD_USER = DiscordUser("0", "discord", "Discord")
 
 
 class DiscordInteractions:
-    """Sender of interactions, and the routes for the bot's responses to them.
+    """Sender of interactions, and the REST route and handlers for the bot's responses.
 
     Args:
         dispatch: sends an interaction to the sessions of a server's shard (None: a DM); returns whether there were
@@ -99,7 +99,13 @@ class DiscordInteractions:
     async def run_command(
         self, user: DiscordUser, channel: GuildChannel, name: str, options: Mapping[str, Any]
     ) -> list[DiscordMessage]:
-        """Run a slash command, and return the responses; later ones are appended to the same list.
+        """Run a slash command as a user, and wait for its acknowledgement.
+
+        Args:
+            options: option values by name.
+
+        Returns:
+            The responses so far; later responses are appended to the same list.
 
         Raises:
             ValueError: the command is not available, or its options are invalid.
@@ -110,9 +116,12 @@ class DiscordInteractions:
     async def autocomplete(
         self, user: DiscordUser, channel: GuildChannel, name: str, option: str, text: str
     ) -> list[str]:
-        """Return the names of the bot's choices for an option; none if it does not answer in time.
+        """Return the names of the bot's choices for an option of a slash command.
+
+        There are none if the bot does not answer in time.
 
         Args:
+            name: the name of the command.
             text: the part of the value that the user has typed.
 
         Raises:
@@ -126,7 +135,10 @@ class DiscordInteractions:
         return [choice["name"] for choice in interaction.choices]
 
     async def run_message_command(self, user: DiscordUser, message: DiscordMessage, name: str) -> list[DiscordMessage]:
-        """Run a message's menu command, and return the responses; later ones are appended to the same list.
+        """Run a command in a message's context menu, and wait for its acknowledgement.
+
+        Returns:
+            The responses so far; later responses are appended to the same list.
 
         Raises:
             ValueError: the command is not available.
@@ -138,7 +150,10 @@ class DiscordInteractions:
         return await self._deliver(interaction, data | {"resolved": {"messages": {message.id: payload}}})
 
     async def click_button(self, user: DiscordUser, message: DiscordMessage, custom_id: str) -> list[DiscordMessage]:
-        """Click a button of a message, and return the responses beside the message itself.
+        """Click a button of a message, and wait for the acknowledgement.
+
+        Returns:
+            The responses that are messages of their own; later ones are appended to the same list.
 
         Raises:
             ValueError: the message has no such button, or it is disabled.
@@ -155,7 +170,10 @@ class DiscordInteractions:
     async def select_values(
         self, user: DiscordUser, message: DiscordMessage, custom_id: str, values: Sequence[str]
     ) -> list[DiscordMessage]:
-        """Select values in a menu of a message, and return the responses beside the message itself.
+        """Select values in a menu of a message, and wait for the acknowledgement.
+
+        Returns:
+            The responses that are messages of their own; later ones are appended to the same list.
 
         Raises:
             ValueError: the message has no such menu, or the menu does not accept the values.
@@ -165,7 +183,15 @@ class DiscordInteractions:
         return await self._deliver(interaction, data)
 
     async def submit_modal(self, modal: DiscordModal, values: Mapping[str, ModalValue]) -> list[DiscordMessage]:
-        """Submit a modal, and return the responses; without an acknowledgement in time it stays open.
+        """Submit a modal, and close it once the bot acknowledges the submission.
+
+        Without an acknowledgement in time, the modal stays open.
+
+        Args:
+            values: values by custom id; an omitted one is the preset value.
+
+        Returns:
+            The responses so far; later responses are appended to the same list.
 
         Raises:
             ValueError: the modal is not open, or does not accept a value.
@@ -187,12 +213,24 @@ class DiscordInteractions:
         return responses
 
     def close_modal(self, modal: DiscordModal) -> None:
-        """Close a modal, if it is open, without submitting it; Discord does not tell the bot."""
+        """Close a modal, if it is open, without submitting it.
+
+        Discord sends nothing to the bot.
+        """
         if modal in self.modals:
             self.modals.remove(modal)
 
     async def _deliver(self, interaction: DiscordInteraction, data: Json) -> list[DiscordMessage]:
-        """Send an interaction, and return its responses, or Discord's error without an acknowledgement in time."""
+        """Send an interaction to the bot, and wait for its acknowledgement.
+
+        Without one in time, Discord's ephemeral error message is posted.
+
+        Args:
+            data: the field `data` of the interaction.
+
+        Returns:
+            The responses so far; later responses are appended to the same list.
+        """
         if not await self._wait_for_acknowledgement(interaction, data):
             content, user = DiscordContent("The application did not respond"), interaction.user
             failed = self._guild.post_message(
@@ -202,7 +240,11 @@ class DiscordInteractions:
         return interaction.responses
 
     async def _wait_for_acknowledgement(self, interaction: DiscordInteraction, data: Json) -> bool:
-        """Send an interaction; return False if the bot does not acknowledge it in time."""
+        """Send an interaction to the bot; return whether it acknowledges that in time.
+
+        Args:
+            data: the field `data` of the interaction.
+        """
         self._by_token[interaction.token] = interaction
         if self._dispatch(
             self._create_payload(interaction, data), self._guild.id if interaction.channel.is_in_guild else None
@@ -283,7 +325,7 @@ class DiscordInteractions:
         return ApiResponse(self._callback_response(interaction, type_))
 
     def _open_modal(self, interaction: DiscordInteraction, form: Mapping[str, Any]) -> None:
-        """Open a modal, which replaces an open one of the same user."""
+        """Open the modal of the bot's response, in place of an open one of the same user."""
         modal = create_modal(interaction, form)
         self.modals = [other for other in self.modals if other.user != interaction.user]
         self.modals.append(modal)
@@ -314,7 +356,7 @@ class DiscordInteractions:
     # Responses
 
     def _get_interaction(self, request: ApiRequest) -> DiscordInteraction:
-        """Return the interaction of the token in the path.
+        """Return the interaction to which the token in a request's path belongs.
 
         Raises:
             DiscordError: 50027 for an expired token, 10015 before the acknowledgement.
@@ -327,9 +369,10 @@ class DiscordInteractions:
         return interaction
 
     def create_follow_up(self, request: ApiRequest) -> ApiResponse:
-        """Create a follow-up message; the first one after a deferral replaces the deferred response.
+        """Post a follow-up message to an interaction.
 
-        Discord: five are allowed where only the user has installed the app.
+        The first one after a deferral replaces the deferred response. Discord: five are allowed where only the user has
+        installed the app.
         """
         interaction = self._get_interaction(request)
         original = interaction.original_response
@@ -355,10 +398,12 @@ class DiscordInteractions:
         return NO_CONTENT
 
     def _find_response(self, request: ApiRequest) -> DiscordMessage:
-        """Return the response with the id in the path, or the first one for `@original`.
+        """Return the response message with the id in a request's path, or `@original`.
+
+        `@original` is the first response.
 
         Raises:
-            DiscordError: 10008 for an unknown or deleted one.
+            DiscordError: 10008, the message is unknown or deleted.
         """
         interaction, name = self._get_interaction(request), request.path_ids["message"]
         answers = [interaction.original_response, *interaction.responses]

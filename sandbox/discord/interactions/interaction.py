@@ -1,4 +1,4 @@
-"""Interactions of users with the bot, and the modals that it opens for them."""
+"""Interactions of users with the bot, and the modals that the bot opens for them."""
 
 import asyncio
 import secrets
@@ -19,14 +19,16 @@ class DiscordInteraction:
 
     Attributes:
         type: the type of the interaction, such as `COMMAND`.
-        responses: the messages that the user sees for it.
-        original_response: the first response; for an update, the message with the component.
-        component_message: the message whose button or menu was used.
-        target_message: the message whose menu contains the command.
+        responses: the messages that the bot posted in response.
+        original_response: the first response; for an update, the message with the component. None before one.
+        component_message: the message whose button or menu was used; None without one.
+        target_message: the message in whose context menu the command was run; None without one.
         follow_up_count: the number of follow-up messages.
         choices: the bot's choices for autocompletion.
-        modal: the submitted modal.
+        modal: the submitted modal; None without one.
+        token: token with which the bot responds.
         created_at: monotonic time in seconds.
+        acknowledged: event that is set once the bot has acknowledged the interaction.
     """
 
     id: str
@@ -50,8 +52,9 @@ class DiscordModal:
     """Open modal of one user.
 
     Attributes:
-        components: the JSON that the bot sent, with an id each.
-        interaction: the interaction for which the bot opened it.
+        custom_id: the id that the bot has chosen.
+        components: the JSON that the bot sent; each component has an id.
+        interaction: the interaction for which the bot opened the modal.
     """
 
     user: DiscordUser
@@ -62,12 +65,18 @@ class DiscordModal:
 
     @property
     def inputs(self) -> dict[str, Json]:
-        """Input components by custom id, with the `label` and `description` of their label component."""
+        """Input components of the modal by custom id.
+
+        Each has the `label` and `description` of the label component around it.
+        """
         return {part["custom_id"]: part for part in iterate_inputs(self.components)}
 
 
 def iterate_inputs(components: Sequence[Mapping[str, Any]]) -> Iterator[Json]:
-    """Yield the input components in a modal's action rows and labels; see `DiscordModal.inputs`."""
+    """Yield the input components in a modal's action rows and labels.
+
+    Each has the `label` and `description` of the label component around it.
+    """
     for component in components:
         if component["type"] == ACTION_ROW:
             yield from (dict(part) for part in component["components"])

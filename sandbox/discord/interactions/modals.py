@@ -1,4 +1,4 @@
-"""Modals, and the values that users enter into modals and menus.
+"""Modals, and the values that users enter into modals and message menus.
 
 Discord: docs.discord.com/developers/components/reference. A modal has text inputs in action rows, or labels with one
 input each. File uploads in modals are not modelled.
@@ -28,6 +28,9 @@ ModalValue = str | bool | Sequence[str]
 
 def create_modal(interaction: DiscordInteraction, form: Mapping[str, Any]) -> DiscordModal:
     """Return the modal in the bot's response to an interaction.
+
+    Args:
+        form: the field `data` of the response.
 
     Raises:
         DiscordError: 50035, the components cannot be in a modal together.
@@ -66,10 +69,10 @@ def _check_limits(place: str, part: Mapping[str, Any]) -> None:
 def create_submission(
     modal: DiscordModal, values: Mapping[str, ModalValue], guild: Guild, payloads: DiscordPayloads
 ) -> Json:
-    """Return the `data` of an interaction that submits a modal.
+    """Return the `data` of the interaction that submits a modal.
 
     Args:
-        values: values by custom id; a missing one is the preset value.
+        values: values by custom id; an omitted one is the preset value.
 
     Raises:
         ValueError: an input does not exist, or does not accept its value.
@@ -103,7 +106,11 @@ def create_selection(
     guild: Guild,
     payloads: DiscordPayloads,
 ) -> Json:
-    """Return the `data` of an interaction with a menu of a message.
+    """Return the `data` of the interaction that selects values in a message's menu.
+
+    Args:
+        components: the components of the message.
+        custom_id: the custom id of the menu.
 
     Raises:
         ValueError: the menu does not exist, is disabled, or does not accept the values.
@@ -119,7 +126,11 @@ def create_selection(
 
 
 def _parse_value(part: Mapping[str, Any], value: ModalValue | None, guild: Guild) -> Any:
-    """Return the value of an input as in payloads; None means the preset value.
+    """Return the value of a modal's input as in payloads.
+
+    Args:
+        part: JSON of the input.
+        value: the entered value; None for the preset value.
 
     Raises:
         ValueError: the input does not accept the value.
@@ -152,7 +163,10 @@ def _parse_text(part: Mapping[str, Any], value: ModalValue) -> str:
 
 
 def _parse_list(part: Mapping[str, Any], value: Any, guild: Guild) -> list[str]:
-    """Return the selected values, checked against the limits and options of an input.
+    """Return the selected values of an input or menu as a list, after checking them.
+
+    Args:
+        part: JSON of the input or menu.
 
     Raises:
         ValueError: there are too few or too many values, or one is not an option.
@@ -176,7 +190,13 @@ def _parse_list(part: Mapping[str, Any], value: Any, guild: Guild) -> list[str]:
 
 
 def list_menu_options(part: Mapping[str, Any], guild: Guild) -> dict[str, str]:
-    """Return the options of a menu or group, their names by value: its own ones, or users, roles or channels."""
+    """Return the options of a menu or group: names by value.
+
+    They are its own options, or the users, roles or channels of the server.
+
+    Args:
+        part: JSON of the menu or group.
+    """
     users = {user.id: user.name for user in guild.list_members()}
     roles = {guild.id: "@everyone", guild.bot_role_id: f"@{guild.bot.name}"}
     roles |= {role.id: f"@{role.name}" for role in guild.roles.by_name.values()}
@@ -188,7 +208,10 @@ def list_menu_options(part: Mapping[str, Any], guild: Guild) -> dict[str, str]:
 
 
 def create_resolved(ids: Sequence[str], guild: Guild, payloads: DiscordPayloads) -> Json:
-    """Return `resolved` with the users, members, roles and channels of these ids; nothing without ids."""
+    """Return the field `resolved` of an interaction for some ids.
+
+    It has the JSON of the users, members, roles and channels with these ids. The object is empty without ids.
+    """
     users = [guild.users[id_] for id_ in ids if id_ in guild.users]
     roles = {role["id"]: role for role in payloads.guild()["roles"]}
     resolved: Json = {
@@ -205,6 +228,6 @@ def create_resolved(ids: Sequence[str], guild: Guild, payloads: DiscordPayloads)
 
 
 def _partial_member(payloads: DiscordPayloads, user: DiscordUser) -> Json:
-    """Return a member without the fields that resolved members lack."""
+    """Return a server member's JSON as in `resolved`, where it has fewer fields."""
     member = payloads.member(user, with_user=False) | {"permissions": payloads.user_permissions(user)}
     return {name: value for name, value in member.items() if name not in ("deaf", "mute")}

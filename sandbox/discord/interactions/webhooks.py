@@ -1,6 +1,7 @@
-"""REST routes of webhooks. The token of an interaction is used as a webhook of the application.
+"""REST routes of webhooks.
 
-Discord: docs.discord.com/developers/resources/webhook.
+The bot responds to an interaction by the same routes: the interaction's token is used as that of a webhook. Discord:
+docs.discord.com/developers/resources/webhook.
 """
 
 from collections.abc import Callable
@@ -106,7 +107,11 @@ class WebhookRoutes:
 
     @staticmethod
     def _parse_name(request: ApiRequest) -> str:
-        """Return the name of a webhook; Discord refuses names with `clyde` or `discord`."""
+        """Return the name of a webhook in a request.
+
+        Raises:
+            DiscordError: 50035, the name contains `clyde` or `discord`.
+        """
         name: str = request.form["name"]
         if any(word in name.casefold() for word in ("clyde", "discord")):
             raise create_form_error("name", "USERNAME_INVALID_CONTAINS", 'Username cannot contain "discord"')
@@ -115,7 +120,7 @@ class WebhookRoutes:
     # Messages
 
     def _post_message(self, request: ApiRequest) -> ApiResponse:
-        """Post a message; without `wait` the response is empty."""
+        """Post a message as a webhook; without `wait` in the query, the response is empty."""
         webhook, form = self._find_webhook(request), request.form
         content = parse_content(request.body, form)
         author = DiscordUser(webhook.id, form.get("username") or webhook.name, webhook.name, is_bot=True)
@@ -127,7 +132,17 @@ class WebhookRoutes:
     def _find_channel(
         self, request: ApiRequest, webhook: Webhook, author: DiscordUser, thread_name: str | None
     ) -> GuildChannel:
-        """Return the channel to post in; in a forum a thread, or a new post."""
+        """Return the channel or thread in which a webhook posts a message.
+
+        With `thread_name`, a new forum post is started.
+
+        Args:
+            author: the webhook as the author of the message.
+            thread_name: name of the new forum post; None for none.
+
+        Raises:
+            DiscordError: the thread does not exist, or the names do not fit the channel.
+        """
         channel, thread_id = self._guild.channels[webhook.channel_id], request.query.get("thread_id")
         if channel.kind != "forum" and thread_name:
             raise DiscordError(400, ONLY_FORUM_THREADS, "Webhooks can only create threads in forum channels")

@@ -1,1 +1,1 @@
-"""State of the local Discord: the server, its JSON, permissions, and an activity log."""
+"""Data of the local Discord: the server, its JSON, permissions, an activity log."""

@@ -1,4 +1,4 @@
-"""Log of REST calls, gateway events and downloads, and feed of visible changes."""
+"""Log of REST calls, gateway events and downloads; it publishes visible changes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from sandbox.subscriptions import ChangeFeed
 
 @dataclass(eq=False, slots=True)
 class DiscordCallRecord:
-    """Call of the REST API.
+    """Record of one call of the REST API.
 
     Attributes:
         route: method and path as Discord documents them (`POST /channels/{channel}/messages`), or as requested for an
@@ -24,7 +24,7 @@ class DiscordCallRecord:
         code: Discord's error code; None for a call that succeeded.
         rate_limited: whether a rate limit (or `DiscordFaults.rate_limit`) refused the call.
         response: the JSON response, also if it was lost.
-        remaining: (remaining calls, limit) of its bucket; None without a limit.
+        remaining: (remaining calls, limit) of the route's bucket; None without a limit.
     """
 
     route: str
@@ -41,7 +41,7 @@ class DiscordCallRecord:
 
 @dataclass(eq=False, slots=True)
 class DiscordEventRecord:
-    """Event of one gateway session.
+    """Record of an event of one gateway session.
 
     Attributes:
         sequence: the number within the session.
@@ -58,9 +58,11 @@ class DiscordEventRecord:
 
 
 class DiscordActivityLog(ChangeFeed[GuildChange]):
-    """Log of all calls, events and downloads, and feed of the visible changes.
+    """Log of REST calls, events and downloads, and publisher of visible changes.
 
     Attributes:
+        calls: a record of each REST call, in order.
+        events: a record of each event of each session, in order.
         downloads: the path of each file download.
     """
 

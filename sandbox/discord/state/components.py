@@ -1,4 +1,4 @@
-"""JSON of components, stickers and polls."""
+"""JSON of message components, stickers and polls."""
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -49,9 +49,12 @@ def create_extra_fields(message: DiscordMessage, guild: Guild) -> Json:
 
 
 def create_components(components: Sequence[Mapping[str, Any]], attachments: Sequence[Json]) -> list[Json]:
-    """Return the components of a message as Discord returns them: with ids, default values and resolved media.
+    """Return the components of a message as Discord returns them.
+
+    They have ids, default values and resolved media.
 
     Args:
+        components: the components as the bot sent them.
         attachments: the JSON of the message's files.
     """
     shown, files = assign_component_ids(components), {file["filename"]: file for file in attachments}
@@ -66,10 +69,10 @@ def create_components(components: Sequence[Mapping[str, Any]], attachments: Sequ
 
 
 def assign_component_ids(components: Sequence[Mapping[str, Any]]) -> list[Json]:
-    """Return components as Discord returns them: with a numeric id each, and with default values.
+    """Return components with default values, and with a numeric id for each.
 
-    Discord: docs.discord.com/developers/components/reference, "Anatomy of a Component". An id of 0 is none, and the
-    given ids are not given again.
+    Discord: docs.discord.com/developers/components/reference, "Anatomy of a Component". An id of 0 is none, and new ids
+    differ from those that the bot has set.
     """
     given_ids = {component.get("id") for component in iterate_components(components)}
     numbers = (number for number in count(1) if number not in given_ids)
@@ -91,14 +94,19 @@ def assign_component_ids(components: Sequence[Mapping[str, Any]]) -> list[Json]:
 def list_media(component: Json) -> list[tuple[str, Json]]:
     """Return a pair for each media item of a component.
 
-    The pair has the JSON path of the URL in the component, such as `items.0.media.url`, and the object of the item.
+    The pair has the JSON path of the URL in the component, such as `items.0.media.url`, and the object that contains
+    the item.
     """
     holders = {"": component} | {f"items.{number}.": item for number, item in enumerate(component.get("items", ()))}
     return [(f"{path}{name}.url", item) for path, item in holders.items() for name in ("media", "file") if name in item]
 
 
 def _create_media(url: str, files: Mapping[str, Json]) -> Json:
-    """Return an unfurled media item: of a file of the message, or of another address."""
+    """Return the JSON of a media item: a file of the message, or another URL.
+
+    Args:
+        files: JSON of the message's files by name.
+    """
     about: Json = {"width": None, "height": None, "content_type": None}
     if not url.startswith("attachment://"):
         return about | {"id": str(crc32(url.encode())), "url": url, "proxy_url": url}

@@ -1,4 +1,4 @@
-"""State of a Discord server: users, channels and messages.
+"""Data of a Discord server: users, channels and messages.
 
 It is independent of HTTP and the gateway.
 """
@@ -33,7 +33,7 @@ from sandbox.discord.state.snowflakes import create_id
 
 
 class Guild:
-    """State of a server.
+    """Data of a Discord server, with methods that change it.
 
     Args:
         on_change: called after each change of a message.
@@ -52,18 +52,17 @@ class Guild:
     def __init__(self, on_change: Callable[[GuildChange], None], on_event: Callable[[GuildEvent], None]) -> None:
         self._on_change = on_change
         self.emit = on_event
+        #: Discord: the role `@everyone` has the server's id.
         self.id = create_id()
         self.bot = DiscordUser(create_id(), "parley", "Parley", is_bot=True)
         #: Discord: a bot has a role of its own with the bot's name.
         self.bot_role_id = create_id()
-        #: Discord: the role with the server's id is `@everyone`.
         self.users: dict[str, DiscordUser] = {self.bot.id: self.bot}
         self.roles = Roles(create_id)
         self.channels: dict[str, GuildChannel] = {}
         self.integrations = GuildIntegrations()
         self.nicknames: dict[str, str] = {}
         self.owner: DiscordUser | None = None
-        #: The server's language; languages and denied permissions of users, by user id.
         self.locale = "en-US"
         self.locales: dict[str, str] = {}
         self.denied_permissions: dict[str, set[str]] = {}
@@ -77,7 +76,11 @@ class Guild:
         return sorted(members, key=lambda user: int(user.id))
 
     def set_nickname(self, user: DiscordUser, nickname: str | None) -> None:
-        """Set or remove the name of a user in this server."""
+        """Set or remove the name of a user in this server; `GUILD_MEMBER_UPDATE` is sent.
+
+        Args:
+            nickname: the name; None or empty to remove it.
+        """
         self.nicknames.pop(user.id, None)
         if nickname:
             self.nicknames[user.id] = nickname
@@ -97,17 +100,20 @@ class Guild:
         return self.add(GuildChannel(create_id(), name, kind, members=None if members is None else set(members)))
 
     def add_group_dm(self, name: str, users: Iterable[DiscordUser]) -> GuildChannel:
-        """Add a group DM of these users."""
+        """Add a group DM of some users, and return it."""
         return self.add(GuildChannel(create_id(), name, "group", members={user.id for user in users}))
 
     def add_foreign_channel(self, name: str, users: Iterable[DiscordUser]) -> GuildChannel:
-        """Add a channel of another server with these users, without the bot."""
+        """Add a channel of another server with some users, and return it.
+
+        The bot is not in the channel.
+        """
         return self.add(
             GuildChannel(create_id(), name, "text", members={user.id for user in users}, foreign_guild_id=create_id())
         )
 
     def open_dm(self, user: DiscordUser) -> GuildChannel:
-        """Return the DM between a user and the bot; it is created if it does not exist."""
+        """Return the DM of a user and the bot; create it if it does not exist."""
         found = next((channel for channel in self.channels.values() if channel.dm_user == user), None)
         return found or self.add(
             GuildChannel(create_id(), user.name, "dm", members={user.id, self.bot.id}, dm_user=user),
@@ -123,10 +129,10 @@ class Guild:
         guest_ids: Sequence[str] = (),
         auto_archive_minutes: int = 1440,
     ) -> GuildChannel:
-        """Start a thread in a channel, and return it.
+        """Start a thread in a channel, publish its events, and return it.
 
         Args:
-            first_message: the message that the thread starts from, whose id it gets; None for a thread without one.
+            first_message: the message from which the thread starts and whose id it has; None for a thread without one.
             guest_ids: further participants of a private thread; without any, the thread is public.
         """
         thread = GuildChannel(
@@ -154,14 +160,18 @@ class Guild:
         return thread
 
     def set_archived(self, thread: GuildChannel, archived: bool) -> bool:
-        """Archive or reopen a thread without an event; return whether that reopened it."""
+        """Archive or reopen a thread without an event.
+
+        Returns:
+            Whether an archived thread was reopened.
+        """
         if thread.archived == archived:
             return False
         thread.archived, thread.archived_at = archived, datetime.now(UTC)
         return not archived
 
     def publish_thread(self, thread: GuildChannel, *, is_reopened: bool = False) -> None:
-        """Publish a changed thread.
+        """Publish `THREAD_UPDATE` for a changed thread.
 
         Discord: the bot also receives its own member if it is in a reopened thread (docs.discord.com/developers/topics/
         threads, "Unarchiving a Thread").
@@ -171,7 +181,7 @@ class Guild:
             self.emit(GuildEvent("THREAD_MEMBER_UPDATE", thread, self.bot))
 
     def add_participants(self, thread: GuildChannel, *user_ids: str) -> None:
-        """Add users to a thread, with one event.
+        """Add users to a thread, and publish one event about all of them.
 
         Discord: an added bot also receives the thread itself.
         """
@@ -188,11 +198,11 @@ class Guild:
             del thread.participants[user_id]
 
     def list_active_threads(self) -> list[GuildChannel]:
-        """Return all threads that are not archived."""
+        """Return all threads of the server that are not archived."""
         return [channel for channel in self.channels.values() if channel.is_thread and not channel.archived]
 
     def remove_channel(self, channel: GuildChannel) -> None:
-        """Delete a channel with its messages and threads."""
+        """Delete a channel with its messages and threads, or a thread; publish the events."""
         threads = [thread for thread in self.channels.values() if thread.parent is channel]
         self.integrations.remove_channel(channel.id)
         for removed_channel in [channel, *threads]:
@@ -215,12 +225,15 @@ class Guild:
     # Messages
 
     def find_message(self, channel: GuildChannel, message_id: str) -> DiscordMessage | None:
-        """Return a message; None if it does not exist, is deleted or ephemeral."""
+        """Return a message of a channel by its id.
+
+        It is None if the message does not exist, is deleted or ephemeral.
+        """
         message = self._messages[channel.id].get(message_id)
         return None if message is None or message.deleted or message.ephemeral_to else message
 
     def list_messages(self, channel: GuildChannel) -> list[DiscordMessage]:
-        """Return all messages of a channel, oldest first, deleted ones included."""
+        """Return all messages of a channel, oldest first, with deleted ones."""
         return list(self._messages[channel.id].values())
 
     def latest_messages(self, number: int) -> list[DiscordMessage]:
@@ -231,7 +244,9 @@ class Guild:
     def post_message(
         self, channel: GuildChannel, author: DiscordUser, content: DiscordContent, **details: Any
     ) -> DiscordMessage:
-        """Post a message.
+        """Add a message to a channel, publish it, and return it.
+
+        An archived thread is reopened.
 
         Args:
             details: further fields of `DiscordMessage`; the first message of a forum post has the post's id as `id`.
@@ -256,7 +271,7 @@ class Guild:
         return message
 
     def _add_participants(self, message: DiscordMessage) -> None:
-        """Add the author and the mentioned users to the thread of a message.
+        """Add the author and the mentioned users of a message to its thread.
 
         Discord: posting in a thread and being mentioned in it both add a user. The order of the events is not
         documented; a mention in a private thread must come after the thread.
@@ -267,7 +282,15 @@ class Guild:
             self.add_participants(channel, *(user for user in users if user not in self.roles.absent_user_ids))
 
     def forward_message(self, message: DiscordMessage, channel: GuildChannel, author: DiscordUser) -> DiscordMessage:
-        """Forward a message as it is now; later changes of it do not show."""
+        """Post a message that forwards another message, and return it.
+
+        It has a copy of the other message, so later changes of that message do not show.
+
+        Args:
+            message: the message to forward.
+            channel: the channel of the new message.
+            author: the author of the new message.
+        """
         snapshot = replace(message, reactions={}, versions=list(message.versions))
         return self.post_message(channel, author, DiscordContent(), forwarded_message=snapshot, flags=HAS_SNAPSHOT)
 
@@ -289,18 +312,21 @@ class Guild:
         self._on_change(GuildChange("deleted", message))
 
     def delete_messages(self, messages: Sequence[DiscordMessage]) -> None:
-        """Delete messages of one channel at once."""
+        """Delete messages of one channel, and publish one event about all of them."""
         for message in messages:
             message.deleted = True
         if messages:
             self.emit(GuildEvent("MESSAGE_DELETE_BULK", messages[0].channel, messages=messages))
 
     def publish_update(self, message: DiscordMessage) -> None:
-        """Publish a change of a message other than of its content, such as a new thread on it."""
+        """Publish `MESSAGE_UPDATE` for a message whose text has not changed.
+
+        For example, a thread was started on it.
+        """
         self._on_change(GuildChange("updated", message))
 
     def pin_message(self, message: DiscordMessage, user: DiscordUser) -> DiscordMessage:
-        """Pin a message, and return the system message."""
+        """Pin a message, and return the system message that Discord posts about it."""
         message.pinned_at = message.channel.last_pinned_at = datetime.now(UTC)
         self.publish_update(message)
         self.emit(GuildEvent("CHANNEL_PINS_UPDATE", message.channel))
@@ -323,7 +349,7 @@ class Guild:
             self._on_change(GuildChange("reaction_added", message, user.id, emoji))
 
     def remove_reaction(self, message: DiscordMessage, user: DiscordUser, emoji: str) -> bool:
-        """Remove a user's reaction; return False if there is none."""
+        """Remove a user's reaction from a message; return False if there is none."""
         users = message.reactions.get(emoji, [])
         if user.id not in users:
             return False
@@ -334,7 +360,11 @@ class Guild:
         return True
 
     def clear_reactions(self, message: DiscordMessage, emoji: str | None = None) -> None:
-        """Remove all reactions of a message, or those with one emoji."""
+        """Remove all reactions of a message.
+
+        Args:
+            emoji: remove only the reactions with this emoji; None for all.
+        """
         if emoji is None:
             message.reactions.clear()
             self.emit(GuildEvent("MESSAGE_REACTION_REMOVE_ALL", message.channel, messages=[message]))
@@ -343,7 +373,12 @@ class Guild:
             self.emit(event)
 
     def set_vote(self, message: DiscordMessage, user: DiscordUser, answer: int, *, voted: bool) -> None:
-        """Add or remove a vote on an answer of a poll."""
+        """Add or remove a user's vote for an answer of a message's poll.
+
+        Args:
+            answer: the number of the answer, from 1.
+            voted: whether to add the vote.
+        """
         votes = message.poll_votes.setdefault(answer, [])
         if voted == (user.id in votes):
             return

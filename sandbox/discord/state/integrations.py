@@ -1,4 +1,4 @@
-"""Emojis, stickers, webhooks and invites of a server."""
+"""Emojis, stickers, webhooks and invites of a Discord server."""
 
 import secrets
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ INVITE_LIFETIME_SECONDS = 86_400
 
 @dataclass(slots=True)
 class Webhook:
-    """Webhook of a channel; a message of it has the webhook's id as author."""
+    """Webhook of a channel; its messages have the webhook's id as author."""
 
     id: str
     channel_id: str
@@ -24,7 +24,13 @@ class Webhook:
 
 @dataclass(frozen=True, slots=True)
 class Invite:
-    """Invite to a channel; `max_age` (seconds) is 0 for an invite that does not expire."""
+    """Invite to a channel of the server.
+
+    Attributes:
+        max_age: seconds until the invite expires; 0 for never.
+        max_uses: greatest number of uses; 0 for any.
+        temporary: whether invited users leave the server when they disconnect.
+    """
 
     code: str
     channel_id: str
@@ -39,12 +45,12 @@ class Invite:
 
 
 class GuildIntegrations:
-    """Emojis, stickers, webhooks and invites.
+    """Emojis, stickers, webhooks and invites of a Discord server.
 
     Attributes:
         emojis, stickers: names by id.
-        webhooks: by id.
-        invites: by code.
+        webhooks: webhooks by id.
+        invites: invites by code.
     """
 
     def __init__(self) -> None:
@@ -60,7 +66,7 @@ class GuildIntegrations:
         return emoji_id
 
     def get_or_add_sticker(self, name: str) -> str:
-        """Return the id of the sticker with this name; one that does not exist is added."""
+        """Return the id of the sticker with this name; add it if it does not exist."""
         known = next((sticker_id for sticker_id, known in self.stickers.items() if known == name), None)
         sticker_id = known or create_id()
         self.stickers[sticker_id] = name
@@ -72,7 +78,7 @@ class GuildIntegrations:
         return webhook
 
     def add_invite(self, channel_id: str, options: Mapping[str, Any]) -> Invite:
-        """Add an invite.
+        """Add an invite to a channel, and return it.
 
         Args:
             options: `max_age`, `max_uses` and `temporary` as in the request.

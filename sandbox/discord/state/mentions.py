@@ -1,8 +1,8 @@
 """Mentions in a text: parsing, `allowed_mentions`, and display with names.
 
 Discord: docs.discord.com/developers/resources/message, "Allowed Mentions Object". Without that object all mentions
-ping, also in an edit, and a reply pings the author of its message; with it, only the listed ones do. Discord does not
-publish whether code hides a mention: here it does not.
+ping, also in an edit, and a reply pings the author of its message. With it, only the listed mentions ping. Discord does
+not publish whether code hides a mention: here it does not.
 """
 
 import re
@@ -18,7 +18,7 @@ _ANY_MENTION = re.compile(r"<(@!?|@&|#)(\d+)>")
 
 @dataclass(frozen=True, slots=True)
 class MessageMentions:
-    """Mentions that ping.
+    """Mentions of a message that ping.
 
     Attributes:
         users: user ids in the order of the text.
@@ -65,7 +65,7 @@ def _listed_ids(allowed: Mapping[str, Any], kind: str) -> set[str]:
 
 
 def replace_ids(text: str, names: Mapping[str, str]) -> str:
-    """Return a text with names in its mentions; those of unknown ids stay.
+    """Replace the ids in a text's mentions by names; unknown ids stay.
 
     Args:
         names: names of users, roles and channels by id.

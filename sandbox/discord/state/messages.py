@@ -1,4 +1,4 @@
-"""Users, channels, messages and events of a server."""
+"""Users, channels, messages and events of a Discord server."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -54,17 +54,18 @@ class GuildChannel:
     """Text channel, forum, thread (or forum post), DM or group DM.
 
     Attributes:
-        members: the ids of the users who can see it; None for all users.
-        foreign_guild_id: the id of its server, if that is one without the bot.
+        members: the ids of the users who can see the channel; None for all users.
+        foreign_guild_id: the id of the channel's server, if that is one without the bot; None otherwise.
         parent: the channel of a thread; None for others.
         dm_user: the user of a DM with the bot; None for others.
-        owner_id: the id of the user who started a thread.
-        participants: the users who joined a thread: the time of joining by id.
-        category_id: the id of its category; None without one.
+        owner_id: the id of the user who started a thread; None for others.
+        participants: the users who joined a thread: the time of joining by user id.
+        category_id: the id of the channel's category; None without one.
         is_announcement: whether messages of a text channel can be published to other servers.
         slow_mode_seconds: the time between two messages of a user.
-        is_private: whether only its participants see a thread.
-        archived, locked: states of a thread; a message reopens an archived one unless it is locked.
+        is_private: whether only the participants see a thread.
+        archived: whether a thread is archived; the next message reopens it unless it is locked.
+        locked: whether users cannot post in a thread.
         archived_at: the time of the last change of `archived`.
     """
 
@@ -105,16 +106,25 @@ class GuildChannel:
 
     @property
     def has_bot_access(self) -> bool:
-        """True if the bot can be in the channel; in others, users run it as their installed app."""
+        """True if the bot can be in the channel.
+
+        In other channels, users run commands of the bot as their installed app.
+        """
         return self.kind != "group" and self.foreign_guild_id is None
 
     @property
     def interaction_context(self) -> int:
-        """Discord's context of an interaction in the channel: 0 server, 1 DM with the bot, 2 other DMs."""
+        """Discord's context of an interaction in the channel.
+
+        0 is a server, 1 a DM with the bot, 2 another DM.
+        """
         return {"dm": 1, "group": 2}.get(self.kind, 0)
 
     def is_visible_to(self, user_id: str) -> bool:
-        """Return whether a user (by id) can see it, as a member of the channel and of a private thread."""
+        """Return whether a user can see the channel or thread.
+
+        A private thread needs a participant, a channel with `members` a member.
+        """
         place = self.parent or self
         is_participant = not self.is_private or user_id in self.participants
         return is_participant and (place.members is None or user_id in place.members)
@@ -131,7 +141,12 @@ class DiscordAttachment:
 
 @dataclass(frozen=True, slots=True)
 class DiscordPoll:
-    """Poll of a message; each answer has a `text`, an `emoji` or both, and a number from 1."""
+    """Poll of a message.
+
+    Attributes:
+        answers: the answers, numbered from 1; each has a `text`, an `emoji` or both.
+        allows_multiple: whether a user can vote for several answers.
+    """
 
     question: str
     answers: Sequence[Mapping[str, Any]]
@@ -141,7 +156,7 @@ class DiscordPoll:
 
 @dataclass(frozen=True, slots=True)
 class DiscordMessageVersion:
-    """Version of a message's text.
+    """Version of a message's text, as posted or after an edit.
 
     Attributes:
         text: the text with names in place of ids.
@@ -156,10 +171,12 @@ class DiscordMessageVersion:
 
 @dataclass(frozen=True, slots=True)
 class DiscordContent:
-    """Content of a message as it was sent.
+    """Content of a message as its author sent it.
 
     Attributes:
-        allowed_mentions: the request's object; None if omitted, so that all mentions ping.
+        embeds: JSON of the embeds.
+        components: JSON of the components.
+        allowed_mentions: the object in the request; None if omitted, so that all mentions ping.
         stickers: ids of stickers.
     """
 
@@ -174,12 +191,13 @@ class DiscordContent:
 
 @dataclass(frozen=True, slots=True)
 class MessageOrigin:
-    """Interaction that a message responds to.
+    """Interaction to which a message of the bot responds.
 
     Attributes:
-        target_message: the message whose menu contains the command.
-        component_message: the message whose button or menu was used.
-        modal_opener: the interaction that opened the submitted modal.
+        type: the type of the interaction.
+        target_message: the message in whose context menu the command was run; None without one.
+        component_message: the message whose button or menu was used; None without one.
+        modal_opener: the interaction that opened the submitted modal; None without one.
     """
 
     interaction_id: str
@@ -191,7 +209,7 @@ class MessageOrigin:
 
 
 def iterate_components(components: Sequence[_Component]) -> Iterator[_Component]:
-    """Yield components and their nested components, also accessories."""
+    """Yield components, their nested components and their accessories."""
     for component in components:
         yield component
         yield from iterate_components(component.get("components", ()))
@@ -200,20 +218,20 @@ def iterate_components(components: Sequence[_Component]) -> Iterator[_Component]
 
 @dataclass(eq=False, slots=True)
 class DiscordMessage:
-    """Message in its current state.
+    """Message of the server in its current version.
 
     Attributes:
         content: the content as last sent.
         mentions: the users and roles that the current text pings.
         versions: each text of the message, oldest first.
-        reply_to: the message that it replies to.
-        forwarded_message: a copy of the message that it forwards, as it was then.
-        ephemeral_to: the only user who sees it; None for a message to all.
-        origin: the interaction that it responds to; None for others.
-        webhook_id: the id of the webhook or application that posted it; None for others.
+        reply_to: the message to which this one replies; None for no reply.
+        forwarded_message: a copy of the forwarded message at that time; None for no forward.
+        ephemeral_to: the only user who sees the message; None for a message to all.
+        origin: the interaction to which the message responds; None for others.
+        webhook_id: the id of the webhook or application that posted the message; None for others.
         poll_votes: user ids by number of the answer.
         is_poll_over: whether the poll was ended before its time.
-        thread: the thread that was started from it.
+        thread: the thread that was started from the message; None without one.
         reactions: user ids by emoji.
     """
 
@@ -242,18 +260,21 @@ class DiscordMessage:
 
     @property
     def text(self) -> str:
-        """The current text, with names in place of ids."""
+        """The newest version of the text, with names in place of ids."""
         return self.versions[-1].text
 
     @property
     def buttons(self) -> dict[str, str]:
-        """Custom ids of the buttons by label."""
+        """Custom ids of the message's buttons by label."""
         parts = iterate_components(self.content.components)
         return {part["label"]: part["custom_id"] for part in parts if part.get("label") and "custom_id" in part}
 
     @property
     def pings(self) -> frozenset[str]:
-        """Ids of users and roles, `everyone` and `here` that any version of the text pings."""
+        """Ids of the users and roles that any version of the text pings.
+
+        The set may also contain `everyone` and `here`.
+        """
         return frozenset[str]().union(*(version.pings for version in self.versions))
 
     @property
@@ -262,7 +283,7 @@ class DiscordMessage:
 
     @property
     def loading(self) -> bool:
-        """True while it shows "... is thinking" for a deferred response."""
+        """True while the message shows "... is thinking" for a deferred response."""
         return bool(self.flags & LOADING)
 
 
@@ -271,7 +292,7 @@ class GuildChange:
     """Visible change of a message.
 
     Attributes:
-        message: the message in its new state.
+        message: the message after the change.
         user_id: the id of the user of a reaction; None for other changes.
         emoji: the emoji of a reaction; None for other changes.
     """
@@ -284,11 +305,15 @@ class GuildChange:
 
 @dataclass(frozen=True, slots=True)
 class GuildEvent:
-    """A change that is not about one message.
+    """Gateway event that is not about one message.
 
     Attributes:
-        subject: the id of the event's object, if it is none of the others: a code, an emoji.
-        added_ids, removed_ids: the users who joined or left a thread.
+        channel: the channel or thread of the event; None without one.
+        user: the user of the event; None without one.
+        messages: the messages of the event.
+        subject: the code of an invite, an emoji, or the number of a poll's answer; "" for none.
+        added_ids: ids of the users who joined a thread.
+        removed_ids: ids of the users who left a thread.
     """
 
     name: GuildEventName

@@ -44,16 +44,21 @@ def format_snowflake_time(snowflake: str) -> str:
 
 
 def create_emoji(key: str) -> Json:
-    """Return the emoji of a reaction: a Unicode emoji, or `name:id`."""
+    """Return the JSON of a reaction's emoji.
+
+    Args:
+        key: a Unicode emoji, or `name:id` of the server's own emoji.
+    """
     name, _, emoji_id = key.partition(":")
     return {"id": emoji_id or None, "name": name}
 
 
 class DiscordPayloads:
-    """Builder of the JSON of the server, its users, channels and messages.
+    """Builder of Discord's JSON for the server, its users, channels and messages.
 
     Args:
-        permissions, privileged_intents: names of the bot's current ones.
+        permissions: names of the bot's current permissions.
+        privileged_intents: names of the enabled privileged intents.
 
     Attributes:
         base_url: the address of the file server.
@@ -215,7 +220,7 @@ class DiscordPayloads:
         return [hidden, *({"id": user, "type": 1, "allow": view, "deny": "0"} for user in sorted(channel.members))]
 
     def guild(self) -> Json:
-        """Return the server as in REST responses."""
+        """Return the server's JSON as in REST responses."""
         guild = self._guild
         empty_fields = (
             "icon description home_header splash discovery_splash banner application_id afk_channel_id "
@@ -252,12 +257,19 @@ class DiscordPayloads:
         }
 
     def guild_counts(self) -> Json:
-        """Return the fields with the approximate numbers of members, all of them online."""
+        """Return the JSON fields with the numbers of members and of online members.
+
+        All members count as online.
+        """
         people = len(self._guild.list_members())
         return {"approximate_member_count": people, "approximate_presence_count": people}
 
     def bot_guilds(self, *, with_counts: bool = False) -> list[Json]:
-        """Return the list of the bot's servers; empty before the invitation."""
+        """Return the JSON of the bot's servers: one, or none before its invitation.
+
+        Args:
+            with_counts: whether to include the numbers of members.
+        """
         if self._guild.bot.id in self._guild.roles.absent_user_ids:
             return []
         about = {name: value for name, value in self.guild().items() if name in ("id", "name", "icon", "banner")}
@@ -294,7 +306,7 @@ class DiscordPayloads:
         return str(combine_bits(self._permissions, PERMISSIONS))
 
     def user_permissions(self, user: DiscordUser) -> str:
-        """Return a user's permission bits."""
+        """Return a user's permission bits as a decimal number."""
         return str(combine_bits(DEFAULT_PERMISSIONS - self._guild.denied_permissions.get(user.id, set()), PERMISSIONS))
 
     def emojis(self) -> list[Json]:
@@ -341,7 +353,7 @@ class DiscordPayloads:
         return about | (self.guild_counts() if with_counts else {})
 
     def guild_create(self, *, all_members: bool) -> Json:
-        """Return the server as in `GUILD_CREATE`.
+        """Return the server's JSON as in `GUILD_CREATE`.
 
         Args:
             all_members: whether to include all members, not only the bot.
@@ -369,11 +381,11 @@ class DiscordPayloads:
     # Messages
 
     def message(self, message: DiscordMessage, *, content: bool = True, with_reference: bool = True) -> Json:
-        """Return a message.
+        """Return a message's JSON as in REST responses.
 
         Args:
             content: False for an app without the message content intent.
-            with_reference: include the message that it replies to.
+            with_reference: whether to include the message to which this one replies.
         """
         message_content = message.content
         files = [self.attachment(message.channel, file) for file in message_content.attachments] if content else []
@@ -414,7 +426,13 @@ class DiscordPayloads:
         return payload
 
     def _forward_fields(self, message: DiscordMessage, *, content: bool) -> Json:
-        """Return the fields of a message that forwards `message`: a snapshot without its author."""
+        """Return the JSON fields of a message that forwards `message`.
+
+        They contain a snapshot of it without its author.
+
+        Args:
+            content: False for an app without the message content intent.
+        """
         place = {"guild_id": self._guild.id} if message.channel.is_in_guild else {}
         copied_fields = (
             "type",
@@ -434,7 +452,7 @@ class DiscordPayloads:
         }
 
     def attachment(self, channel: GuildChannel, file: DiscordAttachment) -> Json:
-        """Return a file of a message with a URL that expires."""
+        """Return the JSON of a message's file, with a URL that expires."""
         now = int(time())  # Discord: an address is signed, and expires
         signed = f"ex={now + self.file_url_seconds:x}&is={now:x}&hm={file.id}"
         url = f"{self.base_url}/attachments/{channel.id}/{file.id}/{quote(file.name)}?{signed}&"
@@ -483,9 +501,9 @@ class DiscordPayloads:
         return metadata
 
     def integration_owners(self, user: DiscordUser, channel: GuildChannel) -> Json:
-        """Return `authorizing_integration_owners`: the server or the user who installed the app.
+        """Return the field `authorizing_integration_owners` of an interaction.
 
-        In DMs with a server's app, Discord reports "0".
+        It has the server or the user who installed the app. In DMs with a server's app, Discord reports "0".
         """
         if not channel.has_bot_access:
             return {"1": user.id}

@@ -63,5 +63,9 @@ APPLICATION_FLAGS: Mapping[str, int] = {
 
 
 def combine_bits(names: Iterable[str], table: Mapping[str, int]) -> int:
-    """Return the bits of these names in one number."""
+    """Return one number with the bits of several names.
+
+    Args:
+        table: bits by name.
+    """
     return sum(table[name] for name in set(names))

@@ -1,4 +1,4 @@
-"""Roles in a server, and their members."""
+"""Roles of a Discord server, and their members."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 
 @dataclass(slots=True)
 class Role:
-    """Role of a server.
+    """Role of a Discord server.
 
     Attributes:
-        members: user ids.
+        members: ids of the users with the role.
     """
 
     id: str
@@ -18,7 +18,7 @@ class Role:
 
 
 class Roles:
-    """Roles that were assigned to users.
+    """Roles of a Discord server that were assigned to users.
 
     Args:
         new_id: returns a new snowflake.
@@ -34,11 +34,20 @@ class Roles:
         self.absent_user_ids = set[str]()
 
     def assign(self, name: str, user: str) -> Role:
-        """Assign a role to a user id, and return it; a role that does not exist is created."""
+        """Assign a role to a user, and return it; create it if it does not exist.
+
+        Args:
+            name: the name of the role.
+            user: the id of the user.
+        """
         role = self.by_name.setdefault(name, Role(self._new_id(), name))
         role.members.add(user)
         return role
 
     def list_ids(self, user: str) -> list[str]:
-        """Return the role ids of a user id."""
+        """Return the ids of the roles of a user.
+
+        Args:
+            user: the id of the user.
+        """
         return [role.id for role in self.by_name.values() if user in role.members]

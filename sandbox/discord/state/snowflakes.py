@@ -8,7 +8,7 @@ EPOCH_MILLISECONDS = 1_420_070_400_000
 
 
 def to_snowflake(time: datetime) -> int:
-    """Return the smallest snowflake with this creation time."""
+    """Return the smallest snowflake (Discord's id) with this creation time."""
     return int(time.timestamp() * 1000) - EPOCH_MILLISECONDS << 22
 
 
@@ -17,7 +17,10 @@ class _Snowflakes:
         self._last = 0
 
     def __call__(self) -> str:
-        """Return a new id, greater than all former ones: milliseconds since the epoch in the upper bits."""
+        """Return a new id, greater than all former ones.
+
+        Its upper bits are the milliseconds since Discord's epoch.
+        """
         self._last = max(self._last + 1, int(time() * 1000) - EPOCH_MILLISECONDS << 22)
         return str(self._last)
 

@@ -133,7 +133,7 @@ class AssistantMethods:
         return {"title": session.title}
 
     def set_thread_status(self, arguments: Arguments) -> dict[str, Any]:
-        """Run `assistant.threads.setStatus`: show a text until the app posts in the thread.
+        """Run `assistant.threads.setStatus`: show a text in a thread until the app posts.
 
         An empty status removes the text. Slack: "accepts either the assistant:write or chat:write scope for the time
         being".

@@ -169,7 +169,7 @@ class WebApi:
         return scope in self._scopes
 
     def require_conversation_scope(self, channel: SlackConversation, right: str) -> None:
-        """Raise `SlackError("missing_scope")` unless the bot has a scope for a conversation.
+        """Raise `SlackError("missing_scope")` without the scope for a conversation.
 
         Args:
             right: the part after the colon, such as `history` in `channels:history`; the type of conversation is the
@@ -178,10 +178,10 @@ class WebApi:
         self.require_type_scope(channel.type, right)
 
     def require_type_scope(self, type_: str, right: str) -> None:
-        """Raise `SlackError("missing_scope")` unless the bot has a type's scope.
+        """Raise `SlackError("missing_scope")` without the scope for a conversation type.
 
         Args:
-            type_: type of conversation: `channel`, `group`, `im` or `mpim`.
+            type_: `channel`, `group`, `im` or `mpim`.
             right: the part after the colon, such as `history` in `channels:history`.
         """
         self.require_scope(f"{_SCOPE_PREFIXES[type_]}:{right}")

@@ -1,1 +1,1 @@
-"""Events API of the local Slack: events, and their delivery by Socket Mode or HTTP."""
+"""Events API of the local Slack: events, their delivery by Socket Mode or HTTP."""

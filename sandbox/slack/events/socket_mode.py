@@ -331,7 +331,11 @@ class SocketModeServer:
         self._queue.clear()
 
     async def refresh_sockets(self, reason: str) -> None:
-        """Send `disconnect` to every client, and close its socket `CLOSE_DELAY_SECONDS` later."""
+        """Send `disconnect` to every client, and close its WebSocket later.
+
+        Args:
+            reason: Slack's reason in the message, such as `refresh_requested`.
+        """
         for socket in list(self._sockets):
             socket.is_retiring = True
             notice = {"type": "disconnect", "reason": reason, "debug_info": {"host": "sandbox"}}

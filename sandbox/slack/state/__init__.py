@@ -1,1 +1,1 @@
-"""State of the local Slack: the workspace, its JSON, markup, and an activity log."""
+"""Data of the local Slack: the workspace, its JSON, markup, and an activity log."""
