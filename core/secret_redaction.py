@@ -171,6 +171,10 @@ def mask_json(value: Any, depth: int = _MAX_DEPTH) -> Any:
 
 
 def _mask_value(name: str, value: Any, depth: int) -> Any:
+    """Return `[redacted]` for a value under a secret's name, else the value from `mask_json`.
+
+    Numbers, booleans and None are not redacted.
+    """
     is_named = _SECRET_NAME.search(name) and not isinstance(value, (bool, int, float, type(None)))
     return MASK if is_named else mask_json(value, depth)
 

@@ -13,7 +13,7 @@ Rating = Literal["good", "bad"]
 
 
 class FeedbackStore:
-    """Store of ratings in the table `feedback`: the last rating of each person per turn."""
+    """Store of ratings in the table `feedback`: each person's last rating of a turn."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

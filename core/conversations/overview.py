@@ -130,7 +130,7 @@ class Overview:
 
 
 async def get_overview(database: Database, prices: Prices) -> Overview:
-    """Return workers, active turns, queue and channels now, and failures of the last hour.
+    """Return workers, active turns, queue, channels, and failures of the last hour.
 
     Args:
         prices: the prices of models, for the cost of the active turns.
@@ -197,6 +197,12 @@ async def list_sessions(
 
 
 async def _list_workers(connection: AsyncConnection, now: float, *, ends: bool) -> tuple[WorkerOverview, ...]:
+    """Return the workers in the database, by id.
+
+    Args:
+        now: the time by the database's clock, in seconds since the epoch.
+        ends: whether leases end; False for SQLite.
+    """
     own = sa.select(sa.func.count()).where(turns.c.owner == workers.c.id, is_active(turns)).scalar_subquery()
     rows = (
         await connection.execute(sa.select(workers.c.id, workers.c.lease_expires_at, own).order_by(workers.c.id))
@@ -205,6 +211,11 @@ async def _list_workers(connection: AsyncConnection, now: float, *, ends: bool) 
 
 
 async def _get_queue(connection: AsyncConnection, now: float) -> QueueOverview:
+    """Return the number and the ages of the messages that wait for a turn.
+
+    Args:
+        now: the time by the database's clock, in seconds since the epoch.
+    """
     busy = sa.exists().where(turns.c.session == inbox.c.session, is_active(turns))
     query = sa.select(
         sa.func.count(),
@@ -217,6 +228,11 @@ async def _get_queue(connection: AsyncConnection, now: float) -> QueueOverview:
 
 
 async def _list_channels(connection: AsyncConnection, now: float) -> tuple[ChannelOverview, ...]:
+    """Return the adapters and their shards, by name.
+
+    Args:
+        now: the time by the database's clock, in seconds since the epoch.
+    """
     rows = (await connection.execute(sa.select(channels).order_by(channels.c.name))).all()
     return tuple(
         ChannelOverview(row.name, row.owner, None if row.watermark is None else now - row.watermark) for row in rows
@@ -224,6 +240,11 @@ async def _list_channels(connection: AsyncConnection, now: float) -> tuple[Chann
 
 
 async def _group_failures(connection: AsyncConnection, since: float) -> tuple[FailureGroup, ...]:
+    """Return the failed turns by cause, the most frequent cause first.
+
+    Args:
+        since: only turns that ended at this time or later, in seconds since the epoch.
+    """
     failed = sa.select(turns.c.id, turns.c.error).where(turns.c.state == "failed", turns.c.finished_at >= since)
     rows = (await connection.execute(failed.order_by(turns.c.finished_at.desc()))).all()
     found: dict[str, list[str]] = {}

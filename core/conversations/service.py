@@ -452,6 +452,12 @@ class ConversationService:
         return bool(changed.rowcount)
 
     def _resolve_agent(self, row: sa.Row[Any] | None, location_names: Sequence[str]) -> AnsweringAgent:
+        """Return the agent that answers in a session.
+
+        Args:
+            row: the `sessions` row; None if the session does not exist.
+            location_names: the names of the session's location, as `InboxMessage.location_names`.
+        """
         chosen = row.agent if row is not None else None
         name = self.agents.resolve_agent(chosen, location_names)
         return AnsweringAgent(name, unavailable_choice=chosen if chosen is not None and chosen != name else "")

@@ -173,7 +173,7 @@ class TurnReports:
             return await load_reports(connection, (await connection.execute(query)).all(), self.prices)
 
     async def find_turn_ids(self, beginning: str, limit: int) -> Sequence[str]:
-        """Return the ids of at most `limit` turns whose id begins with a text, newest first.
+        """Return at most `limit` turn ids that begin with a text, the newest turn first.
 
         Raises:
             StoreError: the database cannot be read.
@@ -250,7 +250,7 @@ def _is_by(author: str) -> sa.ColumnElement[bool]:
 
 
 def _select_current_turns() -> sa.Select[Any]:
-    """Return the query of the ids of all turns that began after their session's last reset."""
+    """Return the query of the ids of all turns since their session's last reset."""
     in_generation = (sessions.c.id == turns.c.session) & (sessions.c.generation == turns.c.generation)
     return sa.select(turns.c.id).join(sessions, in_generation)
 
@@ -320,7 +320,7 @@ def _group_by_first_column(rows: Iterable[sa.Row[Any]]) -> dict[str, list[sa.Row
 
 
 def _ledger_key(session: str, author: str) -> str:
-    """Return `spending.person` of an author: platform and author id, such as `slack:U1`.
+    """Return the `spending.person` of an author: their platform and id (`slack:U1`).
 
     Args:
         session: a session id, which begins with the platform's name.
@@ -329,6 +329,7 @@ def _ledger_key(session: str, author: str) -> str:
 
 
 def _to_approval_records(rows: Iterable[sa.Row[Any]]) -> tuple[ApprovalRecord, ...]:
+    """Return the approvals and questions of `human_requests` rows, in their order."""
     return tuple(ApprovalRecord(row.tool, row.decision, row.decided_by_name or "", row.decided_at) for row in rows)
 
 

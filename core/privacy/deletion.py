@@ -358,11 +358,12 @@ async def _count(connection: AsyncConnection, table: sa.Table, session_ids: Sequ
 
 
 async def _count_files(connection: AsyncConnection, session_ids: Sequence[str]) -> int:
+    """Return the number of files of sessions, in the tables `blobs` and `artifacts`."""
     return await _count(connection, blobs, session_ids) + await _count(connection, artifacts, session_ids)
 
 
 async def _list_existing(connection: AsyncConnection, session_id: str) -> list[str]:
-    """Return a list with the session id if a table has rows of the session; else empty.
+    """Return `[session_id]` if a table has rows of the session, else an empty list.
 
     The tables are `sessions`, `messages`, `inbox` and `turns`. The row in `inbox` that marks an earlier deletion of the
     session does not count.

@@ -121,7 +121,7 @@ async def _insert_tombstone(connection: AsyncConnection, session: sa.Row[Any], r
     """Insert an `inbox` row that marks a session as deleted.
 
     A backfill treats the row as a reset. If no other session has the same place, the state, files and memories of the
-    place and the names of people in its spending rows are deleted.
+    place are deleted. The names of people in the place's spending rows are deleted too.
 
     Args:
         session: the `sessions` row of the deleted session.
@@ -180,7 +180,7 @@ async def delete_old_runs(connection: AsyncConnection, prices: Prices, session_i
 
 
 async def _list_runs_to_keep(connection: AsyncConnection, session_id: str, before: float) -> list[str]:
-    """Return the ids of a session's runs that the deletion of old runs does not delete.
+    """Return the ids of a session's runs that a deletion of old runs must not delete.
 
     These runs also have newer messages, wait for people, or belong to an active turn.
 

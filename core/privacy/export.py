@@ -154,13 +154,20 @@ class _MarkdownWriter:
         self._has_several_agents = False
 
     def format_header(self, about: Mapping[str, Any]) -> str:
+        """Return the title of the export.
+
+        Args:
+            about: the result of `_load_header`.
+        """
         self._has_several_agents = len(about.get("agents", ())) > 1
         return f"# Conversation `{self._session}`\n"
 
     def format_run(self, run: TranscriptRun) -> str:
+        """Return the messages, tool calls, files, decisions, ratings and usage of a run."""
         return "".join(f"\n{paragraph}\n" for paragraph in self._list_paragraphs(run))
 
     def format_end(self, *, is_whole: bool) -> str:
+        """Return the end of the export: a note if it is not whole."""
         return "" if is_whole else "\n*The rest is left out: the export reached its size limit.*\n"
 
     def _list_paragraphs(self, run: TranscriptRun) -> Iterator[str]:
@@ -209,10 +216,16 @@ class _JsonWriter:
         self._comma = ""
 
     def format_header(self, about: Mapping[str, Any]) -> str:
+        """Return the beginning of the JSON object, up to the list of runs.
+
+        Args:
+            about: the result of `_load_header`.
+        """
         head = {"format": "parley-conversation", "version": 1, "session": {"id": self._session, **about}}
         return f'{_to_json_text(head)[:-1]}, "runs": ['
 
     def format_run(self, run: TranscriptRun) -> str:
+        """Return a run or a summary as an item of the list `runs`."""
         comma, self._comma = self._comma, ","
         if run.is_summary:
             (message,) = run.messages
@@ -229,6 +242,7 @@ class _JsonWriter:
         return f"{comma}\n{_to_json_text({name: value for name, value in values.items() if value})}"
 
     def format_end(self, *, is_whole: bool) -> str:
+        """Return the end of the JSON object, with whether the export is whole."""
         return f'\n], "is_whole": {_to_json_text(is_whole)}}}\n'
 
 
@@ -236,6 +250,7 @@ _WRITERS: Mapping[ExportFormat, type[_MarkdownWriter | _JsonWriter]] = {"md": _M
 
 
 def _message_to_json(message: TranscriptMessage) -> dict[str, Any]:
+    """Return the values of a message for the JSON export, without empty ones."""
     parts = [{"by": id_, "name": name, "text": words} for id_, name, words in message.parts]
     values = {
         "at": _format_iso(message.at),
@@ -252,6 +267,11 @@ def _message_to_json(message: TranscriptMessage) -> dict[str, Any]:
 
 
 def _call_to_json(call: Mapping[str, str]) -> dict[str, Any]:
+    """Return a tool call with its arguments, or a tool result, for the JSON export.
+
+    Args:
+        call: an item of `TranscriptMessage.calls`: a result if it has `output`, else a call.
+    """
     name, given = ("result", call["output"]) if "output" in call else ("arguments", call.get("input"))
     return {"id": call.get("id"), "tool": call.get("name"), name: _parse_json_or_text(given)}
 
@@ -302,6 +322,7 @@ def _format_code(text: str) -> str:
 
 
 def _format_file(file: ExportedFile) -> str:
+    """Return the name, MIME type and size of a file as Markdown."""
     size = f", {file.size:,} bytes" if file.size else ""
     return f"{_format_code(file.name)} ({file.kind}{size})"
 
@@ -311,8 +332,10 @@ def _to_json_text(value: Any) -> str:
 
 
 def _format_iso(at: float) -> str:
+    """Return a time in seconds since the epoch as ISO 8601 in UTC, to the millisecond."""
     return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds")
 
 
 def _format_time(at: float) -> str:
+    """Return a time in seconds since the epoch as date and time in UTC, to the second."""
     return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M:%S} UTC"

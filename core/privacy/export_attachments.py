@@ -50,6 +50,7 @@ class ExportedFile:
     data: bytes = b""
 
     def to_json(self) -> dict[str, Any]:
+        """Return name, title, MIME type, size and SHA-256 for a JSON export, if known."""
         values = {"name": self.name, "title": self.title, "kind": self.kind, "size": self.size, "sha256": self.digest}
         return {name: value for name, value in values.items() if value}
 

@@ -26,7 +26,7 @@ class KnownUser:
 
 
 async def list_sessions_with(connection: AsyncConnection, user_id: str) -> set[str]:
-    """Return the ids of sessions with a stored prompt that a user wrote or is named in.
+    """Return the ids of sessions in which a stored prompt is by a user or names them.
 
     Args:
         user_id: the platform's id of the user.
@@ -86,5 +86,5 @@ def get_author_name(message: InboxMessage) -> str:
 
 
 def _get_user_id(key: str) -> str:
-    """Return the platform's user id in a key such as `slack:U1`; empty without a colon."""
+    """Return the platform's user id in a key such as `slack:U1`."""
     return key.partition(":")[2]

@@ -357,9 +357,9 @@ def _redact_part(part: types.Part, redaction: Redaction, *, is_theirs: bool) -> 
 
 
 def _empty_arguments(args: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return a tool call's arguments with only `originalFunctionCall`, without its `args`.
+    """Return a tool call's arguments without all but `originalFunctionCall`.
 
-    ADK continues a confirmed call by the name and the id in `originalFunctionCall`.
+    The `args` of `originalFunctionCall` are emptied too. ADK continues a confirmed call by the name and the id in it.
     """
     original = (args or {}).get("originalFunctionCall")
     return {"originalFunctionCall": {**original, "args": {}}} if isinstance(original, dict) else {}

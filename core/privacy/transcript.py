@@ -133,9 +133,9 @@ async def stream_runs(database: Database, session_id: str) -> AsyncGenerator[Tra
 
 
 async def _read_pages(database: Database, session_id: str) -> AsyncGenerator[Sequence[sa.Row[Any]], None]:
-    """Yield the `messages` rows of a session since its last reset, oldest first, in pages.
+    """Yield the `messages` rows of a session since its last reset, in pages.
 
-    A page is a list of at most `PAGE_SIZE` rows; the last one may be empty.
+    The oldest row comes first. A page is a list of at most `PAGE_SIZE` rows; the last page may be empty.
     """
     in_generation = (sessions.c.id == messages.c.session) & (sessions.c.generation == messages.c.generation)
     query = sa.select(messages).join(sessions, in_generation).where(messages.c.session == session_id)
@@ -188,7 +188,7 @@ async def _load_runs(
 
 @dataclass(frozen=True, slots=True)
 class _RelatedRows:
-    """Rows of the tables `turns`, `feedback`, `human_requests` and `artifacts` of runs."""
+    """Rows of `turns`, `feedback`, `human_requests` and `artifacts` of several runs."""
 
     turns: Sequence[sa.Row[Any]]
     feedback: Sequence[sa.Row[Any]]
@@ -227,6 +227,14 @@ class _RelatedRows:
     def _build_run(
         self, run: str, rows: Sequence[sa.Row[Any]], own: Sequence[sa.Row[Any]], *, is_first: bool
     ) -> TranscriptRun:
+        """Return one part of a run with its turn, ratings, requests and files.
+
+        Args:
+            run: the id of the run.
+            rows: the `messages` rows of the part; corrections are left out.
+            own: the `turns` rows of the part, oldest first.
+            is_first: whether this is the first part of the run, which has the files.
+        """
         entries = [_to_message(row) for row in rows if row.role != "user" or row.invocation_id == run]  # no corrections
         entries = [entry for entry in entries if entry.text or entry.calls or entry.files]
         ids = {row.id for row in own}
@@ -253,6 +261,11 @@ def _to_message(row: sa.Row[Any]) -> TranscriptMessage:
 
 
 def _list_sources(row: sa.Row[Any]) -> list[str]:
+    """Return the URLs of the web pages that an agent's message is based on.
+
+    Args:
+        row: the row of `messages`.
+    """
     if row.role != "assistant" or not any(key in (row.event or "") for key in SOURCE_KEYS):
         return []
     event = parse_event(row.event, row.id)
@@ -278,6 +291,11 @@ def _turn_values(row: sa.Row[Any], message_rows: Sequence[sa.Row[Any]]) -> dict[
 
 
 def _decision_values(row: sa.Row[Any]) -> dict[str, Any]:
+    """Return the columns of an approval or question for an export, without empty ones.
+
+    Args:
+        row: the row of `human_requests`.
+    """
     names = (
         "kind",
         "tool",

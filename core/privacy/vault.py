@@ -34,6 +34,7 @@ class Cipher:
         self._fernet = Fernet(base64.urlsafe_b64encode(hashlib.sha256(key.encode()).digest()))
 
     def encrypt(self, text: str) -> str:
+        """Return a text as a Fernet token."""
         return self._fernet.encrypt(text.encode()).decode()
 
     def decrypt(self, ciphertext: str, *, max_age: int | None = None) -> str:
@@ -130,6 +131,7 @@ class Vault:
 
     @property
     def _is_unexpired(self) -> sa.ColumnElement[bool]:
+        """SQL condition that a row of `vault` has not expired."""
         return vault.c.expires_at.is_(None) | (vault.c.expires_at >= self._database.now)
 
     def _is_named(self, name: str) -> sa.ColumnElement[bool]:
@@ -149,6 +151,7 @@ class Vault:
         return self._cipher.decrypt(token, max_age=max_age) or None
 
     def _encrypt(self, name: str, value: Mapping[str, Any]) -> str:
+        """Return the ciphertext of a value together with its name."""
         return self._cipher.encrypt(json.dumps([name, value]))
 
     def _decrypt(self, name: str, sealed: str) -> Mapping[str, Any]:

@@ -1,1 +1,1 @@
-"""Sessions: ADK's services over the database, history, summaries, resuming, routing."""
+"""Sessions: ADK's services, history, summaries, resumed runs, choice of the agent."""

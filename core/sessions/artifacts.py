@@ -223,6 +223,11 @@ class ArtifactService(BaseArtifactService):
     async def _find_row(
         self, app_name: str, user_id: str, filename: str, session_id: str | None, version: int | None
     ) -> sa.Row[Any] | None:
+        """Return the `artifacts` row of a version of a file; None if it is not stored.
+
+        Args:
+            version: the number of the version; None for the newest.
+        """
         query = sa.select(artifacts).where(_matches(_get_scope(app_name, user_id, filename, session_id), filename))
         if version is not None:
             query = query.where(artifacts.c.version == version)
@@ -244,6 +249,12 @@ def _get_scope(app: str, user_id: str, name: str, session_id: str | None) -> dic
 
 
 def _matches(scope: Mapping[str, str], name: str) -> sa.ColumnElement[bool]:
+    """Return the SQL condition that a row is a version of an artifact.
+
+    Args:
+        scope: the columns of the artifact, from `_get_scope`.
+        name: the file name of the artifact.
+    """
     return sa.and_(*(artifacts.c[key] == value for key, value in scope.items()), artifacts.c.name == name)
 
 

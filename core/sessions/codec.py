@@ -64,7 +64,7 @@ class EncodedEvent(NamedTuple):
 
 
 def is_state_only(event: Event) -> bool:
-    """Return whether an ADK event has no content and no action but a change of the state."""
+    """Return whether an ADK event has neither content nor actions but a state change."""
     if event.content is not None:
         return False
     rest = event.model_dump(
@@ -250,6 +250,7 @@ def count_media_bytes(event: Event) -> int:
 
 
 def _estimate_media_tokens(media: types.Blob | types.FunctionResponseBlob | None) -> int:
+    """Return the estimated number of tokens of a file in a model call."""
     if media is None or not media.data:
         return 0
     if (media.mime_type or "").startswith("text/"):
@@ -264,12 +265,20 @@ def _get_parts(event: Event) -> Sequence[types.Part]:
 
 
 def _get_text(event: Event) -> str:
+    """Return the column `content` of an event: its text and its tool results.
+
+    Thoughts are left out.
+    """
     pieces = [text for part in _get_parts(event) if not part.thought and (text := part_text(part))]
     pieces += [_to_json(response.response or {}) for response in event.get_function_responses()]
     return "\n".join(pieces)
 
 
 def _list_tool_calls(event: Event) -> list[dict[str, str]]:
+    """Return the column `tool_calls` of an event.
+
+    Calls have `id`, `name` and `input`; tool results have `id`, `name` and `output`. Input and output are JSON texts.
+    """
     calls, answers = event.get_function_calls(), event.get_function_responses()
     ids, answer_ids = set[str](), set[str]()
     return [
@@ -289,12 +298,18 @@ def _list_tool_calls(event: Event) -> list[dict[str, str]]:
 
 
 def _get_long_running_calls(event: Event) -> dict[str, bool] | None:
+    """Return the column `long_running_calls` of a new event.
+
+    It has the ids of the event's long-running calls, each with False for "not answered". It is empty for a compaction,
+    and None for all other events.
+    """
     if event.actions.compaction is not None:
         return {}
     return dict.fromkeys(sorted(event.long_running_tool_ids or ()), False) or None
 
 
 def _iterate_bytes(event: Event) -> Iterator[bytes]:
+    """Yield the bytes of each file in an event's parts and tool responses."""
     for part in _get_parts(event):
         media: list[types.Blob | types.FunctionResponseBlob | None] = [part.inline_data]
         if part.function_response:
@@ -334,6 +349,7 @@ def _to_json(value: Any) -> str:
 
 
 def _replace_surrogates(value: Any) -> Any:
+    """Return a JSON value with U+FFFD for each lone surrogate in its texts and keys."""
     if isinstance(value, str):
         return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     if isinstance(value, dict):

@@ -169,9 +169,10 @@ def _find_required(entries: Sequence[HistoryEntry]) -> set[int]:
 
 
 def _find_calls_of_answers(entries: Sequence[HistoryEntry], kept: set[int]) -> set[int]:
-    """Return the indexes of long-running calls that are left out while a response is kept.
+    """Return the indexes of long-running calls that are cut off from their responses.
 
-    Decided approvals and late results are such responses. The user message before each call is included.
+    The limits leave out these calls, but not their responses, such as decided approvals and late results. The user
+    message before each call is included.
 
     Args:
         entries: the events of the history, oldest first.
@@ -191,7 +192,7 @@ def _find_calls_of_answers(entries: Sequence[HistoryEntry], kept: set[int]) -> s
 
 
 def _find_call_group(entries: Sequence[HistoryEntry], index: int) -> set[int]:
-    """Return the indexes of a call, its responses, and the user message before the call.
+    """Return the indexes of a call, its responses, and the user message before.
 
     If the call requests the approval of another call, that call and its responses are included.
 
@@ -210,7 +211,7 @@ def _find_call_group(entries: Sequence[HistoryEntry], index: int) -> set[int]:
 
 
 def repair_history(events: Sequence[Event]) -> list[Event]:
-    """Return a history in which calls and responses match, so that every model accepts it.
+    """Return a history that every model accepts: with a response for each call.
 
     Responses without a call are removed, and repeated call ids are renamed. A call without a response gets the error
     `INTERRUPTED` as its response if other messages follow. Calls that may still be answered have no response:
@@ -239,7 +240,7 @@ def repair_history(events: Sequence[Event]) -> list[Event]:
 
 
 def split_responses(event: Event) -> list[Event]:
-    """Return a person's tool responses as one or two events: confirmations in the last one.
+    """Split a person's tool responses into one or two events, confirmations last.
 
     ADK 2.13 does not send an event with the response to a confirmation request to the model, not even its other
     responses. ADK executes only the confirmed calls of the newest event. Any other event is returned itself.
@@ -323,6 +324,14 @@ def _pair_calls(events: Sequence[Event]) -> Iterator[Event]:
 
 
 def _replace_call(part: types.Part, call: types.FunctionCall, id_: str, latest: dict[str, str]) -> types.Part:
+    """Return a part with a new call id, and the new id of the call that it confirms.
+
+    Args:
+        part: the part with the call.
+        call: the function call of the part.
+        id_: the new id of the call.
+        latest: the newest id by the original id, to update `originalFunctionCall`.
+    """
     update: dict[str, object] = {} if id_ == call.id else {"id": id_}
     original = (call.args or {}).get("originalFunctionCall")
     if isinstance(original, dict) and latest.get(original.get("id", "")) not in (None, original.get("id")):
@@ -332,6 +341,13 @@ def _replace_call(part: types.Part, call: types.FunctionCall, id_: str, latest: 
 
 
 def _replace_parts(event: Event, parts: list[types.Part], renamed: dict[str, str]) -> Event:
+    """Return a copy of an event with other parts, or the event if they are the same.
+
+    Args:
+        event: an event with content.
+        parts: the new parts.
+        renamed: the new call ids by the original ids, to update `long_running_tool_ids`.
+    """
     content = event.content
     assert content is not None
     if list(map(id, parts)) == list(map(id, content.parts or ())):
@@ -351,10 +367,12 @@ def _has_calls(event: Event) -> bool:
 
 
 def _call_ids(event: Event) -> list[str]:
+    """Return the ids of an event's calls, or `name:NAME` for a call without an id."""
     return [call.id or f"name:{call.name}" for call in event.get_function_calls()]
 
 
 def _response_ids(event: Event) -> list[str]:
+    """Return the ids of an event's responses, or `name:NAME` for one without an id."""
     return [answer.id or f"name:{answer.name}" for answer in event.get_function_responses()]
 
 
@@ -400,6 +418,7 @@ def describe_window(
 
 
 def _has_text(entry: HistoryEntry) -> bool:
+    """Return whether an event is a message of a user or an agent with text."""
     content = entry.event.content
     parts = (content and content.parts) or ()
     return get_role(entry.event) in ("user", "assistant") and any(part.text and not part.thought for part in parts)

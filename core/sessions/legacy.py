@@ -1,4 +1,4 @@
-"""Rebuilds ADK events from columns, for rows of `messages` without a readable event."""
+"""Rebuilds the ADK events of `messages` rows from their other columns."""
 
 from __future__ import annotations
 
@@ -50,6 +50,7 @@ class EventRebuilder:
         return event
 
     def _get_author(self, row: sa.Row[Any]) -> str:
+        """Return the author of a row: its column, `user`, or the agent."""
         if row.author not in _ROLES:
             return str(row.author)
         return "user" if "user" in (row.author, row.role) else self._agent
@@ -72,6 +73,11 @@ class EventRebuilder:
         return types.Content(role="user" if row.role == "user" else "model", parts=text + calls)
 
     def _build_responses(self, row: sa.Row[Any]) -> types.Content | None:
+        """Return the tool responses of a row as ADK content.
+
+        Without stored responses, the row's content is the response to the oldest open call, or a text without such a
+        call.
+        """
         answers = [call for call in row.tool_calls if "output" in call]
         if not answers and self._unanswered:
             answers = [{**self._unanswered[0], "output": row.content}]

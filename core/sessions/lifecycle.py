@@ -1,4 +1,4 @@
-"""Session lifecycle: creates, locks, resets and deletes sessions, moves them to an app."""
+"""Session lifecycle: create, lock, reset, delete, and move to another app."""
 
 import logging
 import time

@@ -142,6 +142,19 @@ class MemoryService(BaseMemoryService):
     async def _save_entries(
         self, app: str, user_id: str, session: str | None, entries: Iterable[tuple[str | None, str, str, float]]
     ) -> None:
+        """Store texts as memories in one transaction; skip memories with a stored key.
+
+        Args:
+            app: the agent of the memories.
+            user_id: the place of the memories, as `InboxMessage.place`.
+            session: the id of the session that the memories come from; None for no session.
+            entries: key, author, text and time (seconds since the epoch) of each memory. Without a key, one is
+                generated.
+
+        Raises:
+            SessionResetError: the session of the run was reset.
+            TurnLostError: another worker owns the turn.
+        """
         rows = [
             {
                 "app": app,
@@ -165,11 +178,18 @@ class MemoryService(BaseMemoryService):
         await retry_store(write, operation=f"the memories of session {session}")
 
     async def _lock_session(self, connection: AsyncConnection) -> None:
+        """Lock the rows of the run's session and turn; do nothing outside of a run.
+
+        Raises:
+            SessionResetError: the session was reset.
+            TurnLostError: another worker owns the turn.
+        """
         if self.session is not None and self.generation is not None:
             await lock_session_and_turn(connection, self.session, self.generation, self.fence)
 
 
 def _to_entries(events: Iterable[Event]) -> Iterable[tuple[str | None, str, str, float]]:
+    """Return the event id, author, text and time of each event, for `_save_entries`."""
     return ((event.id, event.author, _get_text(event.content), event.timestamp) for event in events)
 
 
@@ -190,6 +210,10 @@ def _get_search_words(query: str) -> list[str]:
 
 
 def _to_memory_entry(row: sa.Row[Any], max_characters: int) -> MemoryEntry:
+    """Return a stored memory for ADK, with at most `max_characters` of its text.
+
+    The tag of ADK's memory prompt is replaced in the text, so that the text cannot end the prompt's section.
+    """
     text = row.content if len(row.content) <= max_characters else f"{row.content[:max_characters]}…"
     return MemoryEntry(
         id=row.key,

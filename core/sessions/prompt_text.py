@@ -49,7 +49,7 @@ class AttributedPrompt:
 
     @property
     def unattributed_text(self) -> str:
-        """The texts of the authors, without their names before the text, and without quotes."""
+        """The texts of the authors, without the names before them and without quotes."""
         return PART_SEPARATOR.join(
             strip_author(words, self.names.get(author, author)) for author, words in self.parts if author
         )

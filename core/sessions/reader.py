@@ -126,6 +126,13 @@ async def read_snapshot(
 
 
 def _build_snapshot_query(dialect: str) -> sa.CompoundSelect[Any]:
+    """Return the query of a session, its state and its messages, as one UNION.
+
+    Each row has its `_RowKind` and seven columns, whose meaning depends on the kind: see `read_snapshot`.
+
+    Args:
+        dialect: `sqlite` or `postgresql`.
+    """
     session = sa.bindparam("session", type_=sa.Text)
     zero: sa.ColumnElement[int] = sa.literal_column("0")
     generation = sa.select(sessions.c.generation).where(sessions.c.id == session).scalar_subquery()
@@ -233,6 +240,7 @@ class HistoryLoader:
 
     @property
     def _summary(self) -> StoredMessage | None:
+        """The newest summary of the session; None without one."""
         newest = max((id_ for id_, row in self.snapshot.required.items() if row.summarized_id), default=None)
         return None if newest is None else self.snapshot.required[newest]
 
@@ -265,7 +273,8 @@ class HistoryLoader:
     async def _read_newest(self, summarized_id: int) -> tuple[dict[int, StoredMessage], bool]:
         """Return the newest messages after the summary, by row id, and whether these are all.
 
-        If not, the last message that was read exceeds the limit of tokens or turns.
+        The messages are by row id. If they are not all, the last one that was read exceeds the limit of tokens or
+        turns.
 
         Args:
             summarized_id: the id of the last message that the summary covers; 0 without a summary.
@@ -316,6 +325,13 @@ class HistoryLoader:
     async def _read_rows(
         self, *conditions: sa.ColumnElement[bool], limit: int, oldest_first: bool = False
     ) -> dict[int, StoredMessage]:
+        """Return messages of the session that are no summaries, by row id.
+
+        Args:
+            conditions: SQL conditions on `messages`.
+            limit: the most messages.
+            oldest_first: whether the oldest matching messages are read instead of the newest.
+        """
         c = messages.c
         query = (
             sa.select(c.id, c.role, c.event, c.tokens, c.long_running_calls, c.created_at)
@@ -336,6 +352,13 @@ class HistoryLoader:
             }
 
     async def _to_entries(self, rows: Sequence[StoredMessage]) -> list[HistoryEntry]:
+        """Return the ADK events of messages, with their files from `blobs`.
+
+        An event that cannot be parsed, or lacks a file, is rebuilt from the columns of its row.
+
+        Args:
+            rows: the messages, oldest first.
+        """
         events = [parse_event(row.event, row.id) for row in rows]
         digests_by_event = [list_blob_digests(event) if event else set() for event in events]
         if any(digests_by_event):
@@ -375,6 +398,7 @@ class HistoryLoader:
         return events
 
     async def _read_blobs(self, digests: Set[str]) -> dict[str, bytes]:
+        """Return the bytes of the session's files with these SHA-256 digests, by digest."""
         query = sa.select(blobs.c.hash, blobs.c.data).where(blobs.c.session == self.session, blobs.c.hash.in_(digests))
         async with self.database.read() as connection:
             return {row.hash: row.data for row in await connection.execute(query)}

@@ -221,6 +221,7 @@ class _RunMessage:
 
     @property
     def answered_ids(self) -> set[str]:
+        """The ids of the calls to which the event has a response."""
         return {answer.id for answer in self.event.get_function_responses() if answer.id}
 
     @property
@@ -322,8 +323,9 @@ class _RunCallLog:
 async def _drop_partial_steps(rows: Sequence[_RunMessage], call_log: _RunCallLog) -> list[_RunMessage]:
     """Return the rows of a run without incomplete steps.
 
-    Two kinds of rows are left out: tool responses to only some calls of a step, and requests to a person without the
-    response of the call that asked for them, or the reverse. State changes of such calls are deleted in the call log.
+    Two kinds of rows are left out. The first are tool responses to only some calls of a step. The others are requests
+    to a person without the response of the call that asked for them, and such responses without their request. State
+    changes of the left-out calls are deleted in the call log.
 
     Args:
         rows: the rows of the run, oldest first.
