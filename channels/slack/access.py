@@ -1,6 +1,7 @@
 """Identity of users on Slack: user groups, location, and the ids in access rules.
 
-Slack: `usergroups.list` returns the groups with their members, if the app has the scope `usergroups:read`.
+A user's groups are their roles. Slack: `usergroups.list` returns the groups with their members, if the app has the
+scope `usergroups:read`.
 """
 
 from collections.abc import Iterable
@@ -26,10 +27,11 @@ _UNKNOWN = {"user_not_found", "users_not_found", "user_not_visible", "channel_no
 
 
 class SlackIdentityResolver:
-    """Adds to messages and interactions what the access policy needs of their authors.
+    """Looks up the user groups and location of a message's or interaction's author.
 
     Args:
-        needs_groups: whether access rules or approvals name user groups; if not, they are not looked up.
+        directory: looks up the user groups of a workspace.
+        needs_groups: whether access rules or approvals name user groups; if not, no groups are looked up.
     """
 
     def __init__(self, directory: WorkspaceDirectory, *, needs_groups: bool) -> None:
@@ -37,7 +39,9 @@ class SlackIdentityResolver:
         self._needs_groups = needs_groups
 
     async def resolve_message(self, incoming: IncomingMessage) -> IncomingMessage:
-        """Return the message with its author's user groups as roles.
+        """Return a message with the user groups of its author as their roles.
+
+        A message of a bot is returned as it is.
 
         Raises:
             SurfaceError: the user groups cannot be looked up.
@@ -56,7 +60,10 @@ class SlackIdentityResolver:
         """Return an interaction's author, with user groups as roles, and its location.
 
         Args:
-            home_team: the id of the user's own workspace; empty for `team`.
+            team: the id of the workspace of the interaction.
+            channel: the id of the channel.
+            user: the id of the author.
+            home_team: the id of the author's own workspace; empty for `team`.
 
         Raises:
             SurfaceError: the user groups cannot be looked up.
@@ -67,7 +74,13 @@ class SlackIdentityResolver:
         return author, location_of(team, channel)
 
     async def _groups_of(self, team: str, user: str) -> tuple[str, ...]:
-        """Return the ids of a user's groups; none if groups are not needed."""
+        """Return the ids of a user's groups in a workspace.
+
+        Nothing is looked up, and no group returned, if no setting needs groups.
+
+        Raises:
+            SurfaceError: the groups cannot be looked up.
+        """
         if not self._needs_groups:
             return ()
         groups = await self._directory.groups(team)
@@ -77,21 +90,21 @@ class SlackIdentityResolver:
 
 
 def is_group(id_: str) -> bool:
-    """Return whether an id is that of a user group."""
+    """Return whether a Slack id is the id of a user group."""
     return id_.startswith("S")
 
 
 async def find_unknown_ids(settings: SlackSettings, rules: Iterable[str]) -> list[str]:
-    """Return a line for each access rule with an id that Slack does not know.
+    """Look up the ids of access rules on Slack; return a line for each unknown id.
 
-    The lines name the remedy. Without a bot token nothing is looked up: the app may be in several workspaces, none of
-    which knows all ids.
+    A line is a sentence for operators that names the remedy. Without a bot token nothing is looked up: the app may then
+    be in several workspaces, none of which knows all ids.
 
     Args:
-        rules: each as `kind:id`.
+        rules: the rules, each as `kind:id`.
 
     Raises:
-        SettingsError: Slack cannot be reached.
+        SettingsError: Slack cannot be reached, or refuses a lookup for another reason than an unknown id.
     """
     if not settings.bot_token:
         return []

@@ -63,11 +63,12 @@ class SlackChannel:
     """The Slack adapter (see `Channel`); create it inside a running event loop.
 
     Args:
+        services: the services that the adapter calls for messages and interactions.
         watermarks: the store of the watermarks and places, for the backfill.
         vault: stores the tokens of several workspaces; None for one workspace.
 
     Attributes:
-        routes: routes for the HTTP server of the process: of HTTP mode and OAuth, if they are used.
+        routes: the routes of HTTP mode and OAuth, for the HTTP server of the process; empty if neither is used.
     """
 
     name = NAME
@@ -189,9 +190,9 @@ class SlackChannel:
         await self._backfill.stop()
 
     async def aclose(self) -> None:
-        """Finish the calls that set thread statuses, and close the HTTP connections.
+        """Wait for the calls that set thread statuses, and close the HTTP connections.
 
-        Call it after the last reply.
+        Call it after the last reply. The wait takes at most `SETTLE_TIMEOUT` seconds.
         """
         await self._assistant.drain(SETTLE_TIMEOUT)
         await self._connections.close()
@@ -222,7 +223,7 @@ class SlackChannel:
         return "" if inbound.is_bot else await self._directory.locale(str(inbound.address["team"]), inbound.author)
 
     async def read_message(self, inbound: InboxMessage) -> MessageText:
-        """Return the text of a message for the prompt, with names in place of ids.
+        """Return the text of a stored message for the prompt, with names in place of ids.
 
         Raises:
             SurfaceError: the app was uninstalled from the workspace.
@@ -257,10 +258,18 @@ class SlackChannel:
         body: dict[str, Any],
         next: Callable[[], Awaitable[BoltResponse]],  # noqa: A002 - Bolt's name
     ) -> BoltResponse:
-        """Process a payload of Slack before Bolt acknowledges it, as Bolt middleware.
+        """Process an event or interaction of Slack, as Bolt middleware.
 
-        If this fails, the event is not acknowledged, and Slack delivers it again. Only the URL verification is left to
+        An event is stored before the response. If it cannot be stored, the response is HTTP 500, and Slack delivers the
+        event again. For interactions see `SlackInteractionHandler.handle`. Only the URL verification is passed on to
         Bolt: Bolt would acknowledge an event even if its own `auth.test` fails.
+
+        Args:
+            body: Slack's payload.
+            next: passes the payload on to Bolt.
+
+        Returns:
+            The response: the acknowledgement, or an error.
         """
         if body.get("type") == "url_verification":
             return await next()
@@ -275,7 +284,7 @@ class SlackChannel:
         return BoltResponse(status=200)
 
     async def _is_installed(self, team: str) -> bool:
-        """Return whether the app is installed in a workspace.
+        """Return whether the app is installed in a workspace; if not, log a warning.
 
         Raises:
             StoreError: the database cannot be read.
@@ -308,9 +317,12 @@ class SlackChannel:
                 await self._remove_workspace(body)
 
     async def _remove_workspace(self, body: Mapping[str, Any]) -> None:
-        """Delete the token of a workspace that removed the app.
+        """Delete the stored token of a workspace that removed the app.
 
-        Of a single workspace, `TokenMonitor` checks the token.
+        If the app has the token of a single workspace, nothing is done: `TokenMonitor` checks that token.
+
+        Args:
+            body: the payload of an `app_uninstalled` or `tokens_revoked` event.
         """
         if self._tokens is not None:
             await self._tokens.remove(workspace_of(body), float(body.get("event_time") or 0))
@@ -330,7 +342,12 @@ class SlackChannel:
             await self._intake.accept(await self._identities.resolve_message(incoming))
 
     async def _deny_privately(self, inbound: InboxMessage, text: str) -> None:
-        """Send a message's author an ephemeral message: why the message is not answered."""
+        """Show a text only to the author of a message, in the message's thread, if any.
+
+        Args:
+            inbound: the message, which the bot does not answer.
+            text: the translated reason.
+        """
         team, channel, user, thread, ts = (
             str(inbound.address[name]) for name in ("team", "channel", "user", "thread_ts", "ts")
         )
@@ -339,7 +356,10 @@ class SlackChannel:
         await self._responder.send_ephemeral(target, text)
 
     async def _is_bot_loop(self, inbound: InboxMessage) -> bool:
-        """Return whether bots wrote too many messages in a row in the message's session."""
+        """Return whether bots wrote the last `bot_loop_limit` messages of a session.
+
+        False for a message of a person.
+        """
         if not inbound.is_bot:
             return False
         limit = self._settings.bot_loop_limit
@@ -350,5 +370,8 @@ class SlackChannel:
 
 
 async def _authorize_nothing(*_: object, **__: object) -> AuthorizeResult:
-    """Replace Bolt's token lookup, which is not reached: `_dispatch` comes first."""
+    """Return an empty result in place of Bolt's token lookup.
+
+    Bolt never calls it, since `_dispatch` responds before.
+    """
     return AuthorizeResult(enterprise_id=None, team_id=None)

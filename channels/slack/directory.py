@@ -1,4 +1,4 @@
-"""Cached names, locales and user groups of each workspace, and the bot's user."""
+"""Lookup of names, locales, user groups and the bot's user in workspaces, cached."""
 
 import asyncio
 from collections.abc import Iterable, Sequence
@@ -11,10 +11,10 @@ from channels.slack.client.api import Answer, SlackApi
 from channels.slack.client.rate_limits import AUTH_TEST, TIER_2, TIER_3, TIER_4
 from channels.slack.text import mentioned_ids
 
-#: Seconds for which names and the bot's own user are cached, and user groups, on which access may depend.
+#: Seconds for which names and the bot's own user are cached, and for user groups, on which access may depend.
 NAME_SECONDS, GROUP_SECONDS = 3600.0, 300.0
 
-#: Seconds that a reply waits for a name, and an event, which Slack wants acknowledged in 3 seconds, for user groups.
+#: Seconds that a turn waits for a name; seconds that an event waits for user groups (Slack: acknowledgement within 3).
 LOOKUP_TIMEOUT, GROUP_TIMEOUT = 3.0, 2.0
 
 
@@ -23,7 +23,7 @@ class SlackUser:
     """Display name and locale of a user.
 
     Attributes:
-        locale: as Slack names it (`ko-KR`); empty if it is not known.
+        locale: the locale as Slack names it (`ko-KR`); empty if unknown.
     """
 
     name: str
@@ -32,6 +32,13 @@ class SlackUser:
 
 @dataclass(frozen=True, slots=True)
 class SlackUserGroup:
+    """User group of a workspace.
+
+    Attributes:
+        handle: the name in mentions, without the `@`.
+        members: the ids of its users.
+    """
+
     id: str
     handle: str
     members: frozenset[str]
@@ -43,7 +50,7 @@ class WorkspaceDirectory:
     Slack: `usergroups.list` needs the scope `usergroups:read`, which an app may lack.
 
     Args:
-        timeout: the most seconds to wait for a name; after that the last known one, or the id, is used.
+        timeout: the most seconds to wait for a name; after that the last known name, or the id, is used.
     """
 
     def __init__(self, api: SlackApi, *, timeout: float = LOOKUP_TIMEOUT) -> None:
@@ -76,13 +83,15 @@ class WorkspaceDirectory:
         )
 
     async def locale(self, team: str, user: str) -> str:
-        """Return the locale of a user, such as `ko-KR`; empty if it is not known."""
+        """Return the locale of a user, such as `ko-KR`; empty if unknown."""
         return (await self._user(team, user)).locale
 
     async def groups(self, team: str) -> Sequence[SlackUserGroup] | None:
         """Return the user groups of a workspace with their members.
 
-        If Slack does not answer in time, these are the last known ones; None if there are none.
+        Returns:
+            The groups. If Slack fails, or does not answer within `GROUP_TIMEOUT` seconds: the last known groups, or
+            None if none were fetched before.
         """
 
         async def fetch() -> Sequence[SlackUserGroup]:
@@ -95,7 +104,7 @@ class WorkspaceDirectory:
         return await self._groups.get_or_last(team, fetch, None)
 
     async def bot(self, team: str) -> Answer:
-        """Return the answer of `auth.test` for the app in a workspace, such as `user_id`.
+        """Return Slack's `auth.test` response for a workspace, with the bot's `user_id`.
 
         Raises:
             SurfaceError: Slack cannot be reached, or refuses the token.

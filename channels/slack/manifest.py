@@ -21,7 +21,7 @@ ABOUT_APP = "An agent that answers in threads and direct messages."
 #: A user opens the direct messages with the bot.
 HOME_OPENED = "app_home_opened"
 
-#: A user views something else while the app is visible.
+#: A user opens another channel or object while the app is visible.
 CONTEXT_CHANGED = "app_context_changed"
 
 #: The app was removed from a workspace; tokens were revoked, for that or for another reason.
@@ -44,12 +44,12 @@ EVENTS = frozenset(
 
 
 def manifest(*, prompts: Sequence[str], address: str = "", oauth_address: str = "") -> dict[str, Any]:
-    """Return the app manifest, to be serialized as JSON.
+    """Return the app manifest as a JSON object, from which Slack creates the app.
 
     Args:
         prompts: the suggested prompts in direct messages.
         address: the public URL of the bot's HTTP server (`https://...`) for HTTP mode; empty for Socket Mode.
-        oauth_address: the same URL for OAuth in several workspaces; empty for one workspace.
+        oauth_address: the public URL of the same server for OAuth in several workspaces; empty for one workspace.
     """
     url = f"{address}{PATH}" if address else ""
     redirect = {"redirect_urls": [f"{oauth_address}{REDIRECT_PATH}"]} if oauth_address else {}

@@ -1,4 +1,7 @@
-"""Session ids, event keys and place ids on Slack: a thread is a session."""
+"""Session ids, event keys and place ids on Slack.
+
+A thread is a session. A place is a channel with its threads, or the direct messages with a user.
+"""
 
 from channels.slack.settings import Direct
 from core.identity import Location
@@ -6,17 +9,17 @@ from core.identity import Location
 #: The channel's name in sessions, inbox and logs.
 NAME = "slack"
 
-#: In place of the thread in the id of a session of all direct messages with a user.
+#: Takes the place of the thread in the session id if all direct messages with a user are one session.
 _SINGLE = "dm"
 
 
 def is_direct(channel: str) -> bool:
-    """Return whether a channel is the direct messages of a user with the bot."""
+    """Return whether a channel id is of the direct messages of a user with the bot."""
     return channel.startswith("D")
 
 
 def place_id(team: str, channel: str) -> str:
-    """Return the id of a channel with its threads: ADK's `user_id` of their sessions."""
+    """Return the place id of a channel with its threads: ADK's `user_id`."""
     return f"{NAME}:{team}:{channel}"
 
 
@@ -25,20 +28,30 @@ def location_of(team: str, channel: str) -> Location:
 
 
 def event_key(team: str, channel: str, ts: str) -> str:
-    """Return the key by which a message is stored once, however often it is delivered."""
+    """Return the event key of a message: the same for each delivery of the message.
+
+    The inbox stores only one message per key.
+
+    Args:
+        team: the id of the workspace.
+        channel: the id of the channel.
+        ts: the `ts` of the message.
+    """
     return f"{place_id(team, channel)}:{ts}"
 
 
 def session_id(team: str, channel: str, root_ts: str, direct: Direct = "thread") -> str:
-    """Return the session id of a message.
+    """Return the session id of a message in a thread, or of a thread's first message.
 
     Args:
-        root_ts: the `ts` of the thread's first message, which is in the same session.
-        direct: `single`: all direct messages with a user are one session.
+        team: the id of the workspace.
+        channel: the id of the channel.
+        root_ts: the `ts` of the thread's first message; of a message outside threads, its own `ts`.
+        direct: `single` if all direct messages with a user are one session.
     """
     return f"{place_id(team, channel)}:{_SINGLE if direct == 'single' and is_direct(channel) else root_ts}"
 
 
 def thread_of(session: str) -> str:
-    """Return the `ts` of a session's thread; empty if direct messages are one session."""
+    """Return the `ts` of the thread that is a session; empty for a session of all DMs."""
     return session.rpartition(":")[2].removesuffix(_SINGLE)

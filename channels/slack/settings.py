@@ -9,8 +9,8 @@ Mode = Literal["socket", "http"]
 #: Direct messages: each one outside a thread begins a session (`thread`), or all of them are one session (`single`).
 Direct = Literal["thread", "single"]
 
-#: `auto`: native streams where they show a reply at least as well as edits; `native`: native streams where Slack allows
-#: them; `edit`: edits only.
+#: `auto`: Slack's native streams if they show a reply at least as well as edits do; `native`: native streams if Slack
+#: allows them; `edit`: edits only.
 Streaming = Literal["auto", "native", "edit"]
 
 #: Suggested prompts by default.
@@ -30,15 +30,18 @@ class SlackSettings:
     """Settings of the Slack adapter.
 
     Attributes:
-        bot_token: the token of the one workspace; empty if the app is installed in several by OAuth.
+        bot_token: the bot's token in the only workspace; empty if the app is installed in several by OAuth.
         app_token: the token of Socket Mode.
         api_url: the URL of the Web API; another one for a sandbox.
+        streaming: whether replies are shown by native streams or by edits.
+        direct: whether each direct message begins a session.
         prompts: suggested prompts in direct messages.
         answers_bots: whether messages of other bots are answered.
         bot_loop_limit: the most messages of bots in a row that are answered in a session.
+        mode: whether Slack delivers events by WebSockets (Socket Mode) or by HTTP requests.
         signing_secret: the key with which Slack signs requests in HTTP mode.
         sockets: the number of Socket Mode connections.
-        external: whether users of other organisations with a shared channel have access.
+        external: whether users of other organisations have access in channels shared with them (Slack Connect).
         client_id, client_secret: the credentials of the app for OAuth.
     """
 

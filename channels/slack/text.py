@@ -1,4 +1,7 @@
-"""Slack's markup: plain text for the model, and inert text from it."""
+"""Slack's markup: plain text for the model, and the dialect of replies' Markdown.
+
+Slack's tokens are mentions, links and dates in angle brackets, such as `<@U1>`.
+"""
 
 import re
 from collections.abc import Mapping
@@ -12,7 +15,7 @@ TITLE_SIZE = 60
 
 _TOKEN = re.compile(r"<(?P<kind>[@#!]?)(?P<target>[^<>|\n]*)(?:\|(?P<label>[^<>\n]*))?>")
 
-#: Slack parses `<...>` inside markdown too; a bare `<` before anything else is no token.
+#: Slack parses tokens inside Markdown too; a `<` before any other character starts no token.
 _TOKEN_START = re.compile(r"<(?=[!@#A-Za-z/])")
 
 #: `<https://...>` is an address without a label.
@@ -31,7 +34,7 @@ _USER = re.compile(r"<@(?P<id>[UW][A-Z0-9]+)(?:\|[^<>]*)?>")
 def mentioned_ids(text: str) -> set[str]:
     """Return the ids of users, channels and user groups that a text mentions.
 
-    Channels and groups whose name is in the mention are left out.
+    Channels and user groups whose mention includes their name are left out.
     """
     return {found["user"] or found["other"] for found in _MENTION.finditer(text)}
 
@@ -42,15 +45,15 @@ def remove_mention(text: str, user_id: str) -> str:
 
 
 def make_title(text: str) -> str:
-    """Return the first words of a message, at most `TITLE_SIZE` characters.
+    """Return the first words of a message as a title, at most `TITLE_SIZE` characters.
 
-    User mentions are left out.
+    Mentions of users are left out.
     """
     return shorten(to_plain_text(_USER.sub("", text), {}), TITLE_SIZE, placeholder="…")
 
 
 def to_plain_text(text: str, names: Mapping[str, str]) -> str:
-    """Return a text with names and plain links in place of Slack's tokens.
+    """Return a text with names and URLs in place of Slack's tokens (such as `<@U1>`).
 
     Args:
         names: the names of users, channels and user groups by their ids.
@@ -75,17 +78,17 @@ def to_plain_text(text: str, names: Mapping[str, str]) -> str:
 
 
 def make_inert(text: str) -> str:
-    """Return a text in which `<` starts no token of Slack.
+    """Return a text in which each `<` that would start a token of Slack is escaped.
 
-    So it mentions nobody, and no link hides its target.
+    So the text mentions nobody, and no link hides its URL.
     """
     return _TOKEN_START.sub("&lt;", text)
 
 
 class SlackMarkdown(Dialect):
-    """Markdown of Slack's `markdown` block: with tables; `<...>` are Slack's tokens.
+    """Dialect of Slack's `markdown` block: tables, and tokens such as `<@U1>`.
 
-    They are parsed even within code.
+    Slack parses the tokens even within code.
     """
 
     link_openers = "(:"
@@ -104,12 +107,12 @@ class SlackMarkdown(Dialect):
 
 
 def size(text: str) -> int:
-    """Return the size of a text in UTF-8 bytes, in which Slack's limits count."""
+    """Return the size of a text in UTF-8 bytes, the unit of Slack's limits."""
     return len(text.encode())
 
 
 def escape(text: str) -> str:
-    """Escape `&`, `<` and `>`, so that Slack reads no mentions or links in a text."""
+    """Return a text with `&`, `<` and `>` escaped, so that Slack parses no tokens."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 

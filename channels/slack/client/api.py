@@ -1,4 +1,4 @@
-"""Slack's Web API: calls within the rate limits, and its kinds of errors."""
+"""Client of Slack's Web API that obeys the rate limits, and Slack's error codes."""
 
 from collections.abc import Awaitable, Callable, Hashable, Mapping
 from copy import copy
@@ -24,7 +24,7 @@ UPLOAD_TIMEOUT = 60.0
 #: Slack: most characters of a picture's alternative text.
 _ALT_TEXT_SIZE = 1_000
 
-#: Name of a post to a `response_url` in the log. Slack: it accepts five posts within half an hour.
+#: Name of a post to a `response_url` in the log. Slack: such a URL accepts five posts within half an hour.
 RESPONSE_URL = "response_url"
 RESPONSE_WINDOW = Window(calls=5, seconds=1_800)
 
@@ -40,7 +40,7 @@ _TRANSIENT_ERRORS = {
 
 
 class SlackApi:
-    """Calls Slack's Web API within the rate limits of each workspace.
+    """Client of Slack's Web API that obeys each workspace's rate limits, with retries.
 
     Args:
         client: a client with the token of the one workspace, or without a token for several.
@@ -62,7 +62,7 @@ class SlackApi:
         self._caller = Caller("slack", pauses=pauses, speed=speed)
 
     def at(self, team: str) -> "SlackApi":
-        """Return the API that calls with the token of a workspace.
+        """Return an API client that makes its calls with the token of a workspace.
 
         Args:
             team: the id of the workspace.
@@ -75,11 +75,11 @@ class SlackApi:
 
     @property
     def has_many_workspaces(self) -> bool:
-        """True if the app may be in several workspaces: a token error concerns only one."""
+        """True if the app may be in several workspaces, each with its own token."""
         return self._tokens is not None
 
     async def token(self) -> str:
-        """Return the bot's token in this workspace.
+        """Return the bot's token for the workspace of this client: see `at`.
 
         Raises:
             SurfaceError: the app is not installed in the workspace, or the database cannot be read.
@@ -100,7 +100,7 @@ class SlackApi:
         return self._client.base_url
 
     def limiter(self, key: Hashable, window: Window) -> RateLimiter:
-        """Return the rate limiter of a key: see `RateLimiters.get`."""
+        """Return the rate limiter for a key, created if needed: see `RateLimiters.get`."""
         return self._caller.limiters.get(key, window)
 
     async def call(
@@ -116,15 +116,19 @@ class SlackApi:
         is_form: bool = False,
         find_effect: Callable[[], Awaitable[Answer | None]] | None = None,
     ) -> Answer | None:
-        """Call a method when its rate limits allow it, with retries: see `Caller.call`.
+        """Call a Web API method when its rate limits allow it, with retries.
+
+        For the other parameters, and the errors, see `Caller.call`.
 
         Args:
-            reads: whether the method only reads. Slack: such methods take their arguments in the query and not as
+            method: the name of the method, such as `chat.postMessage`.
+            arguments: the arguments of the method.
+            reads: whether the method only reads. Slack: such methods have their arguments in the query, and not as
                 JSON.
-            is_form: whether to send the arguments as a form. Slack: some methods that write take no JSON.
+            is_form: whether to send the arguments as a form. Slack: some methods that write accept no JSON.
 
         Returns:
-            The answer; None for a `STREAM_UPDATE` that the rate limit does not allow now.
+            Slack's response; None for a `STREAM_UPDATE` that the rate limit does not allow now.
         """
         if reads:
             request = {"http_verb": "GET", "params": dict(arguments)}
@@ -153,9 +157,13 @@ class SlackApi:
         max_pages: int,
         priority: Priority = Priority.PROGRESS,
     ) -> list[Answer]:
-        """Return the `messages` of a method with cursors, from at most `max_pages` pages.
+        """Return the `messages` of a paginated method, from at most `max_pages` pages.
 
-        There are fewer if the rate limit leaves no room for another page before the deadline (see `deadline`).
+        Fewer pages are fetched if the rate limit does not allow another call before the deadline (see `deadline`).
+
+        Raises:
+            RateLimitDeadlineError: the rate limit does not allow the first call before the deadline.
+            SurfaceError: Slack refuses a call, or cannot be reached.
         """
         messages, cursor = list[Answer](), ""
         for _ in range(max_pages):
@@ -173,11 +181,14 @@ class SlackApi:
         return messages
 
     async def upload(self, file: File, team: str) -> str:
-        """Upload a file, visible to nobody until it is shared, and return its id.
+        """Upload a file, and return its id. Nobody sees the file until it is shared.
 
-        After a temporary failure it is uploaded again.
+        After a temporary failure, the file is uploaded again.
 
         Slack: docs.slack.dev/messaging/working-with-files, "Uploading files".
+
+        Args:
+            team: the id of the workspace, for the rate limit.
 
         Raises:
             SurfaceError: the file cannot be uploaded.
@@ -201,6 +212,10 @@ class SlackApi:
     async def _post(self, url: str, **body: Any) -> None:
         """Make a POST request to a URL that needs no token.
 
+        Args:
+            url: the URL.
+            body: the body, as arguments of aiohttp's `ClientSession.post`.
+
         Raises:
             TransientError: the request failed for a temporary reason.
             RefusedError: the response is not HTTP 200.
@@ -220,13 +235,16 @@ class SlackApi:
             raise RefusedError("post", f"HTTP {status}")
 
     async def respond(self, url: str, message: Mapping[str, Any]) -> None:
-        """Post a message to an interaction's `response_url`; a retry may post it twice.
+        """Post a message to an interaction's `response_url`.
+
+        A temporary failure is retried, by which the message may be posted twice.
 
         Args:
+            url: the `response_url`.
             message: the JSON of the message.
 
         Raises:
-            SurfaceError: Slack does not accept it.
+            SurfaceError: Slack refuses the message, or cannot be reached.
         """
 
         async def send() -> str:
@@ -236,7 +254,10 @@ class SlackApi:
         await self._caller.call(RESPONSE_URL, send, self.limiter((RESPONSE_URL, url), RESPONSE_WINDOW))
 
     async def call_once(self, method: str, arguments: Mapping[str, Any], limiter: RateLimiter) -> Answer:
-        """Call a method once, with a slot of `limiter`: see `Caller.call_once`."""
+        """Call a Web API method once, in the slot that the caller acquired from `limiter`.
+
+        For the errors see `Caller.call_once`.
+        """
 
         async def send() -> Answer:
             return await self._send(method, {"json": dict(arguments)})
@@ -259,26 +280,33 @@ class SlackApi:
         return dict(answer.data) if isinstance(answer.data, dict) else {}
 
     async def _headers(self, method: str) -> dict[str, str]:
-        """Return the `Authorization` header of a call; none if the client has the token."""
+        """Return the `Authorization` header of a call; empty if the client adds it itself.
+
+        Raises:
+            RefusedError: the app is not installed in the workspace.
+            TransientError: the database cannot be read.
+        """
         if self._tokens is None:
             return {}
         return {"Authorization": f"Bearer {await self._tokens.get(self._team, method)}"}
 
 
 def is_transient(status: int, code: str) -> bool:
-    """Return whether the same call may succeed later.
+    """Return whether a failed call may succeed later.
 
     Args:
-        status: the HTTP status.
-        code: Slack's error code.
+        status: the HTTP status of the response.
+        code: Slack's error code; empty for none.
     """
     return status == 429 or status >= 500 or code in _TRANSIENT_ERRORS
 
 
 def parse_error(error: SlackApiError) -> tuple[int, str, float]:
-    """Return the HTTP status, Slack's error code, and the `Retry-After` in seconds.
+    """Return the HTTP status, Slack's error code and the `Retry-After` of an error.
 
-    The code is empty and the seconds are 0 if the response is not JSON.
+    Returns:
+        The status; the code; the seconds to wait, at least 1. The code is empty and the seconds are 0 if the response
+            is not JSON.
     """
     response: Any = error.response
     if isinstance(response, aiohttp.ClientResponse):  # an answer that is no JSON

@@ -56,7 +56,7 @@ TOKEN_CHECK_SECONDS = 10.0
 
 
 def make_web_client(settings: SlackSettings) -> AsyncWebClient:
-    """Return a Web API client that never retries.
+    """Return a Slack Web API client that never retries.
 
     A repeated call could take effect twice. The client opens a connection for each call, unless its `session` is set.
     """
@@ -66,9 +66,10 @@ def make_web_client(settings: SlackSettings) -> AsyncWebClient:
 
 
 def make_session() -> aiohttp.ClientSession:
-    """Return an HTTP session with any number of connections, kept alive for 15 s.
+    """Return an HTTP session for any number of connections, each kept alive for 15 s.
 
-    If Slack closes a connection while it is used again, the outcome of that call is unknown.
+    The time is short, since Slack may close an idle connection just when a call reuses it: the outcome of that call is
+    then unknown.
     """
     connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=15.0)
     return aiohttp.ClientSession(connector=connector, timeout=aiohttp.ClientTimeout(total=CALL_TIMEOUT))
@@ -78,10 +79,11 @@ async def verify_tokens(web: AsyncWebClient, app_token: str) -> str:
     """Check the tokens with Slack, and the scopes of the bot's token.
 
     Args:
+        web: a client with the bot's token; without a token, the bot's token is not checked.
         app_token: the token of Socket Mode; empty for none.
 
     Returns:
-        The bot's name and workspace, as text for people.
+        The bot's name and workspace, as text for operators.
 
     Raises:
         SettingsError: a token is refused, scopes are missing, or Slack cannot be reached.
@@ -101,12 +103,12 @@ async def verify_tokens(web: AsyncWebClient, app_token: str) -> str:
 
 
 async def _try(web: AsyncWebClient, call: Awaitable[Any], setting: str, hint: str, faults: list[str]) -> Any:
-    """Return the answer of a call that uses a token; None if Slack refuses the token.
+    """Return the response of a call with a token; None if Slack refuses the token.
 
     Args:
         setting: the name of the token's setting.
-        hint: where to get the token.
-        faults: gets a line if the token is refused.
+        hint: a sentence on the place at which to get the token.
+        faults: the list to which a sentence is appended if the token is refused.
 
     Raises:
         SettingsError: Slack cannot be reached, or has a temporary error.
@@ -128,10 +130,10 @@ async def _try(web: AsyncWebClient, call: Awaitable[Any], setting: str, hint: st
 
 
 class TokenMonitor:
-    """Checks the bot's token periodically, since Slack keeps sockets of a revoked one.
+    """Checks the bot's token periodically: Slack keeps the sockets of a revoked token.
 
     Attributes:
-        valid_at: when a check last passed, in seconds since the epoch.
+        valid_at: the time at which a check last passed, in seconds since the epoch; 0 before `start`.
     """
 
     def __init__(self, web: AsyncWebClient) -> None:
@@ -140,7 +142,7 @@ class TokenMonitor:
         self.valid_at = 0.0
 
     def start(self) -> None:
-        """Start to check the token every `TOKEN_CHECK_SECONDS`; it counts as valid now."""
+        """Set `valid_at` to now, and start to check the token every `TOKEN_CHECK_SECONDS`."""
         self.valid_at = time.time()
         checks = run_every(TOKEN_CHECK_SECONDS, self._check, failure="auth.test: Slack cannot be reached")
         self._checks = asyncio.create_task(checks, name="slack token")

@@ -18,7 +18,7 @@ LABEL_SIZE = 75
 #: Slack: most options of a menu.
 MAX_MENU_OPTIONS = 100
 
-#: Prefixes of the two buttons that become one `feedback_buttons` element; its value tells which one was pressed.
+#: Prefixes of the ids of two buttons that become one `feedback_buttons` element. Its value is the pressed button's id.
 _GOOD, _BAD = "good:", "bad:"
 _FEEDBACK = "feedback:"
 
@@ -27,7 +27,7 @@ def message_content(text: str, controls: Sequence[Button] = ()) -> dict[str, Any
     """Return the `blocks` of a message, and its plain `text` for notifications.
 
     Args:
-        text: Slack's Markdown (`SlackMarkdown`).
+        text: the text in Slack's Markdown (see `SlackMarkdown`).
         controls: the buttons and menus below the text.
     """
     notice = escape(text.replace("&lt;", "<"))
@@ -38,9 +38,10 @@ def message_content(text: str, controls: Sequence[Button] = ()) -> dict[str, Any
 
 
 def button_blocks(controls: Sequence[Button]) -> list[dict[str, Any]]:
-    """Return the blocks of buttons and menus.
+    """Return the Block Kit blocks with buttons and menus.
 
-    A pair of ratings becomes Slack's `feedback_buttons` element. Slack: the only icon of an `icon_button` is a bin.
+    The two rating buttons become Slack's `feedback_buttons` element. They are not two `icon_button` elements, whose
+    only icon is a bin.
     """
     verdicts = {name: c for c in controls for name in (_GOOD, _BAD) if c.id.startswith(name)}
     rated = list(verdicts.values()) if len(verdicts) == 2 else []
@@ -74,7 +75,7 @@ def pressed_id(action: Mapping[str, Any]) -> str:
     """Return the `Button.id` of the pressed button or chosen option.
 
     Args:
-        action: an entry of `actions` in a `block_actions` payload.
+        action: an item of `actions` in a `block_actions` payload.
     """
     if chosen := action.get("selected_option"):
         return str(chosen.get("value"))

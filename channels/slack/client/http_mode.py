@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 PATH = "/slack/events"
 
-#: Seconds after which a request is answered, even if it is still being processed. Slack waits for 3.
+#: Seconds after which a request gets a response, even if it is still being processed. Slack waits for 3.
 ANSWER_SECONDS = 2.5
 
 #: Seconds that requests may still take after `close`.
@@ -47,32 +47,32 @@ class HttpMode:
 
     @property
     def last_event_at(self) -> float:
-        """The time until which requests could be received: now, while open.
-
-        In seconds since the epoch.
-        """
+        """The time until which requests were accepted, in epoch seconds; now while open."""
         return time.time() if self._is_open else self._closed_at
 
     async def open(self) -> None:
-        """Start to accept requests; before, they get HTTP 503."""
+        """Start to accept requests; before that, each gets HTTP 503."""
         self._is_open = True
 
     async def reopen(self) -> None:
         """Do nothing: there is no connection."""
 
     async def close(self) -> None:
-        """Answer new requests with HTTP 503, so that Slack sends them again.
+        """Respond to new requests with HTTP 503, so that Slack sends them again.
 
-        Running ones are awaited for `CLOSE_SECONDS`, then cancelled.
+        Requests that are being processed are awaited for `CLOSE_SECONDS`, then cancelled.
         """
         self._is_open, self._closed_at = False, time.time()
         await self._work.drain(CLOSE_SECONDS)
 
     async def _receive(self, request: web.Request) -> web.Response:
-        """Answer a request within `ANSWER_SECONDS`.
+        """Pass a request with a valid signature to Bolt, and respond in `ANSWER_SECONDS`.
 
         If processing takes longer, the response is HTTP 503 and the processing continues. Slack then sends the request
-        again (`x-slack-retry-num`); its message is stored once, by its event key.
+        again (`x-slack-retry-num`); its message is stored only once, by its event key.
+
+        Returns:
+            Bolt's response, or 401 (invalid signature), 408 (no complete body) or 503.
         """
         now = asyncio.get_running_loop().time
         deadline = request.get(ARRIVED_AT, now()) + ANSWER_SECONDS
@@ -103,7 +103,7 @@ class HttpMode:
             return BoltResponse(status=500)
 
     def _is_signed(self, body: bytes, request: web.Request) -> bool:
-        """Return whether the signature is valid and at most five minutes old."""
+        """Return whether a request has a signature of Slack, at most five minutes old."""
         try:
             return self._verifier.is_valid_request(body, dict(request.headers))
         except (ValueError, TypeError):  # a timestamp that is no number, a body that is no text, a non-ASCII signature

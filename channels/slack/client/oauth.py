@@ -30,13 +30,13 @@ log = logging.getLogger(__name__)
 
 INSTALL_PATH, REDIRECT_PATH = "/slack/install", "/slack/oauth_redirect"
 
-#: Seconds that a user has to allow an installation that they began.
+#: Seconds within which a user must allow an installation that they began.
 STATE_SECONDS = 600
 
-#: Prefix of the text of a state: the same key signs other things.
+#: Prefix of the signed text of an OAuth state: the same key signs other texts.
 _STATE_PREFIX = "slack:state:"
 
-#: Seconds that one page may take.
+#: Seconds that the response with one page may take.
 PAGE_SECONDS = 30.0
 
 
@@ -68,18 +68,18 @@ class VaultInstallationStore(AsyncInstallationStore):
 class SignedStateStore(AsyncOAuthStateStore):
     """Bolt's store of OAuth `state` parameters: signs them, and accepts each once.
 
-    A state is stored when it comes back, not when it is issued: anybody may open the page.
+    A state is stored when a browser sends it back, and not when it is issued: anybody may open the page.
     """
 
     def __init__(self, vault: Vault) -> None:
         self._vault = vault
 
     async def async_issue(self, *_: object, **__: object) -> str:
-        """Return a new signed state, which Bolt keeps in a cookie of the browser."""
+        """Return a new signed OAuth state, which Bolt stores in a cookie of the browser."""
         return self._vault.create_token(_STATE_PREFIX + secrets.token_urlsafe(16)).rstrip("=")
 
     async def async_consume(self, state: str) -> bool:
-        """Return whether a state is valid and used for the first time.
+        """Return whether an OAuth state is valid and used for the first time; store it.
 
         A state is valid for `STATE_SECONDS`.
 
@@ -96,7 +96,7 @@ class SignedStateStore(AsyncOAuthStateStore):
 def oauth_routes(
     web_client: AsyncWebClient, tokens: WorkspaceTokenStore, vault: Vault, *, client_id: str, client_secret: str
 ) -> Sequence[web.AbstractRouteDef]:
-    """Return the routes of the two pages with which users install the app.
+    """Return the HTTP routes of the two pages with which users install the app.
 
     Args:
         web_client: a client without a token.

@@ -17,13 +17,13 @@ from core.concurrency.tasks import BackgroundTasks
 
 log = logging.getLogger(__name__)
 
-#: Seconds between two pings. slack_sdk gives up a connection that answers none of four.
+#: Seconds between two pings. slack_sdk closes a connection after four pings without a pong.
 PING_INTERVAL = 5.0
 
 #: Seconds that closing a connection may take.
 CLOSE_TIMEOUT = 2.0
 
-#: Frames that prove that Slack is connected.
+#: Types of WebSocket frames from Slack that prove that the connection works.
 _SIGNS_OF_LIFE = (aiohttp.WSMsgType.TEXT, aiohttp.WSMsgType.PING, aiohttp.WSMsgType.PONG)
 
 
@@ -31,9 +31,11 @@ class SocketMode:
     """Socket Mode connections of an app; Slack delivers each event on one of them.
 
     Args:
+        app: the Bolt app to which events are passed.
+        app_token: the token of Socket Mode.
         count: the number of connections.
-        on_reconnect: called after each reconnection, with the time (seconds since the epoch) of the last frame that
-            any connection received before.
+        on_reconnect: called after each reconnection of any connection, with the time (seconds since the epoch) at which
+            one of the connections last received a frame.
     """
 
     def __init__(self, app: AsyncApp, app_token: str, *, count: int, on_reconnect: Callable[[float], None]) -> None:
@@ -44,18 +46,15 @@ class SocketMode:
 
     @property
     def last_event_at(self) -> float:
-        """The time of the last frame on any connection; 0 before the first.
-
-        In seconds since the epoch.
-        """
+        """The time of the last frame on any connection, in epoch seconds; 0 before it."""
         return max(connection.last_event_at for connection in self._connections)
 
     async def open(self) -> None:
-        """Open all connections, and return when each is open."""
+        """Open all connections, and return when all are open."""
         await asyncio.gather(*(connection.open() for connection in self._connections))
 
     async def reopen(self) -> None:
-        """Close the connections and begin to open new ones."""
+        """Close all connections, and start to open new ones."""
         await asyncio.gather(*(connection.reopen() for connection in self._connections))
 
     async def close(self) -> None:
@@ -66,7 +65,9 @@ class SocketModeConnection:
     """One Socket Mode connection, which reconnects after failures.
 
     Args:
-        on_reconnect: called after each reconnection, while `last_event_at` is still that of the earlier connection.
+        app: the Bolt app to which events are passed.
+        app_token: the token of Socket Mode.
+        on_reconnect: called after each reconnection, just before `last_event_at` is that of the new connection.
     """
 
     def __init__(self, app: AsyncApp, app_token: str, *, on_reconnect: Callable[[], None]) -> None:
@@ -80,7 +81,7 @@ class SocketModeConnection:
 
     @property
     def last_event_at(self) -> float:
-        """The time of the last frame (seconds since the epoch); 0 before the first."""
+        """The time of the last frame, in seconds since the epoch; 0 before the first."""
         return 0.0 if self._socket is None else self._socket.last_event_at
 
     async def open(self) -> None:
@@ -88,15 +89,15 @@ class SocketModeConnection:
         await asyncio.wait([await self._connect()])
 
     async def reopen(self) -> None:
-        """Close the connection and begin to open a new one."""
+        """Close the connection, and start to open a new one."""
         await self.close()
         await self._connect()
 
     async def close(self) -> None:
         """Close the connection, even if Slack does not answer (slack_sdk would wait).
 
-        Events that are being processed are awaited for `CLOSE_TIMEOUT` seconds. Slack delivers again those that are
-        not acknowledged in time.
+        Events that are being processed are awaited for `CLOSE_TIMEOUT` seconds. Slack delivers the events again that
+        are not acknowledged in time.
         """
         client = self._client
         if client is None:
@@ -113,7 +114,7 @@ class SocketModeConnection:
         self._client = None
 
     async def _connect(self) -> asyncio.Task[None]:
-        """Start a client of slack_sdk; the returned task ends when it has connected."""
+        """Start a new slack_sdk client; return the task that ends when it has connected."""
         handler = AsyncSocketModeHandler(self._app, self._app_token, ping_interval=PING_INTERVAL)
         client = self._client = handler.client
         client.socket_mode_request_listeners[:] = [partial(self._handle, handler)]
@@ -124,9 +125,10 @@ class SocketModeConnection:
         return self._connecting
 
     async def _handle(self, handler: AsyncSocketModeHandler, client: Any, request: Any) -> None:
-        """Let Bolt handle a request, in a task that `close` awaits.
+        """Pass a Socket Mode request to Bolt, and count the running task for `close`.
 
-        slack_sdk (3.47) keeps no reference to its tasks.
+        slack_sdk (3.47) keeps no reference to its tasks. If the socket was closed before the acknowledgement, Slack
+        delivers the event again, which is logged.
         """
         with self._work.track_current():
             try:
@@ -145,10 +147,10 @@ class SocketModeConnection:
 
 
 class _WebSocket(aiohttp.ClientWebSocketResponse):
-    """WebSocket that records when it last received a frame.
+    """WebSocket that stores the time of the last frame that it received.
 
     Attributes:
-        last_event_at: seconds since the epoch; 0 until Slack's `hello`.
+        last_event_at: seconds since the epoch; 0 until Slack's `hello` message.
     """
 
     last_event_at = 0.0
@@ -161,10 +163,10 @@ class _WebSocket(aiohttp.ClientWebSocketResponse):
 
 
 class _TicketSession:
-    """HTTP session for slack_sdk's client that requests a new URL after a failure.
+    """HTTP session of a slack_sdk client; it deletes the client's URL after a failure.
 
-    A URL of `apps.connections.open` is valid for one handshake. slack_sdk (3.47) retries a failed handshake with the
-    same URL, and requests a new one only if it has none.
+    The client then requests a new URL. A URL of `apps.connections.open` is valid for one handshake, but slack_sdk
+    (3.47) retries a failed handshake with the same URL.
     """
 
     def __init__(self, client: SocketModeClient) -> None:

@@ -15,14 +15,14 @@ from core.secret_redaction import add_secret
 
 log = logging.getLogger(__name__)
 
-#: Tokens in the cache, and the seconds that they stay there: another process may handle the removal of the app.
+#: The most tokens in the cache, and the seconds for which they are cached: another process may delete a token.
 MAX_TOKENS, TOKEN_SECONDS = 10_000, 10.0
 
 
 class WorkspaceTokenStore:
-    """Stores the bot's token of each workspace, encrypted in the vault and cached.
+    """Stores the bot's token of each workspace, encrypted in the vault.
 
-    The cache lasts `TOKEN_SECONDS`: another process may remove a token.
+    Tokens are cached in memory for `TOKEN_SECONDS`; another process may delete a token meanwhile.
     """
 
     def __init__(self, vault: Vault) -> None:
@@ -30,10 +30,10 @@ class WorkspaceTokenStore:
         self._cache: TTLCache[str, str, float] = TTLCache(MAX_TOKENS, TOKEN_SECONDS)
 
     async def verify(self) -> None:
-        """Check that stored tokens can be decrypted.
+        """Check that the stored tokens can be decrypted.
 
         Raises:
-            SettingsError: they are encrypted with another key.
+            SettingsError: the tokens are encrypted with another key.
             StoreError: the database cannot be used.
         """
         await self._vault.count_decryptable()
@@ -43,7 +43,8 @@ class WorkspaceTokenStore:
 
         Args:
             team: the id of the workspace.
-            details: the workspace's `name`, the `bot`'s user id, and the id of the user who installed it (`by`).
+            details: the workspace's `name`, the `bot`'s user id, and the id of the user who installed the app (`by`).
+            token: the bot's token.
 
         Raises:
             StoreError: the token cannot be stored.
@@ -59,7 +60,7 @@ class WorkspaceTokenStore:
 
         Args:
             team: the id of the workspace.
-            removed_at: when the app was removed, in whole seconds since the epoch.
+            removed_at: the time at which the app was removed, in whole seconds since the epoch.
 
         Raises:
             StoreError: the token cannot be deleted.
@@ -84,7 +85,7 @@ class WorkspaceTokenStore:
 
         Args:
             team: the id of the workspace.
-            method: the method to call, for the error.
+            method: the Web API method for which the token is needed, for the error's text.
 
         Raises:
             RefusedError: the app is not installed in the workspace.

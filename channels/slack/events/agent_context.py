@@ -1,4 +1,8 @@
-"""Context of agents in Slack: the objects in the view of a user, and the token with which a tool searches for them."""
+"""Agent context of messages: the objects in the user's view, and a search token.
+
+Slack: entities are the channels, messages or files in the user's view. An action token allows an agent's tool to call
+`assistant.search.context` for the user.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -11,7 +15,7 @@ from channels.slack.events.parser import workspace_of
 from core.inbox_message import InboxMessage
 from core.privacy.vault import Cipher
 
-#: Limits of the contexts that are kept: users, and seconds.
+#: The most users whose entities are in memory, and the seconds for which they are.
 MAX_USERS, CONTEXT_SECONDS = 10_000, 3600
 
 #: Key of the context in the address of a message.
@@ -19,9 +23,10 @@ _KEY = "agent_context"
 
 
 class AgentContexts:
-    """Contexts of the users of an app, by workspace and user.
+    """Adds the agent context (Slack's entities and action token) to users' messages.
 
-    The last `app_context_changed` event of a user that this process received is the context of their direct messages.
+    The entities of a direct message are those of the last `app_context_changed` event of the user that this process
+    received.
 
     Args:
         cipher: encrypts the tokens in stored messages.
@@ -32,25 +37,26 @@ class AgentContexts:
         self._entities: TTLCache[tuple[str, str], Sequence[Any]] = TTLCache(MAX_USERS, CONTEXT_SECONDS)
 
     def save(self, body: Mapping[str, Any]) -> None:
-        """Keep the entities of an `app_context_changed` event.
+        """Store in memory the entities of an `app_context_changed` event.
 
         Slack: docs.slack.dev/reference/events/app_context_changed shows no user; @slack/types has the field `user`.
-        An event without it is ignored.
+        An event without that field is ignored.
 
         Args:
-            body: an Events API payload.
+            body: an Events API payload with the event.
         """
         event = body["event"]
         if user := event.get("user"):
             self._entities[workspace_of(body), str(user)] = (event.get("context") or {}).get("entities") or ()
 
     def attach(self, incoming: IncomingMessage, event: Mapping[str, Any]) -> IncomingMessage:
-        """Return a message with the context of its author, if there is one.
+        """Return a message with its agent context in the address, if Slack sent any.
 
         Slack: `action_token` is a field of the event (slack-go/slack #1577), and of `assistant_thread` in older events.
 
         Args:
-            event: the event of the message.
+            incoming: the parsed message.
+            event: Slack's event of the message.
         """
         message = incoming.inbound
         token = event.get("action_token") or (event.get("assistant_thread") or {}).get("action_token")
@@ -65,10 +71,10 @@ class AgentContexts:
         return replace(incoming, inbound=replace(message, address={**message.address, _KEY: context}))
 
     def read(self, message: InboxMessage) -> dict[str, Any]:
-        """Return the context of a message for the agent's state; empty if there is none.
+        """Return the agent context of a stored message, for the agent's state.
 
         Returns:
-            `action_token` for `assistant.search.context`, and `entities` as Slack sends them.
+            `action_token` for `assistant.search.context`, and `entities` as Slack sent them; empty for none.
         """
         context = dict(message.address.get(_KEY) or {})
         if "action_token" in context:

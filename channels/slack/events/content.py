@@ -1,7 +1,7 @@
 """Text of Slack messages from their `text`, blocks, attachments and files.
 
 Slack: people's messages have their text in `text`. Apps may use `blocks` or `attachments` alone. A forwarded message
-is an attachment, and so is a linked one once Slack has unfurled the link.
+is an attachment, and so is a linked message once Slack has unfurled the link.
 """
 
 from collections import defaultdict
@@ -13,7 +13,7 @@ from channels.slack.text import escape
 #: The fields with the text of an attachment that is no message.
 _TEXT_FIELDS = ("pretext", "title", "text")
 
-#: The tokens that rich text elements of a block are in a text.
+#: Slack's tokens in text for the elements of a rich text block.
 _TOKENS: Mapping[str, str] = {
     "user": "<@{user_id}>",
     "channel": "<#{channel_id}>",
@@ -22,7 +22,7 @@ _TOKENS: Mapping[str, str] = {
     "emoji": ":{name}:",
 }
 
-#: Part of the address of a message, to which a link may lead.
+#: Part of the URL of each Slack message, by which links to messages are found.
 PERMALINK = "/archives/"
 
 
@@ -43,8 +43,11 @@ def message_text(message: Mapping[str, Any]) -> str:
 def forwarded_messages(message: Mapping[str, Any]) -> list[dict[str, str]]:
     """Return the messages that a message forwards or links to.
 
+    Args:
+        message: a message object of Slack.
+
     Returns:
-        The `author` (id), `name`, `text` and `ts` of each; empty where Slack does not tell.
+        The `author` (id), `name`, `text` and `ts` of each message, each empty if Slack did not send it.
     """
     return [
         {
@@ -87,7 +90,7 @@ def _block_texts(blocks: Sequence[Any]) -> Iterator[str]:
 
 
 def _block_parts(part: Any) -> Iterator[str]:
-    """Yield the texts in a block, or in an element of one, in order."""
+    """Yield the texts in a Block Kit block, or in an element of a block, in order."""
     if (token := _rich_text_token(part)) is not None:
         yield token
         return
@@ -106,9 +109,9 @@ def _block_parts(part: Any) -> Iterator[str]:
 
 
 def _rich_text_token(part: Any) -> str | None:
-    """Return Slack's markup of a mention, emoji, link or date in a rich text element.
+    """Return the token in text (such as `<@U1>`) for an element of a rich text block.
 
-    None for other elements.
+    None if the element is no mention, emoji, link or date.
     """
     match part:
         case {"type": str(kind)} if kind in _TOKENS:

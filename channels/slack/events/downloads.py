@@ -18,7 +18,7 @@ from core.inbox_message import Attachment
 
 log = logging.getLogger(__name__)
 
-#: Slack: the access of a file in a channel that is shared with another organisation, until its details are fetched.
+#: Slack: `file_access` of a file in a channel shared with another organisation, until its details are fetched.
 _UNKNOWN_ACCESS = "check_file_info"
 
 _NOT_ALLOWED = "the app lacks the scope files:read, so that no files can be read: add it at "
@@ -35,11 +35,12 @@ class SlackDownloads(FileClient):
         self._api = api
 
     async def fetch(self, team: str, file: Attachment, check: FileCheck) -> FetchedFile:
-        """Download a file of a message; its details are fetched if the event lacked them.
+        """Download a file of a message; if the event had only its id, fetch its details.
 
         Args:
             team: the id of the workspace.
-            check: called when the details or the size are known.
+            file: the metadata of the file; its `source` has the id and the URL.
+            check: called once the type and size are known, before the file is downloaded.
 
         Raises:
             UnreadableFileError: the file is not available, or `check` refuses it.
@@ -67,7 +68,11 @@ class SlackDownloads(FileClient):
             raise
 
     async def _details(self, team: str, file: Attachment) -> Attachment:
-        """Return the file with its type, size and URL from `files.info`."""
+        """Fetch `files.info` for a file; return the file with its type, size and URL.
+
+        Raises:
+            SurfaceError: Slack refuses the call, or cannot be reached.
+        """
         limiter = self._api.limiter(("files.info", team), TIER_4)
         arguments = {"file": file.source.get("id", "")}
         answer = await self._api.at(team).call("files.info", arguments, limiter, reads=True)

@@ -1,7 +1,7 @@
 """History: fetches the messages that were sent while the bot was disconnected.
 
 Slack: `conversations.history` returns the messages of a channel, newest first, and of each thread the time of the
-latest reply. `conversations.replies` returns a thread, oldest first, its first message always before all.
+latest reply. `conversations.replies` returns a thread, oldest first; the thread's first message is always included.
 """
 
 import asyncio
@@ -22,7 +22,8 @@ from core.inbox.watermarks import ActivePlace
 
 log = logging.getLogger(__name__)
 
-#: Seconds before the gap in which a thread may have begun whose first mention of the bot was missed.
+#: The most seconds before the disconnection at which a thread may have begun: only in such threads, and in those with
+#: active sessions, missed messages are found.
 THREAD_SECONDS = 86_400.0
 
 #: Messages that one call returns, and the most calls for one channel or thread.
@@ -37,7 +38,7 @@ class SlackHistory:
     """Fetches past messages of channels and threads for the backfill.
 
     Args:
-        parse: parses an Events API payload of a message; None if it is not for the bot.
+        parse: parses an Events API payload of a message; returns None if the message is not for the bot.
     """
 
     def __init__(
@@ -48,10 +49,10 @@ class SlackHistory:
         self._parse = parse
 
     def fetcher(self, since: float) -> Callable[[ActivePlace], Awaitable[list[IncomingMessage]]]:
-        """Return a function that fetches the messages of a place since a time.
+        """Return a function that fetches the messages for the bot in a place since a time.
 
-        The function returns nothing for a place that the bot may not read. It raises `SurfaceError` if Slack cannot be
-        reached or refuses the token.
+        The function returns no messages for a place that the bot may not read. It raises `SurfaceError` if Slack cannot
+        be reached or refuses the token.
 
         Args:
             since: seconds since the epoch.
@@ -81,11 +82,13 @@ class SlackHistory:
     async def _is_shared(self, team: str, channel: str, messages: Sequence[Answer]) -> bool | None:
         """Return whether a channel is shared with another organisation (Slack Connect).
 
-        A channel that several workspaces of one organisation share is not. None if all authors belong to the
-        workspace, so that it does not matter.
+        False for a channel that only workspaces of one organisation share.
 
         Args:
-            messages: the messages of the channel whose authors count.
+            messages: the fetched messages of the channel.
+
+        Returns:
+            The answer; None, without a call, if all authors of the messages belong to the workspace.
         """
         if {message.get("user_team") or message.get("team") or team for message in messages} <= {team}:
             return None
@@ -96,10 +99,10 @@ class SlackHistory:
         return bool((answer or {}).get("channel", {}).get("is_ext_shared"))
 
     async def _messages(self, team: str, channel: str, sessions: Sequence[str], since: float) -> list[Answer]:
-        """Return the messages of a channel and its threads since a time.
+        """Fetch the messages of a channel and its threads since a time.
 
         Args:
-            sessions: the `ts` of the threads with active sessions, however old; "" for direct messages that are one
+            sessions: the `ts` of each thread with an active session, of any age; "" for direct messages that are one
                 session.
             since: seconds since the epoch.
         """
@@ -125,10 +128,10 @@ class SlackHistory:
 
 
 def _event(channel: str, message: Answer) -> dict[str, Any]:
-    """Return a message of the history in the form of its event.
+    """Return a message of the history as the event by which Slack would have sent it.
 
-    An edited message has its present text. The event of a thread's first message has no `thread_ts`, since it had no
-    replies then.
+    An edited message has its present text. A thread's first message gets no `thread_ts`, since it had no replies when
+    it was sent.
     """
     event = {name: value for name, value in message.items() if name != "edited"}
     if event.get("thread_ts") == event["ts"]:

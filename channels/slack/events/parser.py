@@ -1,4 +1,4 @@
-"""Parses Slack's events: messages, edits and deletions that are for the bot."""
+"""Parser of Slack's events: messages for the bot, edits and deletions."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -12,7 +12,7 @@ from channels.slack.text import make_title, mentioned_ids, remove_mention
 from core.identity import BOT_PREFIX, Actor, Location
 from core.inbox_message import Attachment, InboxMessage, storable_text
 
-#: Subtypes of the messages that people write; all others are of Slack itself, of edits, or of bots.
+#: Subtypes of the messages that people write; all others are for messages of Slack itself or of bots, and for edits.
 _USER_SUBTYPES = {None, "file_share", "thread_broadcast"}
 
 #: Slack: a user pressed Slack's own stop button of a thread.
@@ -40,10 +40,11 @@ def parse_message(
 ) -> IncomingMessage | None:
     """Return the new message in an Events API payload; None if it is not for the bot.
 
-    Messages outside threads must mention the bot or be direct messages; those of other bots must mention it anywhere.
-    `app_mention` and `message` are two events of one message, and get the same event key.
+    A message outside threads must mention the bot or be a direct message. A message of another bot must always mention
+    the bot. Slack sends two events, `app_mention` and `message`, for one message: they get the same event key.
 
     Args:
+        body: an Events API payload.
         direct: see `Direct`.
         answers_bots: whether messages of other bots are returned.
     """
@@ -97,6 +98,9 @@ def _is_new_message(event: Mapping[str, Any], *, is_bot: bool) -> bool:
 
     Slack: an edit that adds a mention of the bot is an `app_mention` as well. An `app_mention` of a message with files
     has `upload`, and may lack the files, which the `message` event of the same message has.
+
+    Args:
+        is_bot: whether the event has the id of a bot as the author.
     """
     if event.get("type") not in ("app_mention", "message") or event.get("hidden") or event.get("edited"):
         return False
@@ -107,26 +111,33 @@ def _is_new_message(event: Mapping[str, Any], *, is_bot: bool) -> bool:
 
 
 def is_from_person_or_bot(message: Mapping[str, Any]) -> bool:
-    """Return whether a message of the history is from a person or bot, not from Slack."""
+    """Return whether a person or a bot wrote a message of the history, and not Slack."""
     return message.get("subtype") in _USER_SUBTYPES | {"bot_message", "me_message"}
 
 
 def bot_name(event: Mapping[str, Any], bot_id: str) -> str:
-    """Return the display name of the bot that wrote a message; else `bot_id`."""
+    """Return the display name of the bot that wrote a message; `bot_id` if unknown.
+
+    Args:
+        event: the event or the message object.
+    """
     return str(event.get("username") or (event.get("bot_profile") or {}).get("name") or bot_id)
 
 
 def parse_mention_by_edit(
     body: Mapping[str, Any], parse: Callable[[Mapping[str, Any]], IncomingMessage | None]
 ) -> IncomingMessage | None:
-    """Return the message of an edit event if the edit added the mention of the bot.
+    """Return the message of an edit event if the edit added a mention of the bot.
 
-    The edit must come within `EDIT_MENTION_WINDOW_SECONDS` of the message. The message counts as sent when it was
-    edited. Slack sends an `app_mention` for such an edit too, which lacks the text before the edit.
+    The edit must come within `EDIT_MENTION_WINDOW_SECONDS` of the message. The time of the edit becomes the time at
+    which the message was sent. Slack sends an `app_mention` for such an edit too, which lacks the previous text.
 
     Args:
         body: an Events API payload.
         parse: parses an Events API payload of a message.
+
+    Returns:
+        The message; None if the event is no such edit.
     """
     event, bot = body.get("event") or {}, bot_user_of(body)
     before, now = event.get("previous_message") or {}, event.get("message") or {}
@@ -148,9 +159,12 @@ def parse_mention_by_edit(
 
 
 def parse_change(body: Mapping[str, Any]) -> MessageChange | None:
-    """Return the edit or deletion of a person's message in a payload, if there is one.
+    """Return the edit or deletion of a person's message in a payload; None for none.
 
     Slack: a deleted message that has replies becomes a tombstone. Other changes, such as a link preview, are no edits.
+
+    Args:
+        body: an Events API payload.
     """
     event = body.get("event") or {}
     before, now, channel = event.get("previous_message") or {}, event.get("message") or {}, event.get("channel")
@@ -185,7 +199,7 @@ def parse_attachment(file: Mapping[str, Any]) -> Attachment:
 
 
 def is_external(body: Mapping[str, Any]) -> bool:
-    """Return whether a message's author is of another organisation (Slack Connect).
+    """Return whether a message's author is from another organisation (Slack Connect).
 
     Slack: `user_team`, or else `team`, is the author's workspace. In a channel with `is_ext_shared_channel: false`,
     another workspace belongs to the same organisation.
@@ -204,7 +218,7 @@ def is_external(body: Mapping[str, Any]) -> bool:
 
 
 def workspace_of(body: Mapping[str, Any]) -> str:
-    """Return the id of the workspace of an event, or else of its organisation.
+    """Return the id of an event's workspace; if it has none, that of its organisation.
 
     Args:
         body: an Events API payload.

@@ -1,7 +1,7 @@
-"""Context of a turn: other people's messages in the thread, and forwarded ones.
+"""Context messages of a turn: others' messages in the thread, forwarded messages.
 
-Slack: `conversations.replies` returns a thread, oldest first, its first message always before all. Edited messages
-have their present text, and deleted ones are missing.
+Slack: `conversations.replies` returns a thread, oldest first; the thread's first message is always included. Edited
+messages have their present text, and deleted messages are missing.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,11 +19,11 @@ from core.conversations.history_state import HistoryState
 from core.identity import BOT_PREFIX
 from core.inbox_message import InboxMessage
 
-#: Slack: the most messages that one call returns. And the most calls for one question.
+#: The most messages that one call returns (Slack's limit), and the most calls for one turn.
 PAGE_SIZE = 999
 MAX_PAGES = 5
 
-#: Calls that must be left in the limit to read a thread in which no message of others was received.
+#: Calls that the rate limit must have left to read a thread in which other people seem to have written nothing.
 MIN_SPARE_CALLS = HISTORY.calls // 2
 
 #: Messages of a thread whose authors and mentions are looked up; a prompt has no room for more.
@@ -31,10 +31,11 @@ MAX_NAMED_MESSAGES = 200
 
 
 class SlackContextFetcher:
-    """Fetches the context messages of turns.
+    """Fetches the context messages of turns from Slack: see `Channel.fetch_context`.
 
     Args:
-        tracks_unaddressed: whether the inbox records messages to other people in a thread; only then is
+        directory: looks up the names of authors and mentioned users.
+        tracks_unaddressed: whether the inbox stores messages to other people in a thread; only then is
             `HistoryState.is_quiet` reliable.
     """
 
@@ -44,10 +45,11 @@ class SlackContextFetcher:
         self._tracks_unaddressed = tracks_unaddressed
 
     async def fetch(self, messages: Sequence[InboxMessage], history: HistoryState | None) -> SurroundingMessages:
-        """Return the context of a turn's messages: see `Channel.fetch_context`.
+        """Fetch the context messages of a turn: see `Channel.fetch_context`.
 
         Args:
             messages: the messages of the turn, oldest first.
+            history: the end of the session's stored history; None in a conversation with only one person.
 
         Raises:
             SurfaceError: Slack cannot be reached, or does not let the bot read the thread.
@@ -91,10 +93,10 @@ class SlackContextFetcher:
         )
 
     async def _read_thread(self, messages: Sequence[InboxMessage], history: HistoryState | None) -> list[Answer]:
-        """Return the messages of the thread that the stored history does not cover.
+        """Fetch the messages of the thread that were sent since the stored history ends.
 
-        Nothing is read outside a thread, unless a message of the turn links to another one. If no other person wrote,
-        a thread is only read while the rate limit has calls to spare.
+        Nothing is fetched in direct messages or outside a thread, unless a message of the turn links to a message. If
+        no other person wrote, the thread is fetched only while the rate limit has `MIN_SPARE_CALLS` left.
         """
         newest, root = messages[-1], str(messages[-1].address["thread_ts"] or messages[-1].address["ts"])
         is_in_thread = any(str(message.address["ts"]) != root for message in messages)
@@ -123,7 +125,10 @@ class SlackContextFetcher:
 
 
 def _forwards_of(message: InboxMessage) -> list[Mapping[str, Any]]:
-    """Return the messages that a message forwarded when it was sent."""
+    """Return the messages that a stored message forwarded when it was sent.
+
+    For the keys of a message see `forwarded_messages`.
+    """
     return [part for part in message.references if "text" in part]
 
 

@@ -1,7 +1,7 @@
 """Slash commands, and the choice of a conversation for a command.
 
-Slack: docs.slack.dev/interactivity/implementing-slash-commands. There are none in threads, and Slack does not tell the
-thread: the user may have to choose one of their conversations.
+Slack: docs.slack.dev/interactivity/implementing-slash-commands. Slash commands do not work in threads, so that none
+belongs to a session: the user may have to choose one of their sessions in the channel (conversations).
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,8 +12,8 @@ from channels.i18n import messages as words
 from channels.slack.text import make_title
 from core.conversations.service import RecentSession
 
-#: Commands by their name in Slack, in the order of `channels.commands.handlers.COMMANDS`. Slack refuses a manifest with
-#: a command of its own, such as `/mute`. Its slash commands do not work in threads, so `mute` and `listen` have none.
+#: Commands by slash command, in the order of `channels.commands.handlers.COMMANDS`. `mute` and `listen` have none:
+#: Slack's slash commands do not work in threads, and Slack refuses a manifest with one of its own, such as `/mute`.
 COMMANDS: Mapping[str, CommandName] = {
     "/reset": "reset",
     "/stop": "stop",
@@ -26,32 +26,35 @@ COMMANDS: Mapping[str, CommandName] = {
     "/help": "help",
 }
 
-#: The question if several conversations may be meant. Other commands are about the latest one.
+#: The request to choose, for a command that may apply to several sessions. Other commands apply to the latest session.
 _QUESTIONS: Mapping[CommandName, str] = {"reset": words.CHOOSE_RESET, "export": words.CHOOSE_EXPORT}
 
-#: Conversations to choose from.
+#: The most sessions to choose from.
 MAX_CHOICES = 5
 
-#: Prefix of the id of a button that chooses a conversation; the command and the session follow.
+#: Prefix of the id of a button that chooses a session for a command; the command and the session id follow.
 CHOICE_PREFIX = "pick:"
 
 
 def choice_question(name: CommandName, argument: str, found: Sequence[RecentSession]) -> str:
-    """Return the untranslated request to choose a conversation; "" for none.
+    """Return the untranslated sentence that asks the user to choose a session.
 
-    Only `reset` and a valid `export` let the user choose, if there are several conversations.
+    It is empty if the user need not choose: for one session, or a command other than `reset` and a valid `export`.
 
     Args:
-        found: the user's recent conversations in the channel.
+        found: the user's recent sessions in the channel.
     """
     is_known = name != "export" or argument.lower() in ("", *EXPORT_FORMATS)
     return _QUESTIONS.get(name, "") if len(found) > 1 and is_known else ""
 
 
 def choice_buttons(name: CommandName, argument: str, found: Sequence[RecentSession]) -> list[Button]:
-    """Return a button per conversation that runs the command in it.
+    """Return a button per session; a press runs the command for that session.
 
-    See `parse_choice`.
+    For the ids of the buttons see `parse_choice`. The label is the title of the session's first message.
+
+    Args:
+        found: the sessions.
     """
     command = f"{name} {argument.lower()}" if name == "export" else name
     return [
@@ -64,10 +67,11 @@ def parse_choice(button: str, place: str) -> tuple[CommandName, str, str] | None
     """Parse the id of a button of `choice_buttons`.
 
     Args:
-        place: the id of the channel (`place_id`) in which it was pressed.
+        button: the id of the button.
+        place: the place id (see `place_id`) of the channel in which the button was pressed.
 
     Returns:
-        The command, its argument and the session id; None if the session is of another channel.
+        The command, its argument and the session id. None if the id is invalid, or the session is of another channel.
     """
     command, _, session = button.removeprefix(CHOICE_PREFIX).partition(":")
     command_name, _, argument = command.partition(" ")

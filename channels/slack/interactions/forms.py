@@ -27,16 +27,16 @@ ANSWER_MODAL, FIELD_PREFIX = "answer", "field-"
 #: Slack: the most characters of a section's text, of a hint, and of a placeholder.
 _MAX_SECTION, _MAX_HINT, _MAX_PLACEHOLDER = 3000, 2000, 150
 
-#: The most bytes of the fields up to a menu: beyond them, text takes its place. Slack: a view has at most 250 kB.
+#: The most bytes of a view up to the end of a menu; beyond that, menus become text fields. Slack: at most 250 kB.
 _MAX_MENUS_BYTES = 150_000
 
 
 def answer_modal(question: Question, entries: Entries, target: ResponseTarget, say: MessageCatalog) -> dict[str, Any]:
-    """Return the modal with the form of an agent's question.
+    """Return the view object of the modal with the form of an agent's question.
 
     Args:
-        entries: the user's draft, by field.
-        target: the press that opens the modal.
+        entries: the user's draft, by the name of the field.
+        target: the user and place of the button press that opens the modal.
     """
     metadata = {
         "question": question.id,
@@ -70,12 +70,15 @@ def _input_blocks(question: Question, entries: Entries, say: MessageCatalog) -> 
 
 
 def is_answer(body: Mapping[str, Any]) -> bool:
-    """Return whether a payload is a submitted `answer_modal`."""
+    """Return whether a payload is a submitted modal of an agent's question."""
     return body.get("type") == "view_submission" and body["view"].get("callback_id") == ANSWER_MODAL
 
 
 def parse_form(view: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Parse a submitted `answer_modal`.
+    """Parse a submitted modal with the form of a question: see `answer_modal`.
+
+    Args:
+        view: the `view` of the payload.
 
     Returns:
         The question's id, and the entries by the index of the field (as text).

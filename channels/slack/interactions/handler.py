@@ -64,8 +64,11 @@ class SlackInteractionHandler(InteractionHandler):
     """Parses and answers slash commands, presses, shortcuts and submitted modals.
 
     Args:
+        identities: looks up the user groups and location of an interaction's author.
+        directory: looks up names and locales.
+        responder: sends the private answers, and opens modals.
         direct: see `Direct`.
-        surface: returns the reply surface of a message.
+        surface: returns the surface of the reply to a message.
         is_installed: returns whether the app is installed in a workspace; raises `StoreError` if the database fails.
     """
 
@@ -94,14 +97,16 @@ class SlackInteractionHandler(InteractionHandler):
         self._is_installed = is_installed
 
     async def handle(self, body: Mapping[str, Any]) -> Mapping[str, Any] | None:
-        """Start to process an interaction, and return when it may be acknowledged.
+        """Process an interaction in the background, and return when to acknowledge it.
+
+        See `InteractionHandler.receive`. For an interaction that only opens a form, the call returns at once.
 
         Args:
-            body: the payload of Slack.
+            body: Slack's payload.
 
         Returns:
-            The body of the acknowledgement, such as errors in a form; None if the payload is no interaction of this
-            app.
+            The body of the acknowledgement, such as the errors in a submitted form. None if the payload is no
+            interaction of this app.
         """
         if body.get("type") == "message_action" and body.get("callback_id") == ASK:
             self._intake.run_in_background(self._open_form(body), name="form")
@@ -151,9 +156,9 @@ class SlackInteractionHandler(InteractionHandler):
         return Interaction("command", target.context(None, ""), values, asdict(target))
 
     def _parse_stop(self, body: Mapping[str, Any]) -> Interaction:
-        """Parse a press of Slack's own stop button in a thread as the command `stop`.
+        """Return a press of Slack's own stop button in a thread as the command `stop`.
 
-        Messages that were sent after the press are not stopped.
+        The command does not affect messages that were sent after the press.
         """
         target, event = ResponseTarget.of_stop(body), body["event"]
         pressed_at = float(event.get("event_ts") or float(body["event_time"]) + 1)  # the latter is in whole seconds
@@ -162,9 +167,12 @@ class SlackInteractionHandler(InteractionHandler):
         return Interaction("command", context, {"name": "stop", "argument": ""}, asdict(target))
 
     def _parse_press(self, body: Mapping[str, Any]) -> Interaction | None:
-        """Parse a button press; None if the button selects a conversation that is not in the channel.
+        """Parse a button press; a press on a choice of a session becomes its command.
 
         Slack: `actions` has the one button that was pressed.
+
+        Returns:
+            The interaction; None if the button chooses a session that is not in the channel.
         """
         target, button = ResponseTarget.of_message(body), pressed_id(body["actions"][0])
         if not button.startswith(CHOICE_PREFIX):
@@ -201,10 +209,10 @@ class SlackInteractionHandler(InteractionHandler):
         return Interaction("answer", context, {"question": question, "entries": entries}, asdict(target))
 
     async def _find_form_errors(self, body: Mapping[str, Any]) -> dict[str, str]:
-        """Return the errors in a submitted form, by the ids of its blocks.
+        """Return the errors in a submitted form, by the ids of the modal's blocks.
 
-        If the database does not answer within `FORM_CHECK_SECONDS`, there are none: the errors are then sent in a
-        message.
+        If the check takes longer than `FORM_CHECK_SECONDS`, no error is returned: the errors are sent in a message
+        later.
         """
         id_, entries = parse_form(body["view"])
         team, user = str((body.get("team") or {}).get("id") or ""), str(body["user"]["id"])
@@ -221,10 +229,11 @@ class SlackInteractionHandler(InteractionHandler):
         return {f"{FIELD_PREFIX}{position}": text for position, text in errors.items()}
 
     async def _identify(self, parsed: Interaction) -> Interaction | str:
-        """Return the interaction with its author's user groups, locale and name.
+        """Return an interaction with its author's user groups, locale and name.
 
         Returns:
-            The interaction; if it is refused, the message to show instead, or an empty text for none.
+            The interaction. If its author cannot be identified, the text to show them. If the app is not installed in
+            the workspace, an empty text.
         """
         target = ResponseTarget(**parsed.surface)
         with suppress(StoreError):  # a command that needs the database fails with a message
@@ -278,7 +287,7 @@ class SlackInteractionHandler(InteractionHandler):
         """Identify the user who wants to open a form, and check their access.
 
         Returns:
-            None if the user is refused and was told.
+            An interaction with the user's identity and locale; None if the user was refused and told.
         """
         target = ResponseTarget.of_message(body)
         parsed = Interaction("form", target.context(None, ""), {}, asdict(target))
@@ -289,10 +298,12 @@ class SlackInteractionHandler(InteractionHandler):
         return authorized
 
     async def find_session(self, interaction: Interaction) -> Interaction | None:
-        """Return a slash command with the user's latest session in the channel.
+        """Return a slash command with the id of the user's latest session in the channel.
+
+        For `reset` and `export`, the user is asked to choose if they have several sessions.
 
         Returns:
-            None if the user was asked to choose a session.
+            The command, unchanged for `why` or without a session; None if the user was asked to choose.
         """
         context, name, argument = interaction.context, interaction.values["name"], interaction.values["argument"]
         if context.session_id is not None:
@@ -324,7 +335,7 @@ class SlackInteractionHandler(InteractionHandler):
         await self._responder.respond(target, text, replaces=replaces)
 
     async def show_question(self, interaction: Interaction) -> tuple[InboxMessage, Retract] | None:
-        """Post the user's question in the thread of the message that it is about.
+        """Post a user's question about a message in the thread of that message.
 
         See `InteractionHandler.show_question`.
         """

@@ -1,8 +1,8 @@
 """Private answers to interactions, and modals.
 
-Slack: docs.slack.dev/interactivity/handling-user-interaction. An interaction comes with a `response_url`, which takes
-an answer for the user alone in any channel, but shows it in the channel even if the user acted in a thread.
-`chat.postEphemeral` shows it in the thread, if the bot is a member of the channel.
+Slack: docs.slack.dev/interactivity/handling-user-interaction. An interaction comes with a `response_url`. An answer
+that is posted to this URL is shown only to the user, in any channel; but outside the thread, even if the user acted in
+one. `chat.postEphemeral` shows an answer in the thread, if the bot is a member of the channel.
 """
 
 import time
@@ -30,14 +30,16 @@ _NO_UNFURLING = {"unfurl_links": False, "unfurl_media": False}
 
 @dataclass(frozen=True, slots=True)
 class ResponseTarget:
-    """User and place of an interaction, to which private answers go.
+    """User and place of an interaction, to whom private answers are sent.
 
     Attributes:
         team: the id of the workspace of the interaction.
-        thread_ts: the thread of the interaction; empty if there is none, or Slack does not tell.
-        response_url: the URL for answers; empty if there is none.
-        key: the same for each delivery of the interaction: the trigger id, or the id of the view or event.
-        home_team: the user's own workspace; empty for `team`.
+        channel: the id of the channel.
+        user: the id of the user.
+        thread_ts: the `ts` of the thread of the interaction; empty outside threads, or if Slack does not send it.
+        response_url: the URL to which answers are posted; empty for none.
+        key: the id that is the same for each delivery of the interaction: of the trigger, the view or the event.
+        home_team: the id of the user's own workspace; empty for `team`.
     """
 
     team: str
@@ -50,13 +52,13 @@ class ResponseTarget:
 
     @classmethod
     def of_command(cls, body: Mapping[str, Any]) -> "ResponseTarget":
-        """Parse the payload of a slash command."""
+        """Return the target for the payload of a slash command."""
         ids = str(body["team_id"]), str(body["channel_id"]), str(body["user_id"])
         return cls(*ids, "", str(body["response_url"]), str(body["trigger_id"]))
 
     @classmethod
     def of_message(cls, body: Mapping[str, Any]) -> "ResponseTarget":
-        """Parse the payload of a button press or message shortcut."""
+        """Return the target for the payload of a button press or message shortcut."""
         message = body.get("message") or body.get("container") or {}
         ids = _team(body), str(body["channel"]["id"]), str(body["user"]["id"]), str(message.get("thread_ts") or "")
         home_team = str(body["user"].get("team_id") or "")
@@ -64,10 +66,11 @@ class ResponseTarget:
 
     @classmethod
     def of_form(cls, body: Mapping[str, Any], about: Mapping[str, Any]) -> "ResponseTarget":
-        """Parse the `view_submission` payload of a modal.
+        """Return the target for the `view_submission` payload of a modal.
 
         Args:
-            about: the modal's `private_metadata`, parsed.
+            body: the payload.
+            about: the modal's `private_metadata`, parsed: see `modal_metadata` and `answer_modal`.
         """
         user = body["user"]
         # Slack: an ephemeral message in a thread is shown only if the thread exists
@@ -77,7 +80,11 @@ class ResponseTarget:
 
     @classmethod
     def of_stop(cls, body: Mapping[str, Any]) -> "ResponseTarget":
-        """Parse the event of a press of Slack's own stop button."""
+        """Return the target for the event of a press of Slack's own stop button.
+
+        Args:
+            body: an Events API payload.
+        """
         event = body["event"]
         thread = str(event.get("thread_ts") or "")
         return cls(workspace_of(body), str(event["channel"]), str(event["user"]), thread, "", str(body["event_id"]))
@@ -87,10 +94,10 @@ class ResponseTarget:
         return place_id(self.team, self.channel)
 
     def context(self, session: str | None, root: str) -> CommandContext:
-        """Return the context for a command of this user.
+        """Return the context of a command of this user, sent now.
 
         Args:
-            session: the session id; None if it is not known.
+            session: the id of the session to which the command applies; None if unknown.
             root: the `ts` of the session's thread; empty for none.
         """
         return CommandContext(
@@ -106,10 +113,10 @@ class ResponseTarget:
 
 
 def _team(body: Mapping[str, Any]) -> str:
-    """Return the id of the workspace of an interaction.
+    """Return the id of the workspace in which the bot's app gets an interaction.
 
-    Slack: an app of a whole organisation is told none. The user who presses a button in a shared channel may be of
-    another workspace than the app, which the message names.
+    Slack: an interaction of an app of a whole organisation has no workspace: the user's is returned. A user who presses
+    a button in a shared channel may be of another workspace than the app: the message's is returned.
     """
     message_team = (body.get("message") or {}).get("team") if body.get("type") == "block_actions" else None
     return str(message_team or (body.get("team") or {}).get("id") or body["user"].get("team_id") or "")
@@ -118,10 +125,10 @@ def _team(body: Mapping[str, Any]) -> str:
 class PrivateResponder:
     """Sends ephemeral messages and files to a user, and opens modals.
 
-    Each method raises `SurfaceError` if Slack refuses or cannot be reached.
+    Each method raises `SurfaceError` if Slack refuses the call or cannot be reached.
 
     Args:
-        surface: returns the reply surface of an address.
+        surface: returns the reply surface for an address.
     """
 
     def __init__(self, api: SlackApi, surface: Callable[[Mapping[str, Any]], SlackSurface]) -> None:
@@ -142,9 +149,10 @@ class PrivateResponder:
     async def respond(self, target: ResponseTarget, text: str, *, replaces: bool = False) -> None:
         """Answer an interaction with a text that only the user sees.
 
-        It appears in the thread of the interaction if the bot is a member of the channel, else in the channel.
+        The text appears in the thread of the interaction if the bot is a member of the channel, else in the channel.
 
         Args:
+            text: the text in Slack's Markdown.
             replaces: whether the text replaces the message with the pressed button.
         """
         if not target.response_url:
@@ -159,7 +167,7 @@ class PrivateResponder:
             await self.send_ephemeral(target, text)
 
     async def offer_choices(self, target: ResponseTarget, text: str, choices: Sequence[Button]) -> None:
-        """Show the user a text with buttons, to nobody else."""
+        """Answer an interaction with a text and buttons that only the user sees."""
         await self._api.respond(target.response_url, {**message_content(text, choices), "response_type": "ephemeral"})
 
     async def open_modal(self, target: ResponseTarget, view: Mapping[str, Any]) -> None:
@@ -175,17 +183,19 @@ class PrivateResponder:
     async def deliver_file(
         self, target: ResponseTarget, text: str, file: File, say: MessageCatalog, *, thread_ts: str
     ) -> str:
-        """Give a file to the user only.
+        """Send a file to a user privately.
 
-        In direct messages it is posted in the thread. Elsewhere, short Markdown becomes part of the answer, and other
-        files are sent as a direct message.
+        In direct messages, the file is posted in the thread. Elsewhere, a short Markdown file becomes part of the
+        returned text, and any other file is sent in a direct message.
 
         Args:
+            target: the user, and the channel of the interaction.
             text: the answer that the file belongs to.
-            thread_ts: the thread in direct messages.
+            thread_ts: the `ts` of the thread for the file in direct messages.
 
         Returns:
-            The text to answer with: `text`, the text with the file's content, or a sentence on the place of the file.
+            The text to answer with: `text`, `text` with the content of the file, or a sentence on the place of the
+                file.
         """
         is_direct = target.channel.startswith("D")
         answer = f"{text}\n\n{make_inert(file.data.decode())}"

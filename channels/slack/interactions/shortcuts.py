@@ -42,10 +42,10 @@ MAX_QUOTED_CHARS, MAX_METADATA_CHARS = 2_000, 3_000
 
 
 def question_modal(say: MessageCatalog, metadata: str) -> dict[str, Any]:
-    """Return the modal in which a user asks a question about a message.
+    """Return the view object of the modal for a user's question about a message.
 
     Args:
-        metadata: the message, from `modal_metadata`.
+        metadata: the message as JSON, from `modal_metadata`.
     """
     element = {"type": "plain_text_input", "action_id": QUESTION_INPUT, "multiline": True}
     label = _plain_text(say(words.YOUR_QUESTION))
@@ -63,10 +63,10 @@ def question_modal(say: MessageCatalog, metadata: str) -> dict[str, Any]:
 def modal_metadata(target: ResponseTarget, message: Mapping[str, Any]) -> str:
     """Return a message as JSON for a modal's `private_metadata`.
 
-    Its text and files are truncated to `MAX_METADATA_CHARS`.
+    Of the message's text and files, as much is left out as needed for `MAX_METADATA_CHARS`.
 
     Args:
-        target: the shortcut's user and place.
+        target: the user and place of the shortcut.
         message: the message object of Slack.
     """
     bot = str(message.get("bot_id") or "")

@@ -1,7 +1,8 @@
-"""Status and title of a thread as an agent session, and suggested prompts.
+"""Status and title of a thread as Slack's agent session, and suggested prompts.
 
-Slack: docs.slack.dev/ai/agent-sessions. While a session is `processing`, Slack shows so beside its own stop button.
-Slack: docs.slack.dev/reference/methods/assistant.threads.setSuggestedPrompts. An agent's prompts belong to no thread.
+Slack: docs.slack.dev/ai/agent-sessions. While an agent session is `processing`, Slack shows this status and its own
+stop button. Slack: docs.slack.dev/reference/methods/assistant.threads.setSuggestedPrompts. An agent's prompts belong to
+no thread.
 """
 
 import asyncio
@@ -24,16 +25,17 @@ log = logging.getLogger(__name__)
 
 METHOD = "agents.sessions.setStatus"
 
-#: Workspaces in which Slack has refused a status, as the app is no agent there, and the seconds for which none is set.
+#: The most workspaces in memory in which Slack refused a status (the app is no agent there), and the seconds for which
+#: no status is set in them.
 MAX_REFUSED, REFUSED_SECONDS = 10_000, 600.0
 
 PROMPTS_METHOD = "assistant.threads.setSuggestedPrompts"
 
 
 class AssistantThreads:
-    """Sets the status of threads, in the background, while replies are being shown.
+    """Sets the agent session status of threads, in the background, during replies.
 
-    The status is only set if the rate limit has room for the call that resets it.
+    The status is only set if the rate limit has a slot for the call that resets it.
     """
 
     def __init__(self, api: SlackApi) -> None:
@@ -43,21 +45,30 @@ class AssistantThreads:
         self._work = BackgroundTasks()
 
     def get_stop_arguments(self, address: Mapping[str, Any]) -> dict[str, str]:
-        """Return the arguments of `chat.stopStream` that keep the status of a thread.
+        """Return arguments of `chat.stopStream` by which a thread stays `processing`.
 
-        Slack: docs.slack.dev/reference/methods/chat.stopStream. By default the method sets the status to `active`, and
-        the stop button disappears while the reply continues.
+        Slack: docs.slack.dev/reference/methods/chat.stopStream. By default the method sets the status to `active`: the
+        stop button would disappear while the reply continues.
+
+        Args:
+            address: the address of the reply.
+
+        Returns:
+            The arguments; empty if this process has not set the status.
         """
         is_set = _get_key(address) in self._processing and str(address["team"]) not in self._refused
         return {"session_status": "processing"} if is_set else {}
 
     @contextmanager
     def show_processing(self, address: Mapping[str, Any], is_resumed: Callable[[], bool]) -> Iterator[None]:
-        """Set the status of a thread to `processing` within the block, `active` after it.
+        """Set a thread's status to `processing` in the `with` block, to `active` after it.
+
+        The calls are made in the background.
 
         Args:
-            address: the address of the reply; nothing happens without a `thread_ts`.
-            is_resumed: returns whether another process may have set the status; then it is reset in any case.
+            address: the address of the reply; nothing is done without a `thread_ts`.
+            is_resumed: returns whether another process may have set the status; it is then set to `active` even if this
+                process did not set it.
         """
         team = str(address["team"])
         limiter = self._api.limiter((METHOD, team), TIER_3)
@@ -78,7 +89,7 @@ class AssistantThreads:
                     self._set(address, "active", limiter, after=task)
 
     async def drain(self, seconds: float) -> None:
-        """Wait for the running calls for at most `seconds`, then cancel them."""
+        """Wait at most `seconds` for the running calls to Slack, then cancel them."""
         await self._work.drain(seconds)
 
     def _set(
@@ -90,7 +101,14 @@ class AssistantThreads:
         has_slot: bool = False,
         after: asyncio.Task[None] | None = None,
     ) -> asyncio.Task[None]:
-        """Set the status in a background task, once the task `after` has ended."""
+        """Set a thread's status in a background task, once the task `after` has ended.
+
+        Args:
+            has_slot: whether a slot of `limiter` is acquired for the call already.
+
+        Returns:
+            The background task.
+        """
 
         async def set_status() -> None:
             if after is not None:
@@ -119,7 +137,13 @@ def _get_key(address: Mapping[str, Any]) -> tuple[str, str, str]:
 
 
 async def suggest_prompts(api: SlackApi, team: str, channel: str, prompts: Sequence[str]) -> None:
-    """Suggest prompts in the direct messages with a user; a failure is only logged."""
+    """Set the suggested prompts in the direct messages with a user.
+
+    A failure is only logged.
+
+    Args:
+        channel: the id of the direct messages.
+    """
     arguments = {"channel_id": channel, "prompts": [{"title": prompt, "message": prompt} for prompt in prompts]}
     try:
         await api.at(team).call(

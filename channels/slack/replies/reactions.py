@@ -26,7 +26,7 @@ async def add_reaction(api: SlackApi, emoji: str, address: Address) -> None:
 
     Args:
         emoji: a Unicode emoji or Slack's name of one.
-        address: the address of the reply.
+        address: the address of the reply: see `InboxMessage.address`.
 
     Raises:
         SurfaceError: Slack refuses the reaction, or cannot be reached.

@@ -1,7 +1,8 @@
 """Surface of replies that uses Slack's streams (`chat.startStream` and others).
 
-A stream cannot take text back, so only text that will not change is appended. The stream is stopped, and its message
-is edited from then on, if a new text does not continue it, a call fails, or the stream nears its limits.
+Text in a stream cannot be changed, so only text that will not change is appended. The stream is stopped, and its
+message is edited from then on, in three cases: a new text does not continue the streamed text, a call fails, or the
+stream nears its limits of time and size.
 """
 
 import json
@@ -33,7 +34,7 @@ log = logging.getLogger(__name__)
 STREAM_SECONDS = 240.0
 MAX_STREAM_BYTES = 9_000
 
-#: Channels in which Slack refused a stream, and the seconds without another try there.
+#: The most channels in memory in which Slack refused a stream, and the seconds for which no stream is tried in them.
 MAX_REFUSED, REFUSED_SECONDS = 10_000, 600.0
 
 #: Slack: most characters of a task's title.
@@ -41,11 +42,11 @@ _TITLE_SIZE = 256
 
 
 class StreamPolicy:
-    """Decides in which channels replies are streamed; shared by all replies.
+    """Decides in which channels replies are streamed; all replies share one policy.
 
     Args:
-        streaming: the setting.
-        seconds: the age at which a stream is stopped.
+        streaming: the setting of the same name.
+        seconds: the age in seconds at which a stream is stopped.
     """
 
     def __init__(self, streaming: Streaming = "auto", *, seconds: float = STREAM_SECONDS) -> None:
@@ -54,7 +55,7 @@ class StreamPolicy:
         self._refused: TTLCache[str, bool, float] = TTLCache(MAX_REFUSED, REFUSED_SECONDS)
 
     def disable(self, channel: str) -> None:
-        """Use no streams for `REFUSED_SECONDS` in a channel in which Slack refused one."""
+        """Disable streams in a channel for `REFUSED_SECONDS`, as Slack refused one there."""
         self._refused[channel] = True
 
     def is_enabled(self, channel: str) -> bool:
@@ -64,11 +65,13 @@ class StreamPolicy:
 
 @dataclass(frozen=True, slots=True)
 class StatusCard:
-    """Status of a reply as a task card in a stream; the first is a placeholder.
+    """Status of a reply (such as a running tool) as a task card in its stream.
+
+    The first card is a placeholder, until the reply has text or a tool runs.
 
     Attributes:
         number: the id of the task in the stream, from 0.
-        status: the running tool; empty for the placeholder.
+        status: the status line of the running tool; empty for the placeholder.
         title: the text on the card.
         is_open: whether the task is in progress.
     """
@@ -87,9 +90,12 @@ class StatusCard:
         """Return the card for a new status, and the stream chunks (JSON) that show it.
 
         Args:
-            status: the running tool; empty for none.
-            waited: the time without new text, as text; empty if it is short.
+            status: the status line of the running tool; empty for none.
+            waited: the time without new text, to append to the title; empty if it is short.
             is_silent: whether the reply has no text yet.
+
+        Returns:
+            The new card, or this one if it is to stay; the chunks for `chat.appendStream`, empty for no change.
         """
         title = make_inert(f"{status.strip('_') or PLACEHOLDER}{waited}")[:_TITLE_SIZE]
         if self.is_open and (status == self.status or self.is_placeholder) and (status or is_silent):
@@ -104,9 +110,9 @@ class StatusCard:
         return card, [*completion, card._chunk("in_progress")]
 
     def completion(self) -> list[dict[str, Any]]:
-        """Return the chunks that complete the task; none if it is complete.
+        """Return the stream chunks that complete the card's task; none if it is complete.
 
-        Slack shows a task that stays open as failed.
+        Slack shows a task that is never completed as failed.
         """
         return [self._chunk("complete")] if self.is_open else []
 
@@ -123,10 +129,10 @@ class ReplyStream:
     Attributes:
         ts: the id of the message.
         position: the index of the message in the reply.
-        ends_at: when to stop the stream (time of the event loop).
-        text: the text so far.
-        card: the status card that it shows.
-        size: bytes of all chunks so far.
+        ends_at: the time of the event loop at which to stop the stream.
+        text: the text in the stream.
+        card: the status card that the stream shows.
+        size: the bytes of all chunks that were sent.
     """
 
     ts: str
@@ -137,16 +143,16 @@ class ReplyStream:
     size: int
 
     def has_room_for(self, chunks: Sequence[Mapping[str, Any]]) -> bool:
-        """Return whether chunks fit into the size and the time of the stream."""
+        """Return whether more chunks may be sent by the stream's limits of size and time."""
         return event_loop.now() < self.ends_at and self.size + _chunk_bytes(chunks) <= MAX_STREAM_BYTES
 
 
 class StreamSurface(SlackSurface):
-    """Surface of a reply in a thread that is streamed while possible, then edited.
+    """Surface of a reply whose growing message is streamed if possible, else edited.
 
     Args:
-        address: see `SlackSurface`.
-        policy: shared by all replies.
+        api, queued_reactions, address, turn_id, assistant: see `SlackSurface`.
+        policy: decides in which channels replies are streamed; shared by all replies.
     """
 
     def __init__(
@@ -168,7 +174,10 @@ class StreamSurface(SlackSurface):
         self._stream: ReplyStream | None = None
 
     def try_open(self) -> bool:
-        """See `Surface.try_open`; reserves a stop for a stream, an edit otherwise."""
+        """Return whether a message may grow: see `Surface.try_open`.
+
+        If the message is to be streamed, a slot for the call that stops the stream is reserved; else one for an edit.
+        """
         if not self._is_open and self._should_stream():
             self._open_message()  # an edit at the end removes the placeholder
             self._is_native = True
@@ -181,20 +190,23 @@ class StreamSurface(SlackSurface):
         super()._close_message()
 
     def _release_unneeded_edit(self, stream: ReplyStream) -> ReplyStream:
-        """Release the reserved edit, unless the stream shows the placeholder.
+        """Free the reserved slot for an edit, unless the stream shows the placeholder.
 
-        An edit at the end removes the placeholder.
+        A placeholder is removed by an edit at the end.
+
+        Returns:
+            The stream, unchanged.
         """
         if not stream.card.is_placeholder:
             self._release_reserve()
         return stream
 
     def _should_stream(self) -> bool:
-        """Return whether to stream the next message.
+        """Return whether to stream the next message of the reply.
 
-        Starts and stops have small rate limits, so a stream needs a reserved stop. In a channel, Slack shows the
-        growing text to one user only: with `auto`, a stream is used only in direct messages and for the first question
-        of a thread, and only if appends are allowed as often as edits.
+        Starts and stops have small rate limits: a stream needs a free slot for its start, and one for its stop. In a
+        channel, Slack shows the growing text to only one user. With `auto`, streams are therefore used only in direct
+        messages and for the first question of a thread, and only if appends are allowed as often as edits.
         """
         if not (self._may_stream and self._policy.is_enabled(self._channel)):
             return False
@@ -237,13 +249,13 @@ class StreamSurface(SlackSurface):
         return super()._get_next_limiter(is_post=is_post, is_last_edit=is_last_edit)
 
     def _stop_streaming(self) -> None:
-        """Use edits for the rest of the reply."""
+        """Use edits, and no streams, for the rest of the reply."""
         self._may_stream = False
         if self._is_native:
             self._switch_to_edits()
 
     def _switch_to_edits(self) -> None:
-        """Use edits for the growing message, and reserve its last one."""
+        """Use edits for the growing message, and reserve a slot for the last edit."""
         self._is_native = False
         self._tracking.close()
         self._reserve_final_edit()
@@ -259,9 +271,12 @@ class StreamSurface(SlackSurface):
         return await super()._post_planned(piece, previous)
 
     async def _start(self, piece: PlannedMessage) -> ReplyStream | None:
-        """Start a stream; None if the rate limit or Slack refuses it.
+        """Start a stream for the next message of the reply.
 
-        After a refusal by Slack, the reply is shown by edits.
+        After a refusal by Slack or a failure, the rest of the reply is shown by edits.
+
+        Returns:
+            The stream; None if the rate limit does not allow it now, or Slack refuses it.
         """
         if not (self.use_slot(self._start_limiter) or self._start_limiter.try_acquire(Priority.PROGRESS)):
             return None
@@ -300,9 +315,15 @@ class StreamSurface(SlackSurface):
         )
 
     async def _find_started(self, position: int) -> str:
-        """Return the `ts` of a stream whose start got no answer; empty if it has none.
+        """Look up the message of a stream whose start got no response.
 
         A message that appears later is deleted at the end of the reply.
+
+        Args:
+            position: the index of the message in the reply.
+
+        Returns:
+            The `ts` of the message; empty if the stream was not started.
         """
         ts = (await self._find_own()).get(position, "")
         if not ts:
@@ -332,7 +353,11 @@ class StreamSurface(SlackSurface):
         )
 
     async def _append(self, stream: ReplyStream, piece: PlannedMessage) -> EditOutcome | None:
-        """Append new text and status to the stream; None if it cannot be used any more."""
+        """Append the new text and status of a message to its stream.
+
+        Returns:
+            The outcome of the append; None if the stream cannot be used any more.
+        """
         new = _settled_text(piece)[len(stream.text) :]
         is_silent = not (stream.text or new)
         card, chunks = stream.card.with_status(piece.plan.status, piece.plan.elapsed, is_silent=is_silent)
@@ -357,10 +382,10 @@ class StreamSurface(SlackSurface):
         return EditOutcome.DONE
 
     async def _finish(self, stream: ReplyStream, piece: PlannedMessage) -> bool:
-        """Stop a stream, with the rest of its text and the buttons.
+        """Stop a stream, and add the rest of the message's text and its buttons.
 
         Returns:
-            Whether Slack has confirmed it; if not, an edit is needed.
+            True if Slack has confirmed the call; if not, the message needs an edit.
         """
         priority = piece.plan.priority if piece.plan.priority in FINAL_PRIORITIES else Priority.PROGRESS
         rest = [*stream.card.completion(), *_text_chunks(piece.chunk.text[len(stream.text) :])]
@@ -391,14 +416,14 @@ class StreamSurface(SlackSurface):
 
 
 def _as_progress(piece: PlannedMessage) -> PlannedMessage:
-    """Return the piece with the priority `PROGRESS`, which is never dropped."""
+    """Return a planned message with the priority `PROGRESS`, which is never dropped."""
     return replace(piece, plan=replace(piece.plan, priority=Priority.PROGRESS))
 
 
 def _settled_text(piece: PlannedMessage) -> str:
-    """Return the text of a piece that can be appended: the part that will not change.
+    """Return the start of a message's text that will not change, and can be streamed.
 
-    A trailing `<` is left for later: it may begin one of Slack's tokens.
+    A final `<` is left out: it may begin one of Slack's tokens.
     """
     return piece.chunk.text[: piece.chunk.stable_length].rstrip("<")
 

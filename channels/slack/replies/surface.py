@@ -26,14 +26,14 @@ log = logging.getLogger(__name__)
 #: Slack: `chat.update` fails above about 4,000 characters; the limits of blocks and streams are larger.
 LIMITS = MessageLimits(chunk_size=3_500, measure=size, status_reserve=STATUS_RESERVE, dialect=SlackMarkdown())
 
-#: Slack: one message a second in a channel, with short bursts. A shorter window allows two bursts in a row; a quarter
-#: of a second is added for network delays.
+#: Slack: one message a second in a channel, with short bursts. A window of less than 5 s would allow two bursts in a
+#: row; 0.25 s are added for network delays.
 POST_WINDOW = Window(calls=5, seconds=5.25)
 
 #: Slack: "several hundred messages per minute" in a workspace.
 WORKSPACE_POST_WINDOW = Window(calls=300, seconds=60.5)
 
-#: Event type of the metadata by which a posted message is found if Slack's answer was lost.
+#: Event type of the metadata by which a posted message is found if Slack's response was lost.
 _METADATA_EVENT = "parley_chunk"
 
 #: Slack: errors for an edit of a message that is deleted or may no longer be edited.
@@ -50,13 +50,15 @@ _NOT_DELETABLE = "cant_delete_message"
 
 
 class SlackSurface(MessageSurface):
-    """Surface of a reply in a thread or, without one, in a conversation.
+    """Surface of a reply in a thread or, if there is none, directly in a channel.
 
     Args:
-        address: `team`, `channel`, `thread_ts` (empty without a thread), and the `ts` of the user's message; `user`
-            and `user_team`, its author and their workspace; `bot`, the bot's user id; `title`, the message's first
-            words.
-        turn_id: marks the messages of the reply in their metadata.
+        api: makes the calls.
+        queued_reactions: adds and removes the reactions that mark users' messages as waiting.
+        address: the ids `team`, `channel`, `thread_ts` (empty without a thread) and `ts` (of the user's message).
+            `user` and `user_team` are the author and their workspace, `bot` is the bot's user id, and `title` the first
+            words of the message; these may be missing.
+        turn_id: the id that marks the messages of the reply, in their metadata; empty for none.
         assistant: sets the status of the thread; None to set none.
     """
 
@@ -102,7 +104,7 @@ class SlackSurface(MessageSurface):
 
     @property
     def _thread_arguments(self) -> dict[str, str]:
-        """The arguments of a post into the thread; none without a thread."""
+        """The arguments by which a post goes into the thread; empty without a thread."""
         return {"thread_ts": self._thread_ts} if self._thread_ts else {}
 
     @property
@@ -157,7 +159,10 @@ class SlackSurface(MessageSurface):
         return {} if self._assistant is None else self._assistant.get_stop_arguments(self._address)
 
     async def _stop_stream(self, message_id: str) -> None:
-        """Stop a stream as it is, so that its message can be edited."""
+        """Stop the stream of a message, so that the message can be edited.
+
+        A refusal by Slack is logged.
+        """
         try:
             await self._api.call(
                 "chat.stopStream",
@@ -198,17 +203,21 @@ class SlackSurface(MessageSurface):
         return None if answer is None else PostedMessage(str(answer["ts"]), is_new=answer is not existing)
 
     def _metadata(self, position: int) -> dict[str, Any]:
-        """Return the message metadata with the turn and the index of the message."""
+        """Return the metadata of a message: the turn's id and the message's index.
+
+        Args:
+            position: the index of the message in the reply.
+        """
         return {"event_type": _METADATA_EVENT, "event_payload": {"turn": self._turn_id, "chunk": position}}
 
     async def _find_own(self) -> dict[int, str]:
         return {position: str(message["ts"]) for position, message in (await self._messages()).items()}
 
     async def _messages(self) -> dict[int, Answer]:
-        """Return the messages of this reply on Slack, by index.
+        """Fetch the messages of this reply from Slack, by their index in the reply.
 
-        A message that is being streamed has no metadata. It is the only such message: all other messages of the bot
-        after the user's have the metadata of a reply, or are files.
+        The message that is being streamed has no metadata. There is only one such message: all other messages of the
+        bot after the user's message have the metadata of a reply, or files. It gets the first free index.
         """
         thread = await self._read_thread()
         marked = [message for message in thread if self._is_own(message)]
@@ -238,15 +247,15 @@ class SlackSurface(MessageSurface):
         return [*streamed, *(str(one["ts"]) for one in others if self._is_own(one))]
 
     def _is_own(self, message: Answer) -> bool:
-        """Return whether a message has the metadata of this reply."""
+        """Return whether a message on Slack has the metadata of this reply."""
         metadata = message.get("metadata") or {}
         payload = metadata.get("event_payload") or {}
         return metadata.get("event_type") == _METADATA_EVENT and payload.get("turn") == self._turn_id
 
     async def _read_thread(self) -> Sequence[Answer]:
-        """Return up to 200 messages after the user's message, oldest first.
+        """Fetch up to 200 messages that follow the user's message, oldest first.
 
-        The messages are of the thread or, without one, of the conversation.
+        The messages are those of the thread or, if there is none, of the channel.
         """
         method = "conversations.replies" if self._thread_ts else "conversations.history"
         answer = await self._api.call(
@@ -265,7 +274,10 @@ class SlackSurface(MessageSurface):
         return sorted(found, key=lambda message: float(message["ts"]))
 
     async def _attach(self, files: Sequence[File], last: str, known: Mapping[str, str], record: RecordFile) -> None:
-        """Post each file in its own message, since a posted message cannot get files."""
+        """Post each file in its own message: Slack cannot add files to a posted message.
+
+        See `MessageSurface._attach`.
+        """
         del last
         refused = dict[str, SurfaceError]()
         for file in files:
@@ -287,7 +299,7 @@ class SlackSurface(MessageSurface):
         return await self._share(file, file_id)
 
     async def show_file(self, file: File) -> None:
-        """Upload a file and post it, beside a reply.
+        """Upload a file, and post it in a message that is not part of a reply.
 
         Raises:
             SurfaceError: the file cannot be posted.
@@ -295,7 +307,7 @@ class SlackSurface(MessageSurface):
         await self._share(file, await self._api.upload(file, self._team))
 
     async def _share(self, file: File, file_id: str) -> None:
-        """Post an uploaded file in the thread, unless the thread has it."""
+        """Post an uploaded file in the thread, unless it is posted there already."""
 
         async def find_shared() -> Answer | None:
             return next((message for message in await self._read_thread() if _has_file(message, file_id)), None)
