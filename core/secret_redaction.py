@@ -1,4 +1,4 @@
-"""Redaction of secrets, such as keys and tokens, in logs, stored results and messages."""
+"""Redaction of keys, tokens and other secrets in logs, results and messages."""
 
 import json
 import re
@@ -171,7 +171,7 @@ def mask_json(value: Any, depth: int = _MAX_DEPTH) -> Any:
 
 
 def _mask_value(name: str, value: Any, depth: int) -> Any:
-    """Return `[redacted]` for a value under a secret's name, else the value from `mask_json`.
+    """Return `[redacted]` for a value under a secret's name, else mask the value.
 
     Numbers, booleans and None are not redacted.
     """

@@ -1,4 +1,4 @@
-"""Loads a session with its newest messages; the cost does not grow with the session.
+"""Loads a session with its newest messages; long sessions take no longer.
 
 One SQL statement reads the session, its state and its newest messages at one moment. Further statements are needed only
 for long turns and for calls without a response.
@@ -271,7 +271,7 @@ class HistoryLoader:
         return rows
 
     async def _read_newest(self, summarized_id: int) -> tuple[dict[int, StoredMessage], bool]:
-        """Return the newest messages after the summary, by row id, and whether these are all.
+        """Return the newest messages after the summary, and whether these are all.
 
         The messages are by row id. If they are not all, the last one that was read exceeds the limit of tokens or
         turns.

@@ -56,7 +56,7 @@ def is_prompt_stored(session: str, generation: int, run: str | sa.ColumnElement[
 
 
 async def resume_run(connection: AsyncConnection, session_id: str, invocation_id: str) -> None:
-    """Move the stored events of a run to the end of the history, so that ADK can continue.
+    """Move a run's stored events to the end of the history, so that ADK can continue.
 
     The user's message, tool calls, tool responses and agent states are moved. The text of an agent that had not ended
     is deleted, since the model generates it again. The last message of a run that had ended is deleted too.
@@ -86,7 +86,7 @@ async def resume_run(connection: AsyncConnection, session_id: str, invocation_id
 async def _delete_files(
     connection: AsyncConnection, session_id: str, runs: Sequence[str], kept: Sequence[_RunMessage]
 ) -> None:
-    """Delete the artifacts that were saved from a run's events, unless the event is kept.
+    """Delete the artifacts that come from events of a run that are not kept.
 
     Args:
         runs: the id of the run, and the id of its correction.
@@ -147,7 +147,7 @@ async def close_questions(connection: AsyncConnection, session_id: str, author: 
 
 
 async def close_calls(connection: AsyncConnection, session_id: str, calls: Set[tuple[str, str]]) -> None:
-    """Store the error `NOT_ANSWERED` as the response to long-running calls without one.
+    """Store the error `NOT_ANSWERED` as the response to open long-running calls.
 
     Args:
         calls: the run id and the call id of each call; answered calls are ignored.
@@ -249,7 +249,7 @@ class _RunMessage:
 
 
 def _find_agent_states(rows: Sequence[_RunMessage]) -> list[_RunMessage]:
-    """Return the rows whose ADK event has the state of an agent that runs other agents.
+    """Return the rows that have the state of an agent that runs other agents.
 
     By this state, ADK continues a run with the sub-agent that was active.
     """
@@ -349,7 +349,7 @@ async def _drop_partial_steps(rows: Sequence[_RunMessage], call_log: _RunCallLog
 
 
 async def _add_outcomes(rows: Sequence[_RunMessage], call_log: _RunCallLog, *, restarts: bool) -> list[_RunMessage]:
-    """Return the rows of a run, with responses to the calls that ADK would not make again.
+    """Return the rows of a run, and responses to calls that ADK would not make again.
 
     These are the open calls of a step with an open long-running call. If the agents start again, these are all open
     calls, since messages of other agents follow. A long-running call that still waits for its result gets no response.
@@ -387,7 +387,7 @@ def _is_pending(id_: str, row: _RunMessage, started: Mapping[str, sa.Row[Any]]) 
 
 
 def _get_outcome(call: sa.Row[Any] | None) -> dict[str, Any]:
-    """Return the tool response to a call of an interrupted run: its result or an error.
+    """Return the tool response to a call of an interrupted run: result or error.
 
     Args:
         call: the `tool_calls` row of the call; None if the call never began.

@@ -88,7 +88,7 @@ class EventWriter:
             raise
 
     async def _append(self, event: Event, row: Mapping[str, Any] | None, blobs: Mapping[str, bytes]) -> None:
-        """Store an event and its state change: by one statement if possible, else in a transaction."""
+        """Store an event and its state change, by one statement if that is possible."""
         values = {
             "session": self.session.id,
             "generation": self.session.generation,
