@@ -152,7 +152,7 @@ class QuestionSchemaError(ParleyError):
 
 
 class StepLimitError(ParleyError):
-    """The run has made as many model calls as it may, without an end."""
+    """The run reached its limit of model calls before its answer was complete."""
 
     public = "This took too many steps, so I stopped."
 

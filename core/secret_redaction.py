@@ -101,10 +101,10 @@ def add_secret(secret: str) -> None:
 
 
 def redact_secrets(text: str) -> str:
-    """Return a text with `[redacted]` for known secrets and texts with their format.
+    """Return a text with `[redacted]` in place of known and probable secrets.
 
-    Known secrets are those of `add_secret`. The others are found by the format of common keys and tokens, and by a name
-    before them, such as `password=`.
+    Known secrets are those of `add_secret`. Probable secrets have the format of common keys and tokens, or follow a
+    name such as `password=`.
     """
     hidden = [found.span() for found in _SECRET_PATTERNS.finditer(text)] + _find_known(text)
     redacted = _replace(text, hidden, lambda _: MASK)

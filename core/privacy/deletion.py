@@ -150,7 +150,7 @@ class DeletionService:
             return await find_users(connection, text)
 
     async def list_sessions(self, request: DeletionRequest) -> tuple[list[str], list[str]]:
-        """Return the ids of the sessions to delete as a whole, and to delete in part.
+        """Return two lists of session ids: to delete as a whole, and to delete in part.
 
         Raises:
             StoreError: the database cannot be read.

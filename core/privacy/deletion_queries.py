@@ -207,8 +207,8 @@ async def _list_runs_to_keep(connection: AsyncConnection, session_id: str, befor
 async def delete_user_records(connection: AsyncConnection, user_id: str) -> None:
     """Delete the data about a user outside of their messages in sessions.
 
-    Ratings and denial notices are deleted, and the user's name and id are removed from decisions. Inbox messages of the
-    user become tombstones, except messages that wait for a turn or belong to an active one.
+    Ratings and denial notices are deleted, and the user's name and id are removed from decisions. Of the user's inbox
+    messages only the event keys and times stay, except messages that wait for a turn or belong to an active one.
 
     Args:
         user_id: the platform's id of the user.

@@ -67,7 +67,7 @@ class ExportViewer:
 
 
 def _apply_view(call: Mapping[str, str], view: Callable[[Any], Any]) -> dict[str, str]:
-    """Return the arguments (`input`) and the result (`output`) of a call, changed.
+    """Return a call's `input` (arguments) and `output` (result), changed by `view`.
 
     Args:
         call: a call of `TranscriptMessage.calls`; it has one of the two, as JSON text.

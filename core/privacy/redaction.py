@@ -178,7 +178,7 @@ async def redact_session(connection: AsyncConnection, session_id: str, redaction
     """Remove a user's texts, names and id from a session, in the caller's transaction.
 
     The caller has locked the session. Its summaries and memories are deleted, and the files, results and requests to
-    people of runs that answered the user. The number of messages stays the same, so that models accept the history.
+    people of runs that answered the user. No other message is deleted, so that models accept the history.
 
     Args:
         redaction: the names, texts and runs of the user.

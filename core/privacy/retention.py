@@ -111,8 +111,8 @@ class CleanupService:
 def _is_expired_turn(before: sa.ColumnElement[float]) -> sa.ColumnElement[bool]:
     """Return the SQL condition that a turn ended before a time and is not needed.
 
-    All other turns for the same messages must have ended before that time too. The cost of the turn must be stored in
-    the spending ledger, and no request for a rerun of the turn may wait.
+    `before` is in seconds since the epoch. All other turns for the same messages must have ended before that time too.
+    The cost of the turn must be stored in the spending ledger, and no request for a rerun of the turn may wait.
     """
     other = turns.alias("other")
     is_young = other.c.finished_at.is_(None) | (other.c.finished_at >= before)

@@ -240,10 +240,11 @@ def repair_history(events: Sequence[Event]) -> list[Event]:
 
 
 def split_responses(event: Event) -> list[Event]:
-    """Split a person's tool responses into one or two events, confirmations last.
+    """Split a person's event with both confirmations and other tool responses in two.
 
-    ADK 2.13 does not send an event with the response to a confirmation request to the model, not even its other
-    responses. ADK executes only the confirmed calls of the newest event. Any other event is returned itself.
+    The second event has the confirmations: the responses to requests for a confirmation. ADK 2.13 does not send an
+    event with a confirmation to the model, and so would hide the other responses. It executes the confirmed calls of
+    the newest event only. An event without both kinds is returned alone.
     """
     responses = event.get_function_responses() if event.author == "user" else []
     if len({response.name == CONFIRMATION_CALL_NAME for response in responses}) < 2:
