@@ -101,9 +101,9 @@ class GuardPlugin(BasePlugin):
         """Log the start of a tool call, and return a result if the call must not be made.
 
         Returns:
-            None to make the call; else the result for the model. It is an error if the user may not use the tool, or if
-            the name of an agent is unknown. It is the logged result if an earlier attempt at the run made the same
-            call.
+            None to make the call; else the result for the model. It is an error if the user may not use the tool, the
+            name of an agent is unknown, or the tool needs an approval that cannot be requested. It is the logged result
+            if an earlier attempt at the run made the same call.
 
         Raises:
             StoreError: the start of the call cannot be logged; the call is not made.
