@@ -463,7 +463,8 @@ class Answerer:
         Args:
             sentence: the untranslated sentence.
             state: the turn's end state; `failed` adds the turn's id and a *Retry* button.
-            cause: the reason for operators, stored with the turn.
+            cause: the reason for operators, stored with the turn; `CancelReason.STOP` adds the buttons of a finished
+                answer.
         """
         text, say = reply.text_without_ending.rstrip(), reply.say
         if state == "failed":
@@ -479,7 +480,14 @@ class Answerer:
         await self._turns.end(turn, state, error=cause, run_record=self._run_record(turn))
 
     async def _show_answer(self, turn: Turn, reply: Reply, answer: Answer) -> None:
-        """Show the final text, then each approval or question, and end the turn."""
+        """Show the final text and files, then each approval or question; end the turn.
+
+        The approvals and questions are messages of their own.
+
+        Raises:
+            TurnLostError: another worker has claimed the turn.
+            SurfaceError: a message cannot be shown.
+        """
         text, files, requests = self._turn_states[turn.id].answer = answer
         controls = self._answer_buttons(turn, reply.say, frozenset() if requests else self._settings.extras)
         await reply.close(text, buttons=controls, files=files)

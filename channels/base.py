@@ -157,7 +157,8 @@ class MessageText:
         speaker: the author's display name.
         is_one_to_one: whether only one person can write in the conversation, so that the prompt needs no names.
         bot_name: the bot's display name; empty if it is unknown.
-        agent_context: JSON that the platform sent for agents, such as Slack's `app_context`, for the agent's state.
+        agent_context: JSON that the platform sent for agents, for the agent's state. On Slack these are the keys
+            `action_token` and `entities`.
     """
 
     text: str
@@ -207,11 +208,11 @@ class ContextMessage:
 
 @dataclass(frozen=True, slots=True)
 class SurroundingMessages:
-    """Context messages of a turn, and the names of other people in the conversation.
+    """Context messages of a turn, and the names of other authors in its session.
 
     Attributes:
-        messages: oldest first, in their current version.
-        names: the display names by the platform's user ids; authors of `messages` may be missing.
+        messages: the context messages, oldest first, in their current version.
+        names: the display names of the authors in the session's stored history, by the platform's user ids.
     """
 
     messages: Sequence[ContextMessage] = ()
@@ -439,7 +440,7 @@ class Channel(Protocol):
         ...
 
     async def reconnect(self) -> None:
-        """Drop the connection and begin to open a new one."""
+        """Close the connection, and start to open a new one."""
         ...
 
     def create_surface(self, address: Mapping[str, Any], *, turn_id: str = "") -> Surface:
@@ -484,7 +485,7 @@ class Channel(Protocol):
         """Download a file of a message.
 
         Args:
-            check: called again when the download tells the size and type.
+            check: called once the platform's response has the size or the type, before the file is downloaded.
 
         Raises:
             UnreadableFileError: the file is not available, or `check` refuses it.

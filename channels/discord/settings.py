@@ -16,11 +16,12 @@ class DiscordSettings:
     Attributes:
         api_url: the URL of the REST API; another one for a sandbox.
         guilds: the ids of the only servers in which the bot answers; empty for all.
-        sessions: whether a channel is one session, or one per author.
+        sessions: `shared` if a channel is one session, `user` if each author has a session in it.
         auto_thread: whether each message to the bot in a channel is answered in a new thread.
         free_channels: the ids of channels in which the bot answers without a mention.
         silent: whether the bot's posts notify nobody.
-        ping_after: the author is notified when a reply ends that took more seconds; 0 for never.
+        ping_after: the author of a message is notified when a reply ends that took more than these seconds; 0 for
+            never.
         shards: the number of gateway connections; 0 for the number that Discord recommends.
     """
 

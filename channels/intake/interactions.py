@@ -189,7 +189,7 @@ class InteractionHandler(ABC):
         Args:
             identify: returns the interaction with its author and place; if it is refused, the reason to show.
             acknowledge: sends the acknowledgement; returns whether the platform accepts it. If not, the platform has
-                told the author of the failure. The context of its argument `is_private` if the interaction is refused.
+                told the author of the failure. For a refused interaction, its argument has `context.is_private` set.
         """
         storing = asyncio.create_task(self._store(interaction, identify), name="interaction")
         try:
@@ -249,7 +249,7 @@ class InteractionHandler(ABC):
         """Return the reason to refuse an interaction: missing access or a rate limit.
 
         Returns:
-            The translated reason; empty if the author was told within the last hour. None if it is allowed.
+            The translated reason; empty if the author was told within the last hour. None to process the interaction.
         """
         context, say = interaction.context, words.messages_for(interaction.context.locale)
         must_reply = self.must_refuse and interaction.kind != "press"

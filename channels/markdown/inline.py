@@ -66,7 +66,7 @@ class InlineSpan:
     """Code, link, URL or token (such as `<@U1>`), inside of which no split is allowed.
 
     Attributes:
-        start, end: the indexes in the paragraph of its first character, and after its last.
+        start, end: the index in the paragraph of the span's first character, and the index after its last.
         ticks: the opening backticks of code; empty for others.
         link: the link or image; None for others.
         is_closed: whether the code has closing backticks; True for others.

@@ -168,7 +168,7 @@ class ChunkWriter:
     def _open_chunk(self, first: SourceLine) -> None:
         """Reopen the code block in which the message starts.
 
-        In a list, set the indent of the first line to be removed from the lines of the message.
+        If the message starts in a list, store the indent of its first line, which is then removed from all lines.
         """
         fence = self._context.fence
         indent = len(first.text) - len(first.text.lstrip(" "))

@@ -68,7 +68,7 @@ class _Waiter:
     """A call that waits for a slot, ordered by priority, then by age.
 
     Attributes:
-        since: the time of the event loop from which its age counts.
+        since: the time of the event loop from which the age of the call counts.
         number: the order among calls of the same age.
         admitted: done when the call may be made.
     """
@@ -210,8 +210,8 @@ class RateLimiter:
     def can_reserve(self, calls: int) -> bool:
         """Return whether `calls` more slots can be reserved.
 
-        They must be free now. If more than half of the window is reserved, it is enough that they are free within
-        `RESERVE_SECONDS`.
+        The slots must be free now. If more than half of the window is reserved already, slots that become free within
+        `RESERVE_SECONDS` count too.
         """
         seconds = RESERVE_SECONDS / self._speed if self._reserved > self._limit // 2 else 0.0
         windows = int(seconds / self._window.seconds)
@@ -251,7 +251,7 @@ class RateLimiter:
     def announce_usage(self) -> LimitUsage:
         """Return this worker's use of the limit, to be sent to the other workers.
 
-        The worker's share is computed from this use from now on.
+        The use is also stored: later calls of `apply_peer_usage` compute this worker's share from it.
         """
         self._expire()
         self._announced = LimitUsage(max(len(self._replies), self._reserved), self._used_slots)

@@ -184,7 +184,7 @@ def _state_text(approval: Approval, say: MessageCatalog) -> str:
 
 
 def deciders_text(request: HumanRequest, sentences: Mapping[str, str], others: str, say: MessageCatalog) -> str:
-    """Return a sentence with the deciders and the time limit of an open request.
+    """Return the sentence with the rule for deciders and the time limit of a request.
 
     Args:
         sentences: the untranslated sentences for requests whose only rule is `AUTHOR`, `OTHERS` or `EVERYONE`.
@@ -195,7 +195,7 @@ def deciders_text(request: HumanRequest, sentences: Mapping[str, str], others: s
 
 
 def decision_text(verdict: str, decider: str, decided_at: float | None, say: MessageCatalog) -> str:
-    """Return a sentence with the decision on a request, its time and its author.
+    """Return a sentence with the decision on a request, its time and the decider.
 
     Args:
         verdict: `approved`, `always`, `denied`, `expired` or `answered`.

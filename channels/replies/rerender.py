@@ -91,10 +91,10 @@ class ReplyRerenderer:
                 await reply.close(latest.text, ending=ending and say(ending), buttons=controls, files=files)
 
     async def delete_orphans(self, turn_id: str, surface: Surface, orphans: Sequence[str]) -> None:
-        """Delete messages of a reply that this process posted after losing the turn.
+        """Delete messages that this process posted after another one had claimed the turn.
 
-        Messages that the new owner of the turn has stored as part of its reply are not deleted. If the owner uses one
-        that it has not stored yet, it posts the message again. Failures are logged.
+        Messages that the other process has stored as part of its reply are not deleted. If it uses a message that it
+        has not stored yet, it posts that message again. Failures are logged.
 
         Args:
             surface: the surface of the reply.

@@ -208,7 +208,7 @@ class MessageSurface(ABC):
             await self._attach([file], message_id, {}, _skip_record)
 
     async def post_text(self, text: str) -> str:
-        """Post a message beside the reply, such as the result of a command.
+        """Post a message that is not part of the reply, such as the result of a command.
 
         Returns:
             The platform's id of the message.
@@ -434,7 +434,11 @@ class MessageSurface(ABC):
 
     @abstractmethod
     async def _find_own(self) -> dict[int, str]:
-        """Look up the reply's messages on the platform; return their ids by index."""
+        """Look up the reply's messages on the platform.
+
+        Returns:
+            The platform's ids of the messages, by the index of the message in the reply.
+        """
 
 
 async def _delete_leftover(delete: Callable[[str], Awaitable[None]], id_: str) -> None:

@@ -34,7 +34,7 @@ class SlackSettings:
         app_token: the token of Socket Mode.
         api_url: the URL of the Web API; another one for a sandbox.
         streaming: whether replies are shown by native streams or by edits.
-        direct: whether each direct message begins a session.
+        direct: `thread` if each direct message outside a thread begins a session, `single` if all are one session.
         prompts: suggested prompts in direct messages.
         answers_bots: whether messages of other bots are answered.
         bot_loop_limit: the most messages of bots in a row that are answered in a session.

@@ -40,9 +40,9 @@ class LoginReport:
 
 
 def make_client(settings: DiscordSettings) -> discord.Client:
-    """Return a REST client that is not logged in; it is not for the gateway.
+    """Return a new discord.py client for REST calls only, which is not logged in yet.
 
-    The API's URL of the settings is set for all discord.py clients of the process.
+    Also set the API's URL, for all discord.py clients of the process.
     """
     discord.http.Route.BASE = settings.api_url  # discord.py has one base address for all clients
     return discord.Client(
@@ -53,7 +53,7 @@ def make_client(settings: DiscordSettings) -> discord.Client:
 
 
 def has_message_content(flags: discord.ApplicationFlags) -> bool:
-    """Return whether the app may use the message content intent."""
+    """Return whether an app may use the message content intent, by the app's flags."""
     return flags.gateway_message_content or flags.gateway_message_content_limited
 
 

@@ -25,7 +25,7 @@ from core.inbox_message import Attachment, InboxMessage, storable_text
 
 
 def is_from_person(message: discord.Message) -> bool:
-    """Return whether a person wrote a message, and no bot, webhook or system."""
+    """Return whether a person wrote a message, and not a bot, a webhook or Discord."""
     return not message.author.bot and message.webhook_id is None and message.type in USER_MESSAGE_TYPES
 
 
@@ -128,9 +128,9 @@ def parse_attachments(message: discord.Message) -> tuple[Attachment, ...]:
 
 
 def _get_guild_locale(guild: discord.Guild | None) -> str:
-    """Return a server's locale, such as `ko`; empty if it has chosen none.
+    """Return the locale that a server has chosen, such as `ko`; empty for none.
 
-    Discord: only a community server has chosen one.
+    Discord: only a community server has chosen a locale.
     """
     return guild.preferred_locale.value if guild is not None and "COMMUNITY" in guild.features else ""
 

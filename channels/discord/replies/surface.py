@@ -99,7 +99,8 @@ class DiscordSurface(DiscordMessageSurface):
             `root` is the channel of the user's message if a thread was started on it. `is_bot_message` is set if the
             bot posted `message` itself. `side_name` is set for a message beside a reply, such as an approval: it
             replies to nothing, and the ids of its buttons end with the name.
-        ping_after: the author is notified when a reply ends that took more seconds; 0 for never.
+        ping_after: the author of the message is notified when the reply ends, if it took more than these seconds; 0
+            for never.
     """
 
     def __init__(
@@ -261,7 +262,7 @@ class DiscordSurface(DiscordMessageSurface):
             return MAX_FILE_BYTES
 
     async def _edit_unarchived(self, edit: Callable[[], Awaitable[T]]) -> T:
-        """Make an edit; if the thread is archived, unarchive the thread and edit again.
+        """Edit a message; if its thread is archived, unarchive the thread and edit again.
 
         Args:
             edit: makes the edit.

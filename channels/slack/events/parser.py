@@ -111,7 +111,11 @@ def _is_new_message(event: Mapping[str, Any], *, is_bot: bool) -> bool:
 
 
 def is_from_person_or_bot(message: Mapping[str, Any]) -> bool:
-    """Return whether a person or a bot wrote a message of the history, and not Slack."""
+    """Return whether a person or a bot wrote a message, and not Slack itself.
+
+    Args:
+        message: a message object of Slack, from the history of a channel or thread.
+    """
     return message.get("subtype") in _USER_SUBTYPES | {"bot_message", "me_message"}
 
 
@@ -185,7 +189,7 @@ def parse_change(body: Mapping[str, Any]) -> MessageChange | None:
 
 
 def parse_attachment(file: Mapping[str, Any]) -> Attachment:
-    """Return the attachment for a file object of a message.
+    """Return an `Attachment` for a file object in a message of Slack.
 
     Slack: in a channel that is shared with another organisation, an event has only the id of a file and `file_access:
     check_file_info`.
@@ -218,7 +222,7 @@ def is_external(body: Mapping[str, Any]) -> bool:
 
 
 def workspace_of(body: Mapping[str, Any]) -> str:
-    """Return the id of an event's workspace; if it has none, that of its organisation.
+    """Return the id of an event's workspace; without one, the id of its organisation.
 
     Args:
         body: an Events API payload.

@@ -51,10 +51,12 @@ def choice_question(name: CommandName, argument: str, found: Sequence[RecentSess
 def choice_buttons(name: CommandName, argument: str, found: Sequence[RecentSession]) -> list[Button]:
     """Return a button per session; a press runs the command for that session.
 
-    For the ids of the buttons see `parse_choice`. The label is the title of the session's first message.
+    For the ids of the buttons see `parse_choice`. A label shows the first words of the session's first message.
 
     Args:
-        found: the sessions.
+        name: the command.
+        argument: the argument of the command; empty for none.
+        found: the sessions to choose from.
     """
     command = f"{name} {argument.lower()}" if name == "export" else name
     return [

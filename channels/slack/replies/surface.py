@@ -253,7 +253,7 @@ class SlackSurface(MessageSurface):
         return metadata.get("event_type") == _METADATA_EVENT and payload.get("turn") == self._turn_id
 
     async def _read_thread(self) -> Sequence[Answer]:
-        """Fetch up to 200 messages that follow the user's message, oldest first.
+        """Fetch up to 200 messages that were sent after the user's message, oldest first.
 
         The messages are those of the thread or, if there is none, of the channel.
         """
