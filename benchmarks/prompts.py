@@ -74,7 +74,7 @@ WORDS = "lorem ipsum dolor sit amet consectetur adipiscing elit sed do eiusmod t
 
 
 @dataclass(frozen=True)
-class Conversation:
+class MeasuredConversation:
     """Features of a measured conversation.
 
     Attributes:
@@ -91,11 +91,11 @@ class Conversation:
 
 
 CONVERSATIONS = (
-    Conversation("plain"),
-    Conversation("with tools", has_tools=True),
-    Conversation("with summaries", has_summaries=True),
-    Conversation("with thread context", has_context=True),
-    Conversation("with all of these", has_tools=True, has_summaries=True, has_context=True),
+    MeasuredConversation("plain"),
+    MeasuredConversation("with tools", has_tools=True),
+    MeasuredConversation("with summaries", has_summaries=True),
+    MeasuredConversation("with thread context", has_context=True),
+    MeasuredConversation("with all of these", has_tools=True, has_summaries=True, has_context=True),
 )
 
 
@@ -168,7 +168,7 @@ def shared_length(before: str, after: str) -> int:
     return next(differing, min(len(before), len(after)))
 
 
-async def measure(conversation: Conversation, turns: int = TURNS) -> list[float]:
+async def measure(conversation: MeasuredConversation, turns: int = TURNS) -> list[float]:
     """Run a conversation of `turns` turns, and return the `shared_parts` of its prompts.
 
     Raises:

@@ -66,7 +66,7 @@ class SlackChat:
         "upload": "files.completeUploadExternal",
     }
 
-    def __init__(self, bot: slack_tests.Bot, channel: str) -> None:
+    def __init__(self, bot: slack_tests.WiredSlackBot, channel: str) -> None:
         self.bot = bot
         self.sandbox = bot.slack
         self.channel = self.sandbox.channels[channel]
@@ -116,7 +116,7 @@ class DiscordChat:
         "upload": discord_tests.PATCH,
     }
 
-    def __init__(self, bot: discord_tests.Bot, place: DiscordPlace) -> None:
+    def __init__(self, bot: discord_tests.WiredDiscordBot, place: DiscordPlace) -> None:
         self.bot = bot
         self.sandbox = bot.server
         self.place = place

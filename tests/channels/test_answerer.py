@@ -24,7 +24,7 @@ from core.turns.turn import CancelReason, Turn
 from core.workers.lease import Lease
 from sandbox.models import DropConnection, Fail, Pause, Say, Stall
 from sandbox.slack import SlackSandbox
-from tests.channels.slack.conftest import Bot, run_bot
+from tests.channels.slack.conftest import WiredSlackBot, run_bot
 from tests.channels.wiring import wait_until
 from tests.fixtures.inbox_messages import inbound
 
@@ -37,12 +37,14 @@ async def slack() -> AsyncIterator[SlackSandbox]:
         yield sandbox
 
 
-async def ask(bot: Bot, text: str = "hello") -> Any:
+async def ask(bot: WiredSlackBot, text: str = "hello") -> Any:
     return await bot.slack.post_message("ada", bot.slack.open_dm("ada"), text)
 
 
 @asynccontextmanager
-async def run_half_answer(slack: SlackSandbox, folder: Path, said: str, *then: str) -> AsyncIterator[tuple[Bot, Any]]:
+async def run_half_answer(
+    slack: SlackSandbox, folder: Path, said: str, *then: str
+) -> AsyncIterator[tuple[WiredSlackBot, Any]]:
     """Ask a question, and yield bot and question once half of the answer is visible.
 
     Args:
@@ -55,7 +57,7 @@ async def run_half_answer(slack: SlackSandbox, folder: Path, said: str, *then: s
         yield bot, question
 
 
-async def get_outcome(bot: Bot) -> Any:
+async def get_outcome(bot: WiredSlackBot) -> Any:
     (row,) = await bot.wait_for_turns(1)
     (message,) = await bot.list_inbox_messages()
     assert message.turn == row.id

@@ -218,7 +218,7 @@ async def create_successor(database: Database, agents: AgentRouter = DEFAULT_ROU
 
 
 class WiredBot:
-    """Bot between a platform and a scripted model; base of each platform's `Bot`."""
+    """Bot between a platform and a scripted model; base of each platform's bot."""
 
     def __init__(self, core: CoreParts) -> None:
         self.model = core.model

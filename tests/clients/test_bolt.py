@@ -21,17 +21,17 @@ from tests.sandbox.slack.test_fidelity import (
     load_method_sample,
 )
 
-TABLE = CapabilityTable["Conversation"]()
+TABLE = CapabilityTable["BoltRun"]()
 #: Further events that the bot listens to.
 EVENTS = {
     *("assistant_thread_started", "assistant_thread_context_changed", "file_shared", "member_joined_channel"),
     *("pin_added", "reaction_added", "reaction_removed"),
 }
-SOCKET_MODE_TABLE = CapabilityTable["Conversation"]()
+SOCKET_MODE_TABLE = CapabilityTable["BoltRun"]()
 
 
 @dataclass(frozen=True, slots=True)
-class Conversation:
+class BoltRun:
     """Local Slack with the user Ada and the Bolt script as its bot."""
 
     slack: SlackSandbox
@@ -77,19 +77,19 @@ class Conversation:
         return view
 
 
-async def check_start(run: Conversation) -> Line:
+async def check_start(run: BoltRun) -> Line:
     line = await run.bolt.read_step("start")
     assert (line["user_id"], line["bot_id"]) == (run.slack.bot_user_id, run.slack.bot_id)
     assert (line["team_id"], line["rejected"]) == (run.slack.team_id, "invalid_auth")
     return line
 
 
-async def start_socket_mode(run: Conversation) -> None:
+async def start_socket_mode(run: BoltRun) -> None:
     await check_start(run)
     await run.slack.wait_until_connected()
 
 
-async def start_http_mode(run: Conversation) -> None:
+async def start_http_mode(run: BoltRun) -> None:
     """Verify the request URL in Slack, and check that Bolt refuses a wrong signature."""
     url = f"http://127.0.0.1:{(await check_start(run))['port']}/slack/events"
     await run.slack.request_url.verify(url)
@@ -100,7 +100,7 @@ async def start_http_mode(run: Conversation) -> None:
 
 
 @TABLE.row("mention: the event, and a reply in its thread")
-async def mention(run: Conversation) -> None:
+async def mention(run: BoltRun) -> None:
     (reply,), line = await run.run_step("mention")
     event = line["event"]
     assert (event["user"], event["type"]) == (run.slack.people["ada"].id, "app_mention")
@@ -110,27 +110,27 @@ async def mention(run: Conversation) -> None:
 
 
 @TABLE.row("metadata: posted, and read on request")
-async def metadata(run: Conversation) -> None:
+async def metadata(run: BoltRun) -> None:
     _, line = await run.run_step("metadata")
     assert (line["full"], line["short"]) == (True, None)
 
 
 @TABLE.row("attachments: alone, then removed by an edit")
-async def attachments(run: Conversation) -> None:
+async def attachments(run: BoltRun) -> None:
     (message,), line = await run.run_step("attachments")
     assert [version.text for version in message.versions] == ["Build\npassed\nBranch\nmain", "Build 2"]
     assert (line["fallback"], line["broken"]) == ("passed", "no_text")
 
 
 @TABLE.row("authors: another name and icon")
-async def authors(run: Conversation) -> None:
+async def authors(run: BoltRun) -> None:
     (message,), line = await run.run_step("authors")
     assert (message.username, line["username"]) == ("Robot", "Robot")
     assert line["icons"]["emoji"] == ":robot_face:"
 
 
 @TABLE.row("threads: a reply that is also in the channel")
-async def broadcast(run: Conversation) -> None:
+async def broadcast(run: BoltRun) -> None:
     _, line = await run.run_step("broadcast")
     assert line["texts"][0] == "loud"
     assert "quiet" not in line["texts"]
@@ -138,7 +138,7 @@ async def broadcast(run: Conversation) -> None:
 
 
 @TABLE.row("edits: a placeholder, five edits, the final message with blocks")
-async def edits(run: Conversation) -> None:
+async def edits(run: BoltRun) -> None:
     (reply,), line = await run.run_step("edits")
     texts = [version.content.text for version in reply.versions]
     assert texts == [":hourglass:", *(f"so far {count}" for count in range(1, 6)), "done"]
@@ -146,13 +146,13 @@ async def edits(run: Conversation) -> None:
 
 
 @TABLE.row("delete: the bot's message, once")
-async def delete(run: Conversation) -> None:
+async def delete(run: BoltRun) -> None:
     replies, line = await run.run_step("delete")
     assert (replies, line["again"]) == ([], "message_not_found")
 
 
 @TABLE.row("stream: sayStream with tasks, text, and feedback buttons at the stop")
-async def stream(run: Conversation) -> None:
+async def stream(run: BoltRun) -> None:
     (reply,), line = await run.run_step("stream")
     assert "and done" in reply.text
     assert [(task.title, task.status) for task in reply.tasks] == [("Search", "complete")]
@@ -164,7 +164,7 @@ async def stream(run: Conversation) -> None:
 
 
 @TABLE.row("stream: an update while it lives, an append after it, no recipient")
-async def stream_errors(run: Conversation) -> None:
+async def stream_errors(run: BoltRun) -> None:
     _, line = await run.run_step("streamErrors")
     assert line["tooEarly"] == "streaming_state_conflict"
     assert line["tooLate"] == "message_not_in_streaming_state"
@@ -172,7 +172,7 @@ async def stream_errors(run: Conversation) -> None:
 
 
 @TABLE.row("buttons: replace, add an ephemeral message, delete by response_url")
-async def buttons(run: Conversation) -> None:
+async def buttons(run: BoltRun) -> None:
     channel, _ = await run.mention("buttons")
     (message,) = await run.slack.wait_for(lambda: run.slack.messages(channel)[1:])
     assert await run.slack.click_button("ada", message, "replace")
@@ -188,7 +188,7 @@ async def buttons(run: Conversation) -> None:
 
 
 @TABLE.row("selects: options, users, channels, dates, checkboxes, with the state")
-async def selects(run: Conversation) -> None:
+async def selects(run: BoltRun) -> None:
     channel, _ = await run.mention("selects")
     (message,) = await run.slack.wait_for(lambda: run.slack.messages(channel)[1:])
     grace, general = run.slack.people["grace"].id, run.slack.channels["general"].id
@@ -218,14 +218,14 @@ def _read_value(value: Any) -> Any:
     return value["value"] if isinstance(value, dict) else value
 
 
-async def open_modal(run: Conversation, message: SlackMessage) -> tuple[SlackView, Line]:
+async def open_modal(run: BoltRun, message: SlackMessage) -> tuple[SlackView, Line]:
     assert await run.slack.click_button("ada", message, "open")
     line = await run.bolt.read_step("open")
     return await run.wait_for_modal("ask"), line
 
 
 @TABLE.row("modals: open, update with a hash, push, errors, update, clear, close")
-async def modals(run: Conversation) -> None:
+async def modals(run: BoltRun) -> None:
     channel, _ = await run.mention("modals")
     (message,) = await run.slack.wait_for(lambda: run.slack.messages(channel)[1:])
     view, line = await open_modal(run, message)
@@ -264,7 +264,7 @@ async def modals(run: Conversation) -> None:
 
 
 @TABLE.row("home tab: views.publish at app_home_opened, a button in it")
-async def home(run: Conversation) -> None:
+async def home(run: BoltRun) -> None:
     await run.slack.open_home("ada", "home")
     assert await run.bolt.read_step("home") == {"step": "home", "type": "home", "known": False}
     view = run.slack.find_home("ada")
@@ -276,7 +276,7 @@ async def home(run: Conversation) -> None:
 
 
 @TABLE.row("slash command: ack with a text")
-async def command(run: Conversation) -> None:
+async def command(run: BoltRun) -> None:
     (answer,) = await run.slack.run_command("ada", "general", "/now", "what time")
     assert (answer.text, answer.ephemeral_to) == ("now: what time", run.slack.people["ada"].id)
     sent = (await run.bolt.read_step("/now"))["command"]
@@ -284,7 +284,7 @@ async def command(run: Conversation) -> None:
 
 
 @TABLE.row("slash command: five responses, the sixth refused")
-async def responses(run: Conversation) -> None:
+async def responses(run: BoltRun) -> None:
     shown = await run.slack.run_command("ada", "general", "/later")
     line = await run.bolt.read_step("/later")
     assert [message.text for message in shown] == [*(f"whisper {count}" for count in range(1, 5)), "ada asked"]
@@ -293,7 +293,7 @@ async def responses(run: Conversation) -> None:
 
 
 @TABLE.row("message shortcut: the message, and a response")
-async def shortcut(run: Conversation) -> None:
+async def shortcut(run: BoltRun) -> None:
     channel = run.slack.add_channel("shortcut")
     message = await run.slack.post_message("ada", channel, "this")
     assert await run.slack.use_shortcut("ada", message, "ask_about")
@@ -304,14 +304,14 @@ async def shortcut(run: Conversation) -> None:
 
 
 @TABLE.row("ephemeral: only its user sees it")
-async def ephemeral(run: Conversation) -> None:
+async def ephemeral(run: BoltRun) -> None:
     (message,), line = await run.run_step("ephemeral")
     assert (message.ephemeral_to, message.ts) == (run.slack.people["ada"].id, line["message_ts"])
     assert line["unknown"] == "user_not_in_channel"
 
 
 @TABLE.row("files up: uploadV2, files.info, files.list, download, files.delete")
-async def upload(run: Conversation) -> None:
+async def upload(run: BoltRun) -> None:
     messages, line = await run.run_step("upload")
     assert line["names"] == ["a.md", "b.bin"]
     assert line["bytes"] == [0, 255, 10]
@@ -322,7 +322,7 @@ async def upload(run: Conversation) -> None:
 
 
 @TABLE.row("files down: a person's file with a message")
-async def file_share(run: Conversation) -> None:
+async def file_share(run: BoltRun) -> None:
     file = SlackFile("F0NOTES0000", "notes.txt", b"a note")
     await run.slack.post_message("ada", run.slack.add_channel("files"), "read this", files=[file])
     line = await run.bolt.read_step("fileShare")
@@ -330,7 +330,7 @@ async def file_share(run: Conversation) -> None:
 
 
 @TABLE.row("direct messages: in, and out by conversations.open")
-async def direct(run: Conversation) -> None:
+async def direct(run: BoltRun) -> None:
     dm = run.slack.open_dm("ada")
     await run.slack.post_message("ada", dm, "hello")
     message = (await run.bolt.read_step("directMessage"))["message"]
@@ -341,7 +341,7 @@ async def direct(run: Conversation) -> None:
 
 
 @TABLE.row("assistant: a thread, its context, prompts, status and title")
-async def assistant(run: Conversation) -> None:
+async def assistant(run: BoltRun) -> None:
     dm = run.slack.open_dm("linus")
     root = await run.slack.start_assistant_thread("linus", "general")
     assert (await run.bolt.read_step("threadStarted"))["context"] == run.slack.channels["general"].id
@@ -358,7 +358,7 @@ async def assistant(run: Conversation) -> None:
 
 
 @TABLE.row("events: reactions, pins, files, members")
-async def events(run: Conversation) -> None:
+async def events(run: BoltRun) -> None:
     channel = run.slack.add_channel("events", members=["ada"])
     file = SlackFile("F0PICTURE00", "a.png")
     message = await run.slack.post_message("ada", channel, "look", files=[file])
@@ -375,7 +375,7 @@ async def events(run: Conversation) -> None:
 
 
 @TABLE.row("threads: replies by pages, permalinks, errors")
-async def threads(run: Conversation) -> None:
+async def threads(run: BoltRun) -> None:
     _, line = await run.run_step("threads")
     texts = [text for page in line["pages"] for text in page if "threads" not in text]
     assert texts == ["1", "2", "3"]
@@ -384,7 +384,7 @@ async def threads(run: Conversation) -> None:
 
 
 @TABLE.row("history: pages, and one message by its timestamp")
-async def history(run: Conversation) -> None:
+async def history(run: BoltRun) -> None:
     channel = run.slack.add_channel("history")
     for count in range(7):
         await run.slack.post_message("ada", channel, f"{count}")
@@ -396,7 +396,7 @@ async def history(run: Conversation) -> None:
 
 
 @TABLE.row("reactions: add, remove, both twice, get, list, an unknown emoji")
-async def reactions(run: Conversation) -> None:
+async def reactions(run: BoltRun) -> None:
     _, mention = await run.mention("reactions")
     line = await run.bolt.read_step("reactions")
     assert (line["twice"], line["gone"], line["unknown"]) == ("already_reacted", "no_reaction", "invalid_name")
@@ -405,14 +405,14 @@ async def reactions(run: Conversation) -> None:
 
 
 @TABLE.row("pins: add, list, remove, both twice")
-async def pins(run: Conversation) -> None:
+async def pins(run: BoltRun) -> None:
     _, mention = await run.mention("pins")
     line = await run.bolt.read_step("pins")
     assert line == {"step": "pins", "twice": "already_pinned", "gone": "no_pin", "pinned": [mention.ts]}
 
 
 @TABLE.row("scheduled messages: schedule, list, delete, one that is posted")
-async def schedule(run: Conversation) -> None:
+async def schedule(run: BoltRun) -> None:
     channel, _ = await run.mention("schedule")
     line = await run.bolt.read_step("schedule")
     assert (line["listed"], line["gone"]) == (["soon", "never"], "invalid_scheduled_message_id")
@@ -422,13 +422,13 @@ async def schedule(run: Conversation) -> None:
 
 
 @TABLE.row("me message")
-async def me_message(run: Conversation) -> None:
+async def me_message(run: BoltRun) -> None:
     (message,), line = await run.run_step("meMessage")
     assert (message.text, message.subtype, message.ts) == ("waves", "me_message", line["ts"])
 
 
 @TABLE.row("edits and deletions by people: message_changed, message_deleted")
-async def changes(run: Conversation) -> None:
+async def changes(run: BoltRun) -> None:
     message = await run.slack.post_message("ada", run.slack.add_channel("changes"), "before")
     await run.slack.edit_message("ada", message, "after")
     assert await run.bolt.read_step("changed") == {"step": "changed", "text": "after", "before": "before"}
@@ -437,14 +437,14 @@ async def changes(run: Conversation) -> None:
 
 
 @TABLE.row("messages of other apps: bot_message")
-async def bot_message(run: Conversation) -> None:
+async def bot_message(run: BoltRun) -> None:
     message = await run.slack.post_as_bot("Robot", run.slack.add_channel("robots"), "beep")
     line = await run.bolt.read_step("botMessage")
     assert line == {"step": "botMessage", "text": "beep", "username": "Robot", "bot": message.bot_id}
 
 
 @TABLE.row("directory: users, channels, team")
-async def people(run: Conversation) -> None:
+async def people(run: BoltRun) -> None:
     _, line = await run.run_step("people")
     assert (line["name"], line["team"]) == ("ada", run.slack.team_id)
     assert {"ada", "grace", "linus"} <= set(line["names"])
@@ -452,7 +452,7 @@ async def people(run: Conversation) -> None:
 
 
 @TABLE.row("directory: members, memberships, emails, profiles, bots, emoji")
-async def lookups(run: Conversation) -> None:
+async def lookups(run: BoltRun) -> None:
     ada, channel = run.slack.people["ada"].id, run.slack.add_channel("lookups")
     await run.slack.post_message("ada", channel, f"<@{run.slack.bot_user_id}> lookups")
     line = await run.bolt.read_step("lookups")
@@ -465,14 +465,14 @@ async def lookups(run: Conversation) -> None:
 
 
 @TABLE.row("headers: scopes, request id and error; JSON for a method that takes forms")
-async def headers(run: Conversation) -> None:
+async def headers(run: BoltRun) -> None:
     _, line = await run.run_step("headers")
     assert set(line["scopes"]) == run.slack.scopes
     assert (line["code"], line["failure"], len(line["id"])) == ("invalid_arguments", "invalid_arguments", 32)
 
 
 @TABLE.row("refusals: each with Slack's error code")
-async def errors(run: Conversation) -> None:
+async def errors(run: BoltRun) -> None:
     _, line = await run.run_step("errors")
     blocks = ("unknownBlock", "unknownText", "unknownKey", "mrkdwnButton", "noAltText", "sameIds", "sameActions")
     assert line == {
@@ -489,7 +489,7 @@ async def errors(run: Conversation) -> None:
 
 
 @TABLE.row("agent sessions: status, title")
-async def session(run: Conversation) -> None:
+async def session(run: BoltRun) -> None:
     _, mention = await run.mention("session")
     assert (await run.bolt.read_step("session"))["title"] == "Done"
     known = run.slack.find_session(mention)
@@ -498,13 +498,13 @@ async def session(run: Conversation) -> None:
 
 
 @TABLE.row("slash command without a listener: an error of Slackbot")
-async def unknown_command(run: Conversation) -> None:
+async def unknown_command(run: BoltRun) -> None:
     (message,) = await run.slack.run_command("ada", "general", "/nobody")
     assert "operation_timeout" in message.text
 
 
 @TABLE.row("an event that is sent again: the number and the reason of the retry")
-async def retried_event(run: Conversation) -> None:
+async def retried_event(run: BoltRun) -> None:
     message = await run.slack.post_message("ada", run.slack.add_channel("retried"), "look")
 
     def find_envelope() -> EnvelopeRecord | None:
@@ -519,28 +519,28 @@ async def retried_event(run: Conversation) -> None:
 
 
 @SOCKET_MODE_TABLE.row("rate limit: the client waits as Retry-After says")
-async def slow_down(run: Conversation) -> None:
+async def slow_down(run: BoltRun) -> None:
     run.slack.faults.rate_limit("chat.postMessage", retry_after=1)
     (message,), line = await run.run_step("slowDown")
     assert (message.text, line["seconds"]) == ("at last", [1])
 
 
 @SOCKET_MODE_TABLE.row("server error: the client tries again")
-async def retry(run: Conversation) -> None:
+async def retry(run: BoltRun) -> None:
     run.slack.faults.fail("chat.postMessage")
     (message,), _ = await run.run_step("retry")
     assert message.text == "again"
 
 
 @SOCKET_MODE_TABLE.row("Socket Mode: a cut connection is opened again, and no event is lost")
-async def reconnect(run: Conversation) -> None:
+async def reconnect(run: BoltRun) -> None:
     await run.slack.drop_sockets()
     await run.mention("reconnected")
     await run.bolt.read_step("reconnected")
 
 
 @SOCKET_MODE_TABLE.row("Socket Mode: a frozen connection is noticed, and opened again")
-async def thaw(run: Conversation) -> None:
+async def thaw(run: BoltRun) -> None:
     before = run.count_connections()
     await run.slack.freeze_sockets()
     await run.slack.wait_for(lambda: run.count_connections() > before and run.slack.connection_count)
@@ -549,7 +549,7 @@ async def thaw(run: Conversation) -> None:
 
 
 @SOCKET_MODE_TABLE.row("Socket Mode: opens another connection when Slack asks for it")
-async def refresh(run: Conversation) -> None:
+async def refresh(run: BoltRun) -> None:
     before = run.count_connections()
     await run.slack.refresh_sockets()
     await run.slack.wait_for(lambda: run.count_connections() > before and run.slack.connection_count)
@@ -577,7 +577,7 @@ async def test_bolt_for_javascript_works(is_socket_mode: bool, subtests: pytest.
             {"SLACK_APP_TOKEN": slack.app_token} if is_socket_mode else {"SLACK_SIGNING_SECRET": slack.signing_secret}
         )
         async with run_script(command, environment, tmp_path / "bolt.log") as bolt:
-            run = Conversation(slack, bolt)
+            run = BoltRun(slack, bolt)
             with subtests.test("start: auth.test, the connection, a wrong token or signature refused"):
                 await start(run)
             await TABLE.check(subtests, run)

@@ -16,11 +16,11 @@ from sandbox.discord.state.permissions import PERMISSIONS
 from tests.clients.client_script import CapabilityTable, ClientScript, Line, find_command, run_script
 from tests.sandbox.discord.shapes import OBJECTS, SHAPES, find_event_errors, find_request_errors, find_response_errors
 
-TABLE = CapabilityTable["Conversation"]()
+TABLE = CapabilityTable["DiscordClientRun"]()
 
 
 @dataclass(frozen=True, slots=True)
-class Conversation:
+class DiscordClientRun:
     """Local Discord with the user Ada and a client script as its bot."""
 
     server: DiscordSandbox
@@ -56,7 +56,7 @@ class Conversation:
 
 
 @TABLE.row("start: identify, the cache, commands, a wrong token refused")
-async def start(run: Conversation) -> None:
+async def start(run: DiscordClientRun) -> None:
     line = await run.client.read_step("start")
     assert (line["user"], line["guilds"], line["wrongToken"]) == ("parley", ["Sandbox"], 401)
     assert {"general", "random", "ideas"} <= set(line["channels"])
@@ -65,7 +65,7 @@ async def start(run: Conversation) -> None:
 
 
 @TABLE.row("mention: the event, and a reply that pings its author")
-async def mention(run: Conversation) -> None:
+async def mention(run: DiscordClientRun) -> None:
     (reply,), line = await run.run_step("mention")
     ada = run.server.people["ada"]
     assert line["content"] == f"<@{run.server.bot_id}> mention"
@@ -76,7 +76,7 @@ async def mention(run: Conversation) -> None:
 
 
 @TABLE.row("edits: typing, a placeholder, four edits, the final message with embed and buttons")
-async def edits(run: Conversation) -> None:
+async def edits(run: DiscordClientRun) -> None:
     (reply,), line = await run.run_step("edits")
     assert [version.text for version in reply.versions] == ["…", *(f"so far {n}" for n in range(1, 5)), "done"]
     assert line == {"step": "edits", "isEdited": True, "embed": "Answer", "labels": ["stop", "Site"]}
@@ -84,20 +84,20 @@ async def edits(run: Conversation) -> None:
 
 
 @TABLE.row("flags: a silent message, its embeds hidden and shown again")
-async def flags(run: Conversation) -> None:
+async def flags(run: DiscordClientRun) -> None:
     _, line = await run.run_step("flags")
     silent, hidden = 1 << 12, 1 << 2
     assert line["flags"] == [silent, silent | hidden, silent]
 
 
 @TABLE.row("delete: the bot's message, once")
-async def delete(run: Conversation) -> None:
+async def delete(run: DiscordClientRun) -> None:
     replies, line = await run.run_step("delete")
     assert (replies, line["again"]) == ([], 10008)
 
 
 @TABLE.row("buttons: update, deferred update, ephemeral reply, ephemeral follow-up")
-async def buttons(run: Conversation) -> None:
+async def buttons(run: DiscordClientRun) -> None:
     (message,), _ = await run.run_step("buttons")
     await run.server.click_button("ada", message, "update")
     await run.client.read_step("#update")
@@ -114,7 +114,7 @@ async def buttons(run: Conversation) -> None:
 
 
 @TABLE.row("selects: options, users, roles, channels, mentionables, with the objects")
-async def selects(run: Conversation) -> None:
+async def selects(run: DiscordClientRun) -> None:
     (message,), _ = await run.run_step("selects")
     ada, random = run.server.people["ada"], run.server.channels["random"]
     role = run.server.assign_role("ada", "editors")
@@ -131,7 +131,7 @@ async def selects(run: Conversation) -> None:
 
 
 @TABLE.row("modal: open by a button, submit, reply")
-async def modals(run: Conversation) -> None:
+async def modals(run: DiscordClientRun) -> None:
     (message,), _ = await run.run_step("modals")
     await run.server.click_button("ada", message, "open")
     await run.client.read_step("#open")
@@ -146,14 +146,14 @@ async def modals(run: Conversation) -> None:
 
 
 @TABLE.row("components V2: a container with text, section, separator and buttons")
-async def components_v2(run: Conversation) -> None:
+async def components_v2(run: DiscordClientRun) -> None:
     (message,), line = await run.run_step("componentsV2")
     assert line["types"] == [10, 14, 9, 1]
     assert message.content.components[0]["type"] == 17
 
 
 @TABLE.row("slash command: options, reply, autocomplete")
-async def command(run: Conversation) -> None:
+async def command(run: DiscordClientRun) -> None:
     choices = await run.server.autocomplete_option("ada", "general", "/ask", "what", "wh")
     assert (await run.client.read_step("autocomplete"))["typed"] == "wh"
     assert choices == ["wh!"]
@@ -164,33 +164,33 @@ async def command(run: Conversation) -> None:
 
 
 @TABLE.row("slash command: deferred reply, its edit, a follow-up and its edit, deletion")
-async def slow_command(run: Conversation) -> None:
+async def slow_command(run: DiscordClientRun) -> None:
     answer, more = await wait_for_two(run, await run.server.run_command("ada", "random", "/slow"))
     assert (await run.client.read_step("/slow"))["content"] == "done"
     assert (answer.text, answer.deleted) == ("done", True)
     assert [version.text for version in more.versions] == ["more", "still more"]
 
 
-async def wait_for_two(run: Conversation, seen: list[DiscordMessage]) -> list[DiscordMessage]:
+async def wait_for_two(run: DiscordClientRun, seen: list[DiscordMessage]) -> list[DiscordMessage]:
     await run.server.wait_for(lambda: len(seen) == 2)
     return seen
 
 
 @TABLE.row("slash command in a direct message: ephemeral reply with the message")
-async def whisper(run: Conversation) -> None:
+async def whisper(run: DiscordClientRun) -> None:
     (answer,) = await run.server.run_command("grace", run.server.open_dm("grace"), "/whisper")
     assert (await run.client.read_step("/whisper"))["content"] == "psst"
     assert answer.ephemeral_to == run.server.people["grace"]
 
 
 @TABLE.row("commands: one is created, edited and deleted")
-async def one_command(run: Conversation) -> None:
+async def one_command(run: DiscordClientRun) -> None:
     _, line = await run.run_step("oneCommand")
     assert line == {"step": "oneCommand", "edited": "Two", "listed": ["temporary"], "left": 0}
 
 
 @TABLE.row("message menu: the message, an ephemeral reply")
-async def menu(run: Conversation) -> None:
+async def menu(run: DiscordClientRun) -> None:
     message = await run.server.post_message("ada", run.server.add_channel("menu"), "this")
     (answer,) = await run.server.run_message_command("ada", message, "Summarize")
     assert (await run.client.read_step("/Summarize"))["target"] == message.id
@@ -198,7 +198,7 @@ async def menu(run: Conversation) -> None:
 
 
 @TABLE.row("files up: names, description, bytes, one dropped by an edit")
-async def upload(run: Conversation) -> None:
+async def upload(run: DiscordClientRun) -> None:
     (message,), line = await run.run_step("upload")
     assert line["names"] == ["a_b.txt", "b.bin"]
     assert line["description"] in ("bytes", None)  # hikari sends no descriptions
@@ -207,14 +207,14 @@ async def upload(run: Conversation) -> None:
 
 
 @TABLE.row("files down: a person's file")
-async def files(run: Conversation) -> None:
+async def files(run: DiscordClientRun) -> None:
     await run.mention("files", files={"notes.txt": b"note"})
     line = await run.client.read_step("files")
     assert (line["name"], bytes(line["bytes"])) == ("notes.txt", b"note")
 
 
 @TABLE.row("direct messages: a person's first one, an answer, one that the bot begins")
-async def direct(run: Conversation) -> None:
+async def direct(run: DiscordClientRun) -> None:
     dm = run.server.open_dm("linus")
     await run.server.post_message("linus", dm, "hello")
     line = await run.client.read_step("directMessage")
@@ -226,7 +226,7 @@ async def direct(run: Conversation) -> None:
 
 
 @TABLE.row("threads: from a message, public, private, forum post; rename, archive, list")
-async def threads(run: Conversation) -> None:
+async def threads(run: DiscordClientRun) -> None:
     _, line = await run.run_step("threads")
     assert line["types"] == [11, 11, 12, 11]
     assert {"from a message", "renamed", "private", "a post"} <= set(line["names"])
@@ -234,7 +234,7 @@ async def threads(run: Conversation) -> None:
 
 
 @TABLE.row("threads: a person's thread, a mention and a reply in it, and who joins")
-async def in_thread(run: Conversation) -> None:
+async def in_thread(run: DiscordClientRun) -> None:
     channel = run.server.add_channel("parent")
     thread = await run.server.start_thread("ada", await run.server.post_message("ada", channel, "root"), "talk")
     assert (await run.client.read_step("threadCreated"))["name"] == "talk"
@@ -248,13 +248,13 @@ async def in_thread(run: Conversation) -> None:
 
 
 @TABLE.row("threads: members, the archived ones")
-async def archived_threads(run: Conversation) -> None:
+async def archived_threads(run: DiscordClientRun) -> None:
     _, line = await run.run_step("archivedThreads")
     assert line == {"step": "archivedThreads", "members": 2, "isMember": True, "names": ["old"]}
 
 
 @TABLE.row("history: before, after, around, one message")
-async def history(run: Conversation) -> None:
+async def history(run: DiscordClientRun) -> None:
     channel = run.server.add_channel("history")
     for count in range(6):
         await run.server.post_message("ada", channel, f"{count}")
@@ -265,7 +265,7 @@ async def history(run: Conversation) -> None:
 
 
 @TABLE.row("reactions: three within the rate limit, one removed, an unknown emoji")
-async def reactions(run: Conversation) -> None:
+async def reactions(run: DiscordClientRun) -> None:
     message = await run.mention("reactions")
     assert (await run.client.read_step("reactions"))["unknown"] == 10014
     assert list(message.reactions) == ["👍", "🎉"]
@@ -274,7 +274,7 @@ async def reactions(run: Conversation) -> None:
 
 
 @TABLE.row("reactions of people: listed, one removed, all removed")
-async def clean_reactions(run: Conversation) -> None:
+async def clean_reactions(run: DiscordClientRun) -> None:
     channel = run.server.add_channel("clean")
     message = await run.server.post_message("ada", channel, "wave")
     for name in ("ada", "grace"):
@@ -286,7 +286,7 @@ async def clean_reactions(run: Conversation) -> None:
 
 
 @TABLE.row("pins: one by the bot, listed and removed; one by a person")
-async def pins(run: Conversation) -> None:
+async def pins(run: DiscordClientRun) -> None:
     message = await run.mention("pins")
     assert await run.client.read_step("pins") == {"step": "pins", "pinned": [message.id], "left": 0}
     await run.server.pin_message("ada", message)
@@ -295,13 +295,13 @@ async def pins(run: Conversation) -> None:
 
 
 @TABLE.row("bulk deletion")
-async def bulk_delete(run: Conversation) -> None:
+async def bulk_delete(run: DiscordClientRun) -> None:
     replies, _ = await run.run_step("bulkDelete")
     assert replies == []
 
 
 @TABLE.row("polls: a question, a vote, the voters, its end")
-async def polls(run: Conversation) -> None:
+async def polls(run: DiscordClientRun) -> None:
     (message,), line = await run.run_step("poll")
     assert (line["question"], line["answers"]) == ("Tea?", ["yes", "no"])
     await run.server.vote("ada", message, 2)
@@ -310,7 +310,7 @@ async def polls(run: Conversation) -> None:
 
 
 @TABLE.row("forwards: a message to another channel")
-async def forward(run: Conversation) -> None:
+async def forward(run: DiscordClientRun) -> None:
     channel = run.server.add_channel("target")
     _, line = await run.run_step("forward", channel.id)
     (message,) = run.server.messages(channel)
@@ -319,21 +319,21 @@ async def forward(run: Conversation) -> None:
 
 
 @TABLE.row("members: listed, searched, the bot's own nickname")
-async def members(run: Conversation) -> None:
+async def members(run: DiscordClientRun) -> None:
     _, line = await run.run_step("members")
     assert {"ada", "grace", "parley"} <= set(line["listed"])
     assert line["found"] == ["grace"]
 
 
 @TABLE.row("channels: made, edited and deleted, with a webhook and an invite")
-async def manage_channels(run: Conversation) -> None:
+async def manage_channels(run: DiscordClientRun) -> None:
     _, line = await run.run_step("manageChannels")
     assert (line["topic"], line["isByWebhook"], line["gone"]) == ("second", True, 10003)
     assert line["code"]
 
 
 @TABLE.row("what people do: edit, react, type, delete, join")
-async def people(run: Conversation) -> None:
+async def people(run: DiscordClientRun) -> None:
     message = await run.server.post_message("ada", run.server.add_channel("people"), "before")
     await run.server.edit_message("ada", message, "after")
     assert (await run.client.read_step("changed"))["content"] == "after"
@@ -348,7 +348,7 @@ async def people(run: Conversation) -> None:
 
 
 @TABLE.row("directory: my guilds, users, members, channels, roles, the application")
-async def directory(run: Conversation) -> None:
+async def directory(run: DiscordClientRun) -> None:
     _, line = await run.run_step("directory")
     assert (line["guilds"], line["user"], line["member"]) == (["Sandbox"], "ada", "Ada Lovelace")
     assert line["memberCount"] >= 4
@@ -359,7 +359,7 @@ async def directory(run: Conversation) -> None:
 
 
 @TABLE.row("refusals: each with Discord's error code")
-async def errors(run: Conversation) -> None:
+async def errors(run: DiscordClientRun) -> None:
     secret = run.server.add_channel("secret", members=["ada"], bot=False)
     _, line = await run.run_step("errors", secret.id)
     assert line == {
@@ -375,7 +375,7 @@ async def errors(run: Conversation) -> None:
 
 
 @TABLE.row("rate limits: the client waits after a 429 for the route and for everything")
-async def slow_down(run: Conversation) -> None:
+async def slow_down(run: DiscordClientRun) -> None:
     for scope in ("user", "global"):
         channel = run.server.add_channel(f"slow-{scope}")
         run.server.faults.rate_limit("POST /channels/{channel}/messages", 0.3, scope=scope)
@@ -385,21 +385,21 @@ async def slow_down(run: Conversation) -> None:
 
 
 @TABLE.row("rate limits: after a 429 of Cloudflare the client waits, or reports it")
-async def cloudflare_limit(run: Conversation) -> None:
+async def cloudflare_limit(run: DiscordClientRun) -> None:
     run.server.faults.rate_limit("POST /channels/{channel}/messages", 0.3, has_via_header=False)
     replies, line = await run.run_step("cloudflareLimit")
     assert [reply.text for reply in replies] == ([] if line["status"] == 429 else ["at last"])
 
 
 @TABLE.row("server error: the client tries again after a 502")
-async def retry(run: Conversation) -> None:
+async def retry(run: DiscordClientRun) -> None:
     run.server.faults.fail("POST /channels/{channel}/messages", status=502)
     (message,), _ = await run.run_step("retry")
     assert message.text == "again"
 
 
 @TABLE.row("gateway: a cut connection is resumed, and no event is lost")
-async def resume(run: Conversation) -> None:
+async def resume(run: DiscordClientRun) -> None:
     await run.server.drop_sockets()
     await run.mention("ping")
     await run.client.read_step("ping")
@@ -407,13 +407,13 @@ async def resume(run: Conversation) -> None:
 
 
 @TABLE.row("gateway: op 7 is followed by a resume")
-async def reconnect(run: Conversation) -> None:
+async def reconnect(run: DiscordClientRun) -> None:
     await run.server.refresh_sockets()
     await run.client.read_step("resumed")
 
 
 @TABLE.row("gateway: an outage of the server begins and ends")
-async def outage(run: Conversation) -> None:
+async def outage(run: DiscordClientRun) -> None:
     await run.server.set_guild_available(False)
     await run.client.read_step("unavailable")
     await run.server.set_guild_available(True)
@@ -421,7 +421,7 @@ async def outage(run: Conversation) -> None:
 
 
 @TABLE.row("gateway: op 9 of a resumable session is followed by a resume")
-async def resumable_session(run: Conversation) -> None:
+async def resumable_session(run: DiscordClientRun) -> None:
     before = len(run.server.sessions)
     await run.server.invalidate_sessions(resumable=True)
     await run.client.read_step("resumed")
@@ -429,7 +429,7 @@ async def resumable_session(run: Conversation) -> None:
 
 
 @TABLE.row("gateway: as many shards as recommended")
-async def shards(run: Conversation) -> None:
+async def shards(run: DiscordClientRun) -> None:
     run.server.recommend_shards(2, max_concurrency=2)
     _, line = await run.run_step("shards")
     assert line["count"] == 2
@@ -438,7 +438,7 @@ async def shards(run: Conversation) -> None:
 
 
 @TABLE.row("gateway: without the message content intent, only mentions have text")
-async def no_content(run: Conversation) -> None:
+async def no_content(run: DiscordClientRun) -> None:
     await run.run_step("noContent")
     channel = run.server.add_channel("quiet")
     await run.server.post_message("ada", channel, "nobody reads this")
@@ -448,14 +448,14 @@ async def no_content(run: Conversation) -> None:
 
 
 @TABLE.row("gateway: disallowed intents and a wrong token are refused")
-async def refuse_login(run: Conversation) -> None:
+async def refuse_login(run: DiscordClientRun) -> None:
     _, line = await run.run_step("refuseLogin")
     assert re.search("disallowed intent|4014", line["intents"])
     assert "token" in line["token"].lower()
 
 
 @TABLE.row("gateway: op 9 is followed by a new session")
-async def invalid_session(run: Conversation) -> None:
+async def invalid_session(run: DiscordClientRun) -> None:
     before = len(run.server.sessions)
     await run.server.invalidate_sessions()
     await run.server.wait_for(lambda: len(run.server.sessions) > before and run.server.connection_count)
@@ -486,7 +486,7 @@ async def test_a_discord_client_works(script: str, subtests: pytest.Subtests, tm
         server.permissions.update(PERMISSIONS)
         environment = {"DISCORD_API_URL": server.api_url, "DISCORD_TOKEN": server.bot_token}
         async with run_script(command, environment, tmp_path / "client.log") as client:
-            await TABLE.check(subtests, Conversation(server, client))
+            await TABLE.check(subtests, DiscordClientRun(server, client))
         with subtests.test("requests, replies and events match Discord's specification"):
             if not SHAPES:
                 pytest.skip("PLATFORM_SHAPES names no folder with the platforms' shapes")

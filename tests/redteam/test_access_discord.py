@@ -14,7 +14,7 @@ from core.sessions.prompt_text import QUOTE_END
 from core.store.schema import metadata
 from core.usage.user_rate_limits import CommandLimiter, RateLimit, RateLimitDenial, UserRateLimiter
 from sandbox.discord import DiscordMessage, DiscordSandbox
-from tests.channels.discord.conftest import Bot, run_bot
+from tests.channels.discord.conftest import WiredDiscordBot, run_bot
 
 OPEN_DM = "POST /users/@me/channels"
 
@@ -23,21 +23,21 @@ def echo(asked: Any) -> str:
     return f"heard: {asked.text.rpartition(QUOTE_END)[2].strip()}"
 
 
-def list_dm_texts(bot: Bot, user: str) -> list[str]:
+def list_dm_texts(bot: WiredDiscordBot, user: str) -> list[str]:
     """Return the texts of the bot's messages in a user's DM."""
     return [message.text for message in bot.list_bot_messages(bot.server.open_dm(user))]
 
 
-def list_public_texts(bot: Bot) -> list[str]:
+def list_public_texts(bot: WiredDiscordBot) -> list[str]:
     """Return the texts of the bot's public messages in `general` and `random`."""
     return [m.text for name in ("general", "random") for m in bot.list_bot_messages(name) if m.ephemeral_to is None]
 
 
-async def wait_for_text(bot: Bot, message: DiscordMessage, text: str) -> None:
+async def wait_for_text(bot: WiredDiscordBot, message: DiscordMessage, text: str) -> None:
     await bot.server.wait_for(lambda: message.text == text)
 
 
-async def wait_until_processed(bot: Bot) -> None:
+async def wait_until_processed(bot: WiredDiscordBot) -> None:
     """Wait until the bot has processed all earlier messages.
 
     It posts a message as another user, and waits for the answer.
@@ -47,7 +47,7 @@ async def wait_until_processed(bot: Bot) -> None:
     await bot.channel._intake.drain(20)
 
 
-async def find_tables_with(bot: Bot, message: str) -> list[str]:
+async def find_tables_with(bot: WiredDiscordBot, message: str) -> list[str]:
     """Return the table name of each database row that contains the text."""
     async with bot.database.read() as connection:
         rows = [

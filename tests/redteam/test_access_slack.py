@@ -18,7 +18,7 @@ from core.store.schema import metadata
 from core.usage.user_rate_limits import CommandLimiter, RateLimit, RateLimitDenial, UserRateLimiter
 from sandbox.models import Pause, Say
 from sandbox.slack import SlackSandbox
-from tests.channels.slack.conftest import Bot, run_bot
+from tests.channels.slack.conftest import WiredSlackBot, run_bot
 from tests.fixtures.buttons import wait_for_button
 
 
@@ -30,19 +30,19 @@ def contains(text: str, texts: list[str]) -> bool:
     return text in texts
 
 
-def list_ephemeral_texts(bot: Bot, user: str) -> list[str]:
+def list_ephemeral_texts(bot: WiredSlackBot, user: str) -> list[str]:
     """Return the texts of the bot's ephemeral messages to a user."""
     places = [*bot.slack.channels.values(), bot.slack.open_dm(user)]
     return [m.text for p in places for m in bot.slack.messages(p) if m.ephemeral_to == bot.slack.people[user].id]
 
 
-def list_public_texts(bot: Bot, channel: str = "general") -> list[str]:
+def list_public_texts(bot: WiredSlackBot, channel: str = "general") -> list[str]:
     """Return the texts of the bot's messages in a channel that all users see."""
     own = bot.slack.bot_user_id
     return [m.text for m in bot.slack.messages(channel) if m.user == own and m.ephemeral_to is None]
 
 
-async def wait_until_processed(bot: Bot, n: int = 0) -> None:
+async def wait_until_processed(bot: WiredSlackBot, n: int = 0) -> None:
     """Wait until the bot has processed all earlier messages.
 
     It posts a message as another user, and waits for the answer.
@@ -56,12 +56,12 @@ async def wait_until_processed(bot: Bot, n: int = 0) -> None:
     await bot.channel._intake.drain(20)
 
 
-async def wait_for_inbox_rows(bot: Bot, count: int) -> None:
+async def wait_for_inbox_rows(bot: WiredSlackBot, count: int) -> None:
     """Wait until the inbox has at least `count` rows."""
     await bot.database.wait_until(bot.list_inbox_messages, lambda rows: len(rows) >= count)
 
 
-async def find_tables_with(bot: Bot, words_: str) -> list[str]:
+async def find_tables_with(bot: WiredSlackBot, words_: str) -> list[str]:
     """Return the table name of each database row that contains the text."""
     found = []
     async with bot.database.read() as connection:

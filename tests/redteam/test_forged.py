@@ -16,7 +16,7 @@ from channels.slack.client.http_mode import PATH
 from core.store.schema import feedback, human_requests, inbox, sessions, turns
 from sandbox.models import Pause, Say
 from sandbox.slack import SlackSandbox
-from tests.channels.slack.conftest import Bot, run_bot
+from tests.channels.slack.conftest import WiredSlackBot, run_bot
 
 Headers = dict[str, str]
 
@@ -58,7 +58,7 @@ def create_bodies(slack: SlackSandbox) -> dict[str, str]:
     }
 
 
-async def list_rows(bot: Bot) -> list[Any]:
+async def list_rows(bot: WiredSlackBot) -> list[Any]:
     async with bot.database.read() as connection:
         return [
             tuple(row)
@@ -145,6 +145,6 @@ async def test_a_session_of_another_channel_cannot_be_chosen(slack: SlackSandbox
         assert len(slack.calls) == calls
 
 
-def get_address(bot: Bot, user: str) -> tuple[str, str, str]:
+def get_address(bot: WiredSlackBot, user: str) -> tuple[str, str, str]:
     """Return the ids of the workspace, the channel `general` and the user."""
     return bot.slack.team_id, bot.slack.channels["general"].id, bot.slack.people[user].id

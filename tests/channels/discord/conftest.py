@@ -111,7 +111,7 @@ def client(api: DiscordApi) -> discord.Client:
     return api._client
 
 
-class Bot(WiredBot):
+class WiredDiscordBot(WiredBot):
     """Bot with a local Discord server and a scripted model."""
 
     def __init__(self, server: DiscordSandbox, channel: DiscordChannel, core: CoreParts) -> None:
@@ -183,7 +183,7 @@ async def run_bot(
     rules: AccessRules = OPEN_RULES,
     admins: Sequence[str] = (),
     **settings: Any,
-) -> AsyncIterator[Bot]:
+) -> AsyncIterator[WiredDiscordBot]:
     async with AsyncExitStack() as stack:
         limits: dict[str, Any] = {"time_limit": time_limit, "max_chunks": most_messages, "follow": follow}
         served = frozenset(map(str, settings.get("guilds", ())))
@@ -193,7 +193,7 @@ async def run_bot(
             create_settings(server, **settings), made.services, made.watermarks, bounds, made.shard_assignment
         )
         stack.push_async_callback(channel.aclose)
-        bot = Bot(server, channel, made)
+        bot = WiredDiscordBot(server, channel, made)
         work = asyncio.create_task(bot.worker.run())
         try:
             if connect:
@@ -210,7 +210,7 @@ def echo(asked: Any) -> str:
     return f"heard: {asked.text.rpartition(QUOTE_END)[2].strip()}"
 
 
-async def has_ignored_messages(bot: Bot) -> bool:
+async def has_ignored_messages(bot: WiredDiscordBot) -> bool:
     """Post a new message, and return whether it is the only one that the bot accepts.
 
     Messages that were posted shortly before must not be accepted.

@@ -12,12 +12,12 @@ from core.usage.prices import to_amount
 from core.usage.spending_limits import SpendingLimits
 from sandbox.discord import DiscordSandbox
 from sandbox.models import Fail, Say
-from tests.channels.discord.conftest import Bot, echo, run_bot
+from tests.channels.discord.conftest import WiredDiscordBot, echo, run_bot
 from tests.channels.slack.test_spending import ONE
 from tests.channels.wiring import FALLBACK_MODEL
 
 
-async def run_usage_command(bot: Bot, user: str, channel: Any) -> str:
+async def run_usage_command(bot: WiredDiscordBot, user: str, channel: Any) -> str:
     """Run `/usage`, and return the text of its ephemeral response."""
     (seen,) = shown = await bot.server.run_command(user, channel, "/usage")
     await bot.server.wait_for(lambda: not shown[0].loading and shown[0].text)

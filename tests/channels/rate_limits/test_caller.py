@@ -11,7 +11,7 @@ from core.errors import SurfaceError, TurnLostError
 WINDOW = Window(calls=100, seconds=0.1)
 
 
-class Platform:
+class FailingEndpoint:
     """API call of a platform that raises given failures first, and counts the tries."""
 
     def __init__(self, *failures: Exception) -> None:
@@ -36,21 +36,21 @@ def create_transient_errors(number: int) -> list[Exception]:
 
 
 async def test_a_transient_failure_is_retried_until_the_pauses_are_used() -> None:
-    assert await Platform(*create_transient_errors(2)).call() == "sent"
-    platform = Platform(*create_transient_errors(3))
+    assert await FailingEndpoint(*create_transient_errors(2)).call() == "sent"
+    platform = FailingEndpoint(*create_transient_errors(3))
     with pytest.raises(SurfaceError, match=r"^post: the platform cannot be reached \(HTTP 500\)$"):
         await platform.call()
     assert platform.calls == 3
 
 
 async def test_a_rate_limited_call_is_retried_without_a_limit() -> None:
-    platform = Platform(*(TransientError("later", retry_after=0.01) for _ in range(20)))
+    platform = FailingEndpoint(*(TransientError("later", retry_after=0.01) for _ in range(20)))
     assert await platform.call() == "sent"
     assert platform.calls == 21
 
 
 async def test_a_429_delays_all_calls_that_share_the_limit() -> None:
-    platform = Platform(TransientError("later", retry_after=1.0))
+    platform = FailingEndpoint(TransientError("later", retry_after=1.0))
     time = asyncio.get_running_loop().time
     begun = time()
     first = asyncio.create_task(platform.call())
@@ -64,7 +64,7 @@ async def test_a_429_delays_all_calls_that_share_the_limit() -> None:
 
 
 async def test_a_call_with_a_deadline_fails_at_once_if_no_slot_is_free_by_then() -> None:
-    platform, time = Platform(), asyncio.get_running_loop().time
+    platform, time = FailingEndpoint(), asyncio.get_running_loop().time
     budget = platform.caller.limiters.get("few", Window(calls=2, seconds=60))
     with deadline(4):
         assert [await platform.caller.call("read", platform.send, budget) for _ in range(2)] == ["sent", "sent"]
@@ -82,24 +82,24 @@ async def test_a_call_with_a_deadline_fails_at_once_if_no_slot_is_free_by_then()
 
 
 async def test_a_refusal_is_not_retried() -> None:
-    platform = Platform(RefusedError("post", "no"))
+    platform = FailingEndpoint(RefusedError("post", "no"))
     with pytest.raises(RefusedError, match=r"^post: no$"):
         await platform.call()
     assert platform.calls == 1
 
 
 async def test_a_stream_update_is_tried_once_and_reports_a_possible_effect() -> None:
-    platform = Platform(TransientError("later", retry_after=0.01))
+    platform = FailingEndpoint(TransientError("later", retry_after=0.01))
     assert await platform.call(Priority.STREAM_UPDATE) is None
     assert platform.calls == 1
-    platform = Platform(TransientError("HTTP 500"))
+    platform = FailingEndpoint(TransientError("HTTP 500"))
     with pytest.raises(TransientError):
         await platform.call(Priority.STREAM_UPDATE)
     assert platform.calls == 1
 
 
 async def test_a_call_that_took_effect_is_not_repeated_and_a_429_needs_no_lookup() -> None:
-    platform = Platform(TransientError("later", retry_after=0.01), *create_transient_errors(2))
+    platform = FailingEndpoint(TransientError("later", retry_after=0.01), *create_transient_errors(2))
     looks = ["", "", "there"]
 
     async def find_effect() -> str | None:
@@ -118,7 +118,7 @@ async def test_an_obsolete_call_is_not_retried_and_uses_no_slot(
     retry_after: float | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(calls, "CHECK_SECONDS", 0.01)
-    platform, is_wanted = Platform(TransientError("HTTP 500", retry_after=retry_after)), True
+    platform, is_wanted = FailingEndpoint(TransientError("HTTP 500", retry_after=retry_after)), True
     platform.caller = Caller("test", pauses=(60.0,))
 
     async def check_wanted() -> None:
@@ -145,7 +145,7 @@ async def test_an_obsolete_call_is_not_retried_and_uses_no_slot(
 
 
 async def test_a_call_without_retries_raises_its_error() -> None:
-    platform = Platform(*create_transient_errors(1))
+    platform = FailingEndpoint(*create_transient_errors(1))
     budget = platform.caller.limiters.get("key", WINDOW)
     with pytest.raises(TransientError, match="HTTP 500"):
         await platform.caller.call_once("post", platform.send, budget)

@@ -65,7 +65,7 @@ def web(slack: SlackSandbox) -> AsyncWebClient:
     return make_web_client(create_settings(slack))
 
 
-class Bot(WiredBot):
+class WiredSlackBot(WiredBot):
     """Bot with a local Slack workspace and a scripted model.
 
     Attributes:
@@ -120,7 +120,7 @@ async def run_bot(
     rules: AccessRules = OPEN_RULES,
     admins: Sequence[str] = (),
     **more: Any,
-) -> AsyncIterator[Bot]:
+) -> AsyncIterator[WiredSlackBot]:
     settings = replace(create_settings(slack, streaming), **more)
     rules = replace(rules, allows_external=settings.external, allows_bots=settings.answers_bots)
     limits: dict[str, Any] = {"time_limit": time_limit, "max_chunks": most_messages, "follow": follow}
@@ -130,7 +130,7 @@ async def run_bot(
         channel = made.channels[SlackChannel.name] = SlackChannel(
             settings, made.services, made.watermarks, bounds, vault
         )
-        bot = Bot(slack, channel, made)
+        bot = WiredSlackBot(slack, channel, made)
         work = asyncio.create_task(bot.worker.run())
         try:
             async with run_server(0, channel.routes, is_needed=True) as server:

@@ -39,7 +39,7 @@ pytestmark = [
 LATE = 0.02
 
 
-class CountedTool:
+class HangingTool:
     """Tool that counts its calls, and hangs after the first `free` calls.
 
     Attributes:
@@ -64,7 +64,7 @@ def calls(name: str, id_: str, *before: Text) -> list[Any]:
     return [*before, ToolCall(id_, name, {}), Done()]
 
 
-def agent(name: str, provider: ScriptedProvider, *tools: CountedTool) -> LlmAgent:
+def agent(name: str, provider: ScriptedProvider, *tools: HangingTool) -> LlmAgent:
     return LlmAgent(name=name, model=adapter(provider), tools=[used.tool for used in tools])
 
 
@@ -87,7 +87,7 @@ def delayed_store_or_agents(request: pytest.FixtureRequest, monkeypatch: pytest.
 in_either_order = pytest.mark.usefixtures("delayed_store_or_agents")
 
 
-async def interrupt_run(conversation: Conversation, *stuck: CountedTool) -> None:
+async def interrupt_run(conversation: Conversation, *stuck: HangingTool) -> None:
     """Start a run, wait until the given tools hang, and cancel the run."""
     running = asyncio.create_task(conversation.events("go", run_id="run-1"))
     async with asyncio.timeout(30):
@@ -107,7 +107,7 @@ async def resume(conversation: Conversation) -> str:
 
 @in_either_order
 async def test_a_sequence_resumes_at_the_interrupted_agent(converse: Converse) -> None:
-    look, pay = CountedTool("look"), CountedTool("pay", free=0)
+    look, pay = HangingTool("look"), HangingTool("pay", free=0)
     one = ScriptedProvider(calls("look", "c1"), "Looked.")
     two = ScriptedProvider(calls("pay", "c2", Text("Now to pay.")), "Paid?")
     root = SequentialAgent(name="root", sub_agents=[agent("one", one, look), agent("two", two, pay)])
@@ -120,7 +120,7 @@ async def test_a_sequence_resumes_at_the_interrupted_agent(converse: Converse) -
 
 
 async def test_a_resumed_run_replays_its_events_before_it_continues(converse: Converse) -> None:
-    look, pay = CountedTool("look"), CountedTool("pay", free=0)
+    look, pay = HangingTool("look"), HangingTool("pay", free=0)
     provider = ScriptedProvider(calls("look", "c1", Text("First I look.")), calls("pay", "c2"), "Paid?")
     conversation = await converse(root=agent("root", provider, look, pay))
     await interrupt_run(conversation, pay)
@@ -142,7 +142,7 @@ async def test_a_resumed_run_replays_its_events_before_it_continues(converse: Co
 
 @in_either_order
 async def test_each_parallel_agent_resumes_by_itself(converse: Converse) -> None:
-    look, pay = CountedTool("look", free=1), CountedTool("pay", free=0)
+    look, pay = HangingTool("look", free=1), HangingTool("pay", free=0)
     one = ScriptedProvider(calls("look", "c1"), calls("look", "c3"), "Looked.")
     two = ScriptedProvider(calls("pay", "c2"), "Paid?")
     ended = asyncio.Event()
@@ -160,7 +160,7 @@ async def test_each_parallel_agent_resumes_by_itself(converse: Converse) -> None
 
 @in_either_order
 async def test_a_loop_resumes_in_its_interrupted_iteration(converse: Converse) -> None:
-    look, pay = CountedTool("look"), CountedTool("pay", free=1)
+    look, pay = HangingTool("look"), HangingTool("pay", free=1)
     one = ScriptedProvider(calls("look", "c1"), "One.", calls("look", "c3"), "Three.")
     two = ScriptedProvider(calls("pay", "c2"), "Two.", calls("pay", "c4"), "Four.")
     root = LoopAgent(name="root", max_iterations=2, sub_agents=[agent("one", one, look), agent("two", two, pay)])
@@ -173,7 +173,7 @@ async def test_a_loop_resumes_in_its_interrupted_iteration(converse: Converse) -
 
 @in_either_order
 async def test_a_workflow_resumes_at_its_interrupted_node(converse: Converse) -> None:
-    look, pay = CountedTool("look"), CountedTool("pay", free=0)
+    look, pay = HangingTool("look"), HangingTool("pay", free=0)
     one = ScriptedProvider(calls("look", "c1"), "Looked.")
     two = ScriptedProvider(calls("pay", "c2"), "Paid?")
     steps: list[str] = []
@@ -204,7 +204,7 @@ class StatelessAgent(BaseAgent):
 
 @in_either_order
 async def test_an_agent_without_stored_progress_restarts_and_its_tools_do_not(converse: Converse) -> None:
-    look, pay = CountedTool("look"), CountedTool("pay", free=0)
+    look, pay = HangingTool("look"), HangingTool("pay", free=0)
     one = ScriptedProvider(calls("look", "c1"), "Looked.", "Looked, as I said.")
     two = ScriptedProvider(calls("pay", "c2"), "Paid?")
     conversation = await converse(
@@ -218,7 +218,7 @@ async def test_an_agent_without_stored_progress_restarts_and_its_tools_do_not(co
 
 @in_either_order
 async def test_an_agent_resumes_after_a_transfer(converse: Converse) -> None:
-    pay = CountedTool("pay", free=0)
+    pay = HangingTool("pay", free=0)
     first = ScriptedProvider(calls("transfer_to_agent", "c1"))
     first.answers = [[ToolCall("c1", "transfer_to_agent", {"agent_name": "till"}), Done()]]
     second = ScriptedProvider(calls("pay", "c2"), "Paid?")
@@ -231,7 +231,7 @@ async def test_an_agent_resumes_after_a_transfer(converse: Converse) -> None:
 
 
 async def test_a_run_resumes_after_the_correction_of_an_invented_agent(converse: Converse) -> None:
-    pay = CountedTool("pay", free=0)
+    pay = HangingTool("pay", free=0)
     ghost: Answer = [Text("One moment."), ValueError("Transfer target agent 'ghost' not found.")]
     provider = ScriptedProvider(ghost, calls("pay", "c1", Text("Then I do it.")), "Paid?")
     root = LlmAgent(

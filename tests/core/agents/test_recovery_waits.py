@@ -25,7 +25,7 @@ from tests.fixtures.conversation import SESSION, USER, Answer, Conversation, Con
 PAY: Answer = [ToolCall("c1", "pay", {}), Done()]
 
 
-class PaymentTool:
+class HangingPaymentTools:
     """Tools that count their payments.
 
     Attributes:
@@ -91,7 +91,7 @@ async def list_results(conversation: Conversation) -> list[Any]:
 
 @pytest.mark.parametrize("dynamic", [False, True], ids=["the tool's declaration asks", "the tool asks"])
 async def test_an_approved_call_is_made(converse: Converse, dynamic: bool) -> None:
-    till = PaymentTool()
+    till = HangingPaymentTools()
     tool = FunctionTool(till.pay_if_confirmed) if dynamic else FunctionTool(till.pay, require_confirmation=True)
     provider = ScriptedProvider(PAY, "Paid.")
     conversation = await converse(root=create_agent(provider, tool))
@@ -106,7 +106,7 @@ async def test_a_tool_whose_confirmation_check_fails_has_failed(converse: Conver
     def fail_to_decide() -> bool:
         raise ValueError("who knows")
 
-    till = PaymentTool()
+    till = HangingPaymentTools()
     conversation = await converse(
         root=create_agent(ScriptedProvider(PAY, "Hm."), FunctionTool(till.pay, require_confirmation=fail_to_decide))
     )
@@ -115,7 +115,7 @@ async def test_a_tool_whose_confirmation_check_fails_has_failed(converse: Conver
 
 
 async def test_an_interrupted_approved_call_is_not_repeated(converse: Converse) -> None:
-    till = PaymentTool()
+    till = HangingPaymentTools()
     till.sticks = True
     provider = ScriptedProvider(PAY, "Paid?")
     conversation = await converse(root=create_agent(provider, FunctionTool(till.pay, require_confirmation=True)))
@@ -133,7 +133,7 @@ async def test_an_interrupted_approved_call_is_not_repeated(converse: Converse) 
 
 @pytest.mark.parametrize("dynamic", [False, True], ids=["the tool's declaration asks", "the tool asks"])
 async def test_an_unstored_confirmation_is_requested_again_once(converse: Converse, dynamic: bool) -> None:
-    till = PaymentTool()
+    till = HangingPaymentTools()
     tool = FunctionTool(till.pay_if_confirmed) if dynamic else FunctionTool(till.pay, require_confirmation=True)
     provider = ScriptedProvider(PAY, "Paid.")
     conversation = await converse(root=create_agent(provider, tool))
@@ -192,7 +192,7 @@ async def test_a_long_running_call_is_made_once(
 
 async def test_the_state_change_of_a_partly_stored_step_is_applied_once(converse: Converse) -> None:
     provider = ScriptedProvider("Done.")
-    conversation = await converse(root=create_agent(provider, FunctionTool(PaymentTool().pay)))
+    conversation = await converse(root=create_agent(provider, FunctionTool(HangingPaymentTools().pay)))
     session = await conversation.session()
     calls = [types.Part(function_call=types.FunctionCall(id=id_, name="pay", args={})) for id_ in ("c1", "c2")]
     answer = types.FunctionResponse(id="c1", name="pay", response={"result": "paid"})

@@ -27,7 +27,7 @@ from tests.core.sessions.events import list_call_ids, list_texts, reset_session
 Reply = str | types.FunctionCall
 
 
-class ScriptedModel(BaseLlm):
+class ScriptedLlm(BaseLlm):
     """ADK model that returns its replies in order, and records the requests.
 
     Attributes:
@@ -70,7 +70,7 @@ def call(name: str = "add", id_: str = "call_1", **args: Any) -> types.FunctionC
     return types.FunctionCall(id=id_, name=name, args=args)
 
 
-def create_runner(service: SessionService, model: ScriptedModel, *tools: Any) -> Runner:
+def create_runner(service: SessionService, model: ScriptedLlm, *tools: Any) -> Runner:
     agent = LlmAgent(name="bot", model=model, tools=list(tools))
     return Runner(app=App(name="app", root_agent=agent), session_service=service)
 
@@ -100,7 +100,7 @@ async def session(service: SessionService) -> None:
 
 
 async def test_two_turns_with_a_tool_store_their_events(service: SessionService) -> None:
-    model = ScriptedModel(lines=[call(a=1, b=2), "It is three.", "You are welcome."])
+    model = ScriptedLlm(lines=[call(a=1, b=2), "It is three.", "You are welcome."])
     runner = create_runner(service, model, add)
     seen = [event for text in ("1 + 2?", "Thanks!") for event in await ask(runner, text)]
     events = await list_history(service)
@@ -123,21 +123,21 @@ async def test_a_reset_in_the_middle_of_a_run_ends_it_and_nothing_is_stored(
         await reset_session(service, "s")
         return {"done": True}
 
-    runner = create_runner(service, ScriptedModel(lines=[call("slow"), "never said"]), slow)
+    runner = create_runner(service, ScriptedLlm(lines=[call("slow"), "never said"]), slow)
     with pytest.raises(SessionResetError):
         await ask(runner, "go")
     async with database.read() as connection:
         assert (await connection.execute(sa.select(messages))).all() == []
-    runner = create_runner(service, ScriptedModel(lines=["Hello."]), slow)
+    runner = create_runner(service, ScriptedLlm(lines=["Hello."]), slow)
     await ask(runner, "anew")
     assert list_texts(await list_history(service)) == ["anew", "Hello."]
 
 
 async def test_a_failed_run_resumes_without_repeating_the_question(service: SessionService) -> None:
-    runner = create_runner(service, ScriptedModel(lines=[call(a=1, b=2)]), add)
+    runner = create_runner(service, ScriptedLlm(lines=[call(a=1, b=2)]), add)
     with pytest.raises(IndexError):
         await ask(runner, "1 + 2?", invocation_id="turn-1")
-    model = ScriptedModel(lines=["It is three."])
+    model = ScriptedLlm(lines=["It is three."])
     await ask(create_runner(service, model, add), "1 + 2?", invocation_id="turn-1")
     events = await list_history(service)
     assert [text for text in list_texts(events) if text] == ["1 + 2?", "It is three."]
@@ -147,19 +147,19 @@ async def test_a_failed_run_resumes_without_repeating_the_question(service: Sess
 
 async def test_a_confirmation_is_decided_many_messages_later(service: SessionService) -> None:
     guarded = FunctionTool(add, require_confirmation=True)
-    await ask(create_runner(service, ScriptedModel(lines=[call(a=1, b=2)]), guarded), "1 + 2?")
+    await ask(create_runner(service, ScriptedLlm(lines=[call(a=1, b=2)]), guarded), "1 + 2?")
     (asked,) = [
         call
         for event in await list_history(service)
         for call in event.get_function_calls()
         if call.name == "adk_request_confirmation"
     ]
-    chat = create_runner(service, ScriptedModel(lines=["ok"] * 25), guarded)
+    chat = create_runner(service, ScriptedLlm(lines=["ok"] * 25), guarded)
     for n in range(25):
         await ask(chat, f"by the way {n}")
     decision = types.FunctionResponse(id=asked.id, name=asked.name, response={"confirmed": True})
     events = await ask(
-        create_runner(service, ScriptedModel(lines=["It is three."]), guarded), types.Part(function_response=decision)
+        create_runner(service, ScriptedLlm(lines=["It is three."]), guarded), types.Part(function_response=decision)
     )
     assert [answer.response for event in events for answer in event.get_function_responses()] == [{"sum": 3}]
     assert list_texts(await list_history(service))[-1] == "It is three."
@@ -168,4 +168,4 @@ async def test_a_confirmation_is_decided_many_messages_later(service: SessionSer
 async def test_a_missing_session_is_adks_error(service: SessionService) -> None:
     await service.delete_session(app_name="app", user_id="place", session_id="s")
     with pytest.raises(SessionNotFoundError):
-        await ask(create_runner(service, ScriptedModel(lines=["hi"])), "hi")
+        await ask(create_runner(service, ScriptedLlm(lines=["hi"])), "hi")

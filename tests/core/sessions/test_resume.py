@@ -19,7 +19,7 @@ BROKEN = (Text("Well, I thi"), ProviderRequestError("no"))
 CALL = ToolCall("call_1", "pay", {"sum": 3})
 
 
-class PaymentTool:
+class GatedPaymentTool:
     """Tool "pay" that records its calls.
 
     Args:
@@ -109,7 +109,7 @@ async def test_later_messages_precede_the_prompt_of_a_resumed_run(converse: Conv
 
 
 async def test_a_tool_that_has_run_is_not_run_again(converse: Converse) -> None:
-    till = PaymentTool()
+    till = GatedPaymentTool()
     provider = ScriptedProvider([Text("Let me pay."), CALL, Done()], BROKEN, "Good.", "Done.")
     conversation = await converse(provider, tools=[till.tool])
     await conversation.events("pay", run_id="run-1")
@@ -121,7 +121,7 @@ async def test_a_tool_that_has_run_is_not_run_again(converse: Converse) -> None:
 
 
 async def test_an_interrupted_tool_is_reported_and_not_run_again(converse: Converse) -> None:
-    till = PaymentTool(gate=asyncio.Event())
+    till = GatedPaymentTool(gate=asyncio.Event())
     provider = ScriptedProvider([CALL, Done()], "I do not know whether it was paid.")
     conversation = await converse(provider, tools=[till.tool])
     await interrupt(conversation.events("pay", run_id="run-1"), at=till.begun)

@@ -40,7 +40,7 @@ async def list_history(conversation: Conversation) -> list[tuple[str, str]]:
     return [(row.role, row.content) for row in await conversation.rows() if row.role != "event"]
 
 
-class CountedTool:
+class CountingPaymentTool:
     def __init__(self) -> None:
         self.calls = 0
         self.tool = to_adk_tool(Tool("pay", "Pays.", self._pay))
@@ -57,7 +57,7 @@ CALL: Answer = [Text("To pay."), ToolCall("c1", "pay", {}), Done()]
 async def test_events_of_a_discarded_run_are_deleted_and_its_prompt_is_sent_once(
     converse: Converse, keeps_question: bool
 ) -> None:
-    used = CountedTool()
+    used = CountingPaymentTool()
     provider = ScriptedProvider("Hello.", CALL, "Paid one.", CALL, "Paid two.")
     conversation = await converse(root=LlmAgent(name="root", model=adapter(provider), tools=[used.tool]))
     await conversation.events("hi", run_id="run-0")
@@ -82,7 +82,7 @@ def workflow(*agents: BaseAgent) -> Workflow:
 
 @pytest.mark.parametrize("kind", ["sequence", "side by side", "workflow"])
 async def test_agents_of_every_kind_restart(converse: Converse, kind: str) -> None:
-    used = CountedTool()
+    used = CountingPaymentTool()
     one, two = ScriptedProvider(CALL, "One.", CALL, "Three."), ScriptedProvider("Two.", "Four.")
     agents = [
         LlmAgent(name="first", model=adapter(one), tools=[used.tool]),

@@ -79,7 +79,7 @@ async def answer_async(arguments: dict[str, Any]) -> dict[str, Any]:
     return {"got": arguments}
 
 
-class Answerer:
+class CallableHandler:
     async def __call__(self, arguments: dict[str, Any]) -> dict[str, Any]:
         return {"got": arguments}
 
@@ -89,7 +89,7 @@ class Answerer:
     [
         answer_async,
         partial(answer_async),
-        Answerer(),
+        CallableHandler(),
         lambda arguments: {"got": arguments},
         lambda arguments: answer_async(dict(arguments)),
     ],

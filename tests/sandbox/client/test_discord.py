@@ -263,7 +263,7 @@ class FormModal(discord.ui.Modal, title="Report"):
         await interaction.response.send_message(f"{self.why.value} {self.size.component.values[0]}")
 
 
-class FormBot(DiscordBot):
+class ContextMenuBot(DiscordBot):
     def __init__(self) -> None:
         super().__init__()
 
@@ -279,7 +279,7 @@ class FormBot(DiscordBot):
 async def test_the_text_of_a_message_command_fills_its_modal(
     session: ClientSession, server: DiscordSandbox, connect: Connect
 ) -> None:
-    await connect(server, bot=FormBot())
+    await connect(server, bot=ContextMenuBot())
     await server.post_message("grace", "general", "it broke")
     assert await run_lines(session, "/channel general", "/menu report: too long") == ""
     assert list_texts(session) == ["grace: it broke", "parley: too long m"]

@@ -13,7 +13,7 @@ from sandbox.client.session import ClientSession
 from sandbox.client.slack import SlackPlatform
 from sandbox.discord import DiscordSandbox
 from sandbox.slack import SlackSandbox
-from tests.sandbox.terminal.conftest import Bot, DiscordBot
+from tests.sandbox.terminal.conftest import DiscordBot, SlackSdkBot
 
 SIZES = (ClientOption("s", "Small"), ClientOption("l", "Large"))
 FORM = ClientForm(
@@ -112,7 +112,7 @@ MODAL = {
 }
 
 
-async def start_slack(slack: SlackSandbox, bot: Bot) -> ClientSession:
+async def start_slack(slack: SlackSandbox, bot: SlackSdkBot) -> ClientSession:
     bot.modal = MODAL
     await bot.connect()
     await slack.wait_until_connected()
@@ -121,7 +121,7 @@ async def start_slack(slack: SlackSandbox, bot: Bot) -> ClientSession:
     return session
 
 
-async def test_a_form_of_slack_is_refused_corrected_and_accepted(slack: SlackSandbox, bot: Bot) -> None:
+async def test_a_form_of_slack_is_refused_corrected_and_accepted(slack: SlackSandbox, bot: SlackSdkBot) -> None:
     session = await start_slack(slack, bot)
     bot.on_submit = {"response_action": "errors", "errors": {"Name": "Too short"}}
     assert await session.run_line("/press order") == ""
@@ -139,7 +139,7 @@ async def test_a_form_of_slack_is_refused_corrected_and_accepted(slack: SlackSan
     assert await session.run_line("/submit again") == "No form is open for ada."
 
 
-async def test_an_option_of_slacks_menu_is_selected(slack: SlackSandbox, bot: Bot) -> None:
+async def test_an_option_of_slacks_menu_is_selected(slack: SlackSandbox, bot: SlackSdkBot) -> None:
     session = await start_slack(slack, bot)
     bot.modal = {}
     [message] = session.platform.list_messages(session.place, session.user)
@@ -151,7 +151,7 @@ async def test_an_option_of_slacks_menu_is_selected(slack: SlackSandbox, bot: Bo
     assert "Buttons: Order, Small, Large" in await session.run_line("/press huge")
 
 
-async def test_a_date_and_several_users_are_typed_for_menus_of_slack(slack: SlackSandbox, bot: Bot) -> None:
+async def test_a_date_and_several_users_are_typed_for_menus_of_slack(slack: SlackSandbox, bot: SlackSdkBot) -> None:
     session = await start_slack(slack, bot)
     bot.modal = {}
     people = {"type": "multi_users_select", "action_id": "people", "placeholder": create_plain_text("People")}

@@ -6,10 +6,10 @@ from sandbox.client.platform import ClientLocation, ClientMessage, PlatformUser
 from sandbox.client.session import ClientSession
 from sandbox.client.slack import SlackPlatform
 from sandbox.slack import SlackSandbox
-from tests.sandbox.terminal.conftest import Bot
+from tests.sandbox.terminal.conftest import SlackSdkBot
 
 
-async def test_the_author_sees_a_stream_and_its_tasks(slack: SlackSandbox, bot: Bot) -> None:
+async def test_the_author_sees_a_stream_and_its_tasks(slack: SlackSandbox, bot: SlackSdkBot) -> None:
     platform, people = SlackPlatform(slack), slack.people
     question = await slack.post_message("ada", "general", "question")
     where: dict[str, Any] = {"channel": question.channel.id}
@@ -35,7 +35,7 @@ async def test_the_author_sees_a_stream_and_its_tasks(slack: SlackSandbox, bot: 
     )
 
 
-async def test_a_shortcut_opens_and_submits_its_modal(slack: SlackSandbox, bot: Bot) -> None:
+async def test_a_shortcut_opens_and_submits_its_modal(slack: SlackSandbox, bot: SlackSdkBot) -> None:
     session = ClientSession(SlackPlatform(slack))
     slack.shortcuts = {"Ask about this": "ask"}
     asked = {"type": "plain_text_input", "action_id": "what"}
@@ -78,7 +78,7 @@ async def test_an_unknown_command_is_refused(slack: SlackSandbox) -> None:
     assert session.platform.menu_entries == ["Ask about this", "Why this answer?", "Reset this conversation"]
 
 
-async def test_slacks_stop_button_stops_a_stream(slack: SlackSandbox, bot: Bot) -> None:
+async def test_slacks_stop_button_stops_a_stream(slack: SlackSandbox, bot: SlackSdkBot) -> None:
     session = ClientSession(SlackPlatform(slack))
     question = await slack.post_message("ada", slack.open_dm("ada"), "question")
     where: dict[str, Any] = {"channel": question.channel.id, "thread_ts": question.ts}
@@ -92,7 +92,7 @@ async def test_slacks_stop_button_stops_a_stream(slack: SlackSandbox, bot: Bot) 
     assert not reply.stream.is_live
 
 
-async def test_attachments_and_broadcast_replies_are_shown(slack: SlackSandbox, bot: Bot) -> None:
+async def test_attachments_and_broadcast_replies_are_shown(slack: SlackSandbox, bot: SlackSdkBot) -> None:
     platform, ada = SlackPlatform(slack), PlatformUser(slack.people["ada"].id, "ada")
     question = await slack.post_message("ada", "general", "question")
     channel = question.channel.id

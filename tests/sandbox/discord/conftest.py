@@ -27,7 +27,7 @@ def create_intents(*names: str) -> discord.Intents:
     return intents
 
 
-class Bot(discord.Client):
+class RecordingClient(discord.Client):
     """discord.py client that records received messages and events.
 
     Attributes:
@@ -89,7 +89,7 @@ async def get_refusal(call: Any) -> tuple[int, int]:
     return refused.value.status, refused.value.code
 
 
-Connect = Callable[..., Awaitable[Bot]]
+Connect = Callable[..., Awaitable[RecordingClient]]
 
 
 def patch_addresses(sandbox: DiscordSandbox, patch: pytest.MonkeyPatch) -> None:
@@ -100,13 +100,13 @@ def patch_addresses(sandbox: DiscordSandbox, patch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 async def connect(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Connect]:
     """Yield a function that connects a client to a sandbox; close them at the end."""
-    running: list[tuple[Bot, asyncio.Task[None]]] = []
+    running: list[tuple[RecordingClient, asyncio.Task[None]]] = []
 
     async def connect_bot(
-        sandbox: DiscordSandbox, *, bot: Bot | None = None, intents: discord.Intents | None = None
-    ) -> Bot:
+        sandbox: DiscordSandbox, *, bot: RecordingClient | None = None, intents: discord.Intents | None = None
+    ) -> RecordingClient:
         patch_addresses(sandbox, monkeypatch)
-        bot = bot or Bot(intents or create_intents("message_content", "reactions"))
+        bot = bot or RecordingClient(intents or create_intents("message_content", "reactions"))
         task = asyncio.create_task(bot.start(sandbox.bot_token))
         running.append((bot, task))
         await sandbox.wait_for(lambda: sandbox.connection_count or task.done())

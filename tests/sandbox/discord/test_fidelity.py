@@ -15,7 +15,7 @@ from sandbox.discord.api.request_schemas import SCHEMAS_FILE
 from sandbox.discord.catalog import EVENTS, MODELLED_EVENTS
 from sandbox.discord.schema_table import create_table
 from sandbox.discord.state.permissions import PERMISSIONS
-from tests.sandbox.discord.conftest import Bot, Connect, create_intents
+from tests.sandbox.discord.conftest import Connect, RecordingClient, create_intents
 from tests.sandbox.discord.shapes import (
     OBJECTS,
     SHAPES,
@@ -39,7 +39,7 @@ async def check_rejection(call: Any) -> None:
         await call
 
 
-class FidelityBot(Bot):
+class FidelityBot(RecordingClient):
     def __init__(self) -> None:
         super().__init__(create_intents(*ALL_INTENTS.split()))
 
@@ -109,7 +109,7 @@ async def trigger_every_event(server: DiscordSandbox) -> None:
     await server.set_guild_available(True)
 
 
-async def call_message_routes(server: DiscordSandbox, bot: Bot) -> None:
+async def call_message_routes(server: DiscordSandbox, bot: RecordingClient) -> None:
     general, ideas = bot.get_sandbox_channel(server, "general"), bot.get_sandbox_channel(server, "ideas")
     ada = await bot.fetch_user(int(server.people["ada"].id))
     await bot.guilds[0].chunk()
@@ -164,7 +164,7 @@ async def call_message_routes(server: DiscordSandbox, bot: Bot) -> None:
     await check_rejection(bot.fetch_user(ada.id))
 
 
-async def call_channel_routes(server: DiscordSandbox, bot: Bot) -> None:
+async def call_channel_routes(server: DiscordSandbox, bot: RecordingClient) -> None:
     guild: Any = bot.guilds[0]
     news = await guild.create_text_channel("News Of Today", news=True, topic="all")
     await news.edit(topic="none", slowmode_delay=5)
@@ -198,7 +198,7 @@ async def call_channel_routes(server: DiscordSandbox, bot: Bot) -> None:
     await news.delete()
 
 
-async def call_member_routes(server: DiscordSandbox, bot: Bot) -> None:
+async def call_member_routes(server: DiscordSandbox, bot: RecordingClient) -> None:
     guild: Any = bot.guilds[0]
     ada, grace = (guild.get_member(int(server.people[name].id)) for name in ("ada", "grace"))
     assert len([member async for member in guild.fetch_members(limit=None)]) == len(guild.members)
@@ -251,7 +251,7 @@ async def call_member_routes(server: DiscordSandbox, bot: Bot) -> None:
         assert name in [one.name async for one in channel.archived_threads(**options)]
 
 
-async def call_command_routes(server: DiscordSandbox, bot: Bot) -> None:
+async def call_command_routes(server: DiscordSandbox, bot: RecordingClient) -> None:
     application = {"application": int(server.bot_id), "guild": int(server.guild_id)}
     command = {"name": "one", "description": "One", "type": 1}
     for place in ("/applications/{application}/commands", "/applications/{application}/guilds/{guild}/commands"):
@@ -263,7 +263,7 @@ async def call_command_routes(server: DiscordSandbox, bot: Bot) -> None:
         await request_route(bot, "DELETE", place + "/{command}", **where)
 
 
-async def request_route(bot: Bot, method: str, path: str, body: Any = None, **ids: Any) -> Any:
+async def request_route(bot: RecordingClient, method: str, path: str, body: Any = None, **ids: Any) -> Any:
     """Call a route that discord.py has no method for, and return the parsed response.
 
     Args:

@@ -9,7 +9,7 @@ import discord
 import pytest
 
 from sandbox.discord import DiscordSandbox
-from tests.sandbox.discord.conftest import Bot, Connect, call_route, patch_addresses
+from tests.sandbox.discord.conftest import Connect, RecordingClient, call_route, patch_addresses
 
 POST = "POST /channels/{channel}/messages"
 PATCH = "PATCH /channels/{channel}/messages/{message}"
@@ -24,7 +24,7 @@ async def slow_server() -> AsyncIterator[DiscordSandbox]:
 
 
 @pytest.fixture
-async def bot(server: DiscordSandbox, connect: Connect) -> Bot:
+async def bot(server: DiscordSandbox, connect: Connect) -> RecordingClient:
     return await connect(server)
 
 
@@ -79,7 +79,9 @@ async def test_the_global_limit_is_fifty_calls_a_second() -> None:
 
 
 @pytest.mark.parametrize("scope", ["user", "shared", "global"])
-async def test_the_client_retries_a_429_with_a_via_header(server: DiscordSandbox, bot: Bot, scope: str) -> None:
+async def test_the_client_retries_a_429_with_a_via_header(
+    server: DiscordSandbox, bot: RecordingClient, scope: str
+) -> None:
     server.faults.rate_limit(POST, 0.1, scope=scope)  # type: ignore[arg-type]
     began = monotonic()
     await bot.get_sandbox_channel(server, "general").send("hello")
@@ -89,7 +91,7 @@ async def test_the_client_retries_a_429_with_a_via_header(server: DiscordSandbox
     assert refused.response["global"] == (scope == "global")
 
 
-async def test_the_client_does_not_retry_a_429_of_cloudflare(server: DiscordSandbox, bot: Bot) -> None:
+async def test_the_client_does_not_retry_a_429_of_cloudflare(server: DiscordSandbox, bot: RecordingClient) -> None:
     server.faults.rate_limit(POST, 0.1, has_via_header=False)
     with pytest.raises(discord.HTTPException) as refused:
         await bot.get_sandbox_channel(server, "general").send("hello")
@@ -97,7 +99,7 @@ async def test_the_client_does_not_retry_a_429_of_cloudflare(server: DiscordSand
     assert server.messages("general") == []
 
 
-async def test_faults_apply_in_order_and_without_effect(server: DiscordSandbox, bot: Bot) -> None:
+async def test_faults_apply_in_order_and_without_effect(server: DiscordSandbox, bot: RecordingClient) -> None:
     channel = bot.get_sandbox_channel(server, "general")
     server.faults.fail(POST, status=503)
     server.faults.fail(POST, status=403, code=50013)
@@ -112,7 +114,7 @@ async def test_faults_apply_in_order_and_without_effect(server: DiscordSandbox, 
         server.faults.fail("POST /nowhere")
 
 
-async def test_the_client_retries_a_502(server: DiscordSandbox, bot: Bot) -> None:
+async def test_the_client_retries_a_502(server: DiscordSandbox, bot: RecordingClient) -> None:
     server.faults.fail(PATCH, status=502)
     sent = await bot.get_sandbox_channel(server, "general").send("one")
     await sent.edit(content="two")
@@ -120,7 +122,7 @@ async def test_the_client_retries_a_502(server: DiscordSandbox, bot: Bot) -> Non
     assert [call.status for call in server.calls if call.route == PATCH] == [502, 200]
 
 
-async def test_a_delay_applies_to_one_call_and_can_be_cleared(server: DiscordSandbox, bot: Bot) -> None:
+async def test_a_delay_applies_to_one_call_and_can_be_cleared(server: DiscordSandbox, bot: RecordingClient) -> None:
     channel = bot.get_sandbox_channel(server, "general")
     server.faults.delay(POST, 0.2)
     began = monotonic()

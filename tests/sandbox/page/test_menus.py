@@ -17,7 +17,7 @@ from slack_bolt.async_app import AsyncApp
 from sandbox.discord import DiscordSandbox
 from sandbox.page import PageServer
 from sandbox.slack import SlackSandbox
-from tests.sandbox.discord.conftest import Bot, create_intents, patch_addresses
+from tests.sandbox.discord.conftest import RecordingClient, create_intents, patch_addresses
 from tests.sandbox.page.conftest import TIMEOUT_MILLISECONDS
 from tests.sandbox.page.test_accessibility import check
 from tests.sandbox.page.test_page import open_place
@@ -46,7 +46,7 @@ class IdleBot:
         await asyncio.Event().wait()
 
 
-class MenuView(discord.ui.View):
+class AllMenusView(discord.ui.View):
     """Discord menus of each kind; the message then shows the selected objects' names."""
 
     def __init__(self) -> None:
@@ -112,7 +112,7 @@ BLOCKS = [
 class Stage:
     slack: SlackSandbox
     discord: DiscordSandbox
-    bot: Bot
+    bot: RecordingClient
     page: Page
     payloads: asyncio.Queue[dict[str, Any]]
 
@@ -156,7 +156,7 @@ async def stage(browser: Browser) -> AsyncIterator[Stage]:
 
         handler = AsyncSocketModeHandler(app, slack.app_token)
         await handler.connect_async()
-        bot = Bot(create_intents("message_content", "members"))
+        bot = RecordingClient(create_intents("message_content", "members"))
         context = await browser.new_context(viewport={"width": 1440, "height": 860}, reduced_motion="reduce")
         context.set_default_timeout(TIMEOUT_MILLISECONDS)
         server.assign_role("ada", "editors")
@@ -175,7 +175,7 @@ async def stage(browser: Browser) -> AsyncIterator[Stage]:
                 await page.goto(served.address)
                 await open_place(page, "discord", "general")
                 await open_place(page, "slack", "general")
-                await bot.get_sandbox_channel(server, "general").send("Choose.", view=MenuView())
+                await bot.get_sandbox_channel(server, "general").send("Choose.", view=AllMenusView())
                 await create_client(slack).chat_postMessage(
                     channel=slack.channels["general"].id, text="Choose.", blocks=BLOCKS
                 )

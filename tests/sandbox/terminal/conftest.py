@@ -12,13 +12,12 @@ from slack_sdk.web.async_client import AsyncWebClient
 
 from sandbox.discord import DiscordSandbox
 from sandbox.slack import SlackSandbox
-from tests.sandbox.discord.conftest import Bot as DiscordClient
-from tests.sandbox.discord.conftest import Connect, connect, create_intents
+from tests.sandbox.discord.conftest import Connect, RecordingClient, connect, create_intents
 
 __all__ = ["connect"]
 
 
-class Bot:
+class SlackSdkBot:
     """Bot with Slack's own client library, controlled by a test.
 
     Attributes:
@@ -62,7 +61,7 @@ class Bot:
             self.mentions.put_nowait((event["channel"], event.get("thread_ts", event["ts"])))
 
 
-class DiscordBot(DiscordClient):
+class DiscordBot(RecordingClient):
     """Bot with discord.py that responds to `/ask` once `answers` is set."""
 
     def __init__(self) -> None:
@@ -117,8 +116,8 @@ async def server() -> AsyncIterator[DiscordSandbox]:
 
 
 @pytest.fixture
-async def bot(slack: SlackSandbox) -> AsyncIterator[Bot]:
-    bot = Bot(slack)
+async def bot(slack: SlackSandbox) -> AsyncIterator[SlackSdkBot]:
+    bot = SlackSdkBot(slack)
     yield bot
     await bot.aclose()
 

@@ -15,7 +15,7 @@ from sandbox.discord import DiscordSandbox
 from sandbox.managed_bot import ManagedBot
 from sandbox.slack import SlackMessage, SlackSandbox
 from sandbox.terminal.app import TerminalApp
-from tests.sandbox.terminal.conftest import Bot, DiscordBot
+from tests.sandbox.terminal.conftest import DiscordBot, SlackSdkBot
 
 Screen = Pilot[None]
 
@@ -124,7 +124,7 @@ async def test_the_tour_starts_and_ends_with_a_command(slack: SlackSandbox) -> N
         await wait_for_texts(screen, "The bot is not running. AGENT=mine: there is no such")
 
 
-async def test_the_bots_connection_is_shown(screen: Screen, bot: Bot) -> None:
+async def test_the_bots_connection_is_shown(screen: Screen, bot: SlackSdkBot) -> None:
     await wait_for_texts(screen, "○ Slack not connected yet")
     await bot.connect()
     await wait_for_texts(screen, "● Slack connected")
@@ -137,7 +137,7 @@ async def test_typed_text_is_posted_and_shown(screen: Screen, slack: SlackSandbo
     await wait_for_texts(screen, "ada  ", "hello")
 
 
-async def test_a_reply_is_updated_in_place(screen: Screen, slack: SlackSandbox, bot: Bot) -> None:
+async def test_a_reply_is_updated_in_place(screen: Screen, slack: SlackSandbox, bot: SlackSdkBot) -> None:
     await run_line(screen, "hello")
     await wait_for_message(slack, get_dm_id(slack), "hello")
     reply = await bot.post_message(get_dm_id(slack), "Thinking")
@@ -150,7 +150,7 @@ async def test_a_reply_is_updated_in_place(screen: Screen, slack: SlackSandbox, 
     assert read_screen(screen).count("parley APP") == 1
 
 
-async def test_a_direct_message_opens_its_thread(screen: Screen, slack: SlackSandbox, bot: Bot) -> None:
+async def test_a_direct_message_opens_its_thread(screen: Screen, slack: SlackSandbox, bot: SlackSdkBot) -> None:
     await run_line(screen, "hello")
     question = await wait_for_message(slack, get_dm_id(slack), "hello")
     await bot.post_message(get_dm_id(slack), "Hi Ada", question.ts)
@@ -161,7 +161,7 @@ async def test_a_direct_message_opens_its_thread(screen: Screen, slack: SlackSan
     await wait_for_texts(screen, "ada → @parley ─", "2 replies")
 
 
-async def test_a_channel_mention_shows_its_answer_below(screen: Screen, slack: SlackSandbox, bot: Bot) -> None:
+async def test_a_channel_mention_shows_its_answer_below(screen: Screen, slack: SlackSandbox, bot: SlackSdkBot) -> None:
     await bot.connect()
     await run_line(screen, "/channel general")
     await wait_for_texts(screen, "ada → #general")
@@ -172,7 +172,7 @@ async def test_a_channel_mention_shows_its_answer_below(screen: Screen, slack: S
     await wait_for_texts(screen, "@parley why < 1?", "↳ 1 reply", "So it is")
 
 
-async def test_enter_on_a_message_opens_its_thread(screen: Screen, slack: SlackSandbox, bot: Bot) -> None:
+async def test_enter_on_a_message_opens_its_thread(screen: Screen, slack: SlackSandbox, bot: SlackSdkBot) -> None:
     question = await slack.post_message("grace", "general", "who knows?")
     await bot.post_message(question.channel.id, "I do", question.ts)
     await run_line(screen, "/channel general")
@@ -217,7 +217,7 @@ async def test_each_user_has_own_direct_messages(screen: Screen, slack: SlackSan
     await wait_for_message(slack, get_dm_id(slack, "grace"), "I am grace")
 
 
-async def test_a_slash_command_has_an_ephemeral_answer(screen: Screen, bot: Bot) -> None:
+async def test_a_slash_command_has_an_ephemeral_answer(screen: Screen, bot: SlackSdkBot) -> None:
     await bot.connect()
     await run_line(screen, "/channel general")
     await run_line(screen, "/reset")
@@ -253,7 +253,7 @@ async def test_a_thread_with_a_new_reply_is_listed_first(screen: Screen, slack: 
     assert read_screen(screen).index("↳ newer") < read_screen(screen).index("↳ older")
 
 
-async def test_reactions_and_deletions_are_shown(screen: Screen, slack: SlackSandbox, bot: Bot) -> None:
+async def test_reactions_and_deletions_are_shown(screen: Screen, slack: SlackSandbox, bot: SlackSdkBot) -> None:
     await run_line(screen, "hello")
     message = await wait_for_message(slack, get_dm_id(slack), "hello")
     await bot.web.reactions_add(channel=get_dm_id(slack), timestamp=message.ts, name="eyes")
@@ -282,7 +282,7 @@ async def test_help_lists_the_terminals_commands(screen: Screen) -> None:
     await wait_for_texts(screen, "/as NAME", "ada, grace, linus", "/quit")
 
 
-async def test_a_button_is_clicked(screen: Screen, slack: SlackSandbox, bot: Bot) -> None:
+async def test_a_button_is_clicked(screen: Screen, slack: SlackSandbox, bot: SlackSdkBot) -> None:
     await bot.connect()
     button = {"type": "button", "action_id": "again:1", "text": {"type": "plain_text", "text": "Again"}}
     blocks: list[dict[str, Any]] = [
@@ -367,7 +367,7 @@ async def test_messages_of_a_hidden_place_are_unread(screen: Screen, slack: Slac
     await wait_until_hidden(screen, "(1)")
 
 
-async def test_an_answer_on_a_hidden_platform_is_unread(screen: Screen, slack: SlackSandbox, bot: Bot) -> None:
+async def test_an_answer_on_a_hidden_platform_is_unread(screen: Screen, slack: SlackSandbox, bot: SlackSdkBot) -> None:
     await run_line(screen, "hello")
     question = await wait_for_message(slack, get_dm_id(slack), "hello")
     await screen.press("f2")

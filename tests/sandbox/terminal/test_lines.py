@@ -18,7 +18,7 @@ from sandbox.slack import SlackSandbox
 from sandbox.terminal import run_terminal
 from sandbox.terminal.lines import read_lines, run_lines
 from sandbox.terminal.replies import QuietTime
-from tests.sandbox.terminal.conftest import Bot, DiscordBot
+from tests.sandbox.terminal.conftest import DiscordBot, SlackSdkBot
 
 QUICK = QuietTime(quiet_seconds=0.5, max_quiet_seconds=1.0, answer_seconds=5, limit_seconds=30)
 
@@ -44,7 +44,7 @@ async def print_lines(slack: SlackSandbox, *lines: str, server: DiscordSandbox |
 
 
 @pytest.fixture
-async def answering_bot(bot: Bot) -> AsyncIterator[Bot]:
+async def answering_bot(bot: SlackSdkBot) -> AsyncIterator[SlackSdkBot]:
     """Yield a bot that answers each mention with a placeholder and two edits."""
 
     async def answer() -> None:
@@ -61,7 +61,7 @@ async def answering_bot(bot: Bot) -> AsyncIterator[Bot]:
     answers.cancel()
 
 
-async def test_each_change_is_one_line_and_the_end_waits(slack: SlackSandbox, answering_bot: Bot) -> None:
+async def test_each_change_is_one_line_and_the_end_waits(slack: SlackSandbox, answering_bot: SlackSdkBot) -> None:
     assert await print_lines(slack, "/channel general", "@parley hello") == [
         "[Slack #general 1 ada] @parley hello",
         "[Slack #general/1 2 parley] Thinking",
@@ -70,7 +70,7 @@ async def test_each_change_is_one_line_and_the_end_waits(slack: SlackSandbox, an
     ]
 
 
-async def test_wait_delays_the_next_line_until_the_reply(slack: SlackSandbox, answering_bot: Bot) -> None:
+async def test_wait_delays_the_next_line_until_the_reply(slack: SlackSandbox, answering_bot: SlackSdkBot) -> None:
     lines = await print_lines(
         slack, "/channel general", "@parley hello", "/wait", "/thread last", "/as grace", "@parley and I?"
     )
@@ -78,12 +78,12 @@ async def test_wait_delays_the_next_line_until_the_reply(slack: SlackSandbox, an
     assert lines[-1] == "[Slack #general/1 4 parley updated] Good ⏎ morning"
 
 
-async def test_each_user_has_direct_messages(slack: SlackSandbox, answering_bot: Bot) -> None:
+async def test_each_user_has_direct_messages(slack: SlackSandbox, answering_bot: SlackSdkBot) -> None:
     lines = await print_lines(slack, "/as grace", "/channel random", "one", "/dm", "/as ada", "/quit", "never said")
     assert lines == ["[Slack #random 1 grace] one"]
 
 
-async def test_a_command_has_an_ephemeral_answer(slack: SlackSandbox, answering_bot: Bot) -> None:
+async def test_a_command_has_an_ephemeral_answer(slack: SlackSandbox, answering_bot: SlackSdkBot) -> None:
     lines = await print_lines(slack, "/channel general", "/reset", "hello", "/thread last", "/reset")
     assert lines == [
         "[Slack #general 1 parley only visible to ada] We start over.",
@@ -92,7 +92,7 @@ async def test_a_command_has_an_ephemeral_answer(slack: SlackSandbox, answering_
     ]
 
 
-async def test_reactions_and_deletions_are_printed(slack: SlackSandbox, answering_bot: Bot) -> None:
+async def test_reactions_and_deletions_are_printed(slack: SlackSandbox, answering_bot: SlackSdkBot) -> None:
     async def type_lines() -> AsyncIterator[str]:
         yield "/channel general"
         yield "hello"
@@ -155,7 +155,7 @@ async def test_a_deferred_response_is_waited_for(
 
 
 async def test_a_line_switches_the_platform(
-    slack: SlackSandbox, server: DiscordSandbox, answering_bot: Bot, discord_bot: DiscordBot
+    slack: SlackSandbox, server: DiscordSandbox, answering_bot: SlackSdkBot, discord_bot: DiscordBot
 ) -> None:
     lines = await print_lines(
         slack,
@@ -180,13 +180,13 @@ async def test_a_line_switches_the_platform(
 
 
 async def test_an_unused_platform_is_not_waited_for(
-    slack: SlackSandbox, server: DiscordSandbox, answering_bot: Bot
+    slack: SlackSandbox, server: DiscordSandbox, answering_bot: SlackSdkBot
 ) -> None:
     async with asyncio.timeout(20):
         assert await print_lines(slack, "/channel random", "one", server=server) == ["[Slack #random 1 ada] one"]
 
 
-async def test_a_wrong_name_is_answered_with_the_known_ones(slack: SlackSandbox, answering_bot: Bot) -> None:
+async def test_a_wrong_name_is_answered_with_the_known_ones(slack: SlackSandbox, answering_bot: SlackSdkBot) -> None:
     lines = await print_lines(slack, "/as nobody", "/channel nowhere", "/thread last", "/thread 1.5")
     assert lines == [
         "[Slack] There is no user 'nobody'. Users: ada, grace, linus.",
@@ -196,7 +196,7 @@ async def test_a_wrong_name_is_answered_with_the_known_ones(slack: SlackSandbox,
     ]
 
 
-async def test_a_missing_answer_is_reported(slack: SlackSandbox, bot: Bot) -> None:
+async def test_a_missing_answer_is_reported(slack: SlackSandbox, bot: SlackSdkBot) -> None:
     await bot.connect()
     out = io.StringIO()
     pace = QuietTime(quiet_seconds=0.05, answer_seconds=0.2)
@@ -220,7 +220,7 @@ async def test_lines_are_read_from_a_pipe_as_they_come() -> None:
 async def test_without_a_terminal_the_standard_streams_are_lines(
     slack: SlackSandbox,
     server: DiscordSandbox,
-    answering_bot: Bot,
+    answering_bot: SlackSdkBot,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -235,7 +235,7 @@ async def test_without_a_terminal_the_standard_streams_are_lines(
     assert last.endswith("parley updated] Good ⏎ morning")
 
 
-async def test_buttons_and_files_are_printed_and_clicked(slack: SlackSandbox, bot: Bot) -> None:
+async def test_buttons_and_files_are_printed_and_clicked(slack: SlackSandbox, bot: SlackSdkBot) -> None:
     button = {"type": "button", "action_id": "again:1", "text": {"type": "plain_text", "text": "Again"}}
     blocks: list[dict[str, Any]] = [
         {"type": "markdown", "text": "It failed."},

@@ -9,10 +9,10 @@ from core.conversations.service import ConversationService
 from core.errors import StoreError
 from sandbox.discord import DiscordMessage, DiscordSandbox
 from sandbox.models import Fail, Pause, Say
-from tests.channels.discord.conftest import CALLBACK, Bot, echo, run_bot, wait_until
+from tests.channels.discord.conftest import CALLBACK, WiredDiscordBot, echo, run_bot, wait_until
 
 
-async def press_button(bot: Bot, user: str, message: DiscordMessage, label: str) -> list[DiscordMessage]:
+async def press_button(bot: WiredDiscordBot, user: str, message: DiscordMessage, label: str) -> list[DiscordMessage]:
     return await bot.server.click_button(user, message, message.buttons[label])
 
 

@@ -11,12 +11,12 @@ from channels.discord.settings import DiscordSettings
 from core.errors import SettingsError
 from sandbox.discord import DiscordSandbox
 from sandbox.models import Pause, Say
-from tests.channels.discord.conftest import PATCH, Bot, echo, run_bot, run_discord, wait_until
+from tests.channels.discord.conftest import PATCH, WiredDiscordBot, echo, run_bot, run_discord, wait_until
 
 GATEWAY = "GET /gateway/bot"
 
 
-async def check_bot_answers(bot: Bot, text: str = "still there?") -> None:
+async def check_bot_answers(bot: WiredDiscordBot, text: str = "still there?") -> None:
     """Post a message in Ada's DM, and wait until the bot's only answer quotes it."""
     question = await bot.server.post_message("ada", bot.server.open_dm("ada"), text)
     await bot.wait_for_replies(question, f"heard: {text}")

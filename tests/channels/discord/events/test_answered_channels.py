@@ -12,20 +12,20 @@ from core.errors import StoreError
 from core.inbox.store import InboxStore
 from sandbox.discord import DiscordMessage, DiscordSandbox, GuildChannel
 from sandbox.models import Pause, Say
-from tests.channels.discord.conftest import POST, Bot, echo, has_ignored_messages, run_bot, wait_until
+from tests.channels.discord.conftest import POST, WiredDiscordBot, echo, has_ignored_messages, run_bot, wait_until
 
 THREAD = "POST /channels/{channel}/messages/{message}/threads"
 DM = "POST /users/@me/channels"
 
 
-async def wait_for_thread(bot: Bot, question: DiscordMessage) -> GuildChannel:
+async def wait_for_thread(bot: WiredDiscordBot, question: DiscordMessage) -> GuildChannel:
     """Wait until a question's message has a thread, and return the thread."""
     await bot.server.wait_for(lambda: question.thread)
     assert question.thread is not None
     return question.thread
 
 
-async def wait_for_thread_texts(bot: Bot, thread: GuildChannel, *texts: str) -> None:
+async def wait_for_thread_texts(bot: WiredDiscordBot, thread: GuildChannel, *texts: str) -> None:
     await bot.server.wait_for(lambda: [message.text for message in bot.list_bot_messages(thread)] == list(texts))
 
 

@@ -18,7 +18,15 @@ from channels.settings import BackfillLimits
 from core.inbox.watermarks import ActivePlace
 from sandbox.discord import DiscordSandbox, GuildChannel
 from sandbox.discord.api.limits import GLOBALLY_UNLIMITED_ROUTES
-from tests.channels.discord.conftest import HISTORY, Bot, create_settings, echo, run_bot, run_discord, wait_until
+from tests.channels.discord.conftest import (
+    HISTORY,
+    WiredDiscordBot,
+    create_settings,
+    echo,
+    run_bot,
+    run_discord,
+    wait_until,
+)
 
 GUILD = "GET /guilds/{guild}"
 CHANNEL = "GET /channels/{channel}"
@@ -31,7 +39,7 @@ def short_retry_waits(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCapture
     caplog.set_level("INFO", "channels")
 
 
-def list_answered_texts(bot: Bot, place: GuildChannel | str) -> list[str]:
+def list_answered_texts(bot: WiredDiscordBot, place: GuildChannel | str) -> list[str]:
     """Return the texts that the bot's replies in a place quote, in order.
 
     One reply may answer several messages.
@@ -39,7 +47,7 @@ def list_answered_texts(bot: Bot, place: GuildChannel | str) -> list[str]:
     return [said for m in bot.list_bot_messages(place) for said in m.text.removeprefix("heard: ").split("\n\n")]
 
 
-async def wait_for_backfill(bot: Bot, caplog: pytest.LogCaptureFixture) -> None:
+async def wait_for_backfill(bot: WiredDiscordBot, caplog: pytest.LogCaptureFixture) -> None:
     """Wait until the log reports the backfill, and all its messages are answered."""
     await wait_until(lambda: "discord: backfill of" in caplog.text)
     await bot.wait_for_messages(0)

@@ -5,7 +5,7 @@ import pytest
 
 from channels.i18n import messages as words
 from sandbox.discord import DiscordSandbox, GuildChannel
-from tests.channels.discord.conftest import Bot, echo, has_ignored_messages, run_bot
+from tests.channels.discord.conftest import WiredDiscordBot, echo, has_ignored_messages, run_bot
 
 GET_CHANNEL = "GET /channels/{channel}"
 
@@ -149,7 +149,7 @@ async def test_messages_for_others_start_no_turn(server: DiscordSandbox, tmp_pat
         assert await has_ignored_messages(bot)
 
 
-async def create_archived_post(bot: Bot) -> GuildChannel:
+async def create_archived_post(bot: WiredDiscordBot) -> GuildChannel:
     """Create a forum post in which the bot has answered, archive it, and return it."""
     post = await bot.server.start_forum_post("ada", "ideas", "a post", f"{bot.mention} one")
     await bot.wait_for_replies(bot.server.messages(post)[0], "heard: Ada Lovelace: one")

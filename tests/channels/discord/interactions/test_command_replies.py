@@ -18,11 +18,20 @@ from core.sessions.routing import AgentProfile, AgentRouter
 from core.usage.user_rate_limits import RateLimit, UserRateLimiter
 from sandbox.discord import DiscordMessage, DiscordSandbox
 from sandbox.models import Pause, Say
-from tests.channels.discord.conftest import ANSWER, CALLBACK, FOLLOW_UP, POST, Bot, echo, run_bot, wait_until
+from tests.channels.discord.conftest import (
+    ANSWER,
+    CALLBACK,
+    FOLLOW_UP,
+    POST,
+    WiredDiscordBot,
+    echo,
+    run_bot,
+    wait_until,
+)
 from tests.channels.wiring import MODELS
 
 
-async def wait_for_response(bot: Bot, seen: list[DiscordMessage], text: str) -> DiscordMessage:
+async def wait_for_response(bot: WiredDiscordBot, seen: list[DiscordMessage], text: str) -> DiscordMessage:
     """Wait until a command has one response with this text; it must be ephemeral.
 
     Args:
@@ -33,7 +42,7 @@ async def wait_for_response(bot: Bot, seen: list[DiscordMessage], text: str) -> 
     return seen[0]
 
 
-async def get_response_text(bot: Bot, seen: list[DiscordMessage]) -> str:
+async def get_response_text(bot: WiredDiscordBot, seen: list[DiscordMessage]) -> str:
     """Wait until a command's response has its text, and return the text.
 
     Args:

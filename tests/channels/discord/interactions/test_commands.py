@@ -13,14 +13,14 @@ from core.errors import StoreError
 from core.inbox.store import InboxStore
 from sandbox.discord import DiscordSandbox
 from sandbox.models import Pause, Say
-from tests.channels.discord.conftest import ANSWER, CALLBACK, Bot, echo, run_bot, run_discord
+from tests.channels.discord.conftest import ANSWER, CALLBACK, WiredDiscordBot, echo, run_bot, run_discord
 
 REGISTER = "PUT /applications/{application}/commands"
 RESET = {"name": "reset", "type": 1, "contexts": [0, 1, 2], "integration_types": [0, 1]}
 NAMES = {*COMMANDS, "ask", words.ASK_ABOUT, words.WHY_THIS, words.GOOD_ANSWER, words.BAD_ANSWER}
 
 
-async def reset_session(bot: Bot, user: str, channel: Any, said: str) -> None:
+async def reset_session(bot: WiredDiscordBot, user: str, channel: Any, said: str) -> None:
     """Run `/reset`, and check that the only response has this text and is ephemeral."""
     (seen,) = shown = await bot.server.run_command(user, channel, "/reset")
     await bot.server.wait_for(lambda: [one.text for one in shown] == [said])

@@ -20,7 +20,7 @@ REACT = "PUT /channels/{channel}/messages/{message}/reactions/{emoji}/@me"
 UNARCHIVE = "PATCH /channels/{channel}"
 
 
-class SurfaceReply:
+class DiscordSurfaceReply:
     """Discord reply surface for a question, with the message ids that it has recorded."""
 
     def __init__(self, server: DiscordSandbox, api: DiscordApi, question: DiscordMessage) -> None:
@@ -56,8 +56,8 @@ class SurfaceReply:
 
 
 @pytest.fixture
-async def reply(server: DiscordSandbox, api: DiscordApi) -> SurfaceReply:
-    return SurfaceReply(server, api, await server.post_message("ada", "general", "question"))
+async def reply(server: DiscordSandbox, api: DiscordApi) -> DiscordSurfaceReply:
+    return DiscordSurfaceReply(server, api, await server.post_message("ada", "general", "question"))
 
 
 @pytest.fixture
@@ -65,7 +65,7 @@ async def thread(server: DiscordSandbox) -> GuildChannel:
     return await server.start_thread("ada", await server.post_message("ada", "general", "a root"), "a thread")
 
 
-async def test_the_last_call_of_a_window_returns_before_the_window_ends(reply: SurfaceReply) -> None:
+async def test_the_last_call_of_a_window_returns_before_the_window_ends(reply: DiscordSurfaceReply) -> None:
     assert await reply.show("0", priority=Priority.PROGRESS)
     begun = asyncio.get_running_loop().time()
     for number in range(1, 6):
@@ -77,7 +77,9 @@ async def test_the_last_call_of_a_window_returns_before_the_window_ends(reply: S
 
 
 async def test_replies_that_share_a_window_return_before_it_ends(server: DiscordSandbox, api: DiscordApi) -> None:
-    shown = [SurfaceReply(server, api, await server.post_message("ada", "general", "question")) for _ in range(5)]
+    shown = [
+        DiscordSurfaceReply(server, api, await server.post_message("ada", "general", "question")) for _ in range(5)
+    ]
     async with asyncio.timeout(4):
         await asyncio.gather(*(one.show("…", priority=Priority.PROGRESS) for one in shown))
         await asyncio.gather(*(one.show("answer") for one in shown))
@@ -85,7 +87,7 @@ async def test_replies_that_share_a_window_return_before_it_ends(server: Discord
     await api.aclose()
 
 
-async def test_a_placeholder_grows_into_the_answer(reply: SurfaceReply) -> None:
+async def test_a_placeholder_grows_into_the_answer(reply: DiscordSurfaceReply) -> None:
     assert await reply.show("…", priority=Priority.PROGRESS)
     assert await reply.show("It", priority=Priority.STREAM_UPDATE)
     assert await reply.show("It is 42.")
@@ -95,7 +97,7 @@ async def test_a_placeholder_grows_into_the_answer(reply: SurfaceReply) -> None:
     assert message.reply_to is reply.question
 
 
-async def test_messages_form_a_reply_chain_that_follows_the_plan(reply: SurfaceReply) -> None:
+async def test_messages_form_a_reply_chain_that_follows_the_plan(reply: DiscordSurfaceReply) -> None:
     await reply.show("one")
     await reply.show("one", "two", "three")
     assert reply.texts == ["one", "two", "three"]
@@ -106,7 +108,7 @@ async def test_messages_form_a_reply_chain_that_follows_the_plan(reply: SurfaceR
     assert reply.count_calls(PATCH) == 1
 
 
-async def test_unchanged_messages_are_not_sent_again(reply: SurfaceReply) -> None:
+async def test_unchanged_messages_are_not_sent_again(reply: DiscordSurfaceReply) -> None:
     await reply.show("one", "two")
     before = len(reply.server.calls)
     assert await reply.show("one", "two", priority=Priority.STREAM_UPDATE)
@@ -118,7 +120,7 @@ async def delete_message(client: discord.Client, message: DiscordMessage) -> Non
     await place.get_partial_message(int(message.id)).delete()
 
 
-async def test_a_deleted_message_is_posted_again(reply: SurfaceReply, client: discord.Client) -> None:
+async def test_a_deleted_message_is_posted_again(reply: DiscordSurfaceReply, client: discord.Client) -> None:
     await reply.show("one", "two")
     await delete_message(client, reply.messages[0])
     await reply.show("one more", "two")
@@ -126,28 +128,28 @@ async def test_a_deleted_message_is_posted_again(reply: SurfaceReply, client: di
     assert len(set(reply.known)) == 2
 
 
-async def test_a_message_that_is_too_old_to_be_edited_is_followed_by_a_new_one(reply: SurfaceReply) -> None:
+async def test_a_message_that_is_too_old_to_be_edited_is_followed_by_a_new_one(reply: DiscordSurfaceReply) -> None:
     await reply.show("half an ans")
     reply.server.faults.fail(PATCH, status=400, code=30046)
     await reply.show("half an answer")
     assert reply.texts == ["half an ans", "half an answer"]
 
 
-async def test_a_leftover_message_may_be_deleted_already(reply: SurfaceReply, client: discord.Client) -> None:
+async def test_a_leftover_message_may_be_deleted_already(reply: DiscordSurfaceReply, client: discord.Client) -> None:
     await reply.show("one", "two")
     await delete_message(client, reply.messages[1])
     assert await reply.show("one")
     assert reply.texts == ["one"]
 
 
-async def test_a_deleted_question_is_answered_without_a_reference(reply: SurfaceReply) -> None:
+async def test_a_deleted_question_is_answered_without_a_reference(reply: DiscordSurfaceReply) -> None:
     await reply.server.delete_message("ada", reply.question)
     assert await reply.show("one", "two")
     assert [message.reply_to for message in reply.messages] == [None, reply.messages[0]]
 
 
 async def test_an_archived_thread_is_unarchived(server: DiscordSandbox, api: DiscordApi, thread: GuildChannel) -> None:
-    on = SurfaceReply(server, api, await server.post_message("ada", thread, "question"))
+    on = DiscordSurfaceReply(server, api, await server.post_message("ada", thread, "question"))
     await on.show("half")
     await server.archive_thread(thread)
     assert await on.show("half and half", "more")
@@ -156,7 +158,7 @@ async def test_an_archived_thread_is_unarchived(server: DiscordSandbox, api: Dis
 
 
 async def test_a_locked_thread_is_reported(server: DiscordSandbox, api: DiscordApi, thread: GuildChannel) -> None:
-    on = SurfaceReply(server, api, await server.post_message("ada", thread, "question"))
+    on = DiscordSurfaceReply(server, api, await server.post_message("ada", thread, "question"))
     await on.show("half")
     await server.archive_thread(thread, locked=True)
     with pytest.raises(SurfaceError, match=r"^edit: 160005$"):
@@ -166,7 +168,7 @@ async def test_a_locked_thread_is_reported(server: DiscordSandbox, api: DiscordA
 # Transient failures
 
 
-async def test_stream_updates_are_dropped_during_a_rate_limit(reply: SurfaceReply) -> None:
+async def test_stream_updates_are_dropped_during_a_rate_limit(reply: DiscordSurfaceReply) -> None:
     await reply.show("…", priority=Priority.PROGRESS)
     reply.server.faults.rate_limit(PATCH, 0.1, has_via_header=False)  # discord.py does not try it again
     begun = asyncio.get_running_loop().time()
@@ -180,7 +182,7 @@ async def test_stream_updates_are_dropped_during_a_rate_limit(reply: SurfaceRepl
 
 @pytest.mark.parametrize("scope", ["user", "global", "shared"])
 @pytest.mark.parametrize("route", [POST, PATCH])
-async def test_a_rate_limit_lasts_as_long_as_discord_says(reply: SurfaceReply, route: str, scope: str) -> None:
+async def test_a_rate_limit_lasts_as_long_as_discord_says(reply: DiscordSurfaceReply, route: str, scope: str) -> None:
     await reply.show("…", priority=Priority.PROGRESS)
     reply.server.faults.rate_limit(route, 0.1, 2, scope=scope)  # type: ignore[arg-type]  # one of the three
     assert await reply.show("one", "two")
@@ -189,7 +191,9 @@ async def test_a_rate_limit_lasts_as_long_as_discord_says(reply: SurfaceReply, r
 
 @pytest.mark.parametrize("route", [POST, PATCH])
 @pytest.mark.parametrize("fault", ["status", "lose_reply"])
-async def test_a_transient_failure_is_retried_and_shown_once(reply: SurfaceReply, route: str, fault: str) -> None:
+async def test_a_transient_failure_is_retried_and_shown_once(
+    reply: DiscordSurfaceReply, route: str, fault: str
+) -> None:
     await reply.show("…", priority=Priority.PROGRESS)
     if fault == "status":
         reply.server.faults.fail(route, 2, status=503)
@@ -200,7 +204,7 @@ async def test_a_transient_failure_is_retried_and_shown_once(reply: SurfaceReply
     assert reply.known == [message.id for message in reply.messages]
 
 
-async def test_a_post_whose_answer_was_lost_is_found_and_not_repeated(reply: SurfaceReply) -> None:
+async def test_a_post_whose_answer_was_lost_is_found_and_not_repeated(reply: DiscordSurfaceReply) -> None:
     reply.server.faults.lose_response(POST, 2)
     assert await reply.show("one", "two")
     assert reply.texts == ["one", "two"]
@@ -209,7 +213,7 @@ async def test_a_post_whose_answer_was_lost_is_found_and_not_repeated(reply: Sur
 
 @pytest.mark.parametrize("is_found", [True, False])
 async def test_a_post_of_a_stream_update_ends_with_the_final_text(
-    reply: SurfaceReply, monkeypatch: pytest.MonkeyPatch, is_found: bool
+    reply: DiscordSurfaceReply, monkeypatch: pytest.MonkeyPatch, is_found: bool
 ) -> None:
     async def find_nothing(*_: Any, **__: Any) -> list[SentMessage]:
         return []
@@ -226,7 +230,7 @@ async def test_a_post_of_a_stream_update_ends_with_the_final_text(
     assert reply.known == [message.id for message in reply.messages]
 
 
-async def test_a_lost_post_is_found_even_if_the_first_search_fails(reply: SurfaceReply) -> None:
+async def test_a_lost_post_is_found_even_if_the_first_search_fails(reply: DiscordSurfaceReply) -> None:
     reply.server.faults.lose_response(POST)
     reply.server.faults.fail(HISTORY, status=503)
     assert await reply.show("one")
@@ -234,7 +238,7 @@ async def test_a_lost_post_is_found_even_if_the_first_search_fails(reply: Surfac
     assert reply.count_calls(POST) == 1
 
 
-async def test_without_access_to_the_history_a_reply_has_no_reference(reply: SurfaceReply) -> None:
+async def test_without_access_to_the_history_a_reply_has_no_reference(reply: DiscordSurfaceReply) -> None:
     reply.server.permissions.remove("read_message_history")
     assert await reply.show("one")
     reply.server.faults.lose_response(POST)
@@ -244,7 +248,7 @@ async def test_without_access_to_the_history_a_reply_has_no_reference(reply: Sur
     assert reply.count_calls(POST) == 4
 
 
-async def test_a_stream_update_is_tried_once(reply: SurfaceReply) -> None:
+async def test_a_stream_update_is_tried_once(reply: DiscordSurfaceReply) -> None:
     await reply.show("…", priority=Priority.PROGRESS)
     reply.server.faults.fail(PATCH, 3, status=503)
     assert not await reply.show("a", priority=Priority.STREAM_UPDATE)
@@ -257,7 +261,7 @@ async def test_a_stream_update_is_tried_once(reply: SurfaceReply) -> None:
 @pytest.mark.parametrize(("status", "code"), [(403, 50013), (403, 50001), (404, 10003), (400, 50035), (401, 0)])
 @pytest.mark.parametrize(("route", "name"), [(POST, "post"), (PATCH, "edit")])
 async def test_a_permanent_refusal_is_reported_and_not_retried(
-    reply: SurfaceReply, route: str, name: str, status: int, code: int
+    reply: DiscordSurfaceReply, route: str, name: str, status: int, code: int
 ) -> None:
     await reply.show("…", priority=Priority.PROGRESS)
     before = reply.count_calls(route)
@@ -267,7 +271,7 @@ async def test_a_permanent_refusal_is_reported_and_not_retried(
     assert reply.count_calls(route) == before + 1
 
 
-async def test_an_unreachable_discord_is_given_up_after_some_attempts(reply: SurfaceReply) -> None:
+async def test_an_unreachable_discord_is_given_up_after_some_attempts(reply: DiscordSurfaceReply) -> None:
     reply.server.faults.fail(POST, 50, status=503)
     with pytest.raises(SurfaceError, match=r"^post: the platform cannot be reached \(HTTP 503\)$"):
         await reply.show("done")
@@ -327,7 +331,9 @@ HOSTILE = "@everyone <@{ada}> <@!{ada}> <@&{role}> @here [https://bank.example](
 
 
 @pytest.mark.parametrize("shape", ["{0}", "```\n{0}\n```", "`{0}`", "||{0}||"])
-async def test_no_text_of_the_model_notifies_anyone_wherever_it_is_split(reply: SurfaceReply, shape: str) -> None:
+async def test_no_text_of_the_model_notifies_anyone_wherever_it_is_split(
+    reply: DiscordSurfaceReply, shape: str
+) -> None:
     hostile = HOSTILE.format(ada=reply.server.people["ada"].id, role=reply.server.bot_role_id)
     planner = Planner(reply.surface.limits)
     planner.feed(shape.format(hostile * 40))
@@ -344,23 +350,23 @@ async def test_no_text_of_the_model_notifies_anyone_wherever_it_is_split(reply: 
 # Restarts
 
 
-async def test_a_reply_is_found_by_its_chain_alone(reply: SurfaceReply, api: DiscordApi) -> None:
+async def test_a_reply_is_found_by_its_chain_alone(reply: DiscordSurfaceReply, api: DiscordApi) -> None:
     await reply.show("one", "two")
-    other = SurfaceReply(reply.server, api, await reply.server.post_message("ada", "general", "another"))
+    other = DiscordSurfaceReply(reply.server, api, await reply.server.post_message("ada", "general", "another"))
     await other.show("another's")
     await reply.server.post_message("ada", "general", "thanks", reply_to=reply.messages[0])
     assert await DiscordSurface(reply.api, reply.queued_reactions, reply.address).find_message_ids() == reply.known
     assert await other.surface.find_message_ids() == other.known
 
 
-async def test_a_reply_found_after_a_restart_is_edited_in_place(reply: SurfaceReply) -> None:
+async def test_a_reply_found_after_a_restart_is_edited_in_place(reply: DiscordSurfaceReply) -> None:
     await reply.show("half an ans", "left over")
     reply.surface = DiscordSurface(reply.api, reply.queued_reactions, reply.address)
     await reply.show("the answer")
     assert reply.texts == ["the answer"]
 
 
-async def test_a_deleted_message_is_posted_again_by_every_attempt(reply: SurfaceReply) -> None:
+async def test_a_deleted_message_is_posted_again_by_every_attempt(reply: DiscordSurfaceReply) -> None:
     for _ in range(4):
         reply.surface = DiscordSurface(reply.api, reply.queued_reactions, reply.address)
         assert await reply.show("…", priority=Priority.PROGRESS)
@@ -368,7 +374,7 @@ async def test_a_deleted_message_is_posted_again_by_every_attempt(reply: Surface
         assert reply.texts == ["one", "two"]
 
 
-async def test_a_failing_queued_reaction_delays_nothing(reply: SurfaceReply) -> None:
+async def test_a_failing_queued_reaction_delays_nothing(reply: DiscordSurfaceReply) -> None:
     reply.queued_reactions.add(reply.address)
     await reply.server.wait_for(lambda: reply.question.reactions.get("👀") == [reply.server.bot_id])
     reply.server.faults.delay(REACT.replace("PUT", "DELETE"), 1.0)

@@ -15,7 +15,7 @@ from core.errors import StoreError
 from core.inbox.store import InboxStore
 from sandbox.slack import SlackFile, SlackSandbox
 from sandbox.slack.events.http_mode import encode_body
-from tests.channels.slack.conftest import Bot, run_bot
+from tests.channels.slack.conftest import WiredSlackBot, run_bot
 
 HTTP = pytest.mark.parametrize("slack", ["http"], indirect=True)
 
@@ -24,7 +24,7 @@ def echo(asked: Any) -> str:
     return f"heard: {asked.text}"
 
 
-async def post_request(bot: Bot, body: str, headers: dict[str, str], kind: str = "application/json") -> int:
+async def post_request(bot: WiredSlackBot, body: str, headers: dict[str, str], kind: str = "application/json") -> int:
     async with (
         aiohttp.ClientSession() as session,
         session.post(bot.address + http.PATH, data=body, headers={"Content-Type": kind, **headers}) as answer,

@@ -18,7 +18,7 @@ from channels.slack.settings import DEFAULT_PROMPTS
 from core.errors import SettingsError
 from core.store.schema import vault
 from sandbox.slack import SlackMessage, SlackSandbox
-from tests.channels.slack.conftest import BOTH_MODES, Bot, create_settings, run_bot
+from tests.channels.slack.conftest import BOTH_MODES, WiredSlackBot, create_settings, run_bot
 
 
 def echo(asked: Any) -> str:
@@ -33,7 +33,7 @@ async def other_workspace(slack: SlackSandbox) -> AsyncIterator[SlackSandbox]:
 
 
 @asynccontextmanager
-async def run_installable_bot(slack: SlackSandbox, tmp_path: Path, **more: Any) -> AsyncIterator[Bot]:
+async def run_installable_bot(slack: SlackSandbox, tmp_path: Path, **more: Any) -> AsyncIterator[WiredSlackBot]:
     """Run a bot that any workspace may install, before its first installation."""
     keys: dict[str, Any] = {"client_id": slack.oauth.client_id, "client_secret": slack.oauth.client_secret}
     async with run_bot(slack, tmp_path, echo, bot_token="", **keys, **more) as bot:
@@ -48,7 +48,7 @@ class Browser:
         page: the text of the last page.
     """
 
-    def __init__(self, bot: Bot) -> None:
+    def __init__(self, bot: WiredSlackBot) -> None:
         self._bot = bot
         self.cookie = ""
         self.page = ""
@@ -75,7 +75,7 @@ class Browser:
             return answer.status
 
 
-async def install(bot: Bot, workspace: SlackSandbox) -> None:
+async def install(bot: WiredSlackBot, workspace: SlackSandbox) -> None:
     browser = Browser(bot)
     assert await browser.return_from_slack(workspace.authorize(await browser.open_install_page())) == 200, browser.page
 
@@ -87,7 +87,7 @@ async def uninstall(slack: SlackSandbox, workspace: SlackSandbox) -> None:
     await slack.wait_for(lambda: len(slack.envelopes) >= known + 2 and all(e.acknowledged_at for e in slack.envelopes))
 
 
-async def check_bot_answers(bot: Bot, workspace: SlackSandbox, text: str) -> SlackMessage:
+async def check_bot_answers(bot: WiredSlackBot, workspace: SlackSandbox, text: str) -> SlackMessage:
     question = await workspace.post_message("ada", "general", f"<@{workspace.bot_user_id}> {text}")
     await workspace.wait_for(lambda: f"heard: ada: {text}" in list_texts(workspace, question))
     return question
@@ -97,7 +97,7 @@ def list_texts(workspace: SlackSandbox, question: SlackMessage) -> list[str]:
     return [one.text for one in workspace.messages(question.channel, thread_ts=question.ts)]
 
 
-async def list_stored(bot: Bot) -> list[str]:
+async def list_stored(bot: WiredSlackBot) -> list[str]:
     """Return name and ciphertext of each stored secret that does not expire.
 
     OAuth states expire, so they are not in the list.
@@ -107,7 +107,7 @@ async def list_stored(bot: Bot) -> list[str]:
         return [f"{name} {sealed}" for name, sealed in (await connection.execute(rows))]
 
 
-async def count_stored(bot: Bot) -> int:
+async def count_stored(bot: WiredSlackBot) -> int:
     async with bot.database.read() as connection:
         return await connection.scalar(sa.select(sa.func.count()).select_from(vault)) or 0
 

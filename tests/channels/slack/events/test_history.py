@@ -14,7 +14,7 @@ from channels.slack.events import history
 from core.errors import StoreError
 from core.inbox.store import InboxStore
 from sandbox.slack import SlackMessage, SlackSandbox
-from tests.channels.slack.conftest import Bot, run_bot
+from tests.channels.slack.conftest import WiredSlackBot, run_bot
 from tests.channels.slack.test_adapter import echo
 from tests.channels.wiring import wait_until
 
@@ -39,7 +39,7 @@ def list_answered_texts(slack: SlackSandbox, message: SlackMessage) -> list[str]
     return [said for text in list_bot_texts(slack, message) for said in text.removeprefix("heard: ").split("\n\n")]
 
 
-async def wait_for_backfill(bot: Bot, caplog: pytest.LogCaptureFixture) -> None:
+async def wait_for_backfill(bot: WiredSlackBot, caplog: pytest.LogCaptureFixture) -> None:
     """Wait until the log reports the backfill, and all its messages are answered."""
     await wait_until(lambda: "slack: backfill of" in caplog.text)
     await bot.wait_for_messages(0)

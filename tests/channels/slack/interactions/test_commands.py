@@ -20,7 +20,7 @@ from core.inbox.interactions import InteractionQueue
 from core.sessions.prompt_text import QUOTE_END
 from sandbox.models import Pause, Say
 from sandbox.slack import SlackMessage, SlackSandbox
-from tests.channels.slack.conftest import BOTH_MODES, Bot, run_bot
+from tests.channels.slack.conftest import BOTH_MODES, WiredSlackBot, run_bot
 from tests.channels.wiring import MODELS
 
 
@@ -29,7 +29,7 @@ def echo(asked: Any) -> str:
     return f"heard: {asked.text.rpartition(QUOTE_END)[2].strip()}"
 
 
-async def run_command(bot: Bot, user: str, channel: Any, command: str, text: str = "") -> SlackMessage:
+async def run_command(bot: WiredSlackBot, user: str, channel: Any, command: str, text: str = "") -> SlackMessage:
     """Run a slash command, wait for its ephemeral response, and return the response."""
     seen = await bot.slack.run_command(user, channel, command, text)
     (message,) = await bot.slack.wait_for(lambda: seen)
@@ -37,7 +37,7 @@ async def run_command(bot: Bot, user: str, channel: Any, command: str, text: str
     return message
 
 
-def list_model_messages(bot: Bot) -> list[str]:
+def list_model_messages(bot: WiredSlackBot) -> list[str]:
     """Return the texts of the user messages in the newest model request."""
     return [message["content"] for message in bot.model.requests[-1]["messages"] if message["role"] == "user"]
 

@@ -15,7 +15,7 @@ from core.inbox.store import InboxStore
 from sandbox.models import Fail, Pause, Say
 from sandbox.slack import SlackMessage, SlackSandbox
 from sandbox.slack.state.controls import find_controls
-from tests.channels.slack.conftest import BOTH_MODES, Bot, run_bot
+from tests.channels.slack.conftest import BOTH_MODES, WiredSlackBot, run_bot
 
 EITHER = pytest.mark.parametrize("streaming", ["edit", "native"])
 
@@ -25,7 +25,7 @@ def list_accessibility_labels(message: SlackMessage) -> list[str]:
     return [control.accessibility_label for control in find_controls(message.blocks or ())]
 
 
-async def wait_for_answer(bot: Bot, question: SlackMessage, text: str) -> SlackMessage:
+async def wait_for_answer(bot: WiredSlackBot, question: SlackMessage, text: str) -> SlackMessage:
     await bot.wait_for_texts(question, lambda texts: texts[-1] == text)
     answer = bot.list_thread(question)[-1]
     await bot.slack.wait_for(lambda: words.REGENERATE in answer.buttons)

@@ -23,7 +23,7 @@ ONE_WAY = 0.05
 WORDS = [f"{number:02} {'word ' * 19}" for number in range(60)]
 
 
-class Workspace(AsyncWebClient):
+class CountingSlackClient(AsyncWebClient):
     """Slack client in memory that accepts all calls, and counts those over a limit."""
 
     def __init__(self) -> None:
@@ -75,8 +75,8 @@ async def ignore_reaction(_address: Address) -> None:
 
 @pytest.mark.parametrize("step", [0.0, 0.6], ids=["together", "in turn"])
 def test_fifty_concurrent_replies_end_within_a_second_and_get_no_429(step: float) -> None:
-    async def run_replies() -> tuple[Workspace, list[float]]:
-        web = Workspace()
+    async def run_replies() -> tuple[CountingSlackClient, list[float]]:
+        web = CountingSlackClient()
         api, reactions, streams = SlackApi(web), QueuedReactions(ignore_reaction, ignore_reaction), StreamPolicy()
 
         async def reply(number: int) -> float:

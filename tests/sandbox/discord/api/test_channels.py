@@ -6,16 +6,16 @@ import discord
 import pytest
 
 from sandbox.discord import DiscordSandbox
-from tests.sandbox.discord.conftest import Bot, Connect, call_route, create_intents, get_refusal
+from tests.sandbox.discord.conftest import Connect, RecordingClient, call_route, create_intents, get_refusal
 
 
 @pytest.fixture
-async def bot(server: DiscordSandbox, connect: Connect) -> Bot:
+async def bot(server: DiscordSandbox, connect: Connect) -> RecordingClient:
     server.permissions.add("manage_channels")
     return await connect(server, intents=create_intents("message_content", "invites"))
 
 
-async def test_the_bot_creates_changes_and_deletes_channels(server: DiscordSandbox, bot: Bot) -> None:
+async def test_the_bot_creates_changes_and_deletes_channels(server: DiscordSandbox, bot: RecordingClient) -> None:
     guild: Any = bot.guilds[0]
     channel = await guild.create_text_channel("Lab Notes", topic="all of it", slowmode_delay=5)
     assert (channel.name, channel.topic, channel.slowmode_delay) == ("lab-notes", "all of it", 5)
@@ -30,14 +30,14 @@ async def test_the_bot_creates_changes_and_deletes_channels(server: DiscordSandb
     assert told == ["CHANNEL_CREATE", "CHANNEL_CREATE", "CHANNEL_UPDATE", "CHANNEL_DELETE"]
 
 
-async def test_channels_are_managed_with_a_permission(server: DiscordSandbox, bot: Bot) -> None:
+async def test_channels_are_managed_with_a_permission(server: DiscordSandbox, bot: RecordingClient) -> None:
     channel = bot.get_sandbox_channel(server, "general")
     server.permissions.discard("manage_channels")
     for refused in (channel.edit(topic="x"), channel.delete(), bot.guilds[0].create_text_channel("x")):
         assert await get_refusal(refused) == (403, 50013)
 
 
-async def test_a_field_that_is_not_modelled_is_refused(server: DiscordSandbox, bot: Bot) -> None:
+async def test_a_field_that_is_not_modelled_is_refused(server: DiscordSandbox, bot: RecordingClient) -> None:
     general, dm = server.channels["general"].id, server.open_dm("ada").id
     for path, body, code in (
         (f"/channels/{general}", {"position": 3}, 50035),
@@ -48,14 +48,14 @@ async def test_a_field_that_is_not_modelled_is_refused(server: DiscordSandbox, b
     assert (await call_route(server, "POST", f"/guilds/{server.guild_id}/channels", {"name": "x", "type": 2}))[0] == 400
 
 
-async def test_closed_direct_messages_open_again(server: DiscordSandbox, bot: Bot) -> None:
+async def test_closed_direct_messages_open_again(server: DiscordSandbox, bot: RecordingClient) -> None:
     dm = server.open_dm("ada")
     assert (await call_route(server, "DELETE", f"/channels/{dm.id}"))[1]["id"] == dm.id
     await server.post_message("ada", dm, "hello")
     assert (await bot.next_message()).content == "hello"
 
 
-async def test_threads_are_deleted_with_their_own_permission(server: DiscordSandbox, bot: Bot) -> None:
+async def test_threads_are_deleted_with_their_own_permission(server: DiscordSandbox, bot: RecordingClient) -> None:
     channel = bot.get_sandbox_channel(server, "general")
     thread = await channel.create_thread(name="a talk", type=discord.ChannelType.public_thread)
     assert await get_refusal(thread.delete()) == (403, 50013)
@@ -64,7 +64,7 @@ async def test_threads_are_deleted_with_their_own_permission(server: DiscordSand
     assert server.threads("general") == []
 
 
-async def test_invites_are_created_listed_and_deleted(server: DiscordSandbox, bot: Bot) -> None:
+async def test_invites_are_created_listed_and_deleted(server: DiscordSandbox, bot: RecordingClient) -> None:
     channel = bot.get_sandbox_channel(server, "general")
     invite = await channel.create_invite(max_age=60, max_uses=2)
     forever = await channel.create_invite(max_age=0)

@@ -6,15 +6,15 @@ import discord
 import pytest
 
 from sandbox.discord import DiscordSandbox
-from tests.sandbox.discord.conftest import Bot, Connect, call_route, create_intents, get_refusal
+from tests.sandbox.discord.conftest import Connect, RecordingClient, call_route, create_intents, get_refusal
 
 
 @pytest.fixture
-async def bot(server: DiscordSandbox, connect: Connect) -> Bot:
+async def bot(server: DiscordSandbox, connect: Connect) -> RecordingClient:
     return await connect(server, intents=create_intents("members"))
 
 
-async def test_members_are_listed_by_page_with_the_intent(server: DiscordSandbox, bot: Bot) -> None:
+async def test_members_are_listed_by_page_with_the_intent(server: DiscordSandbox, bot: RecordingClient) -> None:
     (guild,) = bot.guilds
     server.leave_guild("linus")
     assert {member.name async for member in guild.fetch_members(limit=None)} == {"parley", "ada", "grace"}
@@ -28,7 +28,7 @@ async def test_members_are_listed_by_page_with_the_intent(server: DiscordSandbox
     assert (await call_route(server, "GET", path))[1]["code"] == 50001
 
 
-async def test_members_are_found_by_the_start_of_a_name(server: DiscordSandbox, bot: Bot) -> None:
+async def test_members_are_found_by_the_start_of_a_name(server: DiscordSandbox, bot: RecordingClient) -> None:
     server.set_nickname("grace", "Admiral")
     path = f"/guilds/{server.guild_id}/members/search"
     _, found = await call_route(server, "GET", f"{path}?query=AD&limit=5")
@@ -37,7 +37,7 @@ async def test_members_are_found_by_the_start_of_a_name(server: DiscordSandbox, 
     assert (await call_route(server, "GET", path))[1]["code"] == 50035
 
 
-async def test_nicknames_take_a_permission_and_update_the_member(server: DiscordSandbox, bot: Bot) -> None:
+async def test_nicknames_take_a_permission_and_update_the_member(server: DiscordSandbox, bot: RecordingClient) -> None:
     guild: Any = bot.guilds[0]
     ada = await guild.fetch_member(int(server.people["ada"].id))
     assert await get_refusal(ada.edit(nick="Countess")) == (403, 50013)

@@ -9,15 +9,15 @@ import discord
 import pytest
 
 from sandbox.discord import DiscordSandbox
-from tests.sandbox.discord.conftest import Bot, Connect, call_route, create_intents, get_refusal
+from tests.sandbox.discord.conftest import Connect, RecordingClient, call_route, create_intents, get_refusal
 
 
 @pytest.fixture
-async def bot(server: DiscordSandbox, connect: Connect) -> Bot:
+async def bot(server: DiscordSandbox, connect: Connect) -> RecordingClient:
     return await connect(server)
 
 
-async def test_a_mention_is_answered_by_a_message_with_edits(server: DiscordSandbox, bot: Bot) -> None:
+async def test_a_mention_is_answered_by_a_message_with_edits(server: DiscordSandbox, bot: RecordingClient) -> None:
     await server.post_message("ada", "general", f"<@{server.bot_id}> who is there?")
     heard = await bot.next_message()
     assert bot.user in heard.mentions
@@ -32,7 +32,7 @@ async def test_a_mention_is_answered_by_a_message_with_edits(server: DiscordSand
     assert not question.edited
 
 
-async def test_allowed_mentions_limit_the_default_pings(server: DiscordSandbox, bot: Bot) -> None:
+async def test_allowed_mentions_limit_the_default_pings(server: DiscordSandbox, bot: RecordingClient) -> None:
     channel, ada, grace = bot.get_sandbox_channel(server, "general"), server.people["ada"].id, server.people["grace"].id
     text = f"<@{ada}> <@{grace}> <@&123> @everyone @here"
     nobody, one = discord.AllowedMentions.none(), discord.AllowedMentions(users=[discord.Object(ada)], everyone=False)
@@ -45,7 +45,7 @@ async def test_allowed_mentions_limit_the_default_pings(server: DiscordSandbox, 
     assert only_ada.pings == {ada, "123"}
 
 
-async def test_an_edit_pings_by_default(server: DiscordSandbox, bot: Bot) -> None:
+async def test_an_edit_pings_by_default(server: DiscordSandbox, bot: RecordingClient) -> None:
     channel, ada = bot.get_sandbox_channel(server, "general"), server.people["ada"].id
     sent = await channel.send(f"<@{ada}>", allowed_mentions=discord.AllowedMentions.none())
     (message,) = server.messages("general")
@@ -56,7 +56,7 @@ async def test_an_edit_pings_by_default(server: DiscordSandbox, bot: Bot) -> Non
     assert message.versions[-1].pings == frozenset()
 
 
-async def test_a_reply_pings_the_author_by_default(server: DiscordSandbox, bot: Bot) -> None:
+async def test_a_reply_pings_the_author_by_default(server: DiscordSandbox, bot: RecordingClient) -> None:
     await server.post_message("ada", "general", f"<@{server.bot_id}>")
     heard = await bot.next_message()
     await heard.reply("yes")
@@ -66,13 +66,13 @@ async def test_a_reply_pings_the_author_by_default(server: DiscordSandbox, bot: 
     assert quiet.pings == frozenset()
 
 
-async def test_everyone_is_not_pinged_without_the_permission(server: DiscordSandbox, bot: Bot) -> None:
+async def test_everyone_is_not_pinged_without_the_permission(server: DiscordSandbox, bot: RecordingClient) -> None:
     server.permissions.discard("mention_everyone")
     await bot.get_sandbox_channel(server, "general").send(f"@everyone <@{server.people['ada'].id}>")
     assert server.messages("general")[0].pings == {server.people["ada"].id}
 
 
-async def test_an_enforced_nonce_prevents_a_second_message(server: DiscordSandbox, bot: Bot) -> None:
+async def test_an_enforced_nonce_prevents_a_second_message(server: DiscordSandbox, bot: RecordingClient) -> None:
     channel = bot.get_sandbox_channel(server, "general")
     first = await channel.send("once", nonce="turn-1")
     again = await channel.send("once", nonce="turn-1")
@@ -82,7 +82,7 @@ async def test_an_enforced_nonce_prevents_a_second_message(server: DiscordSandbo
     assert await get_refusal(channel.send("x", nonce="n" * 26)) == (400, 50035)
 
 
-async def test_a_nonce_finds_the_message_of_a_lost_response(server: DiscordSandbox, bot: Bot) -> None:
+async def test_a_nonce_finds_the_message_of_a_lost_response(server: DiscordSandbox, bot: RecordingClient) -> None:
     channel = bot.get_sandbox_channel(server, "general")
     server.faults.lose_response("POST /channels/{channel}/messages")
     with pytest.raises(aiohttp.ClientError):
@@ -92,7 +92,7 @@ async def test_a_nonce_finds_the_message_of_a_lost_response(server: DiscordSandb
     assert [message.id for message in server.messages("general")] == [str(found.id)]
 
 
-async def test_size_limits_are_those_of_discord(server: DiscordSandbox, bot: Bot) -> None:
+async def test_size_limits_are_those_of_discord(server: DiscordSandbox, bot: RecordingClient) -> None:
     channel = bot.get_sandbox_channel(server, "general")
     sent = await channel.send("x" * 2000)
     assert await get_refusal(channel.send("x" * 2001)) == (400, 50035)
@@ -106,7 +106,7 @@ async def test_size_limits_are_those_of_discord(server: DiscordSandbox, bot: Bot
     assert len(server.messages("general")) == 1
 
 
-async def test_unknown_and_foreign_messages_are_refused(server: DiscordSandbox, bot: Bot) -> None:
+async def test_unknown_and_foreign_messages_are_refused(server: DiscordSandbox, bot: RecordingClient) -> None:
     channel = bot.get_sandbox_channel(server, "general")
     server.add_channel("secret", members=["ada"], bot=False)
     foreign = await channel.fetch_message(int((await server.post_message("ada", "general", "mine")).id))
@@ -123,7 +123,7 @@ async def test_unknown_and_foreign_messages_are_refused(server: DiscordSandbox, 
     assert await get_refusal(channel.send("hello")) == (403, 50001)
 
 
-async def test_files_are_sent_and_received(server: DiscordSandbox, bot: Bot) -> None:
+async def test_files_are_sent_and_received(server: DiscordSandbox, bot: RecordingClient) -> None:
     sent = await bot.get_sandbox_channel(server, "general").send(
         "all of it", file=discord.File(io.BytesIO(b"# All"), "answer.md")
     )
@@ -144,7 +144,7 @@ async def test_files_are_sent_and_received(server: DiscordSandbox, bot: Bot) -> 
         await bot.get_sandbox_channel(server, "general").send(file=discord.File(io.BytesIO(b"x"), "a.md"))
 
 
-async def test_history_after_a_message_has_the_later_ones(server: DiscordSandbox, bot: Bot) -> None:
+async def test_history_after_a_message_has_the_later_ones(server: DiscordSandbox, bot: RecordingClient) -> None:
     said = [await server.post_message("ada", "general", str(number)) for number in range(5)]
     await server.delete_message("ada", said[3])
     after, channel = discord.Object(said[1].id), bot.get_sandbox_channel(server, "general")
@@ -162,13 +162,13 @@ async def test_history_has_no_content_without_the_intent(server: DiscordSandbox,
     assert [(m.content, len(m.attachments)) for m in read] == [("", 0), (f"<@{server.bot_id}> hi", 0)]
 
 
-async def test_typing_is_recorded_as_a_call(server: DiscordSandbox, bot: Bot) -> None:
+async def test_typing_is_recorded_as_a_call(server: DiscordSandbox, bot: RecordingClient) -> None:
     async with bot.get_sandbox_channel(server, "general").typing():
         pass
     assert [call.status for call in server.calls if call.route == "POST /channels/{channel}/typing"] == [204]
 
 
-async def test_pins_are_listed_and_told_of(server: DiscordSandbox, bot: Bot) -> None:
+async def test_pins_are_listed_and_told_of(server: DiscordSandbox, bot: RecordingClient) -> None:
     channel = bot.get_sandbox_channel(server, "general")
     first, second = [await channel.send(text) for text in ("one", "two")]
     assert await get_refusal(first.pin()) == (403, 50013)
@@ -198,7 +198,7 @@ async def test_pins_are_listed_and_told_of(server: DiscordSandbox, bot: Bot) -> 
     assert [pin async for pin in channel.pins()] == []
 
 
-async def test_messages_are_deleted_together(server: DiscordSandbox, bot: Bot) -> None:
+async def test_messages_are_deleted_together(server: DiscordSandbox, bot: RecordingClient) -> None:
     server.permissions.add("manage_messages")
     channel = bot.get_sandbox_channel(server, "general")
     said = [await server.post_message("ada", "general", text) for text in ("one", "two", "three")]
@@ -216,7 +216,7 @@ async def test_messages_are_deleted_together(server: DiscordSandbox, bot: Bot) -
     assert server.messages("general") == said[2:]
 
 
-async def test_moderators_delete_messages_of_others(server: DiscordSandbox, bot: Bot) -> None:
+async def test_moderators_delete_messages_of_others(server: DiscordSandbox, bot: RecordingClient) -> None:
     foreign = await bot.get_sandbox_channel(server, "general").fetch_message(
         int((await server.post_message("ada", "general", "mine")).id)
     )
@@ -229,7 +229,9 @@ async def test_moderators_delete_messages_of_others(server: DiscordSandbox, bot:
     ] == 50003
 
 
-async def test_a_message_of_an_announcement_channel_is_published_once(server: DiscordSandbox, bot: Bot) -> None:
+async def test_a_message_of_an_announcement_channel_is_published_once(
+    server: DiscordSandbox, bot: RecordingClient
+) -> None:
     server.permissions.add("manage_channels")
     news = await bot.guilds[0].create_text_channel("news", news=True)
     sent = await news.send("read this")
@@ -283,7 +285,7 @@ async def test_a_wrong_poll_is_refused(server: DiscordSandbox, poll: Any, field:
     assert (status, reply["code"], list(reply["errors"]["poll"])) == (400, 50035, [field])
 
 
-async def test_a_sticker_of_the_server_is_content(server: DiscordSandbox, bot: Bot) -> None:
+async def test_a_sticker_of_the_server_is_content(server: DiscordSandbox, bot: RecordingClient) -> None:
     await server.post_message("ada", "general", "", stickers=["Wave"])
     (sticker,) = await bot.guilds[0].fetch_stickers()
     channel = bot.get_sandbox_channel(server, "general")
@@ -293,7 +295,7 @@ async def test_a_sticker_of_the_server_is_content(server: DiscordSandbox, bot: B
     assert await get_refusal(bot.fetch_sticker(1)) == (404, 10060)
 
 
-async def test_a_forward_is_a_snapshot(server: DiscordSandbox, bot: Bot) -> None:
+async def test_a_forward_is_a_snapshot(server: DiscordSandbox, bot: RecordingClient) -> None:
     said = await server.post_message("ada", "general", "the disk is full")
     heard = await bot.next_message()
     random = bot.get_sandbox_channel(server, "random")

@@ -6,17 +6,17 @@ import discord
 import pytest
 
 from sandbox.discord import DiscordSandbox
-from tests.sandbox.discord.conftest import Bot, Connect, call_route, create_intents, get_refusal
+from tests.sandbox.discord.conftest import Connect, RecordingClient, call_route, create_intents, get_refusal
 
 PIXEL = b"\x89PNG\r\n\x1a\n" + bytes(20)
 
 
 @pytest.fixture
-async def bot(server: DiscordSandbox, connect: Connect) -> Bot:
+async def bot(server: DiscordSandbox, connect: Connect) -> RecordingClient:
     return await connect(server, intents=create_intents("message_content", "reactions", "emojis_and_stickers"))
 
 
-async def test_reactions_are_added_and_removed(server: DiscordSandbox, bot: Bot) -> None:
+async def test_reactions_are_added_and_removed(server: DiscordSandbox, bot: RecordingClient) -> None:
     message = await server.post_message("ada", "general", "look")
     heard = await bot.next_message()
     await server.add_reaction("grace", message, "👀")
@@ -27,7 +27,9 @@ async def test_reactions_are_added_and_removed(server: DiscordSandbox, bot: Bot)
     assert await get_refusal(heard.add_reaction("no_emoji")) == (400, 10014)
 
 
-async def test_only_the_first_reaction_with_an_emoji_needs_a_permission(server: DiscordSandbox, bot: Bot) -> None:
+async def test_only_the_first_reaction_with_an_emoji_needs_a_permission(
+    server: DiscordSandbox, bot: RecordingClient
+) -> None:
     message = await server.post_message("ada", "general", "look")
     heard = await bot.next_message()
     server.permissions.discard("add_reactions")
@@ -36,7 +38,7 @@ async def test_only_the_first_reaction_with_an_emoji_needs_a_permission(server: 
     assert await get_refusal(heard.add_reaction("👋")) == (403, 50013)
 
 
-async def test_users_of_a_reaction_are_listed_by_page(server: DiscordSandbox, bot: Bot) -> None:
+async def test_users_of_a_reaction_are_listed_by_page(server: DiscordSandbox, bot: RecordingClient) -> None:
     message = await server.post_message("ada", "general", "look")
     for user in ("linus", "ada", "grace"):
         await server.add_reaction(user, message, "👀")
@@ -52,7 +54,7 @@ def get_user_object(server: DiscordSandbox, name: str) -> discord.Object:
     return discord.Object(int(server.people[name].id))
 
 
-async def test_moderators_remove_reactions_of_others(server: DiscordSandbox, bot: Bot) -> None:
+async def test_moderators_remove_reactions_of_others(server: DiscordSandbox, bot: RecordingClient) -> None:
     message = await server.post_message("ada", "general", "look")
     for user, emoji in (("ada", "👀"), ("grace", "👀"), ("ada", "👋"), ("ada", "🔥")):
         await server.add_reaction(user, message, emoji)
@@ -74,7 +76,7 @@ async def test_moderators_remove_reactions_of_others(server: DiscordSandbox, bot
     assert told == ["MESSAGE_REACTION_REMOVE", "MESSAGE_REACTION_REMOVE_EMOJI", "MESSAGE_REACTION_REMOVE_ALL"]
 
 
-async def test_emojis_of_the_server_are_reactions(server: DiscordSandbox, bot: Bot) -> None:
+async def test_emojis_of_the_server_are_reactions(server: DiscordSandbox, bot: RecordingClient) -> None:
     (guild,) = bot.guilds
     assert await get_refusal(guild.create_custom_emoji(name="wave", image=PIXEL)) == (403, 50013)
     server.permissions.add("manage_guild_expressions")

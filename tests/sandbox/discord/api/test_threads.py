@@ -7,15 +7,15 @@ import discord
 import pytest
 
 from sandbox.discord import DiscordSandbox
-from tests.sandbox.discord.conftest import Bot, Connect, call_route, create_intents, get_refusal
+from tests.sandbox.discord.conftest import Connect, RecordingClient, call_route, create_intents, get_refusal
 
 
 @pytest.fixture
-async def bot(server: DiscordSandbox, connect: Connect) -> Bot:
+async def bot(server: DiscordSandbox, connect: Connect) -> RecordingClient:
     return await connect(server)
 
 
-async def test_a_users_thread_has_the_id_of_its_message(server: DiscordSandbox, bot: Bot) -> None:
+async def test_a_users_thread_has_the_id_of_its_message(server: DiscordSandbox, bot: RecordingClient) -> None:
     root = await server.post_message("ada", "general", "a question")
     await bot.next_message()
     thread = await server.start_thread("ada", root, "details")
@@ -30,7 +30,7 @@ async def test_a_users_thread_has_the_id_of_its_message(server: DiscordSandbox, 
         await server.start_thread("ada", root, "again")
 
 
-async def test_the_bot_starts_one_thread_per_message(server: DiscordSandbox, bot: Bot) -> None:
+async def test_the_bot_starts_one_thread_per_message(server: DiscordSandbox, bot: RecordingClient) -> None:
     sent = await bot.get_sandbox_channel(server, "general").send("shall we?")
     thread = await sent.create_thread(name="details")
     assert thread.id == sent.id
@@ -42,7 +42,7 @@ async def test_the_bot_starts_one_thread_per_message(server: DiscordSandbox, bot
     assert [message.text for message in server.messages(begun)] == ["", "in here"]
 
 
-async def test_a_forum_post_has_the_id_of_its_first_message(server: DiscordSandbox, bot: Bot) -> None:
+async def test_a_forum_post_has_the_id_of_its_first_message(server: DiscordSandbox, bot: RecordingClient) -> None:
     post = await server.start_forum_post("ada", "ideas", "a post", "what if")
     heard = await bot.next_message()
     assert isinstance(heard.channel, discord.Thread)
@@ -55,7 +55,7 @@ async def test_a_forum_post_has_the_id_of_its_first_message(server: DiscordSandb
         await server.post_message("ada", "ideas", "hello")
 
 
-async def test_a_message_reopens_an_archived_unlocked_thread(server: DiscordSandbox, bot: Bot) -> None:
+async def test_a_message_reopens_an_archived_unlocked_thread(server: DiscordSandbox, bot: RecordingClient) -> None:
     sent = await bot.get_sandbox_channel(server, "general").send("shall we?")
     thread = await sent.create_thread(name="details")
     said = await thread.send("in here")
@@ -79,7 +79,7 @@ async def test_existing_threads_come_with_the_server(server: DiscordSandbox, con
     assert [str(thread.id) for thread in bot.guilds[0].threads] == [post.id]
 
 
-async def test_threads_have_their_own_permissions(server: DiscordSandbox, bot: Bot) -> None:
+async def test_threads_have_their_own_permissions(server: DiscordSandbox, bot: RecordingClient) -> None:
     sent = await bot.get_sandbox_channel(server, "general").send("shall we?")
     server.permissions -= {"create_public_threads"}
     with pytest.raises(discord.Forbidden):
@@ -94,7 +94,7 @@ async def test_threads_have_their_own_permissions(server: DiscordSandbox, bot: B
         await heard.channel.send("no")
 
 
-async def test_direct_messages_are_sent_and_received(server: DiscordSandbox, bot: Bot) -> None:
+async def test_direct_messages_are_sent_and_received(server: DiscordSandbox, bot: RecordingClient) -> None:
     dm = server.open_dm("ada")
     await server.post_message("ada", dm, "psst")
     heard = await bot.next_message()
@@ -107,7 +107,7 @@ async def test_direct_messages_are_sent_and_received(server: DiscordSandbox, bot
         await server.post_message("grace", dm, "me too")
 
 
-async def test_writers_archive_and_reopen_a_thread(server: DiscordSandbox, bot: Bot) -> None:
+async def test_writers_archive_and_reopen_a_thread(server: DiscordSandbox, bot: RecordingClient) -> None:
     root = await server.post_message("ada", "general", "a root")
     started = await server.start_thread("ada", root, "a thread")
     thread: Any = await bot.fetch_channel(int(started.id))
@@ -123,7 +123,7 @@ async def test_writers_archive_and_reopen_a_thread(server: DiscordSandbox, bot: 
         await thread.edit(archived=False)
 
 
-async def test_deletions_are_dispatched(server: DiscordSandbox, bot: Bot) -> None:
+async def test_deletions_are_dispatched(server: DiscordSandbox, bot: RecordingClient) -> None:
     told: list[tuple[str, list[int]]] = []
 
     async def on_raw_bulk_message_delete(about: discord.RawBulkMessageDeleteEvent) -> None:
@@ -160,7 +160,7 @@ async def test_deletions_are_dispatched(server: DiscordSandbox, bot: Bot) -> Non
     ]
 
 
-async def test_a_link_preview_updates_a_message_without_an_edit(server: DiscordSandbox, bot: Bot) -> None:
+async def test_a_link_preview_updates_a_message_without_an_edit(server: DiscordSandbox, bot: RecordingClient) -> None:
     told = asyncio.Queue[discord.RawMessageUpdateEvent]()
 
     async def on_raw_message_edit(about: discord.RawMessageUpdateEvent) -> None:
@@ -177,7 +177,7 @@ async def test_a_link_preview_updates_a_message_without_an_edit(server: DiscordS
     assert about.message.edited_at is not None
 
 
-async def test_members_join_and_leave_threads(server: DiscordSandbox, bot: Bot) -> None:
+async def test_members_join_and_leave_threads(server: DiscordSandbox, bot: RecordingClient) -> None:
     channel, grace = bot.get_sandbox_channel(server, "general"), discord.Object(int(server.people["grace"].id))
     root = await server.post_message("ada", "general", "a root")
     started = await server.start_thread("ada", root, "a thread")
@@ -205,7 +205,7 @@ async def test_members_join_and_leave_threads(server: DiscordSandbox, bot: Bot) 
     assert (await call_route(server, "GET", path))[1]["code"] == 50001
 
 
-async def test_archived_threads_are_listed_by_kind(server: DiscordSandbox, bot: Bot) -> None:
+async def test_archived_threads_are_listed_by_kind(server: DiscordSandbox, bot: RecordingClient) -> None:
     channel: Any = bot.get_sandbox_channel(server, "general")
     kinds = {"first": "public_thread", "second": "public_thread", "own": "private_thread"}
     for name, kind in kinds.items():
@@ -227,14 +227,14 @@ async def test_archived_threads_are_listed_by_kind(server: DiscordSandbox, bot: 
     assert ([thread["name"] for thread in rest["threads"]], rest["has_more"]) == (["first"], False)
 
 
-async def test_private_threads_have_their_own_permission(server: DiscordSandbox, bot: Bot) -> None:
+async def test_private_threads_have_their_own_permission(server: DiscordSandbox, bot: RecordingClient) -> None:
     channel: Any = bot.get_sandbox_channel(server, "general")
     server.permissions.discard("create_private_threads")
     assert await get_refusal(channel.create_thread(name="a secret")) == (403, 50013)
     await channel.create_thread(name="a talk", type=discord.ChannelType.public_thread)
 
 
-async def test_moderators_lock_threads_of_others(server: DiscordSandbox, bot: Bot) -> None:
+async def test_moderators_lock_threads_of_others(server: DiscordSandbox, bot: RecordingClient) -> None:
     root = await server.post_message("ada", "general", "a root")
     started = await server.start_thread("ada", root, "a thread")
     path = f"/channels/{started.id}"
@@ -267,7 +267,7 @@ async def test_people_join_a_thread_by_posting_and_by_being_mentioned(server: Di
     assert about["join_timestamp"] > told[0]["added_members"][0]["join_timestamp"]
 
 
-async def test_the_bot_joins_a_thread_by_posting(server: DiscordSandbox, bot: Bot) -> None:
+async def test_the_bot_joins_a_thread_by_posting(server: DiscordSandbox, bot: RecordingClient) -> None:
     root = await server.post_message("ada", "general", "a root")
     started = await server.start_thread("ada", root, "a thread")
     await server.post_message("ada", started, "in here")
@@ -281,7 +281,7 @@ async def test_the_bot_joins_a_thread_by_posting(server: DiscordSandbox, bot: Bo
     assert told == ["THREAD_CREATE", "THREAD_MEMBERS_UPDATE", "THREAD_CREATE"]
 
 
-async def test_a_mention_brings_the_bot_into_a_private_thread(server: DiscordSandbox, bot: Bot) -> None:
+async def test_a_mention_brings_the_bot_into_a_private_thread(server: DiscordSandbox, bot: RecordingClient) -> None:
     thread = await server.start_private_thread("ada", "general", "a secret")
     del thread.participants[server.bot_id]
     before = len(server.events)
@@ -293,7 +293,7 @@ async def test_a_mention_brings_the_bot_into_a_private_thread(server: DiscordSan
     assert told == ["THREAD_MEMBERS_UPDATE", "THREAD_CREATE", "MESSAGE_CREATE"]
 
 
-async def test_a_reopened_thread_is_followed_by_the_bots_member(server: DiscordSandbox, bot: Bot) -> None:
+async def test_a_reopened_thread_is_followed_by_the_bots_member(server: DiscordSandbox, bot: RecordingClient) -> None:
     sent = await bot.get_sandbox_channel(server, "general").send("shall we?")
     thread = await sent.create_thread(name="details")
     (begun,) = server.threads("general")

@@ -12,19 +12,19 @@ import pytest
 
 from sandbox.discord import DiscordSandbox
 from sandbox.discord.events.gateway import ZSTD_MODULE
-from tests.sandbox.discord.conftest import Bot, Connect, create_intents, patch_addresses
+from tests.sandbox.discord.conftest import Connect, RecordingClient, create_intents, patch_addresses
 
 
 @pytest.fixture
-async def bot(server: DiscordSandbox, connect: Connect) -> Bot:
+async def bot(server: DiscordSandbox, connect: Connect) -> RecordingClient:
     return await connect(server)
 
 
-async def receive_texts(bot: Bot, number: int) -> list[str]:
+async def receive_texts(bot: RecordingClient, number: int) -> list[str]:
     return [(await bot.next_message()).content for _ in range(number)]
 
 
-async def test_a_client_receives_the_server_and_its_channels(server: DiscordSandbox, bot: Bot) -> None:
+async def test_a_client_receives_the_server_and_its_channels(server: DiscordSandbox, bot: RecordingClient) -> None:
     (guild,) = bot.guilds
     assert (str(guild.id), guild.me.name) == (server.guild_id, "parley")
     assert [channel.name for channel in guild.channels] == ["general", "random", "ideas"]
@@ -34,7 +34,7 @@ async def test_a_client_receives_the_server_and_its_channels(server: DiscordSand
     assert server.connection_count == 1
 
 
-async def test_the_bots_own_role_can_be_mentioned(server: DiscordSandbox, bot: Bot) -> None:
+async def test_the_bots_own_role_can_be_mentioned(server: DiscordSandbox, bot: RecordingClient) -> None:
     (guild,) = bot.guilds
     said = await server.post_message("ada", "general", f"<@&{server.bot_role_id}> hello")
     heard = await bot.next_message()
@@ -52,7 +52,7 @@ async def test_heartbeats_are_counted_and_acknowledged(connect: Connect) -> None
         await bot.close()
 
 
-async def test_missed_events_are_sent_on_resume(server: DiscordSandbox, bot: Bot) -> None:
+async def test_missed_events_are_sent_on_resume(server: DiscordSandbox, bot: RecordingClient) -> None:
     await server.post_message("ada", "general", "before")
     assert await receive_texts(bot, 1) == ["before"]
     await server.drop_sockets()
@@ -65,7 +65,7 @@ async def test_missed_events_are_sent_on_resume(server: DiscordSandbox, bot: Bot
     assert session.resume_count == 1
 
 
-async def test_a_client_resumes_after_a_reconnect_request(server: DiscordSandbox, bot: Bot) -> None:
+async def test_a_client_resumes_after_a_reconnect_request(server: DiscordSandbox, bot: RecordingClient) -> None:
     await server.refresh_sockets()
     await server.post_message("ada", "general", "meanwhile")
     await asyncio.wait_for(bot.resumed.wait(), 30)
@@ -75,7 +75,7 @@ async def test_a_client_resumes_after_a_reconnect_request(server: DiscordSandbox
 
 async def test_a_frozen_connection_is_detected_by_missing_acks(connect: Connect) -> None:
     async with DiscordSandbox(speed=400) as server:
-        bot = await connect(server, bot=Bot(create_intents("message_content"), heartbeat_timeout=0.5))
+        bot = await connect(server, bot=RecordingClient(create_intents("message_content"), heartbeat_timeout=0.5))
         await server.freeze_sockets()
         await server.post_message("ada", "general", "into the void")
         await asyncio.wait_for(bot.resumed.wait(), 30)
@@ -83,7 +83,9 @@ async def test_a_frozen_connection_is_detected_by_missing_acks(connect: Connect)
         await bot.close()
 
 
-async def test_a_refused_resume_starts_a_session_without_missed_events(server: DiscordSandbox, bot: Bot) -> None:
+async def test_a_refused_resume_starts_a_session_without_missed_events(
+    server: DiscordSandbox, bot: RecordingClient
+) -> None:
     server.faults.refuse_resumes(1)
     await server.drop_sockets()
     await server.post_message("ada", "general", "lost")
@@ -94,7 +96,7 @@ async def test_a_refused_resume_starts_a_session_without_missed_events(server: D
     assert [m.content async for m in channel.history(oldest_first=True)] == ["lost", "heard"]
 
 
-async def test_only_a_resumable_invalid_session_is_resumed(server: DiscordSandbox, bot: Bot) -> None:
+async def test_only_a_resumable_invalid_session_is_resumed(server: DiscordSandbox, bot: RecordingClient) -> None:
     await server.invalidate_sessions(resumable=True)
     await asyncio.wait_for(bot.resumed.wait(), 30)
     assert len(server.sessions) == 1
@@ -104,7 +106,7 @@ async def test_only_a_resumable_invalid_session_is_resumed(server: DiscordSandbo
 
 
 async def test_an_expired_session_cannot_be_resumed(
-    server: DiscordSandbox, bot: Bot, monkeypatch: pytest.MonkeyPatch
+    server: DiscordSandbox, bot: RecordingClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sandbox.discord.events.gateway.SESSION_LIFETIME_SECONDS", -1)
     await server.drop_sockets()
@@ -112,7 +114,7 @@ async def test_an_expired_session_cannot_be_resumed(
     assert bot.events == ["ready"]
 
 
-async def test_latency_delays_events_in_order(server: DiscordSandbox, bot: Bot) -> None:
+async def test_latency_delays_events_in_order(server: DiscordSandbox, bot: RecordingClient) -> None:
     server.faults.set_latency(1.0)
     began = monotonic()
     for number in range(5):
@@ -121,7 +123,7 @@ async def test_latency_delays_events_in_order(server: DiscordSandbox, bot: Bot) 
     assert 1.0 <= monotonic() - began < 4.5
 
 
-async def test_refused_handshakes_are_retried(server: DiscordSandbox, bot: Bot) -> None:
+async def test_refused_handshakes_are_retried(server: DiscordSandbox, bot: RecordingClient) -> None:
     server.faults.refuse_handshakes(1)
     await server.drop_sockets()
     await asyncio.wait_for(bot.resumed.wait(), 30)
@@ -188,7 +190,7 @@ async def test_a_client_may_resume_on_the_connection_of_an_invalid_session(serve
 async def test_a_disabled_intent_is_refused(server: DiscordSandbox, monkeypatch: pytest.MonkeyPatch) -> None:
     server.privileged_intents.discard("message_content")
     patch_addresses(server, monkeypatch)
-    bot = Bot(create_intents("message_content"))
+    bot = RecordingClient(create_intents("message_content"))
     with pytest.raises(discord.PrivilegedIntentsRequired):
         await asyncio.wait_for(bot.start(server.bot_token), 30)
     await bot.close()
@@ -206,7 +208,7 @@ async def test_events_need_an_intent_and_a_visible_channel(server: DiscordSandbo
     assert {event.name for event in server.events} == {"READY", "GUILD_CREATE", "CHANNEL_CREATE", "MESSAGE_CREATE"}
 
 
-async def test_events_include_own_bot_and_system_messages(server: DiscordSandbox, bot: Bot) -> None:
+async def test_events_include_own_bot_and_system_messages(server: DiscordSandbox, bot: RecordingClient) -> None:
     sent = await bot.get_sandbox_channel(server, "general").send("mine")
     await sent.edit(content="mine, changed")
     await sent.delete()
@@ -302,7 +304,9 @@ async def test_the_bot_stays_online_after_a_lost_connection_unless_invisible(
     assert not server.is_online
 
 
-async def test_an_unavailable_server_has_no_events_until_it_is_back(server: DiscordSandbox, bot: Bot) -> None:
+async def test_an_unavailable_server_has_no_events_until_it_is_back(
+    server: DiscordSandbox, bot: RecordingClient
+) -> None:
     told: list[str] = []
 
     async def on_guild_unavailable(_: discord.Guild) -> None:
@@ -333,7 +337,7 @@ async def test_a_session_may_start_during_an_outage(server: DiscordSandbox, conn
     assert await receive_texts(bot, 1) == ["heard"]
 
 
-async def test_the_bot_hears_of_its_removal(server: DiscordSandbox, bot: Bot) -> None:
+async def test_the_bot_hears_of_its_removal(server: DiscordSandbox, bot: RecordingClient) -> None:
     gone = asyncio.get_running_loop().create_future()
 
     async def on_guild_remove(guild: discord.Guild) -> None:

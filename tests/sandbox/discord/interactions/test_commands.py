@@ -8,7 +8,7 @@ import pytest
 from discord import app_commands
 
 from sandbox.discord import DiscordSandbox
-from tests.sandbox.discord.conftest import Bot, Connect, call_route, create_intents
+from tests.sandbox.discord.conftest import Connect, RecordingClient, call_route, create_intents
 
 
 @pytest.fixture
@@ -17,7 +17,7 @@ async def server() -> AsyncIterator[DiscordSandbox]:
         yield sandbox
 
 
-class CommandBot(Bot):
+class CommandBot(RecordingClient):
     """discord.py client with an autocompleting slash command and a message command.
 
     Attributes:

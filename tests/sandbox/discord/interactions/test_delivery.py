@@ -9,7 +9,7 @@ import discord
 import pytest
 
 from sandbox.discord import DiscordSandbox
-from tests.sandbox.discord.conftest import Bot, Connect, create_intents
+from tests.sandbox.discord.conftest import Connect, RecordingClient, create_intents
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ async def fast_server() -> AsyncIterator[DiscordSandbox]:
         yield sandbox
 
 
-class AnsweringBot(Bot):
+class AnsweringBot(RecordingClient):
     """discord.py client that calls the test's `answer` for each `/ask`.
 
     Attributes:

@@ -9,7 +9,7 @@ import discord
 import pytest
 
 from sandbox.discord import DiscordMessage, DiscordSandbox
-from tests.sandbox.discord.conftest import Bot, Connect, create_intents
+from tests.sandbox.discord.conftest import Connect, RecordingClient, create_intents
 
 LABEL, STRING_SELECT, USER_SELECT, CHECKBOX = 18, 3, 5, 23
 
@@ -58,7 +58,7 @@ class MenuView(discord.ui.View):
         await interaction.response.send_modal(ReasonModal())
 
 
-class FormBot(Bot):
+class FormBot(RecordingClient):
     def __init__(self) -> None:
         super().__init__(create_intents())
 

@@ -5,16 +5,16 @@ import discord
 import pytest
 
 from sandbox.discord import DiscordSandbox
-from tests.sandbox.discord.conftest import Bot, Connect, call_route, create_intents, get_refusal
+from tests.sandbox.discord.conftest import Connect, RecordingClient, call_route, create_intents, get_refusal
 
 
 @pytest.fixture
-async def bot(server: DiscordSandbox, connect: Connect) -> Bot:
+async def bot(server: DiscordSandbox, connect: Connect) -> RecordingClient:
     server.permissions.add("manage_webhooks")
     return await connect(server, intents=create_intents("message_content", "webhooks"))
 
 
-async def test_a_webhook_posts_under_its_own_name(server: DiscordSandbox, bot: Bot) -> None:
+async def test_a_webhook_posts_under_its_own_name(server: DiscordSandbox, bot: RecordingClient) -> None:
     webhook = await bot.get_sandbox_channel(server, "general").create_webhook(name="hook")
     sent = await webhook.send("beep", wait=True)
     assert await webhook.send("boop", username="Robot") is None
@@ -29,7 +29,7 @@ async def test_a_webhook_posts_under_its_own_name(server: DiscordSandbox, bot: B
     assert [message.text for message in server.messages("general")] == ["boop"]
 
 
-async def test_a_webhook_needs_no_bot_token(server: DiscordSandbox, bot: Bot) -> None:
+async def test_a_webhook_needs_no_bot_token(server: DiscordSandbox, bot: RecordingClient) -> None:
     webhook = await bot.get_sandbox_channel(server, "general").create_webhook(name="hook")
     url = f"{server.api_url}/webhooks/{webhook.id}"
     async with aiohttp.ClientSession() as session:
@@ -42,7 +42,7 @@ async def test_a_webhook_needs_no_bot_token(server: DiscordSandbox, bot: Bot) ->
             assert (response.status, (await response.json())["content"]) == (200, "hello")
 
 
-async def test_webhooks_are_managed_with_a_permission(server: DiscordSandbox, bot: Bot) -> None:
+async def test_webhooks_are_managed_with_a_permission(server: DiscordSandbox, bot: RecordingClient) -> None:
     channel = bot.get_sandbox_channel(server, "general")
     webhook = await channel.create_webhook(name="hook")
     await webhook.edit(name="other")
@@ -56,7 +56,7 @@ async def test_webhooks_are_managed_with_a_permission(server: DiscordSandbox, bo
     assert await get_refusal(channel.create_webhook(name="hook")) == (403, 50013)
 
 
-async def test_a_webhook_posts_in_threads_and_forums(server: DiscordSandbox, bot: Bot) -> None:
+async def test_a_webhook_posts_in_threads_and_forums(server: DiscordSandbox, bot: RecordingClient) -> None:
     general, ideas = (bot.get_sandbox_channel(server, name) for name in ("general", "ideas"))
     webhook, of_forum = await general.create_webhook(name="hook"), await ideas.create_webhook(name="hook")
     root = await server.post_message("ada", "general", "a root")
