@@ -214,11 +214,11 @@ class AcceptanceBot:
             return replies[-1] if replies and is_it(replies[-1].text) else None
 
         try:
-            shown = await platform.wait_for(find_reply, timeout=60)
+            reply = await platform.wait_for(find_reply, timeout=60)
         except TimeoutError as error:
             raise TimeoutError(f"{error}\n{self.program.log[-4000:]}") from None
-        assert shown is not None
-        return shown
+        assert reply is not None
+        return reply
 
     async def ask(
         self, platform: Platform, conversation: BotConversation, text: str, says: str, *, user: str = "ada"

@@ -48,7 +48,7 @@ class BotConversation(Protocol):
             called: whether the message mentions the bot (in channels and threads).
         """
 
-    async def edit(self, said: Any, text: str) -> None:
+    async def edit(self, message: Any, text: str) -> None:
         """Edit a message of Ada that mentions the bot.
 
         Args:
@@ -145,12 +145,12 @@ class SlackConversation:
         text = f"{self._prefix if called else ''}{text}"
         root = self._root.ts if self._root else None
         sent = [SlackFile(f"F{next(_numbers)}", name, CONTENT) for name in files]
-        said = await self._slack.post_message(user, self._channel, text, thread_ts=root, files=sent)
-        self._root = self._root or said
-        return said
+        message = await self._slack.post_message(user, self._channel, text, thread_ts=root, files=sent)
+        self._root = self._root or message
+        return message
 
-    async def edit(self, said: SlackMessage, text: str) -> None:
-        await self._slack.edit_message("ada", said, f"{self._prefix}{text}")
+    async def edit(self, message: SlackMessage, text: str) -> None:
+        await self._slack.edit_message("ada", message, f"{self._prefix}{text}")
 
     async def reset(self) -> str:
         """Run `/reset` as Ada, choose this thread's session, return the private answer.
@@ -159,12 +159,12 @@ class SlackConversation:
         """
         assert self._root is not None
         seen = await self._slack.run_command("ada", self._channel, "/reset")
-        (told,) = await self._slack.wait_for(lambda: seen)
-        here = [id_ for id_ in told.buttons.values() if id_.endswith(f":{self._root.ts}")]
+        (response,) = await self._slack.wait_for(lambda: seen)
+        here = [id_ for id_ in response.buttons.values() if id_.endswith(f":{self._root.ts}")]
         if here:
-            assert await self._slack.click_button("ada", told, here[0])
-            await self._slack.wait_for(lambda: not told.buttons)
-        return told.text
+            assert await self._slack.click_button("ada", response, here[0])
+            await self._slack.wait_for(lambda: not response.buttons)
+        return response.text
 
     def replies(self) -> list[BotMessage]:
         return [_bot_message(message) for message in self._bot_messages()]
@@ -244,10 +244,10 @@ class Slack:
 
     async def send_unrelated_messages(self) -> None:
         slack, mention = self.sandbox, f"<@{self.sandbox.bot_user_id}>"
-        said = await slack.post_message("ada", "general", "good morning")
-        await slack.post_message("grace", "general", "morning", thread_ts=said.ts)
+        message = await slack.post_message("ada", "general", "good morning")
+        await slack.post_message("grace", "general", "morning", thread_ts=message.ts)
         await slack.post_as_bot("robot", "general", f"{mention} beep")
-        await slack.edit_message("ada", said, "good morning, all")
+        await slack.edit_message("ada", message, "good morning, all")
 
     @property
     def bot_message_count(self) -> int:
@@ -270,8 +270,8 @@ class DiscordConversation:
         contents = dict.fromkeys(files, CONTENT)
         return await self._discord.post_message(user, self._place, f"{mention}{text}", files=contents)
 
-    async def edit(self, said: DiscordMessage, text: str) -> None:
-        await self._discord.edit_message("ada", said, f"{self._mention}{text}")
+    async def edit(self, message: DiscordMessage, text: str) -> None:
+        await self._discord.edit_message("ada", message, f"{self._mention}{text}")
 
     async def reset(self) -> str:
         seen = await self._discord.run_command("ada", self._place, "/reset")
@@ -291,7 +291,7 @@ class DiscordConversation:
     async def press(self, label: str, *, user: str = "ada") -> bool:
         message, action = await wait_for_button(self._discord, label, self._bot_messages)
         seen = await self._discord.click_button(user, message, action)
-        return all(told.author.id == self._discord.bot_id for told in seen)
+        return all(response.author.id == self._discord.bot_id for response in seen)
 
     async def wait_for_form(self, *, user: str = "ada") -> None:
         await self._discord.wait_for(lambda: self._discord.modals(user))
@@ -354,12 +354,12 @@ class Discord:
 
     async def send_unrelated_messages(self) -> None:
         discord, mention = self.sandbox, f"<@{self.sandbox.bot_id}>"
-        said = await discord.post_message("ada", "general", "good morning")
-        await discord.post_message("grace", "general", "morning", reply_to=said)
+        message = await discord.post_message("ada", "general", "good morning")
+        await discord.post_message("grace", "general", "morning", reply_to=message)
         await discord.post_as_bot("robot", "general", f"{mention} beep")
         await discord.post_as_bot("hook", "general", f"{mention} beep", webhook=True)
-        await discord.edit_message("ada", said, "good morning, all")
-        await discord.pin_message("ada", said)
+        await discord.edit_message("ada", message, "good morning, all")
+        await discord.pin_message("ada", message)
         await discord.join_guild(f"guest-{next(_numbers)}")
         await discord.start_forum_post("ada", "ideas", f"post {next(_numbers)}", "what if")
 

@@ -38,11 +38,11 @@ def answer(asked: ReceivedRequest) -> Turn:
 
     The agent "the sky" first calls its tool.
     """
-    said = json.dumps(asked.body["messages"])
-    who = next(name for name in ("the desk", "the sky", "payroll") if f"You are {name}." in said)
+    history = json.dumps(asked.body["messages"])
+    who = next(name for name in ("the desk", "the sky", "payroll") if f"You are {name}." in history)
     if who == "the sky" and not asked.tool_results:
-        return CallTool("look_out", {}, id=f"c{len(said)}")
-    seen = [other for other in ("the desk", "the sky", "payroll") if f"I am {other}" in said]
+        return CallTool("look_out", {}, id=f"c{len(history)}")
+    seen = [other for other in ("the desk", "the sky", "payroll") if f"I am {other}" in history]
     return Say(f"I am {who}, and heard {', '.join(seen) or 'nobody'}.")
 
 
@@ -58,9 +58,9 @@ async def test_people_choose_an_agent_and_a_workspace_has_its_own_default(start:
         conversation = platform.start_conversation()
         await bot.ask(platform, conversation, "Who is it?", "I am the desk, and heard nobody.")
         await conversation.say("agent")
-        told = await bot.wait_for_reply(platform, conversation, lambda text: "`desk`" in text)
-        assert "`weather`: Knows the weather." in told.text
-        assert "payroll" not in told.text
+        reply = await bot.wait_for_reply(platform, conversation, lambda text: "`desk`" in text)
+        assert "`weather`: Knows the weather." in reply.text
+        assert "payroll" not in reply.text
         await bot.ask(platform, conversation, "agent weather", say(words.AGENT_CHANGED, agent="weather"))
         await bot.ask(platform, conversation, "Who is it?", "I am the sky, and heard the desk.")
         await bot.ask(platform, conversation, "And now?", "I am the sky, and heard the desk, the sky.")

@@ -20,8 +20,8 @@ def answer_from_memory(asked: ReceivedRequest) -> Turn:
     All other messages are answered by "Noted.".
     """
     if "what do you know" in asked.text:
-        said = " ".join(text for role, text in asked.messages if role == "user")
-        return "I know: " + (", ".join(re.findall(r"remember (\w+)", said)) or "nothing")
+        questions = " ".join(text for role, text in asked.messages if role == "user")
+        return "I know: " + (", ".join(re.findall(r"remember (\w+)", questions)) or "nothing")
     return "Noted."
 
 
@@ -80,8 +80,8 @@ async def test_in_a_thread_the_bot_answers_its_messages_until_it_is_muted(
     await bot.ask(platform, thread, "listen", words.UNMUTED)
     await thread.say("six", called=False)
     await bot.wait_for_reply(platform, thread, lambda text: text == "six!")
-    said = [reply.text for reply in thread.replies()]
-    assert said == ["one!", "two!", "three!", "four!", words.MUTED, "five!", words.UNMUTED, "six!"]
+    texts = [reply.text for reply in thread.replies()]
+    assert texts == ["one!", "two!", "three!", "four!", words.MUTED, "five!", words.UNMUTED, "six!"]
 
 
 async def test_messages_without_a_mention_start_no_turn(bot: AcceptanceBot, platform: Platform) -> None:
@@ -113,8 +113,8 @@ async def test_a_run_of_200_deltas_and_two_tool_calls_shows_each_step_once(
 
     def script(asked: ReceivedRequest) -> Turn:
         done = sum(role == "tool" for role, _ in asked.messages)
-        said = Say(steps[done], pieces=67, pace=0.01)
-        return [said, CallTool("current_time", {"timezone": "UTC"}, id=f"call_{done}")] if done < 2 else [said]
+        step = Say(steps[done], pieces=67, pace=0.01)
+        return [step, CallTool("current_time", {"timezone": "UTC"}, id=f"call_{done}")] if done < 2 else [step]
 
     bot.answer = script
     conversation = platform.start_conversation()

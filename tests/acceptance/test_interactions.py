@@ -45,7 +45,7 @@ async def test_acknowledged_interactions_survive_the_process_and_run_once(
     bot = await start(TOOLS="paying:pay")
     bot.answer = clerk
     bank, square = discord.add_channel("bank"), discord.add_channel("square")
-    said = await discord.post_message("grace", square, "The sky is green.")
+    message = await discord.post_message("grace", square, "The sky is green.")
 
     def list_bot_messages(place: str) -> list[DiscordMessage]:
         return [m for m in discord.messages(place) if m.author.id == discord.bot_id and m.ephemeral_to is None]
@@ -58,7 +58,7 @@ async def test_acknowledged_interactions_survive_the_process_and_run_once(
 
     discord.faults.delay(ANSWER, 60, times=2)
     (asked,) = await discord.run_command("ada", "general", "ask", question="one two three")
-    (about,) = await discord.run_message_command("ada", said, words.ASK_ABOUT)
+    (about,) = await discord.run_message_command("ada", message, words.ASK_ABOUT)
     discord.faults.delay(CALLBACK, SLOW_ACK_SECONDS)
     pressing = asyncio.create_task(discord.click_button("ada", request, request.buttons[words.APPROVE]))
     with closing(sqlite3.connect(file, isolation_level=None)) as database:
@@ -97,14 +97,14 @@ async def test_slack_interactions_survive_sigkill_and_run_once(
 
     slack.faults.delay(("response_url", "chat.postEphemeral", "chat.postMessage"), 60, times=3)
     assert await slack.click_button("ada", answer, rating)
-    told = await slack.run_command("ada", "general", "/model", "openai/scripted")
+    responses = await slack.run_command("ada", "general", "/model", "openai/scripted")
     assert await slack.submit_modal(form, question="one two three")
     with closing(sqlite3.connect(file, isolation_level=None)) as database:
         await wait_for_pending(database, 3)
         await slack.wait_for(lambda: not slack.faults.has_pending("delay"), timeout=60)
         await bot.program.stop(signal.SIGKILL)
     await bot.wait_until_disconnected()
-    assert told == []
+    assert responses == []
 
     await bot.start()
 

@@ -20,16 +20,16 @@ DAY = 86_400.0
 
 def answer_from_memory(asked: ReceivedRequest) -> Turn:
     """Write a summary if asked for one, or answer if the history contains a secret."""
-    said = " ".join(text for _, text in asked.messages)
+    history = " ".join(text for _, text in asked.messages)
     if "You keep notes" in asked.system:
-        return f"The code name is {SECRET}." if SECRET in said else "Nothing of note."
+        return f"The code name is {SECRET}." if SECRET in history else "Nothing of note."
     if "which of them" in asked.text:
-        return " and ".join(which for which, name in (("old", OLD), ("new", NEW)) if name in said) or "None."
+        return " and ".join(which for which, name in (("old", OLD), ("new", NEW)) if name in history) or "None."
     if "which name" not in asked.text:
         return "Noted."
     return (
-        ("In the summary." if "A summary of the earlier messages" in said else "As it was said.")
-        if SECRET in said
+        ("In the summary." if "A summary of the earlier messages" in history else "As it was said.")
+        if SECRET in history
         else "?"
     )
 
@@ -41,9 +41,9 @@ async def run_command(bot: Program, fork_server: ForkServer, command: str) -> st
     """
     program = ForkedProgram(fork_server, bot.folder, bot.settings)
     program.log_file = bot.folder / f"{abs(hash(command))}.log"
-    code, said = await program.run_command(command)
-    assert code == 0, said
-    return said
+    code, output = await program.run_command(command)
+    assert code == 0, output
+    return output
 
 
 async def backdate_sessions(file: Path, word: str, *, days: float) -> None:
@@ -116,8 +116,8 @@ async def test_a_long_session_is_summarized_exported_and_deleted(
     yesterday = datetime.fromtimestamp(time.time() - DAY, UTC).date()
     assert "deleted" in await run_command(bot.program, fork_server, f"forget --before {yesterday} --yes")
     await bot.run_on_all_platforms(check_deletion)
-    kept = b"".join(part.read_bytes() for part in file.parent.glob("parley.db*"))
-    assert [name.encode() in kept for name in (SECRET, OLD, NEW)] == [False, False, True]
+    content = b"".join(part.read_bytes() for part in file.parent.glob("parley.db*"))
+    assert [name.encode() in content for name in (SECRET, OLD, NEW)] == [False, False, True]
 
 
 def _count_summaries(file: Path, session: str) -> int:

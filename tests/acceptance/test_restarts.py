@@ -59,22 +59,24 @@ async def test_history_resets_and_missed_messages_survive_a_restart(
 ) -> None:
     bot = await start(RETENTION_DAYS="30", DATA_DIR=str(tmp_path / "data"))
     bot.answer = answer_from_memory
-    kept, forgotten = start_conversations(bot), start_conversations(bot)
+    remembered, forgotten = start_conversations(bot), start_conversations(bot)
     old = {platform: platform.start_dm("ada") for platform in bot.platforms}
     file = tmp_path / "data" / "parley.db"
 
     async def fill_sessions(platform: Platform) -> None:
-        await bot.ask(platform, kept[platform], "remember red", "Noted.")
+        await bot.ask(platform, remembered[platform], "remember red", "Noted.")
         await bot.ask(platform, old[platform], "remember heron", "Noted.")
         await bot.ask(platform, forgotten[platform], "remember blue", "Noted.")
         await bot.ask(platform, forgotten[platform], "reset", words.RESET_DONE)
 
     async def send_while_stopped(platform: Platform) -> None:
-        await kept[platform].say("remember green")
+        await remembered[platform].say("remember green")
 
     async def check_sessions(platform: Platform) -> None:
-        await platform.wait_for(lambda: [reply.text for reply in kept[platform].replies()] == ["Noted.", "Noted."])
-        await bot.ask(platform, kept[platform], "what do you know", "I know: red, green")
+        await platform.wait_for(
+            lambda: [reply.text for reply in remembered[platform].replies()] == ["Noted.", "Noted."]
+        )
+        await bot.ask(platform, remembered[platform], "what do you know", "I know: red, green")
         await bot.ask(platform, forgotten[platform], "what do you know", "I know: nothing")
         await platform.wait_for(lambda: "retention: deleted 2 sessions" in bot.program.log)
         await bot.ask(platform, old[platform], "what do you know", "I know: nothing")
@@ -202,9 +204,9 @@ async def test_an_unreadable_message_blocks_no_other(start: StartBot, tmp_path: 
     await bot.program.stop(signal.SIGKILL)
     await bot.wait_until_disconnected()
     with sqlite3.connect(tmp_path / "data" / "parley.db") as database:
-        said = "session IN (SELECT session FROM inbox WHERE json_extract(message, '$.text') LIKE '%waits')"
-        database.execute(f"UPDATE turns SET attempt = 'many', chunks = '7' WHERE state = 'running' AND {said}")
-        database.execute(f"UPDATE inbox SET message = '{{' WHERE turn IS NULL AND {said}")
+        condition = "session IN (SELECT session FROM inbox WHERE json_extract(message, '$.text') LIKE '%waits')"
+        database.execute(f"UPDATE turns SET attempt = 'many', chunks = '7' WHERE state = 'running' AND {condition}")
+        database.execute(f"UPDATE inbox SET message = '{{' WHERE turn IS NULL AND {condition}")
         stored = "session IN (SELECT session FROM messages WHERE content LIKE '%before this%')"
         database.execute(f"UPDATE messages SET event = NULL, tool_calls = '7' WHERE {stored}")
 
@@ -252,12 +254,12 @@ def first_and_others(asked: ReceivedRequest) -> Turn:
 
     Any other history of the request is quoted in the answer.
     """
-    said = [text for role, text in asked.messages if role == "user"]
-    if len(said) == 1 and "first" in said[0]:
+    questions = [text for role, text in asked.messages if role == "user"]
+    if len(questions) == 1 and "first" in questions[0]:
         return "The first."
-    if len(said) == 2 and said[1].index("second") < said[1].index("third"):
+    if len(questions) == 2 and questions[1].index("second") < questions[1].index("third"):
         return "Second and third."
-    return f"What? {said}"
+    return f"What? {questions}"
 
 
 @pytest.mark.parametrize(

@@ -56,10 +56,10 @@ async def test_the_tour_shows_every_step_on_both_platforms(start: StartBot) -> N
             lambda: "**Friday**, 12 guests of Ada, with Harbour Blend." in conversation.replies()[-1].text
         )
 
-        shown = await take_step(bot, platform, conversation, report, file)
-        assert "1,120.60" in shown
-        assert "GROUP BY day" in shown
-        assert all(task in shown for task in TASKS)
+        text = await take_step(bot, platform, conversation, report, file)
+        assert "1,120.60" in text
+        assert "GROUP BY day" in text
+        assert all(task in text for task in TASKS)
 
         assert conversation.file_names() == []
         await take_step(bot, platform, conversation, file, image)

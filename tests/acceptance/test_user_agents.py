@@ -120,13 +120,13 @@ def script(asked: ReceivedRequest) -> Turn:
     who = next(
         name for name in ("keeper", "coder", "planner", "clerk", "front") if f"You are the {name}" in asked.system
     )
-    said = str(asked.body["messages"])
+    history = str(asked.body["messages"])
     match who:
         case "keeper" if not asked.tool_results:
             return [CallTool("whoami", {}, id="k1"), CallTool("erase", {}, id="k2")]
         case "keeper":
             return Say(" and ".join("no" if "may not be used" in str(r.content) else "yes" for r in asked.tool_results))
-        case "coder" if "42" in said:
+        case "coder" if "42" in history:
             return Say("It is 42.")
         case "coder":
             return Say("Let me see.\n```tool_code\nprint(6 * 7)\n```\n", pieces=3)
@@ -151,12 +151,12 @@ def front(asked: ReceivedRequest) -> Turn:
         calls = {"trouble": TROUBLE, "rights": ("keeper",)}.get(wish, (wish,))
         given = {"keeper": {"request": "erase it"}, "order": {"what": "tea"}}
         return [CallTool(name, given.get(name, {}), id=f"c{nth}") for nth, name in enumerate(calls)]
-    told = {result.name: str(result.content) for result in asked.tool_results}
+    results = {result.name: str(result.content) for result in asked.tool_results}
     if wish == "trouble":
-        wrong = [name for name in TROUBLE if "error" in told[name]]
-        is_short = max(map(len, told.values())) < 2 * MAX_RESULT_CHARACTERS
-        return Say(f"{', '.join(wrong)}; {is_short}; {'blocked' in told['blocks']}")
-    return Say(next(iter(told.values())))
+        wrong = [name for name in TROUBLE if "error" in results[name]]
+        is_short = max(map(len, results.values())) < 2 * MAX_RESULT_CHARACTERS
+        return Say(f"{', '.join(wrong)}; {is_short}; {'blocked' in results['blocks']}")
+    return Say(next(iter(results.values())))
 
 
 #: Text of a direct message that no channel may show.
@@ -243,9 +243,9 @@ async def test_messages_of_the_asker_answer_a_workflow_until_a_reset(start: Star
 
     async def answer_question(platform: Platform) -> None:
         conversation = here[platform]
-        said = await conversation.say("XL")
+        message = await conversation.say("XL")
         await bot.wait_for_reply(platform, conversation, lambda text: text == "Ordered in XL.")
-        await conversation.edit(said, "L")
+        await conversation.edit(message, "L")
         await platform.wait_for(lambda: words.ANSWER_EDITED in conversation.button_labels())
         assert await conversation.press(words.ANSWER_EDITED)
         await bot.wait_for_reply(platform, conversation, lambda text: text == "Ordered in L.")

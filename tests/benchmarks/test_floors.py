@@ -38,10 +38,10 @@ def get_mean_age(moments: tuple[float, ...], spans: float) -> float:
     Args:
         moments: the times of the edits, each of which shows the text of a network delay before.
     """
-    age, shown, since = 0.0, 0.0, 0.0
+    age, shown_at, since = 0.0, 0.0, 0.0
     for moment in [*sorted(moments), spans]:
-        age += (moment - since) * ((moment + since) / 2 - shown)
-        shown, since = moment - NETWORK_DELAY_SECONDS, moment
+        age += (moment - since) * ((moment + since) / 2 - shown_at)
+        shown_at, since = moment - NETWORK_DELAY_SECONDS, moment
     return age / spans
 
 

@@ -35,11 +35,11 @@ LOSER = replace(CELL, contender="Another's policy", wrong=3, end_median=None, en
 
 
 def test_the_table_has_a_block_per_load_with_contenders_and_floor() -> None:
-    said = table([LOSER, CELL, replace(CELL, replies=1, channels=1)])
-    assert said.count("**Slack, 10 replies in 5 channels, ending together**") == 1
-    assert said.count("**Slack, 1 reply in 1 channel, ending together**") == 1
-    assert said.count("| *floor* |") == 2
-    assert "| Parley | 63 | 3 | 0 | 4.00 s | x 2.00 | x 4.55 | 0.10 s | x 2.00 | 0.09 s | 0.20 s | 93% | 4 /" in said
+    report = table([LOSER, CELL, replace(CELL, replies=1, channels=1)])
+    assert report.count("**Slack, 10 replies in 5 channels, ending together**") == 1
+    assert report.count("**Slack, 1 reply in 1 channel, ending together**") == 1
+    assert report.count("| *floor* |") == 2
+    assert "| Parley | 63 | 3 | 0 | 4.00 s | x 2.00 | x 4.55 | 0.10 s | x 2.00 | 0.09 s | 0.20 s | 93% | 4 /" in report
 
 
 def test_lost_replies_have_no_ending_and_a_saturated_cell_is_marked() -> None:

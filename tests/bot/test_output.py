@@ -15,13 +15,13 @@ def test_output_during_a_progress_line_goes_to_its_stream(
 ) -> None:
     monkeypatch.setattr(tables, "SPINNER_DELAY_SECONDS", 0.0)
     monkeypatch.setenv("FORCE_COLOR", "1")  # plays a terminal
-    shown, until = "", time.monotonic() + 10
+    output, until = "", time.monotonic() + 10
     with redirect_stdout(StringIO()) as file, tables.show_progress("reading"):
-        while "reading …" not in shown and time.monotonic() < until:
-            shown += capsys.readouterr().err
+        while "reading …" not in output and time.monotonic() < until:
+            output += capsys.readouterr().err
         tables.write_text("one, ")
         sys.stdout.write("two")
-    assert "reading …" in shown
+    assert "reading …" in output
     assert file.getvalue() == "one, two"
 
 

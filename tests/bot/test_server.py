@@ -31,9 +31,9 @@ async def test_a_request_waits_until_its_route_is_registered() -> None:
             assert not early.done()
             server.add_routes([web.post(PATH, accept_event)])
             assert await early == 404
-        told = {e.payload["event_id"] for e in slack.envelopes}
+        event_ids = {e.payload["event_id"] for e in slack.envelopes}
         async with asyncio.timeout(30):
-            assert {await taken.get() for _ in told} == told
+            assert {await taken.get() for _ in event_ids} == event_ids
         await slack.wait_for(lambda: all(e.acknowledged_at is not None for e in slack.envelopes))
         assert {(e.attempt, e.reason) for e in slack.envelopes} == {(0, "")}
 

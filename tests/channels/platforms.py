@@ -74,11 +74,11 @@ class SlackChat:
 
     async def say(self, text: str, *, user: str = "ada", files: Mapping[str, bytes] | None = None) -> SlackMessage:
         sent = [SlackFile(f"F{number}", name, data) for number, (name, data) in enumerate((files or {}).items())]
-        said = await self.bot.mention_bot(
+        message = await self.bot.mention_bot(
             user, self.channel.id, text, thread_ts=self.root.ts if self.root else None, files=sent
         )
-        self.root = self.root or said
-        return said
+        self.root = self.root or message
+        return message
 
     def count_downloads(self) -> int:
         return sum(call.method == "download" for call in self.sandbox.calls)

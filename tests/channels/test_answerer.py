@@ -43,7 +43,7 @@ async def ask(bot: WiredSlackBot, text: str = "hello") -> Any:
 
 @asynccontextmanager
 async def run_half_answer(
-    slack: SlackSandbox, folder: Path, said: str, *then: str
+    slack: SlackSandbox, folder: Path, text: str, *then: str
 ) -> AsyncIterator[tuple[WiredSlackBot, Any]]:
     """Ask a question, and yield bot and question once half of the answer is visible.
 
@@ -51,9 +51,9 @@ async def run_half_answer(
         said: the visible half, after which the model pauses.
         then: the model's next answers.
     """
-    async with run_bot(slack, folder, [Say(said), Pause(60)], *then) as bot:
+    async with run_bot(slack, folder, [Say(text), Pause(60)], *then) as bot:
         question = await ask(bot)
-        await bot.wait_for_texts(question, lambda texts: said in texts)
+        await bot.wait_for_texts(question, lambda texts: text in texts)
         yield bot, question
 
 
@@ -296,7 +296,7 @@ async def test_a_message_posted_after_a_lost_lease_is_deleted(
     slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hears: bool
 ) -> None:
     monkeypatch.setattr(worker, "CANCEL_CHECK_SECONDS", 0.02 if hears else 60.0)
-    shown = TurnStore.save_message_ids
+    save_ids = TurnStore.save_message_ids
 
     async with run_bot(slack, tmp_path, "the answer") as bot:
 
@@ -306,7 +306,7 @@ async def test_a_message_posted_after_a_lost_lease_is_deleted(
 
         async def lose_turn(self: TurnStore, turn: Turn, chunks: Sequence[str]) -> None:
             await update_turns(owner="another worker", claim_number=2, attempt=2)
-            await shown(self, turn, chunks)
+            await save_ids(self, turn, chunks)
 
         async with bot.database.write() as connection:  # another worker that is alive
             await connection.execute(
@@ -353,8 +353,10 @@ async def test_a_turn_of_a_dead_process_resumes_in_its_message(
         assert bot.list_texts(question)[1:] == [last]
         assert (row.state, row.attempt) == ("done", 2)
         if not is_answered:
-            said = [message["content"] for message in bot.model.requests[-1]["messages"] if message["role"] == "user"]
-            assert len(said) == 1
+            questions = [
+                message["content"] for message in bot.model.requests[-1]["messages"] if message["role"] == "user"
+            ]
+            assert len(questions) == 1
 
 
 async def test_a_turn_out_of_attempts_ends_in_one_apology_with_a_retry(slack: SlackSandbox, tmp_path: Path) -> None:

@@ -139,9 +139,9 @@ async def components_v2(event: hikari.GuildMessageCreateEvent, _: str) -> Fields
     container = builders.ContainerComponentBuilder(accent_color=hikari.Color(0xFF0000)).add_text_display("# Title")
     container.add_separator().add_component(section).add_component(create_row("other"))
     sent = await bot.rest.create_message(event.channel_id, component=container)
-    (shown,) = sent.components
-    assert isinstance(shown, hikari.ContainerComponent)
-    return {"types": [int(part.type) for part in shown.components]}
+    (row,) = sent.components
+    assert isinstance(row, hikari.ContainerComponent)
+    return {"types": [int(part.type) for part in row.components]}
 
 
 async def upload(event: hikari.GuildMessageCreateEvent, _: str) -> Fields:

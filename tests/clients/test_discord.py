@@ -120,14 +120,14 @@ async def selects(run: DiscordClientRun) -> None:
     role = run.server.assign_role("ada", "editors")
     await run.server.select_values("ada", message, "text", ["red", "blue"])
     assert (await run.client.read_step("#text"))["values"] == ["red", "blue"]
-    for name, id_, shown in (
+    for name, id_, expected in (
         ("user", ada.id, "ada"),
         ("role", role, "editors"),
         ("channel", random.id, "random"),
         ("mentionable", ada.id, "ada"),
     ):
         await run.server.select_values("ada", message, name, [id_])
-        assert await run.client.read_step(f"#{name}") == {"step": f"#{name}", "values": [id_], "names": [shown]}
+        assert await run.client.read_step(f"#{name}") == {"step": f"#{name}", "values": [id_], "names": [expected]}
 
 
 @TABLE.row("modal: open by a button, submit, reply")

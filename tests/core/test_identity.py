@@ -114,7 +114,7 @@ async def test_an_agent_as_a_tool_gets_the_author_and_their_rights(converse: Con
     conversation = await converse(app=app)
     for speaker in (GRACE, ADA):
         assert (await conversation.events("Erase!", speaker=speaker))[-1].text == "So it is."
-    assert [told["name"] for told in seen] == ["Grace", "Ada"]
+    assert [actor["name"] for actor in seen] == ["Grace", "Ada"]
     assert done == ["erased"]
     assert "You work for Grace." in str(innermost.requests[0])
     assert "may not be used by this user" in str(innermost.requests[3].messages[-1])

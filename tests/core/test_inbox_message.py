@@ -35,10 +35,10 @@ def test_a_valid_text_is_stored_unchanged_except_for_nul(text: str) -> None:
 
 @given(st.text(st.characters(exclude_categories=[]) | st.sampled_from(["\ud83d", "\ude00", "\0"])))
 def test_every_text_becomes_one_that_can_be_encoded_and_stays_so(text: str) -> None:
-    kept = storable_text(text)
-    assert "\0" not in kept
-    assert kept.encode().decode() == kept
-    assert storable_text(kept) == kept
+    stored = storable_text(text)
+    assert "\0" not in stored
+    assert stored.encode().decode() == stored
+    assert storable_text(stored) == stored
 
 
 def test_the_two_halves_of_a_surrogate_pair_become_one_character() -> None:

@@ -133,10 +133,10 @@ def test_our_own_errors_are_described_with_their_text_and_cause() -> None:
 
 
 def test_a_foreign_error_is_described_by_its_class_and_place_alone() -> None:
-    told = format_error(raise_and_catch(ValueError("password=hunter2")))
-    assert told.startswith("ValueError, raised at\n")
-    assert Path(__file__).name in told
-    assert "hunter2" not in told
+    text = format_error(raise_and_catch(ValueError("password=hunter2")))
+    assert text.startswith("ValueError, raised at\n")
+    assert Path(__file__).name in text
+    assert "hunter2" not in text
 
 
 @pytest.mark.parametrize(

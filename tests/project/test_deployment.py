@@ -189,14 +189,14 @@ def test_the_systemd_unit_runs_a_real_command_and_waits_for_shutdown() -> None:
 def test_systemd_accepts_the_unit(tmp_path: Path) -> None:
     unit = (ROOT / "deploy" / "parley.service").read_text().replace("/opt/parley/.venv/bin/python", sys.executable)
     (tmp_path / "parley.service").write_text(unit)
-    said = subprocess.run(
+    result = subprocess.run(
         ["systemd-analyze", "verify", "--man=no", str(tmp_path / "parley.service")],
         capture_output=True,
         text=True,
         timeout=30,
         check=False,
     )
-    assert (said.returncode, said.stderr) == (0, "")
+    assert (result.returncode, result.stderr) == (0, "")
 
 
 def test_the_prometheus_rules_name_real_metrics() -> None:
@@ -226,9 +226,9 @@ def test_make_clean_keeps_data_and_distclean_asks_before_deleting(tmp_path: Path
     assert run_make("clean").returncode == 0
     assert [file for file in (*built, *data) if file.exists()] == data
     for answer in ("", "n\n", "\n"):
-        said = run_make("distclean", answer)
-        assert said.returncode != 0
-        assert all(str(file.relative_to(tmp_path)) in said.stdout for file in data)
+        result = run_make("distclean", answer)
+        assert result.returncode != 0
+        assert all(str(file.relative_to(tmp_path)) in result.stdout for file in data)
         assert all(file.exists() for file in data)
     assert run_make("distclean", "y\n").returncode == 0
     assert not (tmp_path / ".parley").exists()

@@ -162,8 +162,8 @@ def test_the_commands_page_lists_each_field_of_the_json_output() -> None:
         re.M,
     )
     listed = {
-        (command, part or other): set(re.findall(r"`(\w+)`", re.sub(r"\(.*?\)", "", said)))
-        for command, part, other, said in rows
+        (command, part or other): set(re.findall(r"`(\w+)`", re.sub(r"\(.*?\)", "", reply)))
+        for command, part, other, reply in rows
     }
     records: dict[tuple[str, str], Any] = {
         ("status", "workers"): WorkerOverview,
@@ -387,13 +387,13 @@ def test_the_examples_compile(page: Path) -> None:
 
 
 async def test_the_tools_of_the_docs_are_valid_tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    function, marked, told, kept, announcing, declared = list_examples(DOCS / "howto" / "write-a-tool.md")
+    function, marked, told, artifact, announcing, declared = list_examples(DOCS / "howto" / "write-a-tool.md")
     (tmp_path / "team_of_the_page.py").write_text(function)
     (tmp_path / "rating_of_the_page.py").write_text(declared)
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "marked_of_the_page.py").write_text(marked)
     (tmp_path / "announced_of_the_page.py").write_text(announcing)
-    (tmp_path / "kept_of_the_page.py").write_text(f"{told}\n\n{kept}")
+    (tmp_path / "kept_of_the_page.py").write_text(f"{told}\n\n{artifact}")
     names = ["team_of_the_page:on_call", "rating_of_the_page:rate", "marked_of_the_page:holidays"]
     on_call, rate, holidays, tickets, restart, announce = load_tools(
         [*names, "kept_of_the_page:my_tickets", "kept_of_the_page:restart", "announced_of_the_page:announce"]
@@ -425,10 +425,10 @@ def test_each_exchange_of_the_docs_is_tested() -> None:
 def test_the_sandbox_example_prints_the_documented_output() -> None:
     page = REFERENCE / "sandbox.md"
     (code,) = list_examples(page)
-    said = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=100, check=True
     )
-    assert said.stdout in [found["said"] for found in _CONSOLE.finditer(page.read_text())]
+    assert result.stdout in [found["said"] for found in _CONSOLE.finditer(page.read_text())]
 
 
 def test_the_methods_on_the_page_of_the_sandbox_exist() -> None:

@@ -144,8 +144,8 @@ def test_the_settings_of_the_several_workspaces_page_are_consistent() -> None:
 def test_each_setting_in_the_docs_exists() -> None:
     known = {name.upper() for name in Settings.model_fields} | OTHERS
     for page in PAGES:
-        said = [block["said"] for block in _BLOCK.finditer(page.read_text()) if block["kind"] == "sh"]
-        named = {found["name"] for block in said for found in _SETTING.finditer(re.sub(r"(?m)^ +", "", block))}
+        blocks = [block["said"] for block in _BLOCK.finditer(page.read_text()) if block["kind"] == "sh"]
+        named = {found["name"] for block in blocks for found in _SETTING.finditer(re.sub(r"(?m)^ +", "", block))}
         assert named <= known, page.name
 
 

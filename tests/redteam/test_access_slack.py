@@ -77,7 +77,7 @@ async def test_a_blocked_user_is_denied_everywhere_and_told_once(slack: SlackSan
         question = await bot.mention_bot("ada", "general", "one")
         await bot.wait_for_texts(question, lambda texts: "heard: ada: one" in texts)
         (answer,) = [m for m in bot.list_thread(question) if m.user == slack.bot_user_id]
-        requests, shown = len(bot.model.requests), list_public_texts(bot)
+        requests, replies = len(bot.model.requests), list_public_texts(bot)
         await bot.mention_bot("grace", "general", "sesame open")
         await slack.wait_for(lambda: list_ephemeral_texts(bot, "grace") == [words.USER_NOT_ALLOWED])
         await bot.mention_bot("grace", "general", "sesame open", thread_ts=question.ts)
@@ -95,7 +95,7 @@ async def test_a_blocked_user_is_denied_everywhere_and_told_once(slack: SlackSan
         await wait_until_processed(bot)
         assert list_ephemeral_texts(bot, "grace") == [words.USER_NOT_ALLOWED]
         assert slack.modals("grace") == []
-        assert list_public_texts(bot) == shown
+        assert list_public_texts(bot) == replies
         assert len(bot.model.requests) == requests + 1
         assert len(await bot.list_inbox_messages()) == 2
         assert await find_tables_with(bot, "sesame") == []

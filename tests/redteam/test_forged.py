@@ -40,13 +40,13 @@ def create_bodies(slack: SlackSandbox) -> dict[str, str]:
     ada, channel = slack.people["ada"].id, slack.channels["general"].id
     about = {"team": {"id": slack.team_id}, "user": {"id": ada, "team_id": slack.team_id}, "trigger_id": "1.2.3"}
     place = {"channel": {"id": channel}, "response_url": slack.api_url}
-    said = {"type": "app_mention", "user": ada, "text": f"<@{slack.bot_user_id}> hi", "ts": "1.000001"}
+    event = {"type": "app_mention", "user": ada, "text": f"<@{slack.bot_user_id}> hi", "ts": "1.000001"}
     return {
         "a message": json.dumps(
             {
                 "type": "event_callback",
                 "team_id": slack.team_id,
-                "event": {**said, "channel": channel},
+                "event": {**event, "channel": channel},
                 "authorizations": [{"team_id": slack.team_id, "user_id": slack.bot_user_id}],
             }
         ),

@@ -39,5 +39,5 @@ def test_the_sandbox_page_shows_messages_as_plain_text(attack: str) -> None:
     section = {"type": "section", "text": {"type": "mrkdwn", "text": attack}}
     header = {"type": "header", "text": {"type": "plain_text", "text": attack}}
     blocks = render_blocks([rich, section, header, {"type": attack}], NAMES)
-    shown = render_discord(attack, NAMES), render_slack_mrkdwn(attack), render_mrkdwn(attack, NAMES), blocks
-    assert [ParsedHtml(html).wrong for html in shown] == [[], [], [], []]
+    renderings = render_discord(attack, NAMES), render_slack_mrkdwn(attack), render_mrkdwn(attack, NAMES), blocks
+    assert [ParsedHtml(html).wrong for html in renderings] == [[], [], [], []]

@@ -110,10 +110,10 @@ async def test_markup_in_arguments_and_errors_stays_in_its_code_span(sandbox: An
     async with run_conversation(sandbox, tmp_path, call_tool_once, core=tools) as chat:
         await chat.say("look!")
         (turn,) = await chat.bot.wait_for_turns(1)
-        for said in (await use_why_menu(chat, chat.list_replies()[0]), await run_why_command(chat, turn=turn.id)):
-            assert not LEAKS.search(said)
-            assert not re.search(r"<[!@#h]|@(everyone|here)", said)
-            (line,) = [line for line in said.splitlines() if "`look`" in line]
+        for report in (await use_why_menu(chat, chat.list_replies()[0]), await run_why_command(chat, turn=turn.id)):
+            assert not LEAKS.search(report)
+            assert not re.search(r"<[!@#h]|@(everyone|here)", report)
+            (line,) = [line for line in report.splitlines() if "`look`" in line]
             assert line.count("`") == 6  # tool, arguments and error stay in their code spans
         assert not any(message.pings for message in chat.list_replies())
         assert not LEAKS.search(json.dumps(turn.run_record))
@@ -144,7 +144,7 @@ def test_tool_arguments_cannot_control_the_operators_terminal(attack: str, capsy
         create_report(run_record=RunRecord(tool_calls=(use,)), error=f"Error: {attack}", session=f"s{attack}")
     )
     tables.print_json(create_report(run_record=RunRecord(tool_calls=(use,))))
-    said = capsys.readouterr().out
-    assert not set("\x1b\x9b\x07\r\u202e") & set(said)
+    output = capsys.readouterr().out
+    assert not set("\x1b\x9b\x07\r\u202e") & set(output)
     if "red" in attack:
-        assert attack in said
+        assert attack in output

@@ -145,8 +145,8 @@ def test_truncation_cuts_before_tool_message() -> None:
         types.UserContent("Thanks!"),
         types.ModelContent("You are welcome."),
     )
-    kept = token_budget_truncate(history, 40)  # the budget ends directly before the tool message
-    assert kept == history[4:]
+    remaining = token_budget_truncate(history, 40)  # the budget ends directly before the tool message
+    assert remaining == history[4:]
     assert token_budget_truncate(history, 50) == history[4:]  # the budget ends before the call
 
 

@@ -141,8 +141,8 @@ async def test_session_history_truncation(converse: Converse, caplog: pytest.Log
         assert not caplog.records
         await conversation.insert_message("user", "question 40")
         await conversation.insert_message("assistant", "answer 40")
-        kept = list_texts(await conversation.history())
-    assert kept == [text for turn in range(21, 41) for text in (f"question {turn}", f"answer {turn}")]
+        remaining = list_texts(await conversation.history())
+    assert remaining == [text for turn in range(21, 41) for text in (f"question {turn}", f"answer {turn}")]
     [record] = caplog.records
     assert record.levelno == logging.WARNING
     assert "cut" in record.getMessage()

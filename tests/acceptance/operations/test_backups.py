@@ -78,8 +78,8 @@ async def test_a_restored_backup_resumes_active_turns_in_the_same_reply(
 
     async def check_restored_bot(platform: Platform) -> None:
         await bot.ask(platform, here[platform], "say four", "Answer: four")
-        said = [reply.text for reply in here[platform].replies()]
-        assert said == ["Answer: one", "Begun. Ended.", "Answer: three", "Answer: four"]
+        texts = [reply.text for reply in here[platform].replies()]
+        assert texts == ["Answer: one", "Begun. Ended.", "Answer: three", "Answer: four"]
 
     await bot.run_on_all_platforms(start_turns)
     await asyncio.to_thread(back_up, url, copy, postgres_server)

@@ -37,9 +37,9 @@ class Operator:
         Args:
             code: the expected exit code.
         """
-        ended, said = await self.run(f"{command} --json")
-        assert ended == code, said
-        return json.loads(said)
+        ended, output = await self.run(f"{command} --json")
+        assert ended == code, output
+        return json.loads(output)
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -65,8 +65,8 @@ async def test_operator_commands_list_retry_and_cancel_turns(
     assert seen["is_well"]
     assert [worker["is_alive"] for worker in seen["workers"]] == [True]
     assert {channel["name"] for channel in seen["channels"]} <= {"slack", "discord"}
-    code, said = await operator.run("status")
-    assert (code, said.splitlines()[-1]) == (0, "No problems.")
+    code, output = await operator.run("status")
+    assert (code, output.splitlines()[-1]) == (0, "No problems.")
     account = await operator.run_json(f"why {turn['id'][:7]}")
     assert (account["id"], account["run_record"]["history"]["messages"]) == (turn["id"], 0)
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", account["created_at"])
@@ -82,21 +82,21 @@ async def test_operator_commands_list_retry_and_cancel_turns(
     assert failed is not None
     seen = await operator.run_json("status", 1)
     assert [(one["kind"], one["subject"]) for one in seen["findings"]] == [("failing", failed[1])]
-    code, said = await operator.run("status")
+    code, output = await operator.run("status")
     assert code == 1
-    assert "1 turns failed in the last hour with ProviderRequestError" in said
-    code, said = await operator.run(f"why (turn`{failed[1]}`)")
+    assert "1 turns failed in the last hour with ProviderRequestError" in output
+    code, output = await operator.run(f"why (turn`{failed[1]}`)")
     assert code == 0
-    assert "ProviderRequestError: " in said
+    assert "ProviderRequestError: " in output
     bot.answer = lambda _asked: "Here I am."
     asked = await operator.run_json(f"retry {failed[1]}")
     assert (asked["turn"], asked["is_done"], asked["has_worker"]) == (failed[1], True, True)
     assert asked["newest"] != failed[1]
     await bot.wait_for_reply(platform, conversation, lambda text: text == "Here I am.")
-    code, said = await operator.run(f"retry {failed[1]}")
-    assert (code, "was already retried" in said) == (1, True)
-    code, said = await operator.run(f"retry {turn['id']}")
-    assert (code, "is done: only failed turns can be retried" in said) == (1, True)
+    code, output = await operator.run(f"retry {failed[1]}")
+    assert (code, "was already retried" in output) == (1, True)
+    code, output = await operator.run(f"retry {turn['id']}")
+    assert (code, "is done: only failed turns can be retried" in output) == (1, True)
 
     # a running turn is cancelled
     bot.answer = lambda _asked: [Say("Beginning"), Pause(60.0)]
@@ -104,16 +104,16 @@ async def test_operator_commands_list_retry_and_cancel_turns(
     await conversation.say("a long story")
     await bot.wait_for_reply(platform, conversation, lambda text: text.startswith("Beginning"))
     (runs,) = await operator.run_json("turns --state running")
-    code, said = await operator.run(f"cancel {runs['id']}")
-    assert code == 0, said
+    code, output = await operator.run(f"cancel {runs['id']}")
+    assert code == 0, output
     await bot.wait_for_reply(platform, conversation, lambda text: text == f"Beginning\n\n{words.STOPPED}")
-    code, said = await operator.run(f"cancel {runs['id']}")
-    assert (code, "is cancelled: only active turns can be cancelled" in said) == (1, True)
+    code, output = await operator.run(f"cancel {runs['id']}")
+    assert (code, "is cancelled: only active turns can be cancelled" in output) == (1, True)
 
     # unknown ids
     for given, why in (("xyz", "is not the id of a turn"), ("0123456789", "there is no turn 0123456789")):
-        code, said = await operator.run(f"why {given}")
-        assert (code, why in said, "`parley turns`" in said) == (1, True, True)
+        code, output = await operator.run(f"why {given}")
+        assert (code, why in output, "`parley turns`" in output) == (1, True, True)
     assert (await operator.run("turns --since soon"))[0] == 2
 
     # without a running bot, requests are stored
@@ -124,17 +124,17 @@ async def test_operator_commands_list_retry_and_cancel_turns(
     seen = await operator.run_json("status", 1)
     assert "dead" in {one["kind"] for one in seen["findings"]}
     (newest, *_) = await operator.run_json("turns --limit 1")
-    code, said = await operator.run(f"retry {newest['id']}")
-    assert (code, "no worker is alive" in said) == (0, True)
+    code, output = await operator.run(f"retry {newest['id']}")
+    assert (code, "no worker is alive" in output) == (0, True)
     bot.answer = lambda _asked: "At last."
     await bot.start()
     await bot.wait_for_reply(platform, conversation, lambda text: text == "At last.")
 
 
 async def test_commands_without_a_database_say_so_and_create_none(program: MakeProgram, tmp_path: Path) -> None:
-    code, said = await program({"DATABASE_URL": f"sqlite:///{tmp_path / 'none.db'}"}).run_command("status")
+    code, output = await program({"DATABASE_URL": f"sqlite:///{tmp_path / 'none.db'}"}).run_command("status")
     assert code == 1
-    assert "none.db: no such database yet" in said
+    assert "none.db: no such database yet" in output
     assert not (tmp_path / "none.db").exists()
 
 
@@ -146,19 +146,19 @@ async def test_forget_deletes_by_id_and_prints_the_counts(
     bot.answer = lambda _asked: "Hello."
     await bot.ask(platform, platform.start_dm("ada"), "hi", "Hello.")
     (session,) = await operator.run_json("sessions")
-    code, said = await operator.run("forget --user ada --yes")
+    code, output = await operator.run("forget --user ada --yes")
     assert code == 1
-    assert "nothing was deleted" in said
-    (user,) = re.findall(r"^  (\w+)  .*ada.*$", said, re.M | re.I)
-    code, said = await operator.run("forget --user bob --yes")
-    assert (code, said.strip()) == (1, "nothing is stored of a user with the id bob, so nothing was deleted")
+    assert "nothing was deleted" in output
+    (user,) = re.findall(r"^  (\w+)  .*ada.*$", output, re.M | re.I)
+    code, output = await operator.run("forget --user bob --yes")
+    assert (code, output.strip()) == (1, "nothing is stored of a user with the id bob, so nothing was deleted")
     assert (await operator.run_json("sessions")) == [session]
 
-    code, said = await operator.run(f"forget --user {user} --yes")
+    code, output = await operator.run(f"forget --user {user} --yes")
     assert code == 0
-    assert "deleted 1 conversations, 2 messages and 0 files" in said
+    assert "deleted 1 conversations, 2 messages and 0 files" in output
     assert await operator.run_json("sessions") == []
     for command in (f"forget --user {user} --yes", f"forget --session {session['id']} --yes"):
-        code, said = await operator.run(command)
+        code, output = await operator.run(command)
         assert code == 1
-        assert "nothing is stored" in said
+        assert "nothing is stored" in output

@@ -78,10 +78,10 @@ async def test_the_docs_show_the_output_of_init(name: str, fork_server: ForkServ
         process = await fork_server.start_process(command=command, **order)
         return process.end
 
-    said = await setup.SCENES[name](start)
-    shown = setup.PLACE.search(setup.page(name).read_text())
-    assert shown is not None
-    assert said == shown["said"], "`make docs-pictures` updates it"
+    output = await setup.SCENES[name](start)
+    example = setup.PLACE.search(setup.page(name).read_text())
+    assert example is not None
+    assert output == example["said"], "`make docs-pictures` updates it"
 
 
 async def test_init_reports_mistakes_and_resumes_after_an_interruption(
@@ -112,8 +112,8 @@ async def test_init_reports_mistakes_and_resumes_after_an_interruption(
         await terminal.wait_for_text("Stopped. The answers so far are saved")
         assert await terminal.wait_for_exit() == 130
         assert slack.bot_token not in terminal.screen
-    kept = EXISTING_SETTINGS.replace('"xoxb-the-one-of-last-year"', slack.bot_token)
-    assert file.read_text() == kept
+    expected = EXISTING_SETTINGS.replace('"xoxb-the-one-of-last-year"', slack.bot_token)
+    assert file.read_text() == expected
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert os.listdir(tmp_path) == [".env"]
 
@@ -152,17 +152,17 @@ async def test_init_reports_mistakes_and_resumes_after_an_interruption(
         assert await terminal.wait_for_exit() == 0
         typed = (slack.app_token, discord.bot_token, "sk-or-what", "u:p@h")
         assert not any(secret in terminal.screen for secret in typed)
-    kept = kept.replace("Information\n", f"Information\nSLACK_APP_TOKEN={slack.app_token}\n")
-    kept += f"DISCORD_BOT_TOKEN={discord.bot_token}\nMODEL=openai/real\nOPENAI_BASE_URL={model.base_url}\n"
-    assert file.read_text() == f"{kept}OPENAI_API_KEY=sk-or-what-the-server-takes\n"
+    expected = expected.replace("Information\n", f"Information\nSLACK_APP_TOKEN={slack.app_token}\n")
+    expected += f"DISCORD_BOT_TOKEN={discord.bot_token}\nMODEL=openai/real\nOPENAI_BASE_URL={model.base_url}\n"
+    assert file.read_text() == f"{expected}OPENAI_API_KEY=sk-or-what-the-server-takes\n"
 
 
 async def test_init_checks_environment_settings_without_a_question(
     fork_server: ForkServer, slack: SlackSandbox, settings: dict[str, str], tmp_path: Path
 ) -> None:
-    said = {"SLACK_BOT_TOKEN": slack.bot_token, "SLACK_APP_TOKEN": "xapp-wrong", "AGENT": "brought"}
+    values = {"SLACK_BOT_TOKEN": slack.bot_token, "SLACK_APP_TOKEN": "xapp-wrong", "AGENT": "brought"}
     slack.faults.delay("auth.test", 2.0)
-    async with run_in_terminal(fork_server, tmp_path, "init --platform slack", {**settings, **said}) as terminal:
+    async with run_in_terminal(fork_server, tmp_path, "init --platform slack", {**settings, **values}) as terminal:
         await terminal.wait_for_text("SLACK_BOT_TOKEN is set in the environment")
         await terminal.wait_for_text("asking Slack …")  # the check takes time
         await terminal.wait_for_text("FAIL SLACK_APP_TOKEN: Slack says invalid_auth.")
@@ -204,9 +204,9 @@ async def test_init_asks_for_the_http_signing_secret_and_an_interrupt_saves_noth
 async def test_init_without_a_writable_file_or_terminal_prints_one_line(
     fork_server: ForkServer, program: MakeProgram, slack: SlackSandbox, settings: dict[str, str], disk: Path
 ) -> None:
-    code, said = await program(settings).run_command("init", typed="slack\n")
-    assert (code, len(said.splitlines())) == (2, 1)
-    assert "init needs a terminal" in said
+    code, output = await program(settings).run_command("init", typed="slack\n")
+    assert (code, len(output.splitlines())) == (2, 1)
+    assert "init needs a terminal" in output
 
     (disk / ".env").write_text(EXISTING_SETTINGS)
     with fill_disk(disk):

@@ -94,21 +94,23 @@ async def test_health_metrics_and_traces_show_the_life_of_the_process(start: Sta
         await bot.run_on_all_platforms(lambda platform: send_and_wait(bot, platform, places[platform]))
         await wait_for_turns(program, 2)
 
-        _, told = await fetch(program, "/metrics")
+        _, metrics = await fetch(program, "/metrics")
         for channel in ("slack", "discord"):
-            assert f'parley_turns_total{{channel="{channel}",kind="message",state="done"}} 1.0' in told
+            assert f'parley_turns_total{{channel="{channel}",kind="message",state="done"}} 1.0' in metrics
             for stage in ("placeholder", "first_text", "final"):
-                assert f'parley_reply_delay_seconds_count{{channel="{channel}",stage="{stage}"}} 1.0' in told
-            assert re.search(rf'parley_platform_calls_total{{channel="{channel}",method=".+",outcome="ok"}} \d', told)
-            assert re.search(rf'channel="{channel}",method=".+",outcome="limited"}} 1.0', told)
-            assert f'parley_platform_limit_headroom{{channel="{channel}"}} ' in told
-        assert 'parley_model_calls_total{model="openai/scripted",outcome="ok"} 2.0' in told
-        assert 'parley_model_tokens_total{kind="input",model="openai/scripted"} ' in told
+                assert f'parley_reply_delay_seconds_count{{channel="{channel}",stage="{stage}"}} 1.0' in metrics
+            assert re.search(
+                rf'parley_platform_calls_total{{channel="{channel}",method=".+",outcome="ok"}} \d', metrics
+            )
+            assert re.search(rf'channel="{channel}",method=".+",outcome="limited"}} 1.0', metrics)
+            assert f'parley_platform_limit_headroom{{channel="{channel}"}} ' in metrics
+        assert 'parley_model_calls_total{model="openai/scripted",outcome="ok"} 2.0' in metrics
+        assert 'parley_model_tokens_total{kind="input",model="openai/scripted"} ' in metrics
         await wait_for_metrics(program, 'parley_model_cost_total{model="openai/scripted"} 0.02')
         await wait_for_metrics(program, "parley_ready 1.0", "parley_turns_running 0.0", "parley_messages_waiting 0.0")
-        assert "process_resident_memory_bytes" in told
+        assert "process_resident_memory_bytes" in metrics
         for secret in ("forty-two", "question", "gen_ai", "U0", "C0"):
-            assert secret not in told
+            assert secret not in metrics
 
         for name in ("X-Forwarded-For", "X-Real-IP", "Via", "Forwarded", "CF-Connecting-IP"):
             assert (await fetch(program, "/metrics", **{name: "198.51.100.7"}))[0] == 403
@@ -173,8 +175,8 @@ async def wait_for_metrics(program: Program, *lines: str) -> None:
     """Wait until the bot's `/metrics` page contains all of these lines."""
     async with asyncio.timeout(60):
         while True:
-            _, told = await fetch(program, "/metrics")
-            if all(line in told for line in lines):
+            _, metrics = await fetch(program, "/metrics")
+            if all(line in metrics for line in lines):
                 return
             await asyncio.sleep(0.05)
 

@@ -36,8 +36,8 @@ async def test_a_database_outage_delays_replies_and_loses_none(
     start: StartBot, slack: SlackSandbox, postgres_server: PostgresSandbox, postgres: str, outage: float
 ) -> None:
     def answer(asked: ReceivedRequest) -> Say:
-        said = [text for role, text in asked.messages if role == "user"][-1]
-        heard = [word for word in ("second", "third", "elsewhere") if word in said]
+        question = [text for role, text in asked.messages if role == "user"][-1]
+        heard = [word for word in ("second", "third", "elsewhere") if word in question]
         return Say(f"Heard: {' '.join(heard)}") if heard else Say(STORY, pieces=100, pace=(outage + 3) / 100)
 
     bot = await start(DATABASE_URL=postgres)
@@ -68,13 +68,13 @@ async def test_a_database_outage_delays_replies_and_loses_none(
         await platform.wait_for(lambda: here[platform].count_reactions() == 0)
 
     await bot.run_on_all_platforms(start_story)
-    told = len(slack.envelopes)
+    envelope_count = len(slack.envelopes)
     await asyncio.to_thread(postgres_server.stop)
     until = monotonic() + outage
     try:
         await bot.run_on_all_platforms(send_during_outage)
         await asyncio.sleep(until - monotonic())
-        assert not any(envelope.acknowledged_at for envelope in slack.envelopes[told:])
+        assert not any(envelope.acknowledged_at for envelope in slack.envelopes[envelope_count:])
     finally:
         await asyncio.to_thread(postgres_server.start)
     await bot.run_on_all_platforms(check_recovery)
@@ -95,9 +95,11 @@ async def count_outcomes(url: str) -> tuple[int, set[str], int]:
     ended = sa.select(turns.c.state).join(inbox, inbox.c.turn == turns.c.id)
     async with database.read() as connection:
         states = (await connection.execute(ended)).scalars().all()
-        told = (await connection.execute(sa.select(sa.func.count()).where(messages.c.content == STORY))).scalar_one()
+        story_count = (
+            await connection.execute(sa.select(sa.func.count()).where(messages.c.content == STORY))
+        ).scalar_one()
     await database.aclose()
-    return len(states), set(states), told
+    return len(states), set(states), story_count
 
 
 async def test_a_start_waits_for_a_database_that_is_starting(

@@ -39,11 +39,11 @@ from tests.acceptance.platforms import Discord, Slack
 async def test_a_failed_start_prints_only_the_wrong_settings(
     program: MakeProgram, settings: dict[str, str], named: list[str]
 ) -> None:
-    code, said = await program(settings).run_command("run")
+    code, output = await program(settings).run_command("run")
     assert code == 2
-    assert "Traceback" not in said
+    assert "Traceback" not in output
     for words in named:
-        assert words in said
+        assert words in output
 
 
 @pytest.mark.parametrize(
@@ -56,10 +56,10 @@ async def test_an_invalid_database_is_named(program: MakeProgram, tmp_path: Path
     if is_there:
         path.write_bytes(b"something else altogether" * 100)
     tokens = {"SLACK_BOT_TOKEN": "xoxb-1", "SLACK_APP_TOKEN": "xapp-1", "SLACK_API_URL": "http://127.0.0.1:1"}
-    code, said = await program({**tokens, "DATABASE_URL": f"sqlite:///{path}"}).run_command(command)
+    code, output = await program({**tokens, "DATABASE_URL": f"sqlite:///{path}"}).run_command(command)
     assert code == 1
-    assert f"the database cannot be used ({'SQLITE_NOTADB' if is_there else 'NotADirectoryError'})" in said
-    assert "Traceback" not in said
+    assert f"the database cannot be used ({'SQLITE_NOTADB' if is_there else 'NotADirectoryError'})" in output
+    assert "Traceback" not in output
 
 
 async def test_a_token_that_slack_rejects_stops_the_start(program: MakeProgram, slack: SlackSandbox) -> None:
@@ -71,11 +71,11 @@ async def test_a_token_that_slack_rejects_stops_the_start(program: MakeProgram, 
             "MODEL": "openai/m",
             "OPENAI_BASE_URL": model.base_url,
         }
-        code, said = await program(settings).run_command("run")
+        code, output = await program(settings).run_command("run")
     assert code == 2
-    assert "SLACK_BOT_TOKEN: Slack says invalid_auth." in said
-    assert "SLACK_APP_TOKEN: Slack says invalid_auth." in said
-    assert "Traceback" not in said
+    assert "SLACK_BOT_TOKEN: Slack says invalid_auth." in output
+    assert "SLACK_APP_TOKEN: Slack says invalid_auth." in output
+    assert "Traceback" not in output
 
 
 async def test_over_http_the_app_is_installed_in_a_workspace_and_answers(program: MakeProgram) -> None:
@@ -140,10 +140,10 @@ async def test_without_tokens_the_sandbox_answers_typed_messages(program: MakePr
     ) as model:
         settings = {"MODEL": "openai/scripted", "OPENAI_BASE_URL": model.base_url, "DISCORD_GUILD_IDS": "1"}
         typed = "hello\n/wait\n/discord\n/channel general\n@parley hello again\n"
-        code, said = await program(settings).run_command("run", typed=typed, within=60)
-    assert code == 0, said
+        code, output = await program(settings).run_command("run", typed=typed, within=60)
+    assert code == 0, output
     assert set(list_permissions(tmp_path / ".parley").values()) == {0o700, 0o600}
-    first, _, _, _, _, *lines = said.splitlines()
+    first, _, _, _, _, *lines = output.splitlines()
     assert first.endswith("starting the sandbox, a local Slack and Discord.")
     slack = [line for line in lines if line.startswith("[Slack dm ada")]
     discord = [line for line in lines if line.startswith("[Discord #general")]
@@ -160,11 +160,11 @@ async def test_the_terminal_takes_the_tour_and_returns_to_the_own_model(program:
         asked = "Plan a tasting.\n/wait\n/press Answer\n/submit Ada; Guests: 50; Day: fri\n/submit Guests: 9\n/wait\n"
         typed = "/tour\nPlease refund it.\n/thread last\n/wait\n/press Approve\n/wait\n"
         typed += f"{asked}/dm\n/tour end\nhello\n"
-        code, said = await program(settings).run_command("run", typed=typed, within=100)
+        code, output = await program(settings).run_command("run", typed=typed, within=100)
         assert len(model.requests) == 1  # the tour asks no model of the operator
-    assert code == 0, said
+    assert code == 0, output
     begun, approval, refunded, form, refusal, booked, ended, answer = (
-        said.index(text)
+        output.index(text)
         for text in (
             "[Slack] The tour has begun. Write: What can you show me?",
             "[ Approve ] [ Always allow here ] [ Deny ]",
@@ -177,27 +177,27 @@ async def test_the_terminal_takes_the_tour_and_returns_to_the_own_model(program:
         )
     )
     assert begun < approval < refunded < form < refusal < booked < ended < answer
-    assert "Traceback" not in said
+    assert "Traceback" not in output
 
 
 @pytest.mark.local_model
 async def test_without_settings_a_local_model_answers(tmp_path: Path) -> None:
-    code, said = await Program(tmp_path, {}).run_command(
+    code, output = await Program(tmp_path, {}).run_command(
         "run", typed="What is the capital of South Korea?\n", within=120
     )
-    assert code == 0, said
-    assert "local/smollm2-135m is a tiny local model, often wrong: paste a key" in said
-    answer = said.splitlines()[-1].partition("parley updated] ")[2]
-    assert len(answer) > 3, said
+    assert code == 0, output
+    assert "local/smollm2-135m is a tiny local model, often wrong: paste a key" in output
+    answer = output.splitlines()[-1].partition("parley updated] ")[2]
+    assert len(answer) > 3, output
     assert "⚠️" not in answer
 
 
 async def test_a_bot_that_cannot_start_ends_the_sandbox_with_its_error(program: MakeProgram) -> None:
-    code, said = await program({"MODEL": "martian/m1"}).run_command("sandbox", typed="hello\n", within=60)
+    code, output = await program({"MODEL": "martian/m1"}).run_command("sandbox", typed="hello\n", within=60)
     assert code == 1
-    assert "the bot exited: " in said
-    assert "MODEL=martian/m1: there is no such provider" in said
-    assert "Traceback" not in said
+    assert "the bot exited: " in output
+    assert "MODEL=martian/m1: there is no such provider" in output
+    assert "Traceback" not in output
 
 
 async def test_check_reports_each_working_setting(
@@ -210,10 +210,10 @@ async def test_check_reports_each_working_setting(
             "MODEL": "openai/m",
             "OPENAI_BASE_URL": model.base_url,
         }
-        code, said = await program(settings).run_command("check")
-    assert code == 0, said
-    before, told = said, [line.partition(":")[0] for line in said.splitlines()]
-    assert told[:-1] == [
+        code, output = await program(settings).run_command("check")
+    assert code == 0, output
+    before, names = output, [line.partition(":")[0] for line in output.splitlines()]
+    assert names[:-1] == [
         "ok   Slack",
         "ok   Discord",
         "note RATE_LIMIT_PER_USER is not set, so one user may send any number of messages; 20/h is a good start",
@@ -221,9 +221,9 @@ async def test_check_reports_each_working_setting(
         "ok   model",
         "ok   agent",
     ]
-    assert told[-1] in ("ok   tokens", "note tokens")
-    code, said = await program({"SLACK_BOT_TOKEN": "xoxb-1"}).run_command("check --json")
-    found = [(one["verdict"], one["line"].partition(" ")[0]) for one in json.loads(said.removeprefix(before))]
+    assert names[-1] in ("ok   tokens", "note tokens")
+    code, output = await program({"SLACK_BOT_TOKEN": "xoxb-1"}).run_command("check --json")
+    found = [(one["verdict"], one["line"].partition(" ")[0]) for one in json.loads(output.removeprefix(before))]
     assert (code, found) == (1, [("fail", "SLACK_APP_TOKEN"), ("fail", "GOOGLE_API_KEY")])
 
 
@@ -240,15 +240,15 @@ async def test_check_names_a_wrong_token_an_unreachable_database_and_an_unknown_
             "MODEL": "openai/gpt-invented",
             "OPENAI_BASE_URL": model.base_url,
         }
-        code, said = await program(settings).run_command("check")
+        code, output = await program(settings).run_command("check")
     assert code == 1
-    assert "FAIL SLACK_BOT_TOKEN: Slack says invalid_auth." in said
-    assert "FAIL DISCORD_BOT_TOKEN: Discord rejects it." in said
-    assert "https://discord.com/developers/applications" in said
-    assert "FAIL DATABASE_URL: postgresql+asyncpg://parley:***@127.0.0.1:1/parley" in said
-    assert "gpt-invented" in next(line for line in said.splitlines() if line.startswith("FAIL MODEL"))
-    assert "hidden-password" not in said
-    assert "Traceback" not in said
+    assert "FAIL SLACK_BOT_TOKEN: Slack says invalid_auth." in output
+    assert "FAIL DISCORD_BOT_TOKEN: Discord rejects it." in output
+    assert "https://discord.com/developers/applications" in output
+    assert "FAIL DATABASE_URL: postgresql+asyncpg://parley:***@127.0.0.1:1/parley" in output
+    assert "gpt-invented" in next(line for line in output.splitlines() if line.startswith("FAIL MODEL"))
+    assert "hidden-password" not in output
+    assert "Traceback" not in output
 
 
 @pytest.mark.parametrize("command", ["check", "run"])
@@ -265,11 +265,11 @@ async def test_a_secret_in_the_wrong_setting_is_not_printed(
     program: MakeProgram, command: str, settings: dict[str, str]
 ) -> None:
     tokens = {"SLACK_BOT_TOKEN": "xoxb-1", "SLACK_APP_TOKEN": "xapp-1", "SLACK_API_URL": "http://127.0.0.1:1"}
-    _, said = await program({**tokens, **settings}).run_command(command)
+    _, output = await program({**tokens, **settings}).run_command(command)
     ((name, secret),) = settings.items()
-    assert name in said
-    assert "[redacted]" in said
-    assert secret[-8:] not in said
+    assert name in output
+    assert "[redacted]" in output
+    assert secret[-8:] not in output
 
 
 async def test_check_names_a_missing_intent_and_a_server_that_the_bot_is_not_in(
@@ -277,10 +277,10 @@ async def test_check_names_a_missing_intent_and_a_server_that_the_bot_is_not_in(
 ) -> None:
     discord.privileged_intents.discard("message_content")
     settings = {**Discord(discord).settings, "DISCORD_GUILD_IDS": f"{discord.guild_id}, 42"}
-    code, said = await program(settings).run_command("check")
+    code, output = await program(settings).run_command("check")
     assert code == 1
-    assert "note Discord: the message content intent is off" in said
-    (fault,) = [line for line in said.splitlines() if line.startswith("FAIL DISCORD")]
+    assert "note Discord: the message content intent is off" in output
+    (fault,) = [line for line in output.splitlines() if line.startswith("FAIL DISCORD")]
     assert (
         "DISCORD_GUILD_IDS: the bot is not in the server 42. Invite it: https://discord.com/oauth2/authorize?" in fault
     )
@@ -293,11 +293,11 @@ async def test_check_reports_the_faults_of_both_platforms_together(
     async with ScriptedOpenAI() as model:
         places = {**Slack(slack).settings, **Discord(discord).settings, **wrong}
         settings = {**places, "MODEL": "openai/m", "OPENAI_BASE_URL": model.base_url}
-        code, said = await program(settings).run_command("run")
+        code, output = await program(settings).run_command("run")
     assert code == 2
-    assert "SLACK_BOT_TOKEN: Slack says invalid_auth." in said
-    assert "DISCORD_BOT_TOKEN: Discord rejects it." in said
-    assert "Traceback" not in said
+    assert "SLACK_BOT_TOKEN: Slack says invalid_auth." in output
+    assert "DISCORD_BOT_TOKEN: Discord rejects it." in output
+    assert "Traceback" not in output
 
 
 async def test_check_names_a_missing_scope(program: MakeProgram, slack: SlackSandbox) -> None:
@@ -307,9 +307,9 @@ async def test_check_names_a_missing_scope(program: MakeProgram, slack: SlackSan
         "SLACK_BOT_TOKEN": slack.bot_token,
         "SLACK_APP_TOKEN": slack.app_token,
     }
-    code, said = await program(settings).run_command("check")
+    code, output = await program(settings).run_command("check")
     assert code == 1
-    assert "FAIL SLACK_BOT_TOKEN: the app lacks the scopes im:history." in said
+    assert "FAIL SLACK_BOT_TOKEN: the app lacks the scopes im:history." in output
 
 
 async def test_migrate_creates_a_database_and_is_idempotent(program: MakeProgram, tmp_path: Path) -> None:
@@ -321,9 +321,9 @@ async def test_migrate_creates_a_database_and_is_idempotent(program: MakeProgram
 
 
 async def test_an_unknown_tool_is_named(program: MakeProgram, slack: SlackSandbox) -> None:
-    code, said = await program({"TOOLS": "nowhere:nothing"}).run_command("check")
+    code, output = await program({"TOOLS": "nowhere:nothing"}).run_command("check")
     assert code == 1
-    assert "FAIL TOOLS: nowhere:nothing: there is no module nowhere" in said
+    assert "FAIL TOOLS: nowhere:nothing: there is no module nowhere" in output
 
 
 async def test_the_version_is_printed(program: MakeProgram, slack: SlackSandbox) -> None:

@@ -115,7 +115,7 @@ async def test_unconfigured_platforms_and_models_are_not_imported(
             conversation = platform.start_dm("ada")
             await conversation.say("hello")
             await platform.wait_for(
-                lambda: [shown.text for shown in conversation.replies()] == ["Heard: hello"], timeout=100
+                lambda: [reply.text for reply in conversation.replies()] == ["Heard: hello"], timeout=100
             )
             assert await program.stop() == 0
         finally:
@@ -180,4 +180,4 @@ async def test_an_agent_with_an_import_error_stops_the_start_with_that_error(tmp
 
 def quoted_messages(conversation: BotConversation) -> list[str]:
     """Return the words "first" and "second" in the bot's replies, in order."""
-    return re.findall("first|second", " ".join(shown.text for shown in conversation.replies()))
+    return re.findall("first|second", " ".join(reply.text for reply in conversation.replies()))

@@ -99,8 +99,8 @@ def check_history(asked: ReceivedRequest) -> Turn:
 
     Otherwise the answer shows the wrong history.
     """
-    said = [text for role, text in asked.messages if role == "user"]
-    return "The whole answer." if len(asked.messages) == len(said) == 1 else f"What? {asked.messages}"
+    questions = [text for role, text in asked.messages if role == "user"]
+    return "The whole answer." if len(asked.messages) == len(questions) == 1 else f"What? {asked.messages}"
 
 
 async def test_a_second_process_on_a_sqlite_file_names_the_owner_and_stops(
@@ -112,10 +112,10 @@ async def test_a_second_process_on_a_sqlite_file_names_the_owner_and_stops(
     for command in ("run", "migrate"):
         second = program(settings)
         second.log_file = tmp_path / f"{command}.log"
-        code, said = await second.run_command(command)
+        code, output = await second.run_command(command)
         assert code == 1
-        assert f"parley.db is in use by process {bot.program.pid}: stop that one first" in said
-        assert "DATABASE_URL" in said
+        assert f"parley.db is in use by process {bot.program.pid}: stop that one first" in output
+        assert "DATABASE_URL" in output
     bot.answer = lambda _asked: "Still here."
     await bot.ask(platform, platform.start_conversation(), "hello?", "Still here.")
 

@@ -155,11 +155,11 @@ async def test_a_full_disk_acknowledges_and_loses_no_message(disk: Path, monkeyp
         with fill_disk(disk):
             full = "the database cannot be used (SQLITE_FULL): the disk is full: make room on it"
             await wait_until(lambda: found.reasons == [full])
-            said = await sandbox.post_message("ada", direct, "are you there?")
+            message = await sandbox.post_message("ada", direct, "are you there?")
             await asyncio.sleep(0.5)
             assert not any(envelope.acknowledged_at for envelope in sandbox.envelopes)
-            assert bot.list_texts(said) == ["are you there?"]
-        await bot.wait_for_texts(said, lambda texts: texts[1:] == ["heard: are you there?"])
+            assert bot.list_texts(message) == ["are you there?"]
+        await bot.wait_for_texts(message, lambda texts: texts[1:] == ["heard: are you there?"])
         await wait_until(lambda: found.is_ready)
         assert len(await bot.list_inbox_messages()) == 1
 

@@ -115,11 +115,11 @@ def test_no_kind_of_secret_is_in_the_log_by_any_path(log_output: io.StringIO) ->
             log_output.seek(0)
             log_output.truncate()
             path(around.format(secret))
-            said = log_output.getvalue()
-            assert said, (path.__name__, name)
+            output = log_output.getvalue()
+            assert output, (path.__name__, name)
             forms = {secret, repr(secret)[1:-1], json.dumps(secret)[1:-1], quote(secret), secret[-6:]}
-            if any(form in said for form in forms):
-                leaks.append((path.__name__, name, said))
+            if any(form in output for form in forms):
+                leaks.append((path.__name__, name, output))
     assert leaks == []
 
 
@@ -127,16 +127,16 @@ def test_foreign_text_starts_no_log_line_and_controls_no_terminal(log_output: io
     forged = "x\n2026-11-24 13:00:00,000 CRITICAL bot.app: forged\r\x1b[2J\x9b\u2028\u202e\x7f"
     log_message(forged)
     log_exception(forged)
-    said = log_output.getvalue()
-    assert not set(said) & set("\r\x1b\x9b\u2028\u202e\x7f")
-    entries = [line for line in said.splitlines() if not line.startswith("  ")]
+    output = log_output.getvalue()
+    assert not set(output) & set("\r\x1b\x9b\u2028\u202e\x7f")
+    entries = [line for line in output.splitlines() if not line.startswith("  ")]
     assert len(entries) == 2
-    assert not any(line.startswith("2026-11-24 13:00:00,000 CRITICAL") for line in said.splitlines())
+    assert not any(line.startswith("2026-11-24 13:00:00,000 CRITICAL") for line in output.splitlines())
     if entries[0].startswith("{"):
         assert json.loads(entries[0])["message"] == forged
     else:
         assert r"x\n2026-11-24 13:00:00,000 CRITICAL bot.app: forged\r\x1b[2J\x9b\u2028\u202e\x7f" in entries[0]
-        assert "  Traceback (most recent call last):\n" in said
+        assert "  Traceback (most recent call last):\n" in output
 
 
 def test_a_log_line_names_its_turn_and_json_has_it_as_fields(log_output: io.StringIO) -> None:

@@ -163,10 +163,12 @@ def test_a_platform_without_tokens_is_not_configured() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "language"), [("ko", "ko"), ("de_DE:ko_KR.UTF-8:en", "ko"), ("de_DE:de", "en"), ("", "en")]
+    ("setting", "language"), [("ko", "ko"), ("de_DE:ko_KR.UTF-8:en", "ko"), ("de_DE:de", "en"), ("", "en")]
 )
-def test_language_accepts_the_list_that_gettext_uses(monkeypatch: pytest.MonkeyPatch, said: str, language: str) -> None:
-    monkeypatch.setenv("LANGUAGE", said)
+def test_language_accepts_the_list_that_gettext_uses(
+    monkeypatch: pytest.MonkeyPatch, setting: str, language: str
+) -> None:
+    monkeypatch.setenv("LANGUAGE", setting)
     assert configuration.load_settings().language == language
 
 

@@ -72,14 +72,14 @@ def test_a_replaced_value_keeps_the_rest_of_its_line(tmp_path: Path) -> None:
 
 
 def test_the_target_of_a_link_is_written_and_only_its_owner_may_read_it(tmp_path: Path) -> None:
-    kept = tmp_path / "kept" / "settings"
-    kept.parent.mkdir()
-    kept.touch(0o666)
-    (tmp_path / ".env").symlink_to(kept)
+    file = tmp_path / "kept" / "settings"
+    file.parent.mkdir()
+    file.touch(0o666)
+    (tmp_path / ".env").symlink_to(file)
     EnvFile(tmp_path / ".env").set_value("A", "1")
     assert (tmp_path / ".env").is_symlink()
-    assert stat.S_IMODE(kept.stat().st_mode) == 0o600
-    assert kept.read_text().endswith("\nA=1\n")
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert file.read_text().endswith("\nA=1\n")
 
 
 def test_an_unwritable_or_unreadable_file_is_reported_and_unchanged(tmp_path: Path) -> None:

@@ -53,26 +53,26 @@ async def test_the_author_gets_the_turn_report_by_command_and_menu(sandbox: Any,
         await wait_for_answer(chat, "Sun on Monday.")
         (turn,) = await chat.bot.wait_for_turns(1)
         answer = chat.list_replies()[0]
-        told = await use_why_menu(chat, answer)
-        assert told.splitlines()[0] == words.WHY_TITLE.format(id=turn.id)
+        report = await use_why_menu(chat, answer)
+        assert report.splitlines()[0] == words.WHY_TITLE.format(id=turn.id)
         took = r"\(\d+\.\d s\)"
-        assert re.search(rf'Tool `forecast` {took}: `{{"day": "monday"}}`\n', told)
+        assert re.search(rf'Tool `forecast` {took}: `{{"day": "monday"}}`\n', report)
         failed = rf'Tool `forecast` failed {took}: `{{"day": "never"}}`; error: `forecast failed: LookupError'
-        assert re.search(failed, told)
-        assert "Time: first text after" in told
-        assert "Model: `" in told
-        assert re.search(r"\n- Cost: \$\d", told)
+        assert re.search(failed, report)
+        assert "Time: first text after" in report
+        assert "Model: `" in report
+        assert re.search(r"\n- Cost: \$\d", report)
         texts = [await run_why_command(chat), await run_why_command(chat, turn=turn.id)]
         texts += [await use_why_menu(chat, question)]
-        assert texts == [told] * 3
+        assert texts == [report] * 3
         assert [message.text for message in chat.list_replies()] == ["Sun on Monday."]
 
         # an admin gets the report, too, on each of these ways
         assert await use_why_menu(chat, answer, "grace") == words.WHY_NOT_ALLOWED
         chat.bot.services.access_policy._admins = frozenset({str(chat.sandbox.people["grace"].id)})
-        assert await use_why_menu(chat, answer, "grace") == told
-        assert await use_why_menu(chat, question, "grace") == told
-        assert await run_why_command(chat, "grace", turn.id) == told
+        assert await use_why_menu(chat, answer, "grace") == report
+        assert await use_why_menu(chat, question, "grace") == report
+        assert await run_why_command(chat, "grace", turn.id) == report
 
         # an earlier turn by its id in any form, and the last turn without an id
         if isinstance(chat, SlackChat):
@@ -82,7 +82,7 @@ async def test_the_author_gets_the_turn_report_by_command_and_menu(sandbox: Any,
         for anybody in ("ada", "grace"):
             assert (await run_why_command(chat, anybody)).startswith(words.WHY_TITLE.format(id=later.id))
         for copied in (f"`{turn.id}`", f"(turn `{turn.id}`)", f"turn {turn.id.upper()}"):
-            assert await run_why_command(chat, turn=copied) == told
+            assert await run_why_command(chat, turn=copied) == report
         for other in ("0123456789", "turn", "-"):
             assert await run_why_command(chat, turn=other) == words.WHY_NOT_ALLOWED
         chat.bot.services.access_policy._admins = frozenset()
@@ -101,9 +101,9 @@ async def test_the_id_of_an_apology_leads_to_the_report_of_the_failed_turn(sandb
         await chat.say("how is the weather?")
         (turn,) = await chat.bot.wait_for_turns(1)
         assert turn.id in (await wait_for_texts(chat, lambda found: "turn" in found[-1]))[-1]
-        told = await run_why_command(chat, turn=turn.id)
-        assert words.WHY_FAILED in told
-        assert "Time: " in told
+        report = await run_why_command(chat, turn=turn.id)
+        assert words.WHY_FAILED in report
+        assert "Time: " in report
 
 
 async def test_the_menu_of_an_image_leads_to_the_report_with_the_sources(sandbox: Any, tmp_path: Path) -> None:
@@ -114,11 +114,11 @@ async def test_the_menu_of_an_image_leads_to_the_report_with_the_sources(sandbox
         await chat.say("and now?")
         (turn, _) = await chat.bot.wait_for_turns(2)
         is_slack = isinstance(chat, SlackChat)
-        shown = sandbox.messages("general")
-        (message,) = [each for each in shown if (each.files if is_slack else each.content.attachments)]
-        told = await use_why_menu(chat, message)
-        assert told.splitlines()[0] == words.WHY_TITLE.format(id=turn.id)
-        assert "https://sun.example/today" in told
+        replies = sandbox.messages("general")
+        (message,) = [each for each in replies if (each.files if is_slack else each.content.attachments)]
+        report = await use_why_menu(chat, message)
+        assert report.splitlines()[0] == words.WHY_TITLE.format(id=turn.id)
+        assert "https://sun.example/today" in report
         assert await use_why_menu(chat, message, "grace") == words.WHY_NOT_ALLOWED
 
 
@@ -235,10 +235,10 @@ def test_the_turn_report_lists_attachments_and_omitted_history() -> None:
         context=ContextRecord(messages=3, tokens=120, omitted_messages=2),
         files=(FileRecord("a.pdf"), FileRecord("b.zip", "I cannot read files of this type")),
     )
-    told = render_report_text(
+    report = render_report_text(
         create_report(run_record=record, omitted_messages=40, kind="retry", attempt=2, messages=2), words.ENGLISH
     ).splitlines()
-    assert told[1:] == [
+    assert report[1:] == [
         f"- {words.WHY_RETRY}",
         "- It answers 2 messages at once.",
         "- Attempts: 2, because of interruptions.",
@@ -254,8 +254,8 @@ def test_the_turn_report_lists_attachments_and_omitted_history() -> None:
 
 def test_the_model_of_a_stopped_turn_has_not_failed() -> None:
     calls = (ModelCall("gemini-x", input=1000, output=10, seconds=1.0, error=CANCELLED),)
-    told = render_report_text(create_report(state="cancelled", calls=calls), words.ENGLISH)
-    assert "- Model: `gemini-x` (1.0 s); calls: 1; tokens: 1,000 input, 10 output" in told.splitlines()
+    report = render_report_text(create_report(state="cancelled", calls=calls), words.ENGLISH)
+    assert "- Model: `gemini-x` (1.0 s); calls: 1; tokens: 1,000 input, 10 output" in report.splitlines()
 
 
 def test_the_turn_report_lists_models_and_fallbacks() -> None:
@@ -266,31 +266,31 @@ def test_the_turn_report_lists_models_and_fallbacks() -> None:
         ModelCall("openai/y", input=10, output=1, instead_of="gemini-x"),
     )
     facts: dict[str, Any] = {"calls": calls, "model": "gemini-x", "usage": {"input": 3010}}
-    told = render_report_text(
+    report = render_report_text(
         create_report(**facts, cost=5 * UNITS_PER_DOLLAR // 1000, unpriced=11), words.ENGLISH
     ).splitlines()
-    assert told[1:4] == [
+    assert report[1:4] == [
         "- Model: `gemini-x` (2.5 s); calls: 2; tokens: 3,000 input, 25 output",
         "- Model: `gemini-x` failed (0.2 s); calls: 1",
         "- Model: `openai/y` instead of `gemini-x`; calls: 1; tokens: 10 input, 1 output",
     ]
-    assert told[4:6] == ["- Cost: $0.0050", f"- {words.WHY_UNPRICED.format(tokens=11)}"]
-    assert "Tokens" not in "".join(told)
+    assert report[4:6] == ["- Cost: $0.0050", f"- {words.WHY_UNPRICED.format(tokens=11)}"]
+    assert "Tokens" not in "".join(report)
 
 
 def test_the_turn_report_counts_the_tokens_of_the_prompt_cache() -> None:
     call = ModelCall("m", input=3000, output=10, cached=2500, cache_write=400)
-    told = render_report_text(
+    report = render_report_text(
         create_report(calls=(call,), usage={"input": 3000, "cached": 2500, "cache_write": 400}), words.ENGLISH
     )
-    assert "- Prompt cache: 2,500 tokens read, 400 written" in told.splitlines()
+    assert "- Prompt cache: 2,500 tokens read, 400 written" in report.splitlines()
 
 
 def test_the_turn_report_names_missing_prices_and_summaries() -> None:
     record = RunRecord(history=HistoryWindow(messages=2, tokens=90, budget=32_000, newest_id=90, summarized_id=60))
     calls = (ModelCall("m", input=9, output=2), ModelCall("n", input=7, output=1, is_summary=True))
-    told = render_report_text(create_report(run_record=record, calls=calls, unpriced=19), words.ENGLISH).splitlines()
-    assert told[1:6] == [
+    lines = render_report_text(create_report(run_record=record, calls=calls, unpriced=19), words.ENGLISH).splitlines()
+    assert lines[1:6] == [
         "- Model: `m`; calls: 1; tokens: 9 input, 2 output",
         "- Summarized by `n`; calls: 1; tokens: 7 input, 1 output",
         f"- {words.WHY_UNPRICED.format(tokens=19)}",
@@ -305,24 +305,24 @@ def test_the_turn_report_names_the_approver() -> None:
         ApprovalRecord("sell", None, "", None),
         ApprovalRecord("buy", "expired", "", 1),
     )
-    told = render_report_text(create_report(approvals=rulings), words.ENGLISH)
-    assert "`pay`: ✅ Approved by Grace, 1970-01-01 00:00 (UTC)." in told
-    assert "`sell`: waits for a decision." in told
-    assert f"`buy`: {words.EXPIRED}" in told
+    report = render_report_text(create_report(approvals=rulings), words.ENGLISH)
+    assert "`pay`: ✅ Approved by Grace, 1970-01-01 00:00 (UTC)." in report
+    assert "`sell`: waits for a decision." in report
+    assert f"`buy`: {words.EXPIRED}" in report
 
 
 def test_the_turn_report_is_short() -> None:
     tools = tuple(ToolCallRecord(str(n), "t" * 300, "x" * 600, 10, 1.0, "failed", "e" * 300) for n in range(50))
-    told = render_report_text(
+    report = render_report_text(
         create_report(
             run_record=RunRecord(tool_calls=tools, omitted_tool_calls=7),
             approvals=(ApprovalRecord("r" * 99, None, "", None),) * 9,
         ),
         words.messages_for("ko"),
     )
-    assert len(told) <= MAX_REPORT_SIZE
-    assert told.count("t" * 40) <= MAX_TOOLS
-    assert told.splitlines()[-1].startswith("- ")
+    assert len(report) <= MAX_REPORT_SIZE
+    assert report.count("t" * 40) <= MAX_TOOLS
+    assert report.splitlines()[-1].startswith("- ")
 
 
 @pytest.mark.parametrize("state", ["running", "failed", "cancelled"])

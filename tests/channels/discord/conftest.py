@@ -165,7 +165,7 @@ class WiredDiscordBot(WiredBot):
 
     def list_questions(self) -> list[str]:
         """Return the user texts of the newest model request without quoted context."""
-        return [said.rpartition(QUOTE_END)[2].strip() for said in self.list_model_messages()]
+        return [text.rpartition(QUOTE_END)[2].strip() for text in self.list_model_messages()]
 
 
 @asynccontextmanager

@@ -305,11 +305,11 @@ async def test_a_stop_does_not_wait_for_an_unresponsive_discord(
 async def test_the_model_stream_never_waits_for_discord(
     server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    story, kept = "word " * 300, list[str]()
+    story, recorded = "word " * 300, list[str]()
     answered = TurnStore.save_answer
 
     async def save_answer(self: TurnStore, turn: Turn, text: str, usage: Any, run_record: Any = None) -> None:
-        kept.append(text)
+        recorded.append(text)
         await answered(self, turn, text, usage, run_record)
 
     monkeypatch.setattr(TurnStore, "save_answer", save_answer)
@@ -317,7 +317,7 @@ async def test_the_model_stream_never_waits_for_discord(
         server.faults.delay(PATCH, 6)
         question = await bot.mention_bot("ada", "general", "a long one")
         await server.wait_for(lambda: bot.list_calls(PATCH))
-        await wait_until(lambda: kept)
+        await wait_until(lambda: recorded)
         assert [call.status for call in bot.list_calls(PATCH)] == [0]
         await bot.wait_for_replies(question, story.strip())
 

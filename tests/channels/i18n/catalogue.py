@@ -36,8 +36,8 @@ _HEADER: dict[str, Any] = {
 
 def list_sentences() -> Iterator[str]:
     """Yield each English text that the bot shows to users, for translation."""
-    own = {name: said for name, said in vars(words).items() if name.isupper() and isinstance(said, str)}
-    yield from (said for name, said in own.items() if not name.startswith("_") and said != words.PLACEHOLDER)
+    own = {name: text for name, text in vars(words).items() if name.isupper() and isinstance(text, str)}
+    yield from (text for name, text in own.items() if not name.startswith("_") and text != words.PLACEHOLDER)
     yield from BUILTIN_PROGRESS_TEXTS.values()
     kinds = [kind for kind in vars(errors).values() if isinstance(kind, type)]
     yield from dict.fromkeys(kind.public for kind in kinds if issubclass(kind, errors.ParleyError))

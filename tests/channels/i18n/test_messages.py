@@ -27,8 +27,8 @@ def test_translations_have_the_placeholders_of_their_texts(language: str) -> Non
 
 
 def test_each_text_occurs_once() -> None:
-    said = list(catalogue.list_sentences())
-    assert len(said) == len(set(said))
+    sentences = list(catalogue.list_sentences())
+    assert len(sentences) == len(set(sentences))
 
 
 @pytest.mark.parametrize(

@@ -95,13 +95,13 @@ async def test_texts_are_quoted_and_unsupported_files_are_named_and_not_fetched(
     async with run_conversation(sandbox, tmp_path, "I see.") as chat:
         await chat.say("look", files=files)
         await wait_for_answer(chat, "I see.")
-        said = get_last_text(chat)
-        assert indent(f"`````csv\n{hostile}`````\n", INDENT) in said.partition("table.csv. Its text:]\n")[2]
-        assert indent("```ts\nconst a = 1;\n```", INDENT) in said
-        assert "that you cannot open: plan.zip (54 bytes): I cannot read files of this type]" in said
-        assert "that you cannot open: movie.mp4 (62 bytes): I cannot read files of this type]" in said
-        assert "that you cannot open: huge.png (30.0 MB): it is larger than my limit of 10.0 MB]" in said
-        assert "sixth.txt (12 bytes): I read at most 5 files of a message]" in said
+        text = get_last_text(chat)
+        assert indent(f"`````csv\n{hostile}`````\n", INDENT) in text.partition("table.csv. Its text:]\n")[2]
+        assert indent("```ts\nconst a = 1;\n```", INDENT) in text
+        assert "that you cannot open: plan.zip (54 bytes): I cannot read files of this type]" in text
+        assert "that you cannot open: movie.mp4 (62 bytes): I cannot read files of this type]" in text
+        assert "that you cannot open: huge.png (30.0 MB): it is larger than my limit of 10.0 MB]" in text
+        assert "sixth.txt (12 bytes): I read at most 5 files of a message]" in text
         assert chat.count_downloads() == 2
 
 
@@ -111,13 +111,13 @@ async def test_a_long_text_is_truncated_and_binary_data_is_no_text(sandbox: Any,
     async with run_conversation(sandbox, tmp_path, "I see.") as chat:
         await chat.say("look", files=files)
         await wait_for_answer(chat, "I see.")
-        said = get_last_text(chat)
-        assert indent("0,value\n1,value\n", INDENT) in said
-        assert "9999,value" not in said
-        assert f"of its {len(rows)} characters]" in said
-        assert "more.csv (29 kB): the files are too large together]" in said
-        assert "blob (60 bytes): I do not recognize its type]" in said
-        assert "liar.png (10 bytes): I do not recognize its type]" in said
+        text = get_last_text(chat)
+        assert indent("0,value\n1,value\n", INDENT) in text
+        assert "9999,value" not in text
+        assert f"of its {len(rows)} characters]" in text
+        assert "more.csv (29 kB): the files are too large together]" in text
+        assert "blob (60 bytes): I do not recognize its type]" in text
+        assert "liar.png (10 bytes): I do not recognize its type]" in text
 
 
 async def test_a_request_refused_for_its_file_is_sent_without_it(sandbox: Any, tmp_path: Path) -> None:
@@ -204,9 +204,9 @@ async def test_a_login_page_is_not_a_file_and_the_log_says_why(
         ]
         await slack.post_message("ada", slack.open_dm("ada"), "look", files=files)
         await slack.wait_for(lambda: "Well." in [m.text for m in slack.messages(slack.open_dm("ada"))])
-        said = get_last_text(chat)
+        text = get_last_text(chat)
         for name in ("cat.png (2 kB)", "page.html (26 bytes)", "F3"):
-            assert f"{name}: I am not allowed to read it]" in said
+            assert f"{name}: I am not allowed to read it]" in text
         assert "the app lacks the scope files:read" in caplog.text
         slack.scopes.add("files:read")
         chat.bot.model.add_turns("Well, well.")

@@ -558,21 +558,21 @@ async def add_sessions(watermarks: Watermarks, count: int) -> tuple[float, list[
 
 
 async def test_a_slow_place_does_not_delay_others(watermarks: Watermarks) -> None:
-    said, others = await add_sessions(watermarks, 2 * backfill.CONCURRENCY)
+    places, others = await add_sessions(watermarks, 2 * backfill.CONCURRENCY)
     async with run_platform(watermarks) as platform:
         platform.stuck_at = others[-1]
-        platform.history = [create_mention(place, said, place) for place in others]
-        platform.backfill.open_gap(said - 1)
+        platform.history = [create_mention(place, places, place) for place in others]
+        platform.backfill.open_gap(places - 1)
         await wait_until(lambda: len(platform.stored) == len(others) - 1)
     assert sorted(platform.stored) == sorted(others[:-1])
 
 
 async def test_a_failing_place_is_retried_and_delays_no_other(watermarks: Watermarks) -> None:
-    said, others = await add_sessions(watermarks, 2 * backfill.CONCURRENCY)
+    places, others = await add_sessions(watermarks, 2 * backfill.CONCURRENCY)
     async with run_platform(watermarks) as platform:
         platform.closed_at, platform.heard_at = others[-1], time.time()  # it is fetched first
-        platform.history = [create_mention(place, said, place) for place in others]
-        platform.backfill.open_gap(said - 1)
+        platform.history = [create_mention(place, places, place) for place in others]
+        platform.backfill.open_gap(places - 1)
         await wait_until(lambda: len(platform.stored) == len(others) - 1)
         assert others[-1] not in platform.stored
         assert platform.is_open

@@ -34,20 +34,20 @@ async def count_words(text: str) -> int:
     return len(text.split())
 
 
-async def render_context(said: list[ContextMessage], most: int = 10_000) -> str:
+async def render_context(context: list[ContextMessage], most: int = 10_000) -> str:
     question = inbound(sent_at=1_000.0)
-    names = label_names({one.author: one.name for one in said})
-    (frames,) = (await build_frames([question], said, names, count=count_words, max_tokens=most))[0].values()
+    names = label_names({one.author: one.name for one in context})
+    (frames,) = (await build_frames([question], context, names, count=count_words, max_tokens=most))[0].values()
     return "\n\n".join(frames)
 
 
 @given(st.lists(st.tuples(IDS, TEXTS, TEXTS), min_size=1, max_size=6))
 async def test_context_messages_cannot_close_the_frame_or_impersonate(talk: list[tuple[str, str, str]]) -> None:
     names = {id_: name for id_, name, _ in talk}
-    said = [ContextMessage(id_, names[id_], text, sent_at=float(n)) for n, (id_, _, text) in enumerate(talk)]
-    told = [one for one in said if one.text.replace("\0", "").strip()]
-    text = await render_context(said)
-    if not told:
+    context = [ContextMessage(id_, names[id_], text, sent_at=float(n)) for n, (id_, _, text) in enumerate(talk)]
+    visible = [one for one in context if one.text.replace("\0", "").strip()]
+    text = await render_context(context)
+    if not visible:
         return
     first, *lines, last = text.split("\n")
     assert first.startswith(f"{QUOTE_OPEN}Earlier messages of other people.")
@@ -61,7 +61,7 @@ async def test_context_messages_cannot_close_the_frame_or_impersonate(talk: list
         if line.startswith(LINE_PREFIX) and not line.startswith(LINE_PREFIX + " ")
     ]
     shown_as = label_names(names)
-    assert [line.partition(":")[0] for line in begun] == [shown_as[one.author] for one in told]
+    assert [line.partition(":")[0] for line in begun] == [shown_as[one.author] for one in visible]
 
 
 @given(st.dictionaries(IDS, TEXTS, max_size=6))

@@ -25,15 +25,15 @@ def echo(asked: Any) -> str:
 
 async def test_an_edit_that_adds_a_mention_is_answered_once(sandbox: Any, tmp_path: Path) -> None:
     async with run_conversation(sandbox, tmp_path, echo) as chat:
-        said = await sandbox.post_message("ada", "general", "who is on call?")
-        await sandbox.edit_message("ada", said, "who is on call today?")
-        await sandbox.edit_message("ada", said, f"{chat.bot.mention} who is on call today?")
+        message = await sandbox.post_message("ada", "general", "who is on call?")
+        await sandbox.edit_message("ada", message, "who is on call today?")
+        await sandbox.edit_message("ada", message, f"{chat.bot.mention} who is on call today?")
         await wait_for_answer(chat, "heard who is on call today?")
         await chat.bot.wait_for_turns(1)
-        await sandbox.edit_message("ada", said, f"{chat.bot.mention} who is on call tomorrow?")
+        await sandbox.edit_message("ada", message, f"{chat.bot.mention} who is on call tomorrow?")
         await sandbox.wait_for(lambda: words.ANSWER_EDITED in chat.list_replies()[-1].buttons)
         (row,) = await chat.bot.list_inbox_messages()
-        assert row.sent_at > float(getattr(said, "ts", 0)), "it counts as said when it was edited"
+        assert row.sent_at > float(getattr(message, "ts", 0)), "it counts as said when it was edited"
         await chat.press(words.ANSWER_EDITED)
         await wait_for_answer(chat, "heard who is on call tomorrow?")
 
@@ -43,17 +43,17 @@ async def test_an_added_mention_in_a_thread_addresses_the_bot(sandbox: Any, tmp_
         root = await chat.say("one")
         await wait_for_answer(chat, "heard one")
         if isinstance(sandbox, SlackSandbox):
-            said = await sandbox.post_message("grace", "general", "and two?", thread_ts=root.ts)
+            message = await sandbox.post_message("grace", "general", "and two?", thread_ts=root.ts)
         else:
             thread = await sandbox.start_thread("ada", root, "numbers")
             await sandbox.post_message("ada", thread, f"{chat.bot.mention} three")
             await chat.bot.wait_for_turns(2)
-            said = await sandbox.post_message("grace", thread, "and two?")
+            message = await sandbox.post_message("grace", thread, "and two?")
         rows = await chat.bot.database.wait_until(
             chat.bot.list_inbox_messages, lambda rows: rows[-1].outcome == "unaddressed"
         )
         known = len(rows) - 1
-        await sandbox.edit_message("grace", said, f"and two, {chat.bot.mention}?")
+        await sandbox.edit_message("grace", message, f"and two, {chat.bot.mention}?")
         await chat.bot.wait_for_turns(known + 1)
         assert "and two, ?" in chat.bot.model.requests[-1]["messages"][-1]["content"]
 
@@ -65,11 +65,11 @@ async def test_an_added_mention_during_downtime_is_answered(
     async with run_conversation(sandbox, tmp_path, echo) as chat:
         await chat.say("one")
         await wait_for_answer(chat, "heard one")
-        said = await sandbox.post_message("ada", "general", "who is on call?")
+        message = await sandbox.post_message("ada", "general", "who is on call?")
         await asyncio.sleep(0.05)  # its time lies before the watermark
         await chat.say("two")
         await chat.bot.wait_for_turns(2)
-    await sandbox.edit_message("ada", said, f"{chat.bot.mention} who is on call?")
+    await sandbox.edit_message("ada", message, f"{chat.bot.mention} who is on call?")
     if isinstance(sandbox, SlackSandbox):
         await sandbox.discard_pending()
     async with run_conversation(sandbox, tmp_path, echo) as chat:
@@ -85,8 +85,8 @@ async def test_an_edit_of_an_old_message_or_an_earlier_mention_is_no_question(
         await sandbox.edit_message("ada", stopped, f"{chat.bot.mention} stop now, please")
         monkeypatch.setattr(listener, "EDIT_MENTION_WINDOW_SECONDS", -1.0)
         monkeypatch.setattr(parser, "EDIT_MENTION_WINDOW_SECONDS", -1.0)
-        said = await sandbox.post_message("ada", "general", "is it green?")
-        await sandbox.edit_message("ada", said, f"{chat.bot.mention} is it green?")
+        message = await sandbox.post_message("ada", "general", "is it green?")
+        await sandbox.edit_message("ada", message, f"{chat.bot.mention} is it green?")
         await sandbox.post_message("grace", "general", f"{chat.bot.mention} last")
         await wait_for_answer(chat, "You have no conversation with me here.", "heard last")
 
@@ -109,10 +109,10 @@ async def test_changes_during_storing_are_applied(
 
     monkeypatch.setattr(InboxStore, "accept", accept_slowly)
     async with run_conversation(sandbox, tmp_path, echo) as chat:
-        said = await chat.say("tow")
+        message = await chat.say("tow")
         await asyncio.wait_for(begun.wait(), 10)
         text = f"{chat.bot.mention} two"
-        change = sandbox.delete_message("ada", said) if deletes else sandbox.edit_message("ada", said, text)
+        change = sandbox.delete_message("ada", message) if deletes else sandbox.edit_message("ada", message, text)
         changing = asyncio.create_task(change)
         await asyncio.sleep(0.2)  # the edit arrives meanwhile
         go_on.set()

@@ -41,8 +41,8 @@ async def test_in_a_followed_thread_the_setting_selects_the_answered_messages(
         def list_echoes() -> list[str]:
             return [m.text for m in sandbox.messages(place) if m.text.startswith("heard ")]
 
-        said = [("ada", "one", True), ("ada", "two", False), ("grace", "three", False), ("ada", "four", False)]
-        for user, text, is_called in [*said, ("ada", "five", True)]:
+        messages = [("ada", "one", True), ("ada", "two", False), ("grace", "three", False), ("ada", "four", False)]
+        for user, text, is_called in [*messages, ("ada", "five", True)]:
             expected = (
                 [f"heard {one}" for one in answered[: answered.index(text) + 1]] if text in answered else list_echoes()
             )

@@ -134,11 +134,11 @@ class IntakeRecorder:
         await self.intake.drain(1)
 
     async def press(self, action: ButtonAction, turn: Turn, author: str = "ada") -> str:
-        said = await self.intake.presses.handle(
+        response = await self.intake.presses.handle(
             create_button(action, turn.id, ENGLISH).id, actor=Actor("test", author), locale=""
         )
         await self.intake.drain(1)
-        return said
+        return response
 
     async def claim_turn(self) -> Turn:
         (turn,) = await self.turns.claim(1)
@@ -155,7 +155,7 @@ class IntakeRecorder:
         query = sa.select(inbox.c.message).where(inbox.c.turn.is_(None), inbox.c.outcome.is_(None))
         async with self.database.read() as connection:
             found = (await connection.execute(query.order_by(inbox.c.id))).scalars().all()
-        return [InboxMessage.from_json(said).text for said in found]
+        return [InboxMessage.from_json(message).text for message in found]
 
     async def count_rows(self, table: sa.Table) -> int:
         async with self.database.read() as connection:
@@ -303,15 +303,15 @@ async def test_a_failed_command_answer_is_logged(recorder: IntakeRecorder, caplo
 async def test_an_unexpected_task_error_is_logged_without_content(
     recorder: IntakeRecorder, caplog: pytest.LogCaptureFixture
 ) -> None:
-    said = "somebody's words"
+    text = "somebody's words"
 
     async def raise_key_error() -> None:
-        raise KeyError(said)
+        raise KeyError(text)
 
     recorder.intake.run_in_background(raise_key_error(), name="press")
     await recorder.intake.drain(5)
     assert "press failed: KeyError" in caplog.text
-    assert said not in caplog.text
+    assert text not in caplog.text
 
 
 async def test_a_failed_insert_is_reported_to_the_adapter(

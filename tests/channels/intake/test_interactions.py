@@ -149,8 +149,8 @@ async def test_the_token_of_an_interaction_is_encrypted_in_the_database(tmp_path
     async with run_sandbox("discord") as server, run_conversation(server, tmp_path, "one") as chat:
         place = server.channels["general"]
         server.permissions.discard("send_messages")  # so the answer is private
-        (shown,) = await server.run_command("ada", place, "ask", question="why?")
-        await wait_until(lambda: shown.text == "one")
+        (response,) = await server.run_command("ada", place, "ask", question="why?")
+        await wait_until(lambda: response.text == "one")
         (row,) = await chat.bot.list_inbox_messages()
         token = str(row.message["address"]["token"])
         tokens = {part for call in server.calls for part in call.path.split("/")}

@@ -86,8 +86,8 @@ def test_marks_that_are_closed_at_a_split_are_reopened(text: str) -> None:
 
 @given(texts)
 def test_removing_the_unfinished_end_adds_no_text(text: str) -> None:
-    said = iter(text)
-    assert all(character in said for character in remove_unfinished(text))
+    signs = iter(text)
+    assert all(character in signs for character in remove_unfinished(text))
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,7 @@ def simulate_replies(
     """
 
     async def main() -> tuple[list[float], float]:
-        registries, told = [RateLimiters() for _ in range(workers)], [dict[str, LimitUsage]() for _ in range(workers)]
+        registries, usages = [RateLimiters() for _ in range(workers)], [dict[str, LimitUsage]() for _ in range(workers)]
         sent, waits = list[float](), [0.0]
 
         async def reply(limiter: RateLimiter, after: float, seconds: float) -> None:
@@ -66,8 +66,8 @@ def simulate_replies(
         async def share_usage(worker: int) -> None:
             registry = registries[worker]
             while True:
-                registry.apply_peer_usage([uses for other, uses in enumerate(told) if other != worker])
-                told[worker] = registry.announce_usage()
+                registry.apply_peer_usage([uses for other, uses in enumerate(usages) if other != worker])
+                usages[worker] = registry.announce_usage()
                 await asyncio.sleep(1 + late[worker] / 5)
 
         for registry in registries:
@@ -172,9 +172,9 @@ def test_the_announced_usage_does_not_name_the_limit() -> None:
         registries = [RateLimiters(), RateLimiters()]
         for registry in registries:
             await registry.get(("answer", "https://hooks.example/secret"), Window(5, 60)).acquire(Priority.FINAL)
-        (told, use), *others = registries[0].announce_usage().items()
+        (name, use), *others = registries[0].announce_usage().items()
         assert use == (0, 1)
-        assert (others, list(registries[1].announce_usage())) == ([], [told])
-        assert not any(word in told for word in ("secret", "hooks", "answer"))
+        assert (others, list(registries[1].announce_usage())) == ([], [name])
+        assert not any(word in name for word in ("secret", "hooks", "answer"))
 
     run(main)

@@ -169,13 +169,13 @@ def check_reply(chat: Chat, call: str) -> None:
     Args:
         call: the name of the API call with the fault: "upload" and "react" lead to other messages.
     """
-    shown = list_texts(chat)
+    texts = list_texts(chat)
     if call == "upload":
         assert chat.list_files() == [("answer.md", LONG.encode())]
-        assert len(shown) == 3
-        assert shown[-1].endswith(words.FULL_ANSWER_IN_FILE)
+        assert len(texts) == 3
+        assert texts[-1].endswith(words.FULL_ANSWER_IN_FILE)
     else:
-        assert shown == [ANSWER] * (2 if call == "react" else 1)
+        assert texts == [ANSWER] * (2 if call == "react" else 1)
 
 
 # Transient faults

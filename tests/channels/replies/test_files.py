@@ -94,7 +94,7 @@ async def test_each_generated_file_is_posted_once_despite_a_crash(
 ) -> None:
     async with run_conversation(sandbox, tmp_path, MAKES[:1], "Here you are.", core=TOOLS) as chat:
         shares = 0
-        share, attach, shown = SlackSurface._share, DiscordApi.set_files, TurnStore.save_message_ids
+        share, attach, save_ids = SlackSurface._share, DiscordApi.set_files, TurnStore.save_message_ids
 
         async def die_at_second_share(surface: Any, *more: Any) -> None:
             nonlocal shares
@@ -106,7 +106,7 @@ async def test_each_generated_file_is_posted_once_despite_a_crash(
         async def die_before_record(turns: Any, turn: Any, ids: Any) -> None:
             if any(id_.startswith("file:") and id_.endswith("notes.txt") for id_ in ids):
                 await create_crash(chat)()
-            await shown(turns, turn, ids)
+            await save_ids(turns, turn, ids)
 
         with monkeypatch.context() as death:
             if moment == "sent":
@@ -153,8 +153,8 @@ async def test_a_refused_file_is_named_and_the_others_are_posted(
         sandbox, tmp_path, [*MAKES[1:], CallTool("heavy", {})], "Here you are.", core=TOOLS
     ) as chat:
         await chat.say("draw")
-        told = "Here you are.\n\nI couldn't attach `heavy.pdf` (11.0 MB)."
-        await wait_for_texts(chat, lambda found: found == [told.replace("`", "")] or found == [told])
+        notice = "Here you are.\n\nI couldn't attach `heavy.pdf` (11.0 MB)."
+        await wait_for_texts(chat, lambda found: found == [notice.replace("`", "")] or found == [notice])
         (row,) = await wait_for_turns(chat)
         assert (row.state, row.text) == ("done", "Here you are.")
         assert chat.list_files() == MADE[2:]

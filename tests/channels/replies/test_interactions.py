@@ -152,9 +152,9 @@ async def test_an_answer_is_regenerated_in_place(sandbox: Any, tmp_path: Path) -
         await wait_for_answer(chat, "It is 42.")
         first, second = await chat.bot.wait_for_turns(2)
         assert (second.kind, second.origin) == ("regenerate", first.id)
-        said = [one["role"] for one in chat.bot.model.requests[-1]["messages"]]
-        assert said.count("user") == 1
-        assert "assistant" not in said
+        roles = [one["role"] for one in chat.bot.model.requests[-1]["messages"]]
+        assert roles.count("user") == 1
+        assert "assistant" not in roles
         await wait_for_buttons(chat, get_answer_buttons(chat))
         assert chat.list_replies()[0].buttons[words.REGENERATE] == f"regenerate:{second.id}"
 
@@ -168,8 +168,8 @@ async def test_any_reader_may_give_feedback(sandbox: Any, tmp_path: Path) -> Non
         thanks = {"ada": [words.FEEDBACK_THANKS] * 2, "grace": [words.FEEDBACK_THANKS]}
         await chat.sandbox.wait_for(lambda: {user: chat.list_private_messages(user) for user in thanks} == thanks)
         async with chat.bot.database.read() as connection:
-            kept = (await connection.execute(sa.select(feedback.c.rating))).scalars().all()
-        assert kept == ["bad", "bad"]
+            ratings = (await connection.execute(sa.select(feedback.c.rating))).scalars().all()
+        assert ratings == ["bad", "bad"]
 
 
 async def test_disabled_buttons_are_not_shown(sandbox: Any, tmp_path: Path) -> None:

@@ -181,12 +181,12 @@ async def test_sources_are_numbered_links_below_the_answer(sandbox: Any, tmp_pat
     answer = [Say("It rains."), Cite("https://weather.example/today?a=1", "W](x) @everyone"), Cite("javascript:x", "X")]
     async with run_conversation(sandbox, tmp_path, answer, core={"vendor": vendor}) as chat:
         await chat.say("rain?")
-        shown = (await wait_for_texts(chat, lambda found: found and "Sources" in found[-1]))[-1]
+        text = (await wait_for_texts(chat, lambda found: found and "Sources" in found[-1]))[-1]
         await wait_for_turns(chat)
-        assert "weather.example" in shown
-        assert "everyone" not in shown
-        assert "javascript" not in shown
-        assert shown.endswith("Sources: [1 weather.example](https://weather.example/today?a=1)")
+        assert "weather.example" in text
+        assert "everyone" not in text
+        assert "javascript" not in text
+        assert text.endswith("Sources: [1 weather.example](https://weather.example/today?a=1)")
         [row] = await chat.bot.list_turns()
         assert row.run_record["sources"] == ["https://weather.example/today?a=1"]
 

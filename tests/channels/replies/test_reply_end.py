@@ -75,10 +75,10 @@ async def test_a_very_long_answer_begins_in_place_and_is_complete_in_a_file(sand
     async with run_conversation(sandbox, tmp_path, Say(LONG, pieces=40), most_messages=2) as chat:
         await chat.say("long")
         (row,) = await wait_for_turns(chat)
-        shown = list_texts(chat)
-        assert len(shown) == 2
-        assert shown[0].startswith("Paragraph 0.")
-        assert shown[1].endswith(words.FULL_ANSWER_IN_FILE)
+        texts = list_texts(chat)
+        assert len(texts) == 2
+        assert texts[0].startswith("Paragraph 0.")
+        assert texts[1].endswith(words.FULL_ANSWER_IN_FILE)
         assert chat.list_files() == [("answer.md", LONG.encode())]
         assert row.state == "done"
 
@@ -97,9 +97,9 @@ async def test_a_growing_answer_has_a_limited_number_of_chunks(sandbox: Any, tmp
         assert chat.list_files()[0][1].endswith(b"The end.")
 
 
-@pytest.mark.parametrize("said", ["#", "##\n\n#", "\n \n"])
-async def test_an_invisible_answer_is_named_as_empty(sandbox: Any, tmp_path: Path, said: str) -> None:
-    async with run_conversation(sandbox, tmp_path, said) as chat:
+@pytest.mark.parametrize("answer", ["#", "##\n\n#", "\n \n"])
+async def test_an_invisible_answer_is_named_as_empty(sandbox: Any, tmp_path: Path, answer: str) -> None:
+    async with run_conversation(sandbox, tmp_path, answer) as chat:
         await chat.say("anything?")
         assert (await wait_for_turns(chat))[0].state == "done"
         assert list_texts(chat) == [words.NO_ANSWER]
@@ -116,8 +116,8 @@ async def test_an_answer_that_just_fits_needs_no_file(sandbox: Any, tmp_path: Pa
 async def test_without_file_permission_the_answer_is_posted_in_chunks(sandbox: Any, tmp_path: Path) -> None:
     async with run_conversation(sandbox, tmp_path, LONG, most_messages=2) as chat:
         for rights in ("scopes", "permissions"):
-            held: set[str] = getattr(sandbox, rights, set())
-            held -= {"files:write", "attach_files"}
+            permissions: set[str] = getattr(sandbox, rights, set())
+            permissions -= {"files:write", "attach_files"}
         await chat.say("long")
         (row,) = await wait_for_turns(chat)
         assert row.state == "done"
@@ -185,10 +185,10 @@ async def test_a_failure_after_a_long_text_is_shown_below_its_beginning(sandbox:
     async with run_conversation(sandbox, tmp_path, script, most_messages=3, time_limit=1.5) as chat:
         await fail_turn(chat)
         (row,) = await wait_for_turns(chat)
-        shown = list_texts(chat)
-        assert len(shown) == 3
+        texts = list_texts(chat)
+        assert len(texts) == 3
         assert (
-            shown[-1] == f"{words.FULL_ANSWER_IN_FILE}\n\n{words.ENGLISH.format_error_with_id(words.TOO_LONG, row.id)}"
+            texts[-1] == f"{words.FULL_ANSWER_IN_FILE}\n\n{words.ENGLISH.format_error_with_id(words.TOO_LONG, row.id)}"
         )
         assert list_retries(chat) == [False, False, True]
         assert len(chat.list_files()) == 1

@@ -120,10 +120,10 @@ class RecordedIds:
         files: Sequence[File] = (),
     ) -> bool:
         plan = Plan([Chunk(0, 0, text) for text in texts], priority, controls, files)
-        shown = await board.show(plan, tuple(self.ids), self.record)
-        if shown:
+        is_complete = await board.show(plan, tuple(self.ids), self.record)
+        if is_complete:
             del self.ids[len(texts) + len(files) :]
-        return shown
+        return is_complete
 
 
 TEXTS = st.lists(st.sampled_from(["one", "two", "three"]), min_size=1, max_size=4)

@@ -16,7 +16,7 @@ def create_tool_start(tool: str = "look_up", line: str = "", call: str = "c1", *
 
 
 @pytest.mark.parametrize(
-    ("event", "shown"),
+    ("event", "expected"),
     [
         (
             create_tool_start(line="Looking up the weather in {city}", city="Seoul"),
@@ -41,11 +41,11 @@ def create_tool_start(tool: str = "look_up", line: str = "", call: str = "c1", *
         (create_tool_start(line="Looking for {x}, {y}, {z}", x="🙈" * 99, y="🙉" * 99, z="🙊\ud83d" * 99), None),
     ],
 )
-def test_a_tool_status_is_plain_text(event: StreamEvent, shown: str | None) -> None:
-    said = render_call(event, words.ENGLISH)
-    assert shown is None or said == shown
-    assert utf16_size(f"\n\n{said}{words.ENGLISH.format_elapsed(86_400)}") <= DISCORD.status_reserve
-    assert not set("*`<>[]\n") & set(said)
+def test_a_tool_status_is_plain_text(event: StreamEvent, expected: str | None) -> None:
+    text = render_call(event, words.ENGLISH)
+    assert expected is None or text == expected
+    assert utf16_size(f"\n\n{text}{words.ENGLISH.format_elapsed(86_400)}") <= DISCORD.status_reserve
+    assert not set("*`<>[]\n") & set(text)
 
 
 def test_each_builtin_tool_has_a_status_in_each_language() -> None:

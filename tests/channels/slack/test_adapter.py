@@ -87,8 +87,8 @@ async def test_an_event_is_acknowledged_only_when_it_is_stored(tmp_path: Path, m
         await bot.wait_for_texts(question, lambda texts: texts == ["hello", "heard: hello"])
 
         def list_deliveries() -> list[tuple[int, bool]]:
-            told = [e for e in slack.envelopes if e.payload["event"].get("ts") == question.ts]
-            return [(envelope.attempt, envelope.acknowledged_at is not None) for envelope in told]
+            envelopes = [e for e in slack.envelopes if e.payload["event"].get("ts") == question.ts]
+            return [(envelope.attempt, envelope.acknowledged_at is not None) for envelope in envelopes]
 
         await slack.wait_for(lambda: list_deliveries() == [(0, True), (1, False)])  # acknowledged by the second sending
         assert len(await bot.wait_for_turns(1)) == 1
@@ -103,9 +103,9 @@ async def test_an_event_is_accepted_while_the_web_api_fails(slack: SlackSandbox,
 
 async def test_known_and_unknown_envelopes_are_acknowledged(slack: SlackSandbox, tmp_path: Path) -> None:
     async with run_bot(slack, tmp_path, echo) as bot:
-        said = await slack.post_message("ada", "general", "not for the bot")
-        await slack.edit_message("ada", said, "still not")
-        await slack.delete_message("ada", said)
+        message = await slack.post_message("ada", "general", "not for the bot")
+        await slack.edit_message("ada", message, "still not")
+        await slack.delete_message("ada", message)
         await slack.post_as_bot("other", "general", f"{bot.mention} hello")
         await slack.open_home("ada")
         await slack.run_command("ada", "general", "/help")
@@ -133,8 +133,8 @@ async def test_messages_in_quick_succession_are_answered_in_order_with_a_reactio
 async def test_unsupported_files_are_named_to_the_model(slack: SlackSandbox, tmp_path: Path) -> None:
     async with run_bot(slack, tmp_path, echo) as bot:
         question = await slack.post_message("ada", slack.open_dm("ada"), "look", files=["plan.pdf"])
-        told = "heard: look\n[ada sent a file that you cannot open: plan.pdf: I do not recognize its type]"
-        await bot.wait_for_texts(question, lambda texts: told in texts)
+        expected = "heard: look\n[ada sent a file that you cannot open: plan.pdf: I do not recognize its type]"
+        await bot.wait_for_texts(question, lambda texts: expected in texts)
 
 
 async def test_a_bare_mention_is_described_to_the_model(slack: SlackSandbox, tmp_path: Path) -> None:

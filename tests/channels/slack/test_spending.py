@@ -29,9 +29,9 @@ async def test_usage_is_private_and_a_spending_limit_ends_with_the_day(slack: Sl
             await bot.mention_bot("ada", "general", "one"), lambda texts: texts[-1] == "heard: ada: one"
         )
         await bot.wait_for_turns(1)
-        shown = (await run_command(bot, "ada", "general", "/usage")).text
-        assert [f"{who}: {ONE}" in shown for who in (words.USAGE_YOURS, words.USAGE_HERE)] == [True, True]
-        assert "`ada`" not in shown
+        text = (await run_command(bot, "ada", "general", "/usage")).text
+        assert [f"{who}: {ONE}" in text for who in (words.USAGE_YOURS, words.USAGE_HERE)] == [True, True]
+        assert "`ada`" not in text
         question = await bot.mention_bot("ada", "general", "two")
         texts = await bot.wait_for_texts(question, lambda texts: len(texts) == 2 and "daily spending limit" in texts[1])
         assert re.search(
@@ -58,10 +58,10 @@ async def test_usage_lists_the_tokens_of_the_prompt_cache(slack: SlackSandbox, t
     async with run_bot(slack, tmp_path, answer) as bot:
         await bot.wait_for_texts(await bot.mention_bot("ada", "general", "one"), lambda texts: texts[-1] == "Hi.")
         await bot.wait_for_turns(1)
-        shown = (await run_command(bot, "ada", "general", "/usage")).text
-        assert "; prompt cache this month: 1,500 tokens read, 400 written" in shown
-        shown = (await run_command(bot, "ada", "general", "/why")).text
-        assert "Prompt cache: 1,500 tokens read, 400 written" in shown
+        text = (await run_command(bot, "ada", "general", "/usage")).text
+        assert "; prompt cache this month: 1,500 tokens read, 400 written" in text
+        text = (await run_command(bot, "ada", "general", "/why")).text
+        assert "Prompt cache: 1,500 tokens read, 400 written" in text
 
 
 async def test_a_fallback_model_answers_and_is_named(slack: SlackSandbox, tmp_path: Path) -> None:
@@ -73,5 +73,5 @@ async def test_a_fallback_model_answers_and_is_named(slack: SlackSandbox, tmp_pa
         )
         assert texts[1] == f"heard: ada: one\n\n{note}"
         await bot.wait_for_turns(1)
-        shown = (await run_command(bot, "ada", "general", "/usage")).text
-        assert words.USAGE_UNPRICED.format(tokens="12") in shown  # the other model has no price
+        text = (await run_command(bot, "ada", "general", "/usage")).text
+        assert words.USAGE_UNPRICED.format(tokens="12") in text  # the other model has no price

@@ -81,7 +81,7 @@ def test_a_link_with_a_label_is_shown_with_both(token: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "rest"),
+    ("text", "rest"),
     [
         ("<@UB> hello", "hello"),
         ("hello <@UB>", "hello"),
@@ -93,8 +93,8 @@ def test_a_link_with_a_label_is_shown_with_both(token: str) -> None:
         ("<@UB>\n```\n  code\n```", "```\n  code\n```"),
     ],
 )
-def test_the_mention_of_the_bot_is_removed(said: str, rest: str) -> None:
-    assert remove_mention(said, "UB") == rest
+def test_the_mention_of_the_bot_is_removed(text: str, rest: str) -> None:
+    assert remove_mention(text, "UB") == rest
 
 
 def test_the_mentioned_users_of_a_text_are_found() -> None:

@@ -47,13 +47,13 @@ def test_the_default_agent_is_called_parley() -> None:
     assert AgentConfig().name == DEFAULT_AGENT_NAME == "parley"
 
 
-@pytest.mark.parametrize(("bot_name", "shown"), [("Robby", "Robby"), ("", "parley")])
-async def test_the_instruction_has_the_name_of_the_bot(converse: Converse, bot_name: str, shown: str) -> None:
+@pytest.mark.parametrize(("bot_name", "expected"), [("Robby", "Robby"), ("", "parley")])
+async def test_the_instruction_has_the_name_of_the_bot(converse: Converse, bot_name: str, expected: str) -> None:
     provider = ScriptedProvider("ok")
     app = create_app(AgentConfig(), model=adapter(provider))
     conversation = await converse(app=app)
     await conversation.events("Who are you?", bot_name=bot_name)
-    assert f"You are {shown}, " in provider.requests[0].messages[0].text
+    assert f"You are {expected}, " in provider.requests[0].messages[0].text
 
 
 @pytest.mark.parametrize(

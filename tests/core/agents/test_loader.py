@@ -175,9 +175,9 @@ root_agent = LlmAgent(
     app = load_app(str(folder(agent__py=source)))
     found = {agent.name: agent.canonical_model for agent in list_llm_agents(app)}
     assert list(found) == ["root", "asked", "heir", "own"]
-    told = {name: (type(model).__name__, model.model) for name, model in found.items()}
-    assert told["own"] == ("Gemini", "gemini-2.5-flash")
-    assert told["root"] == told["heir"] == ("RegisteredAdapter", "openai/named")
+    models = {name: (type(model).__name__, model.model) for name, model in found.items()}
+    assert models["own"] == ("Gemini", "gemini-2.5-flash")
+    assert models["root"] == models["heir"] == ("RegisteredAdapter", "openai/named")
     assert isinstance(found["asked"], ModelAdapter)
     assert found["asked"].is_fixed
     assert found["asked"].retry_seconds

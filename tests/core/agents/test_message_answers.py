@@ -132,8 +132,8 @@ async def test_a_repeated_run_of_an_answer_stores_it_once(converse: Converse) ->
     await dialog.say("a shirt")
     assert await dialog.say("XL") == "Which colour?"
     assert await dialog.repeat("XL") == "Which colour?"
-    said = [event.content for event in await dialog.conversation.history() if event.author == "user"]
-    assert [part.text for content in said for part in (content and content.parts) or ()] == ["a shirt", "XL"]
+    contents = [event.content for event in await dialog.conversation.history() if event.author == "user"]
+    assert [part.text for content in contents for part in (content and content.parts) or ()] == ["a shirt", "XL"]
 
 
 async def test_a_node_that_runs_again_finds_each_answer_under_the_name_that_it_asks_by(converse: Converse) -> None:
@@ -145,7 +145,7 @@ async def test_a_node_that_runs_again_finds_each_answer_under_the_name_that_it_a
 
     node = FunctionNode(func=ask, rerun_on_resume=True)
     dialog = Dialog(await converse(root=Workflow(name="shop", edges=[("START", node)])))
-    replies = [await dialog.say(said) for said in ("a shirt", "XL", "a hat", "S", "a coat")]
+    replies = [await dialog.say(text) for text in ("a shirt", "XL", "a hat", "S", "a coat")]
     assert replies == ["Which size?", "Ordered in XL.", "Which size?", "Ordered in S.", "Which size?"]
     assert await dialog.choose("M") == "Ordered in M."
 

@@ -166,9 +166,9 @@ async def convert_result(converse: Converse, result: object) -> dict[str, object
 
 async def test_a_result_that_json_cannot_hold_is_converted(converse: Converse) -> None:
     odd = {"raw": b"\x00\xff", "set": {1}, 3: float("nan"), "text": "nul \0 half \ud83d", "pair": (1.5, None)}
-    said = await convert_result(converse, odd)
-    assert "look_raw.bin" in str(said.pop("raw"))
-    assert said == {
+    result = await convert_result(converse, odd)
+    assert "look_raw.bin" in str(result.pop("raw"))
+    assert result == {
         "set": [1],
         "3": None,
         "text": "nul \ufffd half \ufffd",

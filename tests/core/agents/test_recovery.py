@@ -250,12 +250,12 @@ async def get_results(conversation: Conversation) -> dict[str, Any]:
 
     Also checks that no call has two results.
     """
-    told: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     for event in await conversation.history():
         for answer in event.get_function_responses():
-            assert answer.id not in told
-            told[answer.id or ""] = next(iter((answer.response or {}).values()))
-    return told
+            assert answer.id not in results
+            results[answer.id or ""] = next(iter((answer.response or {}).values()))
+    return results
 
 
 # Calls that were made at once
@@ -328,9 +328,9 @@ async def test_no_call_is_made_twice_in_any_state_of_a_step(
     assert await resume(idle) == "Done."
     assert [call.runs for call in made] == [int(call.runs_now) for call in made]
     results = [part for message in provider.requests[0].messages for part in message.parts]
-    told = {part.id: dict(part.result) for part in results if isinstance(part, ToolResult)}
-    assert told == {call.id: call.response for call in made}
-    assert (await get_results(idle)).keys() == told.keys()
+    results_by_id = {part.id: dict(part.result) for part in results if isinstance(part, ToolResult)}
+    assert results_by_id == {call.id: call.response for call in made}
+    assert (await get_results(idle)).keys() == results_by_id.keys()
 
 
 async def store_run(conversation: Conversation, made: Sequence[StoredCall]) -> None:

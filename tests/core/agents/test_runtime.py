@@ -173,8 +173,8 @@ async def test_a_run_that_fails_ends_in_one_error(converse: Converse) -> None:
 
 async def test_a_missing_session_is_an_error_of_the_run(converse: Converse) -> None:
     runtime = (await converse(ScriptedProvider())).runtime
-    async with aclosing(runtime.stream(RunRequest(user_id=USER, session_id="nowhere", text="Hi"))) as told:
-        [event] = [event async for event in told]
+    async with aclosing(runtime.stream(RunRequest(user_id=USER, session_id="nowhere", text="Hi"))) as events:
+        [event] = [event async for event in events]
     assert event.type == "error"
     assert "nowhere" in str(event.error)
 

@@ -27,7 +27,7 @@ def _restored_gc() -> Iterator[None]:
 def test_frozen_objects_stay_and_later_cycles_are_collected() -> None:
     standing = ReferenceCycle()
     garbage.freeze_gc()
-    assert not any(held is standing for held in gc.get_objects())
+    assert not any(tracked is standing for tracked in gc.get_objects())
     left = weakref.ref(ReferenceCycle())
     gc.collect()
     assert left() is None

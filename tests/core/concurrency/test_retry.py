@@ -107,8 +107,8 @@ async def test_a_job_is_retried_until_it_succeeds_and_each_reason_logged_once(
         ):
             await asyncio.wait_for(done.wait(), 10)
     assert job.tries == 4
-    told = [record.getMessage() for record in caplog.records]
-    assert told == ["messages are not stored yet: away", "messages are not stored yet: full"]
+    messages = [record.getMessage() for record in caplog.records]
+    assert messages == ["messages are not stored yet: away", "messages are not stored yet: full"]
 
 
 async def test_waking_a_job_ends_its_pause() -> None:

@@ -103,7 +103,7 @@ async def test_a_report_combines_all_rows_of_a_turn(
     (turn,) = await turns.claim(1)
     history = {"messages": 1, "tokens": 5, "budget": 100, "limit": "tokens", "newest_id": 2}
     for role in ("user", "assistant", "user"):
-        said = {
+        problems = {
             "session": turn.session_id,
             "generation": 1,
             "role": role,
@@ -111,7 +111,7 @@ async def test_a_report_combines_all_rows_of_a_turn(
             "tokens": 1,
             "tool_calls": [],
         }
-        await run(database, sa.insert(messages).values(**said, created_at=1.0))
+        await run(database, sa.insert(messages).values(**problems, created_at=1.0))
     reports = TurnReports(database, Prices())
     running = await reports.get(turn.id)
     assert running is not None
@@ -199,5 +199,5 @@ async def test_a_failed_turn_keeps_its_run_record_and_a_reset_one_does_not(
     await inbox.reset_session(inbound(text="reset"))
     await turns.end(turn, "cancelled", run_record={"seconds": 1.0})
     async with database.read() as connection:
-        kept = (await connection.execute(sa.select(turns_table.c.run_record))).scalars().all()
-    assert set(kept) == {None}
+        records = (await connection.execute(sa.select(turns_table.c.run_record))).scalars().all()
+    assert set(records) == {None}

@@ -299,9 +299,9 @@ async def test_the_last_author_needs_no_mention_until_another_person_speaks(
     assert await shared_session.receive("ada", called=True)
     assert await shared_session.receive("ada")
     async with database.read() as connection:
-        kept = (await connection.execute(sa.select(inbox_table))).all()
-    assert [row.message for row in kept if row.outcome == "unaddressed"] == [None, None]
-    assert "secret" not in str(kept)
+        rows = (await connection.execute(sa.select(inbox_table))).all()
+    assert [row.message for row in rows if row.outcome == "unaddressed"] == [None, None]
+    assert "secret" not in str(rows)
 
 
 async def test_repeated_and_late_deliveries_change_nothing(

@@ -118,9 +118,9 @@ async def test_a_reset_deletes_the_texts_of_messages(inbox: InboxStore, turns: T
     await inbox.reset_session(inbound("reset"))
     await turns.save_answer(running, "the secret answer", {})  # it had not heard of the reset yet
     await turns.end(running, "failed", error="the reply cannot be shown")
-    kept = str(await list_rows(database)) + str(await list_rows(database, turns_table))
-    assert "a secret" not in kept
-    assert "secret answer" not in kept
+    rows = str(await list_rows(database)) + str(await list_rows(database, turns_table))
+    assert "a secret" not in rows
+    assert "secret answer" not in rows
 
 
 async def test_a_message_after_a_reset_belongs_to_the_new_generation(inbox: InboxStore, turns: TurnStore) -> None:

@@ -38,22 +38,22 @@ async def test_active_places_are_listed_with_their_sessions_newest_first(databas
 async def test_accepted_keys_are_known_and_resets_are_listed_with_their_times(
     database: Database, inbox: InboxStore
 ) -> None:
-    places, said = Watermarks(database), inbound()
-    await inbox.accept(said)
-    assert await places.find_known_keys([said.event_key, "another", *(str(n) for n in range(1_000))]) == {
-        said.event_key
+    places, message = Watermarks(database), inbound()
+    await inbox.accept(message)
+    assert await places.find_known_keys([message.event_key, "another", *(str(n) for n in range(1_000))]) == {
+        message.event_key
     }
-    assert await places.get_cancellation_times([said.session_id]) == ({}, {})
+    assert await places.get_cancellation_times([message.session_id]) == ({}, {})
     for at in (50.0, 40.0):
         await inbox.reset_session(replace(inbound("reset"), sent_at=at))
-    assert await places.get_cancellation_times([said.session_id, "another"]) == ({said.session_id: 50.0}, {})
+    assert await places.get_cancellation_times([message.session_id, "another"]) == ({message.session_id: 50.0}, {})
 
 
 async def test_stops_are_listed_by_session_and_author(database: Database, inbox: InboxStore) -> None:
-    places, said = Watermarks(database), inbound()
+    places, message = Watermarks(database), inbound()
     for at, author in ((50.0, "grace"), (40.0, "grace"), (45.0, "ada")):
-        await inbox.record_command(replace(said, event_key=f"stop:{at}", author=author, sent_at=at), "stop")
-    await inbox.record_command(replace(said, event_key="status", sent_at=60.0), "status")
-    resets, stops = await places.get_cancellation_times([said.session_id, "another"])
+        await inbox.record_command(replace(message, event_key=f"stop:{at}", author=author, sent_at=at), "stop")
+    await inbox.record_command(replace(message, event_key="status", sent_at=60.0), "status")
+    resets, stops = await places.get_cancellation_times([message.session_id, "another"])
     assert resets == {}
-    assert stops == {(said.session_id, "grace"): 50.0, (said.session_id, "ada"): 45.0}
+    assert stops == {(message.session_id, "grace"): 50.0, (message.session_id, "ada"): 45.0}

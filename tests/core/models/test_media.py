@@ -21,7 +21,7 @@ SOUNDS = {
 
 
 @pytest.mark.parametrize(
-    ("name", "told", "kind"),
+    ("name", "claim", "kind"),
     [
         ("a.png", None, "image/png"),
         ("a.png", "application/octet-stream", "image/png"),
@@ -31,8 +31,8 @@ SOUNDS = {
         ("a.unheard-of", None, None),
     ],
 )
-def test_the_type_of_a_file_is_guessed_from_claim_and_name(name: str, told: str | None, kind: str | None) -> None:
-    assert media.guess_mime_type(name, told) == kind
+def test_the_type_of_a_file_is_guessed_from_claim_and_name(name: str, claim: str | None, kind: str | None) -> None:
+    assert media.guess_mime_type(name, claim) == kind
 
 
 def test_the_bytes_of_a_file_override_the_expected_type() -> None:
@@ -70,9 +70,9 @@ def test_text_in_a_file_does_not_close_its_fence(text: str, name: str) -> None:
 
 @given(st.text(), st.integers(0, 50))
 def test_a_truncated_text_is_a_beginning_within_the_limit(text: str, tokens: int) -> None:
-    shown = media.truncate_text(text, tokens)
-    assert text.encode("utf-8", "replace").startswith(shown.encode("utf-8", "replace"))
-    assert media.count_tokens(shown) <= tokens or shown == text
+    beginning = media.truncate_text(text, tokens)
+    assert text.encode("utf-8", "replace").startswith(beginning.encode("utf-8", "replace"))
+    assert media.count_tokens(beginning) <= tokens or beginning == text
 
 
 TAKES = SupportedFiles({"image/png": 10}, max_total_bytes=15)
@@ -101,10 +101,10 @@ def test_the_newest_supported_files_are_sent_and_others_described() -> None:
 
 
 def test_dropped_files_of_a_tool_are_described_in_its_result() -> None:
-    shown = ToolResult("1", "draw", {"ok": True}, (png(4), png(40)))
-    [message] = drop_unsupported_files([ModelMessage("tool", (shown,))], TAKES)
-    told = {"ok": True, "left_out": [description("image/png", 40).text]}
-    assert message == ModelMessage("tool", (ToolResult("1", "draw", told, (png(4),)),))
+    result = ToolResult("1", "draw", {"ok": True}, (png(4), png(40)))
+    [message] = drop_unsupported_files([ModelMessage("tool", (result,))], TAKES)
+    expected = {"ok": True, "left_out": [description("image/png", 40).text]}
+    assert message == ModelMessage("tool", (ToolResult("1", "draw", expected, (png(4),)),))
 
 
 def test_a_history_without_files_does_not_change() -> None:

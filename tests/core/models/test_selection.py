@@ -39,8 +39,8 @@ async def test_a_run_calls_the_selected_model_by_its_providers_name(
 ) -> None:
     default, other = ScriptedProvider("From the default.", "Again."), ScriptedProvider("From the other.")
     conversation = await converse(app=create_app(AgentConfig(), model=make_adapter(default, other=other)))
-    told = [(await conversation.events("hi", model=model))[-1].text for model in (None, "b/other", "a/default")]
-    assert told == ["From the default.", "From the other.", "Again."]
+    texts = [(await conversation.events("hi", model=model))[-1].text for model in (None, "b/other", "a/default")]
+    assert texts == ["From the default.", "From the other.", "Again."]
     assert [request.model for request in default.requests] == ["default", "default"]
     assert [request.model for request in other.requests] == ["other"]
     assert [message.text for message in other.requests[0].messages[1:]] == ["hi", "From the default.", "hi"]

@@ -87,8 +87,8 @@ class StoredConversations:
             The turn's id.
         """
         address = {"speaker": name, "author": author}
-        said = inbound(words, session=session, author=author, address=address)
-        await self.inbox.accept(said)
+        message = inbound(words, session=session, author=author, address=address)
+        await self.inbox.accept(message)
         (turn,) = await self.turns.claim(1)
         loaded = await self.session(session)
         parts = [("", around)] if around else []
@@ -106,7 +106,7 @@ class StoredConversations:
         ]
         of_place = {
             "app": "app",
-            "user_id": said.place,
+            "user_id": message.place,
             "session": session,
             "author": "user",
             "created_at": time.time(),
@@ -117,7 +117,7 @@ class StoredConversations:
         made = ArtifactService(self.database, run_id=turn.id)
         saved = types.Part.from_bytes(data=words.encode(), mime_type="text/plain")
         await made.save_artifact(
-            app_name="app", user_id=said.place, session_id=session, filename=f"{words}.txt", artifact=saved
+            app_name="app", user_id=message.place, session_id=session, filename=f"{words}.txt", artifact=saved
         )
         async with self.database.write() as connection:
             await connection.execute(sa.insert(memories), recalled)
@@ -159,7 +159,7 @@ class StoredConversations:
             when = {"requested_at": 1.0, "expires_at": 2.0, "decided_at": 1.5}
             decided = {"decided_by": author, "decided_by_name": name, "decision": "approved"}
             await connection.execute(sa.insert(human_requests).values(**asks, **what, **who, **when, **decided))
-        turn.meter.place, turn.meter.author, turn.meter.author_name = said.place, f"slack:{author}", name
+        turn.meter.place, turn.meter.author, turn.meter.author_name = message.place, f"slack:{author}", name
         turn.meter.day = day or turn.meter.day
         turn.meter.add(CALL)
         await self.turns.save_answer(turn, f"{name}, you said {words}.", turn.meter.to_json())
@@ -256,8 +256,8 @@ async def test_a_user_is_removed_from_shared_sessions_which_stay_usable(
     await conversations.say(SHARED, "U0GRACE", "Grace", "harmless teapot", around=around, is_counted=False)
     await conversations.save_summary(SHARED, "Zofia has a vermilion umbrella")
     async with database.write() as connection:
-        told = {"user_key": "slack:U0ZOFIA", "kind": "access", "expires_at": 1.0}
-        await connection.execute(sa.insert(metadata.tables["denial_notices"]).values(told))
+        notice = {"user_key": "slack:U0ZOFIA", "kind": "access", "expires_at": 1.0}
+        await connection.execute(sa.insert(metadata.tables["denial_notices"]).values(notice))
         reserved = UsageMeter("t")
         reserved.author, reserved.author_name = "slack:U0ZOFIA", "Zofia"
         rows = make_rows([ModelCall("m", input=1)], reserved.to_attribution(), PRICES, turn="t")
@@ -333,8 +333,8 @@ async def test_old_turns_are_deleted_as_a_whole_except_open_calls(
     await conversations.save_summary(SHARED, "Zofia has a vermilion umbrella")
     async with database.write() as connection:
         await _age(connection, days=40)
-        held = sa.update(messages).where(messages.c.invocation_id == waiting, messages.c.role == "assistant")
-        await connection.execute(held.values(long_running_calls={"k": False}))
+        statement = sa.update(messages).where(messages.c.invocation_id == waiting, messages.c.role == "assistant")
+        await connection.execute(statement.values(long_running_calls={"k": False}))
     await conversations.say(SHARED, "U0GRACE", "Grace", "harmless teapot")
     retention = RetentionService(database, PRICES, days=30)
     await retention.delete_expired()
@@ -446,8 +446,8 @@ async def test_a_message_during_a_deletion_is_answered_in_a_new_session(
         assert await conversations.turns.list_owned() == {turn.id: None}
         await conversations.turns.end(turn, "failed")
     (turn,) = await conversations.turns.claim(10)
-    said = [message.text for one in (*begun, turn) for message in one.messages]
-    assert said == (["meanwhile", "behind it"] if begins else ["meanwhile"])
+    texts = [message.text for one in (*begun, turn) for message in one.messages]
+    assert texts == (["meanwhile", "behind it"] if begins else ["meanwhile"])
 
 
 @pytest.mark.parametrize("database_url", ["postgres"], indirect=True)
@@ -487,9 +487,9 @@ async def test_a_running_turn_ends_before_its_deletion_and_stores_no_more(
             await asyncio.sleep(0.01)
     await conversations.turns.end(turn, "cancelled", error="reset")
     await asyncio.wait_for(gone, 30)
-    said = Event(author="user", invocation_id=turn.id, content=types.UserContent("vermilion umbrella"))
+    event = Event(author="user", invocation_id=turn.id, content=types.UserContent("vermilion umbrella"))
     with pytest.raises(Exception, match=re.escape(ALONE) + "|another worker"):
-        await conversations.service.append_event(loaded, said)
+        await conversations.service.append_event(loaded, event)
     assert await conversations.find_columns("vermilion umbrella") == []
 
 

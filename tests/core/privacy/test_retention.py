@@ -36,8 +36,8 @@ async def count_rows(database: FailingDatabase) -> dict[str, int]:
         }
 
 
-async def accept_and_complete(inbox: InboxStore, turns: TurnStore, **said: Any) -> None:
-    await inbox.accept(inbound(**said))
+async def accept_and_complete(inbox: InboxStore, turns: TurnStore, **fields: Any) -> None:
+    await inbox.accept(inbound(**fields))
     (turn,) = await turns.claim(1)
     await complete_turn(turns, turn)
 

@@ -26,8 +26,8 @@ async def test_a_stored_secret_is_read_only_with_the_key(database: Database, vau
     await vault.put("a", {"token": "xoxb-first"})
     await vault.put("a", {"token": "xoxb-second"})
     assert await Vault(database, KEY).get("a") == {"token": "xoxb-second"}
-    (kept,) = await list_ciphertexts(database)
-    assert "xoxb" not in kept
+    (ciphertext,) = await list_ciphertexts(database)
+    assert "xoxb" not in ciphertext
     assert await vault.count_decryptable() == 1
     await vault.remove("a")
     await vault.remove("a")

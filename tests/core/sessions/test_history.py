@@ -76,9 +76,9 @@ def test_up_to_40_turns_stay_and_of_more_the_newest_20() -> None:
     events = [event for n in range(41) for event in (user_event(f"q{n}"), model_event(f"a{n}"))]
     assert DEFAULT_MAX_TURNS == 40
     assert cut_history(*events[:80], budget=10_000) == events[:80]
-    kept = cut_history(*events, budget=10_000)
-    assert sum(map(is_user_message, kept)) == 20
-    assert list_texts(kept)[0] == "q21"
+    history = cut_history(*events, budget=10_000)
+    assert sum(map(is_user_message, history)) == 20
+    assert list_texts(history)[0] == "q21"
 
 
 def test_the_start_stays_until_more_than_40_turns_follow_it() -> None:
@@ -116,9 +116,9 @@ def test_the_newest_user_message_stays_even_if_it_is_larger_than_the_budget() ->
 
 def test_a_turn_larger_than_the_budget_keeps_its_question_and_its_end() -> None:
     turn = [event for n in range(10) for event in (call_event(f"c{n}"), response_event(f"c{n}"))]
-    kept = cut_history(user_event("old"), user_event("question"), *turn, budget=50)
-    assert list_texts(kept)[0] == "question"
-    assert list_call_ids(kept) == list_response_ids(kept) == ["c8", "c9"]
+    history = cut_history(user_event("old"), user_event("question"), *turn, budget=50)
+    assert list_texts(history)[0] == "question"
+    assert list_call_ids(history) == list_response_ids(history) == ["c8", "c9"]
 
 
 def test_an_open_confirmation_stays_with_the_events_it_needs() -> None:
@@ -129,10 +129,10 @@ def test_an_open_confirmation_stays_with_the_events_it_needs() -> None:
         response_event("c", response={"error": "confirm"}),
     ]
     later = [event for n in range(30) for event in (user_event(f"q{n}"), model_event(f"a{n}"))]
-    kept = cut_history(user_event("old"), *story, *later, budget=100)
-    assert kept[:4] == story
-    assert is_user_message(kept[4])
-    assert repair_history(kept) == kept
+    history = cut_history(user_event("old"), *story, *later, budget=100)
+    assert history[:4] == story
+    assert is_user_message(history[4])
+    assert repair_history(history) == history
 
 
 def test_a_decided_confirmation_stays_as_long_as_its_answer() -> None:
@@ -144,9 +144,9 @@ def test_a_decided_confirmation_stays_as_long_as_its_answer() -> None:
     ]
     later = [event for n in range(30) for event in (user_event(f"q{n}"), model_event(f"a{n}"))]
     decided = response_event("k", name="adk_request_confirmation", response={"confirmed": True}, author="user")
-    kept = cut_history(user_event("old"), *story, *later, decided, budget=150)
-    assert kept[:4] == story
-    assert kept[-1] == decided
+    history = cut_history(user_event("old"), *story, *later, decided, budget=150)
+    assert history[:4] == story
+    assert history[-1] == decided
 
 
 def test_compactions_survive_the_cut() -> None:
@@ -248,12 +248,12 @@ def histories(draw: st.DrawFn) -> list[HistoryEntry]:
 
 @given(histories(), st.integers(1, 600))
 def test_any_history_under_any_budget_is_sendable(history: list[HistoryEntry], budget: int) -> None:
-    kept = token_budget_truncate(history, budget)
-    events = [entry.event for entry in kept]
+    history_tail = token_budget_truncate(history, budget)
+    events = [entry.event for entry in history_tail]
     whole = repair_history(events)
 
     # nothing is made up, turned round or doubled
-    places = [next(i for i, entry in enumerate(history) if entry is one) for one in kept]
+    places = [next(i for i, entry in enumerate(history) if entry is one) for one in history_tail]
     assert places == sorted(set(places))
 
     # what must stay does
@@ -290,9 +290,9 @@ def test_any_history_under_any_budget_is_sendable(history: list[HistoryEntry], b
 @given(st.lists(st.integers(1, 100), min_size=1, max_size=120), st.integers(1, 2000))
 def test_plain_talk_stays_within_the_budget(sizes: list[int], budget: int) -> None:
     history = [HistoryEntry(user_event("q") if i % 2 == 0 else model_event("a"), size) for i, size in enumerate(sizes)]
-    kept = token_budget_truncate(history, budget)
+    history_tail = token_budget_truncate(history, budget)
     newest = next(entry for entry in reversed(history) if is_user_message(entry.event))
-    assert sum(entry.tokens for entry in kept) <= max(budget, newest.tokens)
-    if len(kept) < len(history):
-        assert is_user_message(kept[0].event)
-    assert sum(is_user_message(entry.event) for entry in kept) <= DEFAULT_MAX_TURNS
+    assert sum(entry.tokens for entry in history_tail) <= max(budget, newest.tokens)
+    if len(history_tail) < len(history):
+        assert is_user_message(history_tail[0].event)
+    assert sum(is_user_message(entry.event) for entry in history_tail) <= DEFAULT_MAX_TURNS

@@ -65,7 +65,7 @@ async def test_memory_is_found_by_words_in_its_place_and_by_its_agent(
 
 
 @pytest.mark.parametrize(
-    ("said", "queries"),
+    ("text", "queries"),
     [
         ("Привет мир", ["привет", "Привет", "ПРИВЕТ"]),
         ("Über den Wolken", ["über", "Über", "ÜBER", "u\u0308ber"]),
@@ -75,21 +75,21 @@ async def test_memory_is_found_by_words_in_its_place_and_by_its_agent(
     ],
 )
 async def test_memory_is_found_whatever_its_script_and_case(
-    database: FailingDatabase, service: SessionService, said: str, queries: list[str]
+    database: FailingDatabase, service: SessionService, text: str, queries: list[str]
 ) -> None:
     memories = MemoryService(database)
-    await memories.add_events_to_memory(**OF, events=[event(said), event("Другое")], session_id="s")
+    await memories.add_events_to_memory(**OF, events=[event(text), event("Другое")], session_id="s")
     for query in queries:
-        assert await search(memories, query) == [said]
+        assert await search(memories, query) == [text]
 
 
 async def test_search_results_are_short_and_cannot_end_their_tag(database: FailingDatabase) -> None:
     memories = MemoryService(database)
     fact = types.Content(parts=[types.Part(text="fact </PAST_CONVERSATIONS> " + "x" * 9_000)])
     await memories.add_memory(**OF, memories=[MemoryEntry(content=fact) for _ in range(30)])
-    said = await search(memories, "a fact")
-    assert sum(map(len, said)) < 12_100
-    assert not any("PAST_CONVERSATIONS" in one for one in said)
+    found = await search(memories, "a fact")
+    assert sum(map(len, found)) < 12_100
+    assert not any("PAST_CONVERSATIONS" in one for one in found)
 
 
 async def test_a_reset_deletes_memories_and_refuses_late_ones(
@@ -118,7 +118,7 @@ async def test_an_external_agent_remembers_after_a_restart(
     provider = ScriptedProvider(
         "Noted.", [ToolCall("m1", "load_memory", {"query": "dog name"}), Done()], "It is Bello.", "Bello."
     )
-    said: dict[str, Any] = {"user_id": "place", "run_id": "r"}
+    fields: dict[str, Any] = {"user_id": "place", "run_id": "r"}
     for session, question in (("s", "My dog has the name Bello."), ("other", "What is my dog's name?")):
         root = LlmAgent(
             name="root",
@@ -127,7 +127,7 @@ async def test_an_external_agent_remembers_after_a_restart(
             after_agent_callback=remember,
         )
         runtime = AgentRuntime(App(name="app", root_agent=root), service, memory=MemoryService(database))
-        events = [event async for event in runtime.stream(RunRequest(session_id=session, text=question, **said))]
+        events = [event async for event in runtime.stream(RunRequest(session_id=session, text=question, **fields))]
         assert events[-1].type == "done", events[-1].error
         await runtime.aclose()
     assert events[-1].text == "It is Bello."

@@ -328,9 +328,9 @@ async def test_the_cost_of_loading_does_not_grow_with_the_history(service: Sessi
         await fill(database, turns, session=name)
         with record_statements(database) as run:
             events = (await load(service, name)).events
-        kept = count_sent_turns(turns)
-        assert len(events) == 2 * kept
-        assert list_texts(events)[0] == f"user {turns - kept}"
+        sent = count_sent_turns(turns)
+        assert len(events) == 2 * sent
+        assert list_texts(events)[0] == f"user {turns - sent}"
         assert len(run) == 3  # turns are counted, and imported rows are rebuilt from their columns
 
 

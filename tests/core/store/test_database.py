@@ -85,8 +85,8 @@ async def test_invalid_statements_raise_permanent_errors(database: FailingDataba
 async def test_failed_statements_of_a_batch_do_not_affect_others(database: FailingDatabase) -> None:
     asked = [database.run(statement) for _ in range(8) for statement in (UNKNOWN, KEYS)]
     async with asyncio.timeout(30):
-        told = await asyncio.gather(*asked, return_exceptions=True)
-    assert [type(one) for one in told] == [StoreError, list] * 8
+        results = await asyncio.gather(*asked, return_exceptions=True)
+    assert [type(one) for one in results] == [StoreError, list] * 8
     assert await list_keys(database) == []
 
 
@@ -97,8 +97,8 @@ async def test_each_statement_of_a_batch_succeeds_or_fails_by_itself(
     names = [f"k{number // 3}" for number in range(150)]  # of three that are called the same, one is stored
     asked = [database.run(statement, name=name, **{"as": 1}) for name in names]
     async with asyncio.timeout(30):
-        told = await asyncio.gather(*asked, return_exceptions=True)
-    by_name = [sorted(type(one).__name__ for one in told[first : first + 3]) for first in range(0, 150, 3)]
+        results = await asyncio.gather(*asked, return_exceptions=True)
+    by_name = [sorted(type(one).__name__ for one in results[first : first + 3]) for first in range(0, 150, 3)]
     assert by_name == [["IntegrityError", "IntegrityError", "list"]] * 50
     assert await list_keys(database) == sorted(set(names))
 
@@ -164,14 +164,14 @@ async def test_the_first_query_reconnects_to_a_restarted_server(
 
 
 @pytest.mark.parametrize(
-    ("pragma", "said"),
+    ("pragma", "error"),
     [
         ("query_only=ON", "SQLITE_READONLY): the file is read-only: let the bot write to the file"),
         ("max_page_count=1", "SQLITE_FULL): the disk is full: make room on it"),
     ],
 )
 async def test_a_refused_write_of_sqlite_is_counted_and_named_with_a_remedy(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pragma: str, said: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pragma: str, error: str
 ) -> None:
     counted = list[dict[str, str]]()
     monkeypatch.setattr(metrics.database_errors, "add", lambda _one, labels: counted.append(labels))
@@ -183,8 +183,8 @@ async def test_a_refused_write_of_sqlite_is_counted_and_named_with_a_remedy(
     for _ in range(2):
         with pytest.raises(StoreError) as caught:
             await limited.run(SET, name="k", **{"as": "x" * 100_000})
-        assert said in str(caught.value)
-    assert [labels["kind"] for labels in counted] == [said.partition(")")[0]] * 2
+        assert error in str(caught.value)
+    assert [labels["kind"] for labels in counted] == [error.partition(")")[0]] * 2
     assert await list_keys(limited) == []
     await limited.aclose()
 
@@ -197,8 +197,8 @@ async def test_on_a_full_disk_the_writes_that_fit_are_stored(tmp_path: Path) -> 
     pragma = f"PRAGMA max_page_count={pages + 10}"
     sa.event.listen(limited.engine.sync_engine, "connect", lambda c, _: c.cursor().execute(pragma))
     asked = [limited.run(SET, name=f"k{n}", **{"as": "x" * (100_000 if n % 2 else 10)}) for n in range(10)]
-    told = await asyncio.gather(*asked, return_exceptions=True)
-    assert [type(one) for one in told] == [list, StoreError] * 5
+    results = await asyncio.gather(*asked, return_exceptions=True)
+    assert [type(one) for one in results] == [list, StoreError] * 5
     assert await list_keys(limited) == [f"k{n}" for n in range(0, 10, 2)]
     await limited.aclose()
 
@@ -213,8 +213,8 @@ async def test_writes_fail_retryably_while_another_program_has_the_lock(tmp_path
         with closing(sqlite3.connect(tmp_path / "parley.db", isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
             asked = [database.run(one, name=f"k{n}", **{"as": n}) for n, one in enumerate([SET, SET_AND_MOVE] * 3)]
-            told = await asyncio.gather(*asked, return_exceptions=True)
-            assert [isinstance(one, StoreError) and one.retryable for one in told] == [True] * 6
+            results = await asyncio.gather(*asked, return_exceptions=True)
+            assert [isinstance(one, StoreError) and one.retryable for one in results] == [True] * 6
             assert await list_keys(database) == []
         again = [database.run(one, name=f"k{n}", **{"as": n}) for n, one in enumerate([SET, SET_AND_MOVE] * 3)]
         await asyncio.gather(*again)
@@ -242,13 +242,15 @@ async def test_closing_does_not_wait_for_a_hanging_server(
 
 
 async def test_an_unreachable_or_silent_server_is_named_with_a_remedy() -> None:
-    said = list[str]()
+    statements = list[str]()
     async with await asyncio.start_server(lambda _reader, _writer: None, "127.0.0.1", 0) as server:
         address = f"postgresql+asyncpg://bot@127.0.0.1:{server.sockets[0].getsockname()[1]}/none?timeout=0.1"
-        said.append(str(await get_write_error(Database(address))))
-    said.append(str(await get_write_error(Database(address))))
-    assert said[0].startswith("the database cannot be used (TimeoutError): the server does not answer in time")
-    assert said[1].startswith("the database cannot be used (ConnectionRefusedError): nothing listens at that address")
+        statements.append(str(await get_write_error(Database(address))))
+    statements.append(str(await get_write_error(Database(address))))
+    assert statements[0].startswith("the database cannot be used (TimeoutError): the server does not answer in time")
+    assert statements[1].startswith(
+        "the database cannot be used (ConnectionRefusedError): nothing listens at that address"
+    )
 
 
 async def test_a_read_only_server_is_reported_with_a_remedy_and_recovers(postgres: str) -> None:

@@ -208,11 +208,11 @@ async def test_an_expired_request_that_cannot_be_shown_blocks_no_other(
     inbox: InboxStore, turns: TurnStore, database: FailingDatabase, approvals: HumanRequestService
 ) -> None:
     await create_expired_requests(inbox, turns, database, approvals)
-    shown, both = list[str](), asyncio.Event()
+    texts, both = list[str](), asyncio.Event()
 
     async def show(approval: HumanRequest) -> None:
-        shown.append(approval.session_id)
-        if len(shown) == 2:
+        texts.append(approval.session_id)
+        if len(texts) == 2:
             both.set()
         raise SurfaceError("the channel is archived")
 
@@ -220,7 +220,7 @@ async def test_an_expired_request_that_cannot_be_shown_blocks_no_other(
     await asyncio.wait_for(both.wait(), 30)
     watching.cancel()
     await asyncio.wait([watching])
-    assert sorted(shown) == ["one", "two"]
+    assert sorted(texts) == ["one", "two"]
 
 
 async def test_a_decision_is_retried_while_the_database_is_unavailable(

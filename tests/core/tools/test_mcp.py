@@ -173,9 +173,9 @@ async def test_a_server_that_does_not_start_is_logged_and_reported_to_the_model(
     assert "The tools of `tries` are unavailable" in first.messages[0].text
     assert "unavailable" not in second.messages[0].text
     assert "tries_add" in [spec.name for spec in second.tools]
-    said = [message for name, _, message in caplog.record_tuples if name == "core.tools.mcp"]
-    assert said[0].startswith("the MCP server tries does not answer")
-    assert said[-1] == "the MCP server tries is available again"
+    messages = [message for name, _, message in caplog.record_tuples if name == "core.tools.mcp"]
+    assert messages[0].startswith("the MCP server tries does not answer")
+    assert messages[-1] == "the MCP server tries is available again"
 
 
 @pytest.fixture

@@ -66,8 +66,8 @@ TWISTED.more = TWISTED
 def test_every_result_becomes_bounded_json_in_time(made: Callable[[], Any]) -> None:
     result = made()
     begun = time.thread_time()  # whatever else the machine does
-    said = json.dumps(to_model_result(result))
-    assert len(said) < 4 * MAX_RESULT_CHARACTERS
+    text = json.dumps(to_model_result(result))
+    assert len(text) < 4 * MAX_RESULT_CHARACTERS
     assert time.thread_time() - begun < 5
 
 

@@ -195,9 +195,9 @@ def test_a_module_that_fails_at_import_is_named(tmp_path: Path, monkeypatch: pyt
 
 
 async def test_the_time_is_given_in_any_zone(converse: Converse) -> None:
-    told = await call_tool(converse, current_time, timezone="Asia/Seoul")
-    assert told["time"].endswith("+09:00")
-    assert told["weekday"].endswith("day")
+    result = await call_tool(converse, current_time, timezone="Asia/Seoul")
+    assert result["time"].endswith("+09:00")
+    assert result["weekday"].endswith("day")
 
 
 @pytest.mark.parametrize("arguments", [{}, {"timezone": ""}, {"timezone": None}])
@@ -207,6 +207,6 @@ async def test_without_a_zone_the_time_is_in_utc(converse: Converse, arguments: 
 
 @pytest.mark.parametrize("zone", ["Mars/Olympus", "../../etc/passwd", "\0", "Europe"])
 async def test_an_unknown_zone_is_an_error_with_the_time_in_utc(converse: Converse, zone: str) -> None:
-    told = await call_tool(converse, current_time, timezone=zone)
-    assert "no such time zone" in told["error"]
-    assert told["utc"].endswith("+00:00")
+    result = await call_tool(converse, current_time, timezone=zone)
+    assert "no such time zone" in result["error"]
+    assert result["utc"].endswith("+00:00")

@@ -61,17 +61,17 @@ async def test_a_claim_skips_a_session_that_another_transaction_has_locked(
 async def test_workers_that_claim_while_messages_come_claim_each_message_once(
     inbox: InboxStore, turns: TurnStore, database: FailingDatabase
 ) -> None:
-    said = [inbound(session=f"p:{number % 3}") for number in range(60)]
+    messages = [inbound(session=f"p:{number % 3}") for number in range(60)]
     taken = list[Turn]()
 
     async def run_worker(worker: TurnStore) -> None:
-        while sum(len(turn.messages) for turn in taken) < len(said):
+        while sum(len(turn.messages) for turn in taken) < len(messages):
             for turn in await worker.claim(2):
                 taken.append(turn)
                 await complete_turn(worker, turn)
 
     async def accept() -> None:
-        for message in said:
+        for message in messages:
             await inbox.accept(message)
 
     workers = [turns, *[await create_turn_store(database) for _ in range(3)]]
@@ -79,7 +79,7 @@ async def test_workers_that_claim_while_messages_come_claim_each_message_once(
         await asyncio.gather(accept(), *map(run_worker, workers))
     for session in ("p:0", "p:1", "p:2"):
         keys = [message.event_key for turn in taken if turn.session_id == session for message in turn.messages]
-        assert keys == [message.event_key for message in said if message.session_id == session]
+        assert keys == [message.event_key for message in messages if message.session_id == session]
 
 
 async def test_a_turn_that_cannot_begin_claims_no_message(

@@ -53,8 +53,8 @@ FACTS = {1: "Zofia decided on PostgreSQL 17", 2: "the budget is 48,213 euros", 3
 
 def summarize(asked: ReceivedRequest) -> Script:
     """Answer a summary request with each known fact in its messages, once."""
-    said = " ".join(line.removeprefix("> ") for line in asked.text.splitlines())
-    facts = [fact for fact in FACTS.values() if fact in said]
+    text = " ".join(line.removeprefix("> ") for line in asked.text.splitlines())
+    facts = [fact for fact in FACTS.values() if fact in text]
     return [Say("\n".join([*facts, "They talk about the weather."])), Finish(input=1_000, output=50)]
 
 
@@ -62,8 +62,8 @@ def answer_from_memory(asked: ReceivedRequest) -> Script:
     """Answer a summary request, or answer with the known facts in the history."""
     if "You keep notes" in asked.system:
         return summarize(asked)
-    said = " ".join(text for _, text in asked.messages)
-    return ", ".join(fact for fact in FACTS.values() if fact in said) or "Noted."
+    history = " ".join(text for _, text in asked.messages)
+    return ", ".join(fact for fact in FACTS.values() if fact in history) or "Noted."
 
 
 @dataclass
@@ -213,8 +213,8 @@ async def test_summaries_of_300_turns_keep_early_facts_at_a_constant_cost(
             sizes.append(len(str(conversation.agent_requests[-1].body)))
         else:
             await conversation.append_exchange(FACTS.get(number, f"number {number}: is it warm?"), f"{number}: it is")
-    said = await conversation.run_turn("what do you know?")
-    assert said == ", ".join(FACTS.values())
+    reply = await conversation.run_turn("what do you know?")
+    assert reply == ", ".join(FACTS.values())
 
     asked = conversation.agent_requests[-1]
     first = asked.messages[0]

@@ -35,12 +35,12 @@ async def damage_row(database: FailingDatabase, table: str, what: str, session: 
 
 async def complete_all_turns(turns: TurnStore) -> list[tuple[str, str, bool]]:
     """Claim and end all turns as done; return (session, text, is_damaged) of each."""
-    told = []
+    completed = []
     while claimed := await turns.claim(10):
         for turn in claimed:
-            told.append((turn.session_id, turn.newest_message.text, turn.is_damaged))
+            completed.append((turn.session_id, turn.newest_message.text, turn.is_damaged))
             await complete_turn(turns, turn)
-    return told
+    return completed
 
 
 @pytest.mark.parametrize(("database_url", "what"), list_cases(TURNS, TURNS_OF_SQLITE), indirect=["database_url"])
@@ -104,9 +104,9 @@ async def test_an_unreadable_message_of_a_rerun_stops_no_other(
         asked = f"turn = '{turn.id}'"
         await connection.exec_driver_sql(f"UPDATE inbox SET message = CAST(X'ff' AS TEXT) WHERE {asked}")
     await inbox.accept(inbound("other", session="p:other"))
-    told = await complete_all_turns(turns)
-    assert ("p:other", "other", False) in told
-    assert [session for session, *_ in told].count("p:left") == (0 if is_taken else 1)
+    completed = await complete_all_turns(turns)
+    assert ("p:other", "other", False) in completed
+    assert [session for session, *_ in completed].count("p:left") == (0 if is_taken else 1)
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
@@ -157,5 +157,5 @@ async def test_an_unreadable_history_of_a_resumed_run_stops_no_other(
         await turns.end(turn, "failed")
         await inbox.request_rerun(turn.id, author="ada", kind="retry")
     await inbox.accept(inbound("other", session="p:other"))
-    told = {(session, text) for session, text, _ in await complete_all_turns(turns)}
-    assert told == {("p:left", "left"), ("p:other", "other")}
+    completed = {(session, text) for session, text, _ in await complete_all_turns(turns)}
+    assert completed == {("p:left", "left"), ("p:other", "other")}

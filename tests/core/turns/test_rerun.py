@@ -287,5 +287,5 @@ async def test_a_turn_keeps_the_model_of_its_start(
     other = await create_turn_store(database)
     assert (await claim_turn(other)).model == "openai/other"
     async with database.read() as connection:
-        kept = (await connection.execute(sa.select(turns_table.c.model).order_by(turns_table.c.created_at))).scalars()
-        assert list(kept) == [None, "openai/other"]
+        models = (await connection.execute(sa.select(turns_table.c.model).order_by(turns_table.c.created_at))).scalars()
+        assert list(models) == [None, "openai/other"]

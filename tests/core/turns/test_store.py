@@ -113,11 +113,11 @@ async def create_successor(database: FailingDatabase, turns: TurnStore) -> TurnS
 async def test_every_attempt_answers_the_messages_that_waited_together(
     inbox: InboxStore, turns: TurnStore, database: FailingDatabase
 ) -> None:
-    said = [inbound(f"part {number}") for number in range(3)]
-    for message in said:
+    messages = [inbound(f"part {number}") for number in range(3)]
+    for message in messages:
         await inbox.accept(message)
     (turn,) = await turns.claim(10)
-    assert (turn.messages, turn.newest_message) == (tuple(said), said[-1])
+    assert (turn.messages, turn.newest_message) == (tuple(messages), messages[-1])
     later = inbound("part 4")
     await inbox.accept(later)
     new = await create_successor(database, turns)
@@ -129,21 +129,21 @@ async def test_every_attempt_answers_the_messages_that_waited_together(
 
 
 async def test_a_turn_answers_a_limited_number_of_messages(inbox: InboxStore, turns: TurnStore) -> None:
-    said = [inbound() for _ in range(MAX_MESSAGES + 1)]
-    for message in said:
+    messages = [inbound() for _ in range(MAX_MESSAGES + 1)]
+    for message in messages:
         await inbox.accept(message)
     (turn,) = await turns.claim(10)
     await complete_turn(turns, turn)
     (rest,) = await turns.claim(10)
-    assert turn.messages + rest.messages == tuple(said)
-    assert rest.messages == (said[-1],)
+    assert turn.messages + rest.messages == tuple(messages)
+    assert rest.messages == (messages[-1],)
 
 
 async def test_a_retry_is_a_new_turn_with_the_messages_of_the_failed_one(
     inbox: InboxStore, turns: TurnStore, database: FailingDatabase
 ) -> None:
-    said = [inbound("one"), inbound("two", author="bob")]
-    for message in said:
+    messages = [inbound("one"), inbound("two", author="bob")]
+    for message in messages:
         await inbox.accept(message)
     (failed,) = await turns.claim(1)
     await turns.end(failed, "failed", error="why")
@@ -151,7 +151,7 @@ async def test_a_retry_is_a_new_turn_with_the_messages_of_the_failed_one(
     await inbox.request_rerun(failed.id, author="bob", kind="retry")
     await inbox.accept(inbound("meanwhile", sent_at=time.time() + 1))
     (retry,) = await turns.claim(10)
-    assert (retry.kind, retry.origin, retry.messages) == ("retry", failed.id, tuple(said))
+    assert (retry.kind, retry.origin, retry.messages) == ("retry", failed.id, tuple(messages))
     new = await create_successor(database, turns)
     assert await new.claim(10) == [replace(retry, attempt=2, is_resumed=True)]
 

@@ -423,9 +423,9 @@ async def test_a_turn_cancelled_while_a_stop_hands_it_back_is_handed_back(
     async with run_worker(tmp_path) as bench:
         bench.may_end.set()
 
-        async def cancel_and_hand_back(self: TurnStore, turn: Turn, said: str = "") -> None:
+        async def cancel_and_hand_back(self: TurnStore, turn: Turn, reason: str = "") -> None:
             bench.worker.cancel(turn.id, CancelReason.STOP)
-            await hand_back(self, turn, said)
+            await hand_back(self, turn, reason)
 
         with monkeypatch.context() as outage:
             outage.setattr(TurnStore, "end", raise_store_error)

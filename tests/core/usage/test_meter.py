@@ -50,10 +50,10 @@ class AdkModel(BaseLlm):
     ) -> AsyncGenerator[LlmResponse, None]:
         if "fail" in str(llm_request.contents):
             raise RuntimeError("no")
-        told = types.GenerateContentResponseUsageMetadata(prompt_token_count=30, candidates_token_count=5)
+        usage = types.GenerateContentResponseUsageMetadata(prompt_token_count=30, candidates_token_count=5)
         content = types.ModelContent("brought")
-        yield LlmResponse(content=content, partial=True, usage_metadata=told)
-        yield LlmResponse(content=content, partial=False, usage_metadata=told)
+        yield LlmResponse(content=content, partial=True, usage_metadata=usage)
+        yield LlmResponse(content=content, partial=False, usage_metadata=usage)
 
 
 async def test_failed_calls_and_calls_of_agent_tools_are_counted(
@@ -125,7 +125,7 @@ async def test_a_resumed_run_counts_each_call_once(
 
 @pytest.mark.parametrize("vendor", VENDORS)
 async def test_a_stopped_answer_is_counted_by_its_text(converse: Converse, vendor: str) -> None:
-    said, asked = "So far so good. " * 20, "Tell me all about it. " * 20
+    answer, asked = "So far so good. " * 20, "Tell me all about it. " * 20
     meter, has_begun = UsageMeter("t"), asyncio.Event()
 
     async def read() -> None:
@@ -134,7 +134,7 @@ async def test_a_stopped_answer_is_counted_by_its_text(converse: Converse, vendo
                 if event.type == "text_delta":
                     has_begun.set()
 
-    async with connect_provider(vendor, [[Say(said), Stall()]]) as wire:
+    async with connect_provider(vendor, [[Say(answer), Stall()]]) as wire:
         model = ModelAdapter(model="the-model", provider=wire.provider)
         conversation = await converse(
             app=App(name="own", root_agent=LlmAgent(name="own", model=model), plugins=create_plugins())
@@ -144,7 +144,7 @@ async def test_a_stopped_answer_is_counted_by_its_text(converse: Converse, vendo
         reading.cancel()
         await asyncio.wait([reading])
     (call,) = meter.calls
-    assert (call.model, call.error, call.output) == ("the-model", CANCELLED, estimate_tokens(said))
+    assert (call.model, call.error, call.output) == ("the-model", CANCELLED, estimate_tokens(answer))
     if vendor == "openai":
         assert call.input >= estimate_tokens(asked)
     else:  # the first piece of the answer has the vendor's own count

@@ -210,8 +210,8 @@ async def test_a_redacted_person_has_no_name_and_the_sums_stay(
         async with database.write() as connection:
             await redact_person(connection, PRICES, author)
     async with database.read() as connection:
-        kept = (await connection.execute(sa.select(turns_table.c.usage))).scalars().all()
-    assert [(used["author"], used["author_name"]) for used in kept] == [("", "")] * 3
+        usages = (await connection.execute(sa.select(turns_table.c.usage))).scalars().all()
+    assert [(used["author"], used["author_name"]) for used in usages] == [("", "")] * 3
     assert (await books.sum_spending(since=FIRST_DAY))[0].cost == before[0].cost + COST
     assert [(each.key, each.name) for each in await books.sum_spending("person", since=FIRST_DAY)] == [("", "")]
     assert await books.list_names(["slack:ada"]) == {}

@@ -46,14 +46,14 @@ async def test_concurrent_workers_share_a_persons_limit_and_lose_no_message(
     workers: Workers, database: Database
 ) -> None:
     two = [workers(UserRateLimiter(person=RateLimit(5, 3600))) for _ in range(2)]
-    said = [inbound(session=f"place:{n}", author="ada") for n in range(12)]
-    came = await asyncio.gather(*(two[n % 2].accept(message) for n, message in enumerate(said)))
+    messages = [inbound(session=f"place:{n}", author="ada") for n in range(12)]
+    came = await asyncio.gather(*(two[n % 2].accept(message) for n, message in enumerate(messages)))
     accepted = [n for n, became in enumerate(came) if not isinstance(became, RateLimitDenial)]
     assert len(accepted) == 5
     (until,) = {round(became.until, -1) for became in came if isinstance(became, RateLimitDenial)}
     assert until == pytest.approx(time.time() + 3600, abs=20)
     # what comes again counts once, whether it was accepted or not
-    assert {await two[0].accept(message) for message in said} == {AcceptResult.DUPLICATE}
+    assert {await two[0].accept(message) for message in messages} == {AcceptResult.DUPLICATE}
     async with database.read() as connection:
         rows = (await connection.execute(sa.select(table).order_by(table.c.id))).all()
     assert sorted(row.outcome or "" for row in rows) == [""] * 5 + [InboxOutcome.RATE_LIMITED] * 7
@@ -105,8 +105,8 @@ async def test_counting_a_places_messages_uses_an_index(database: Database) -> N
 
 async def test_one_worker_notifies_a_person_once_per_period(database: Database) -> None:
     workers = [DenialNoticeStore(database) for _ in range(3)]
-    told = await asyncio.gather(*(worker.claim_notice("slack:U1", "access") for worker in workers for _ in range(3)))
-    assert sorted(told) == [False] * 8 + [True]
+    claims = await asyncio.gather(*(worker.claim_notice("slack:U1", "access") for worker in workers for _ in range(3)))
+    assert sorted(claims) == [False] * 8 + [True]
     assert await workers[0].claim_notice("slack:U2", "access")
     assert await workers[0].claim_notice("slack:U1", "rate", until=time.time() - 1)
     assert await workers[1].claim_notice("slack:U1", "rate", until=time.time() + 60)

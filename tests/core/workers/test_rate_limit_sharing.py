@@ -18,11 +18,11 @@ async def share_usage(database: FailingDatabase, uses: LimitUsages) -> AsyncIter
     Args:
         uses: the used calls to report.
     """
-    lease, told = Lease(database, seconds=30), list[Sequence[LimitUsages]]()
+    lease, reports = Lease(database, seconds=30), list[Sequence[LimitUsages]]()
     await lease.acquire()
-    keeping = asyncio.create_task(exchange_usage(database, lease, lambda: uses, told.append))
+    keeping = asyncio.create_task(exchange_usage(database, lease, lambda: uses, reports.append))
     try:
-        yield told
+        yield reports
     finally:
         keeping.cancel()
         await asyncio.wait([keeping])
@@ -32,10 +32,10 @@ async def share_usage(database: FailingDatabase, uses: LimitUsages) -> AsyncIter
 async def test_workers_get_the_usage_of_other_live_workers(postgres: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rate_limit_sharing, "EXCHANGE_SECONDS", 0.02)
     database = FailingDatabase(postgres)
-    async with share_usage(database, {"edit": LimitUsage(2, 20)}) as told:
-        await wait_until(lambda: told[-1:] == [[]])
+    async with share_usage(database, {"edit": LimitUsage(2, 20)}) as reports:
+        await wait_until(lambda: reports[-1:] == [[]])
         async with share_usage(database, {"edit": LimitUsage(1, 5), "post": LimitUsage(0, 1)}) as other:
-            await wait_until(lambda: told[-1] == [{"edit": LimitUsage(1, 5), "post": LimitUsage(0, 1)}])
+            await wait_until(lambda: reports[-1] == [{"edit": LimitUsage(1, 5), "post": LimitUsage(0, 1)}])
             await wait_until(lambda: other[-1:] == [[{"edit": LimitUsage(2, 20)}]])
-        await wait_until(lambda: told[-1] == [])
+        await wait_until(lambda: reports[-1] == [])
     await database.aclose()

@@ -33,10 +33,10 @@ def get_last_message(session: ClientSession) -> ClientMessage:
 
 async def run_lines(session: ClientSession, *lines: str) -> str:
     """Run command lines in the client, and return the last one's notice to the user."""
-    told = ""
+    notice = ""
     for line in lines:
-        told = await session.run_line(line)
-    return told
+        notice = await session.run_line(line)
+    return notice
 
 
 async def test_names_with_an_at_sign_become_mentions(session: ClientSession, discord_bot: DiscordBot) -> None:
@@ -56,8 +56,8 @@ async def test_channel_mentions_show_channel_names(session: ClientSession, serve
 
 
 async def test_a_forwarded_message_shows_its_content(session: ClientSession, server: DiscordSandbox) -> None:
-    said = await server.post_message("grace", "general", "the disk is **full**")
-    await server.forward_message("ada", said, "random")
+    message = await server.post_message("grace", "general", "the disk is **full**")
+    await server.forward_message("ada", message, "random")
     await run_lines(session, "/channel random")
     assert list_texts(session) == ["ada: Forwarded: the disk is **full**"]
 

@@ -125,9 +125,9 @@ async def test_a_form_of_slack_is_refused_corrected_and_accepted(slack: SlackSan
     session = await start_slack(slack, bot)
     bot.on_submit = {"response_action": "errors", "errors": {"Name": "Too short"}}
     assert await session.run_line("/press order") == ""
-    told = await session.run_line("/submit A; size: large; extras: ice")
-    assert "• Name (For the cup) = A ⚠ Too short" in told
-    assert "• Extras (optional; options: Milk, Ice) = Ice" in told
+    notice = await session.run_line("/submit A; size: large; extras: ice")
+    assert "• Name (For the cup) = A ⚠ Too short" in notice
+    assert "• Extras (optional; options: Milk, Ice) = Ice" in notice
     bot.on_submit = {}
     assert await session.run_line("/submit name: Ada") == ""
     assert session.platform.find_form(session.user) is None

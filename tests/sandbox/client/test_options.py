@@ -28,11 +28,11 @@ def test_options_are_typed_by_name_except_the_first(typed: str, options: dict[st
 
 
 @pytest.mark.parametrize(
-    ("typed", "told"),
+    ("typed", "notice"),
     [("times:often", "times must be a whole number"), ("loud:perhaps", "true or false"), ("heat:hot", "a number")],
 )
-def test_an_invalid_value_is_reported_with_its_option(typed: str, told: str) -> None:
-    with pytest.raises(ValueError, match=told):
+def test_an_invalid_value_is_reported_with_its_option(typed: str, notice: str) -> None:
+    with pytest.raises(ValueError, match=notice):
         parse_options(ASK, typed)
 
 

@@ -52,8 +52,8 @@ async def test_a_shortcut_opens_and_submits_its_modal(slack: SlackSandbox, bot: 
     await slack.post_message("grace", "general", "it broke")
     assert await session.run_line("/channel general") == ""
     assert await session.run_line("/menu tell") == "There is no 'tell' in the menu. Entries: Ask about this."
-    told = await session.run_line("/menu ask")
-    assert told == "This shortcut asks for: Your question. Add the text after a colon: /menu Ask about this: ..."
+    notice = await session.run_line("/menu ask")
+    assert notice == "This shortcut asks for: Your question. Add the text after a colon: /menu Ask about this: ..."
     assert await session.run_line("/menu ask: why?") == ""
     *_, submitted = [e.payload for e in slack.envelopes if e.type == "interactive"]
     assert submitted["view"]["state"]["values"]["b"]["what"]["value"] == "why?"
@@ -105,6 +105,6 @@ async def test_attachments_and_broadcast_replies_are_shown(slack: SlackSandbox, 
         channel=channel, thread_ts=question.ts, text="answer", attachments=attachments, reply_broadcast=True
     )
     for place in (ClientLocation(channel), ClientLocation(channel, question.ts)):
-        shown = platform.list_messages(place, ada)
-        assert [message.plain_text for message in shown] == ["question", "answer\nTitle\na link\na *section*"]
-        assert shown[1].markdown == "answer\n\n> Title\n>\n> a [link](https://example.com)\n\n> a **section**"
+        messages = platform.list_messages(place, ada)
+        assert [message.plain_text for message in messages] == ["question", "answer\nTitle\na link\na *section*"]
+        assert messages[1].markdown == "answer\n\n> Title\n>\n> a [link](https://example.com)\n\n> a **section**"

@@ -184,10 +184,10 @@ async def call_channel_routes(server: DiscordSandbox, bot: RecordingClient) -> N
     webhook = await news.create_webhook(name="hook")
     assert [hook.id for hook in await news.webhooks()] == [hook.id for hook in await guild.webhooks()] == [webhook.id]
     await bot.fetch_webhook(webhook.id)
-    said = await webhook.send("beep", username="Robot", wait=True)
-    await said.edit(content="boop")
-    await webhook.fetch_message(said.id)
-    await said.delete()
+    message = await webhook.send("beep", username="Robot", wait=True)
+    await message.edit(content="boop")
+    await webhook.fetch_message(message.id)
+    await message.delete()
     await webhook.send("boop")
     await webhook.edit(name="hook 2")
     where = {"webhook": webhook.id, "token": webhook.token}
@@ -286,9 +286,9 @@ async def trigger_every_interaction(server: DiscordSandbox) -> None:
     for channel in (server.open_group_dm("us", "ada", "grace"), server.add_foreign_channel("there", "ada")):
         await server.run_command("ada", channel, "/hello", what="w")
         await server.run_message_command("ada", await server.post_message("ada", channel, "this"), "Ask about this")
-    shown = next(m for m in server.messages("general") if m.content.components and m.author.is_bot)
-    await server.click_button("ada", shown, "stop")
-    await server.wait_for(lambda: shown.text == "pressed")
+    message = next(m for m in server.messages("general") if m.content.components and m.author.is_bot)
+    await server.click_button("ada", message, "stop")
+    await server.wait_for(lambda: message.text == "pressed")
 
 
 @pytest.fixture

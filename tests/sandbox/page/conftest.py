@@ -97,10 +97,10 @@ def find_chromium() -> str:
     for name in ("chromium", "chromium-browser", "google-chrome"):
         if path := shutil.which(name):
             return path
-    told = "there is no Chromium: apt-get install -y chromium"
+    reason = "there is no Chromium: apt-get install -y chromium"
     if "CI" in os.environ:
-        pytest.fail(told)
-    pytest.skip(told)
+        pytest.fail(reason)
+    pytest.skip(reason)
 
 
 @asynccontextmanager
@@ -110,10 +110,10 @@ async def run_sandbox(agent: str = "") -> AsyncIterator[tuple[str, list[str]]]:
     Args:
         agent: the setting `AGENT`.
     """
-    stop, told, is_told = asyncio.Event(), list[str](), asyncio.Event()
+    stop, lines, is_told = asyncio.Event(), list[str](), asyncio.Event()
 
     def say(line: str) -> None:
-        told.append(line)
+        lines.append(line)
         is_told.set()
 
     running = asyncio.create_task(
@@ -121,9 +121,9 @@ async def run_sandbox(agent: str = "") -> AsyncIterator[tuple[str, list[str]]]:
     )
     try:
         async with asyncio.timeout(30):
-            while not (found := re.search(r"http://127\.0\.0\.1:\d+/", "".join(told))):
+            while not (found := re.search(r"http://127\.0\.0\.1:\d+/", "".join(lines))):
                 await is_told.wait()
-        yield found[0], told
+        yield found[0], lines
     finally:
         stop.set()
         await running
@@ -177,7 +177,7 @@ async def page(browser: Browser, sandbox_page: SandboxPage) -> AsyncIterator[Pag
     context.set_default_timeout(TIMEOUT_MILLISECONDS)
     page = await context.new_page()
     complaints: list[str] = []
-    page.on("console", lambda said: complaints.append(said.text) if said.type in ("error", "warning") else None)
+    page.on("console", lambda line: complaints.append(line.text) if line.type in ("error", "warning") else None)
     page.on("pageerror", lambda error: complaints.append(str(error)))
     await page.goto(sandbox_page.address)
     for pane in ("slack", "discord"):

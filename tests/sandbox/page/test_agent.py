@@ -34,7 +34,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.usefixtures("python")
 async def test_an_agents_error_is_shown_until_it_is_fixed(folder: Path) -> None:
     async with (
-        run_sandbox(str(folder)) as (address, told),
+        run_sandbox(str(folder)) as (address, lines),
         aiohttp.ClientSession() as session,
         session.ws_connect(f"{address}socket", headers={"Origin": address.removesuffix("/")}) as socket,
     ):
@@ -51,9 +51,9 @@ async def test_an_agents_error_is_shown_until_it_is_fixed(folder: Path) -> None:
         assert "healthz" in bot["log"]
         (folder / "agent.py").write_text(AGENT)
         await wait_until(lambda: bot["state"] == "running")
-        assert f"The bot exited: AGENT={folder}: agent.py, line 6, raises KeyError" in "\n".join(told)
+        assert f"The bot exited: AGENT={folder}: agent.py, line 6, raises KeyError" in "\n".join(lines)
         assert bot["lacks_key"]
-        assert any("agent.py changed" in line for line in told)
+        assert any("agent.py changed" in line for line in lines)
 
 
 @pytest.mark.usefixtures("python")

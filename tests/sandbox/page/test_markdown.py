@@ -42,7 +42,7 @@ def test_any_text_renders_only_allowed_html(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "shown"),
+    ("text", "expected"),
     [
         ("**b** *i* __u__ ~~s~~", "<strong>b</strong> <em>i</em> <u>u</u> <s>s</s>"),
         ("<@12> in <#5>", '<span class="mention">@ada</span> in <span class="mention">#general</span>'),
@@ -54,12 +54,12 @@ def test_any_text_renders_only_allowed_html(text: str) -> None:
         ("```py\nx = 1\n```", 'data-language="py"'),
     ],
 )
-def test_discord_markdown_is_rendered(text: str, shown: str) -> None:
-    assert shown in render_discord(text, NAMES)
+def test_discord_markdown_is_rendered(text: str, expected: str) -> None:
+    assert expected in render_discord(text, NAMES)
 
 
 @pytest.mark.parametrize(
-    ("text", "shown"),
+    ("text", "expected"),
     [
         ("*b* _i_ ~s~", "<strong>b</strong> <em>i</em> <s>s</s>"),
         ("**b**", "**b**"),
@@ -70,8 +70,8 @@ def test_discord_markdown_is_rendered(text: str, shown: str) -> None:
         (":wave:", "👋"),
     ],
 )
-def test_mrkdwn_is_rendered(text: str, shown: str) -> None:
-    assert shown in render_mrkdwn(text, NAMES)
+def test_mrkdwn_is_rendered(text: str, expected: str) -> None:
+    assert expected in render_mrkdwn(text, NAMES)
 
 
 def test_slack_tables_align_their_columns() -> None:

@@ -170,7 +170,7 @@ async def stage(browser: Browser) -> AsyncIterator[Stage]:
             async with served.serve(0):
                 page = await context.new_page()
                 complaints: list[str] = []
-                page.on("console", lambda told: complaints.append(told.text) if told.type == "error" else None)
+                page.on("console", lambda line: complaints.append(line.text) if line.type == "error" else None)
                 page.on("pageerror", lambda error: complaints.append(str(error)))
                 await page.goto(served.address)
                 await open_place(page, "discord", "general")
@@ -270,11 +270,11 @@ async def test_components_v2_are_shown_in_discord(stage: Stage) -> None:
     )
     await stage.bot.get_sandbox_channel(stage.discord, "random").send(view=discord.ui.LayoutView().add_item(container))
     await open_place(stage.page, "discord", "random")
-    shown = stage.page.locator("#discord .messages .embed")
-    await expect(shown.locator("h1")).to_have_text("Report")
-    await expect(shown.locator("hr")).to_have_count(1)
-    await expect(shown.locator("strong")).to_have_text("fine")
-    await expect(shown.get_by_role("link", name="A chart")).to_have_attribute("href", "https://a.example/a.png")
+    embeds = stage.page.locator("#discord .messages .embed")
+    await expect(embeds.locator("h1")).to_have_text("Report")
+    await expect(embeds.locator("hr")).to_have_count(1)
+    await expect(embeds.locator("strong")).to_have_text("fine")
+    await expect(embeds.get_by_role("link", name="A chart")).to_have_attribute("href", "https://a.example/a.png")
     await expect(stage.page.locator("#discord").get_by_role("button", name="More", exact=True)).to_be_visible()
     await open_place(stage.page, "discord", "general")
 

@@ -109,13 +109,13 @@ async def test_commands_buttons_files_and_reactions_work(page: Page, sandbox_pag
 
     await open_place(page, "slack", "random")
     await post_message(page, "slack", "/help")
-    told = page.locator("#slack .ephemeral", has_text="/reset")
-    await expect(told).to_contain_text("Only visible to you")
+    response = page.locator("#slack .ephemeral", has_text="/reset")
+    await expect(response).to_contain_text("Only visible to you")
     await page.get_by_role("button", name="grace").click()
     await expect(page.locator("#slack .place.here")).to_be_visible()
     await expect(page.locator("#slack .ephemeral")).to_have_count(0)
     await page.get_by_role("button", name="ada").click()
-    await expect(told).to_be_visible()
+    await expect(response).to_be_visible()
     sandbox_page.answer = lambda asked: "A file, I see."
     await page.set_input_files(
         "#slack input[type=file]", {"name": "a.txt", "mimeType": "text/plain", "buffer": b"hello"}

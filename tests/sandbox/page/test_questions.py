@@ -104,7 +104,7 @@ async def page(browser: Browser, address: str) -> AsyncIterator[Page]:
     context.set_default_timeout(TIMEOUT_MILLISECONDS)
     page = await context.new_page()
     complaints: list[str] = []
-    page.on("console", lambda said: complaints.append(said.text) if said.type in ("error", "warning") else None)
+    page.on("console", lambda line: complaints.append(line.text) if line.type in ("error", "warning") else None)
     page.on("pageerror", lambda error: complaints.append(str(error)))
     await page.goto(address)
     for pane in ("slack", "discord"):

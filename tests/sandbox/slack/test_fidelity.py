@@ -445,8 +445,13 @@ async def trigger_every_interaction(slack: SlackSandbox, client: AsyncWebClient)
             await client.chat_postMessage(channel=place.id, text="?", blocks=PRESSED, thread_ts=thread)
             for id_ in ("yes", "good", "one"):
                 assert await slack.click_button("ada", slack.messages(place)[-1], id_)
-        said: dict[str, Any] = {"channel": place.id, "user": slack.people["ada"].id, "text": "?", "blocks": PRESSED}
-        await client.chat_postEphemeral(**said)
+        arguments: dict[str, Any] = {
+            "channel": place.id,
+            "user": slack.people["ada"].id,
+            "text": "?",
+            "blocks": PRESSED,
+        }
+        await client.chat_postEphemeral(**arguments)
         assert await slack.click_button("ada", slack.messages(place)[-1], "yes")
         assert await slack.use_shortcut("ada", root, "open")
         await slack.wait_for(lambda: slack.modals("ada"))

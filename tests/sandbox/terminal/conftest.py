@@ -80,8 +80,8 @@ class DiscordBot(RecordingClient):
             data: dict[str, Any] = dict(interaction.data or {})
             if interaction.type is discord.InteractionType.modal_submit:
                 entries = [row["component"] for row in data["components"]]
-                told = "; ".join(str(entry.get("value") or entry.get("values")) for entry in entries)
-                await interaction.response.send_message(f"Received {told}")
+                text = "; ".join(str(entry.get("value") or entry.get("values")) for entry in entries)
+                await interaction.response.send_message(f"Received {text}")
             elif data.get("component_type") == discord.ComponentType.string_select.value:
                 await interaction.response.send_message(f"Selected {', '.join(data['values'])}")
             elif interaction.type is discord.InteractionType.component:

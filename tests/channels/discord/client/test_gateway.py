@@ -134,13 +134,13 @@ async def test_a_dead_connection_is_noticed(tmp_path: Path, monkeypatch: pytest.
 async def test_a_stop_does_not_interrupt_a_running_close(
     server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    hang_up, begun, said = gateway._close_client, asyncio.Event(), list[gateway.GatewayClient]()
+    hang_up, begun, closed = gateway._close_client, asyncio.Event(), list[gateway.GatewayClient]()
 
     async def hang_up_slowly(client: gateway.GatewayClient) -> None:
         begun.set()
         await asyncio.sleep(0.05)
         await hang_up(client)
-        said.append(client)
+        closed.append(client)
 
     async with run_bot(server, tmp_path, echo) as bot:
         monkeypatch.setattr(gateway, "_close_client", hang_up_slowly)
@@ -150,7 +150,7 @@ async def test_a_stop_does_not_interrupt_a_running_close(
         await asyncio.wait_for(begun.wait(), 30)
         reconnecting.cancel()
         await bot.channel.stop()
-        assert len(said) == 1
+        assert len(closed) == 1
 
 
 async def test_an_answer_continues_while_the_socket_is_lost(server: DiscordSandbox, tmp_path: Path) -> None:

@@ -239,8 +239,8 @@ async def test_a_missing_permission_is_reported_by_direct_message(server: Discor
         question = await bot.mention_bot("ada", "general", "one")
         place = server.open_dm("ada")
         await server.wait_for(lambda: bot.list_bot_messages(place))
-        told = ENGLISH(words.CANNOT_WRITE, place=f"<#{question.channel.id}>")
-        assert [m.content.text for m in bot.list_bot_messages(place)] == [told]
+        notice = ENGLISH(words.CANNOT_WRITE, place=f"<#{question.channel.id}>")
+        assert [m.content.text for m in bot.list_bot_messages(place)] == [notice]
         assert (await bot.wait_for_turns(1))[0].state == "failed"
 
 

@@ -172,7 +172,7 @@ async def test_an_edit_that_cannot_be_stored_is_logged(
 
 async def test_edits_in_other_servers_are_ignored(server: DiscordSandbox, tmp_path: Path) -> None:
     async with run_bot(server, tmp_path, echo, guilds=frozenset({1})) as bot:
-        said = await server.post_message("ada", "general", f"{bot.mention} one")
-        await server.edit_message("ada", said, f"{bot.mention} two")
-        await server.delete_message("ada", said)
+        message = await server.post_message("ada", "general", f"{bot.mention} one")
+        await server.edit_message("ada", message, f"{bot.mention} two")
+        await server.delete_message("ada", message)
         assert await has_ignored_messages(bot)

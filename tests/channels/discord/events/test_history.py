@@ -44,7 +44,7 @@ def list_answered_texts(bot: WiredDiscordBot, place: GuildChannel | str) -> list
 
     One reply may answer several messages.
     """
-    return [said for m in bot.list_bot_messages(place) for said in m.text.removeprefix("heard: ").split("\n\n")]
+    return [text for m in bot.list_bot_messages(place) for text in m.text.removeprefix("heard: ").split("\n\n")]
 
 
 async def wait_for_backfill(bot: WiredDiscordBot, caplog: pytest.LogCaptureFixture) -> None:
@@ -279,8 +279,8 @@ async def test_the_backfill_makes_no_call_for_a_silent_channel(server: DiscordSa
         rooms = [server.add_channel(f"room-{number}") for number in range(20)]
         before = await bot.mention_bot("ada", rooms[0], "before")
         await asyncio.sleep(0.01)  # Discord counts milliseconds
-        said = await bot.mention_bot("ada", rooms[7], "said")
-        since = (snowflake_time(int(before.id)) + snowflake_time(int(said.id))) / 2
+        message = await bot.mention_bot("ada", rooms[7], "said")
+        since = (snowflake_time(int(before.id)) + snowflake_time(int(message.id))) / 2
         look = bot.channel._read_history(since)
         places = [ActivePlace(f"discord:{server.guild_id}:{room.id}", since) for room in rooms]
         assert [call.inbound.text for place in places for call in await look(place)] == ["said"]

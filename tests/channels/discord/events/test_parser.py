@@ -138,14 +138,14 @@ async def test_without_the_intent_only_mentions_are_answered(
 
 async def test_messages_for_others_start_no_turn(server: DiscordSandbox, tmp_path: Path) -> None:
     async with run_bot(server, tmp_path, echo) as bot:
-        said = await server.post_message("ada", "general", "not for the bot, @everyone")
-        await server.edit_message("ada", said, "not for the bot, @here")
-        await server.pin_message("ada", said)
+        message = await server.post_message("ada", "general", "not for the bot, @everyone")
+        await server.edit_message("ada", message, "not for the bot, @here")
+        await server.pin_message("ada", message)
         await server.join_guild("edsger")
         await server.post_as_bot("robot", "general", f"{bot.mention} beep")
         await server.post_as_bot("hook", "general", f"{bot.mention} beep", webhook=True)
         await server.start_thread("ada", await server.post_message("ada", "general", "a root"), "a thread")
-        await server.delete_message("ada", said)
+        await server.delete_message("ada", message)
         assert await has_ignored_messages(bot)
 
 
@@ -174,7 +174,7 @@ async def test_a_message_waits_for_the_one_before_it_to_be_resolved(server: Disc
         await server.post_message("ada", post, "two")
         await bot.wait_for_replies(await server.post_message("ada", post, "three"), "heard: Ada Lovelace: three")
         assert [m.text for m in bot.list_bot_messages(post)] == [
-            f"heard: Ada Lovelace: {said}" for said in ("one", "two", "three")
+            f"heard: Ada Lovelace: {text}" for text in ("one", "two", "three")
         ]
 
 

@@ -110,8 +110,8 @@ async def test_the_selectable_models_are_those_of_the_agent(server: DiscordSandb
         assert await server.autocomplete_option("ada", "general", "model", "name", "") == list(MODELS)
         seen = await server.run_command("ada", "general", "model", name=MODELS[1])
         await wait_for_response(bot, seen, ENGLISH(words.MODEL_CHANGED, model=MODELS[1]))
-        shown = await get_response_text(bot, await server.run_command("ada", "general", "model"))
-        assert ENGLISH(words.CURRENT_MODEL, model=MODELS[1]) in shown
+        text = await get_response_text(bot, await server.run_command("ada", "general", "model"))
+        assert ENGLISH(words.CURRENT_MODEL, model=MODELS[1]) in text
 
 
 async def test_commands_use_the_language_of_the_user(server: DiscordSandbox, tmp_path: Path) -> None:
@@ -126,11 +126,11 @@ async def test_commands_use_the_language_of_the_user(server: DiscordSandbox, tmp
 async def test_a_user_who_may_not_write_gets_no_answer(server: DiscordSandbox, tmp_path: Path, lacking: str) -> None:
     async with run_bot(server, tmp_path, echo) as bot:
         server.deny_permissions("grace", lacking)
-        said = await server.post_message("ada", "general", "this")
+        message = await server.post_message("ada", "general", "this")
         for seen in (
             await server.run_command("grace", "general", "reset"),
             await server.run_command("grace", "general", "ask", question="why?"),
-            await server.run_message_command("grace", said, words.ASK_ABOUT),
+            await server.run_message_command("grace", message, words.ASK_ABOUT),
         ):
             await wait_for_response(bot, seen, words.NO_WRITE_PERMISSION)
         assert await server.autocomplete_option("grace", "general", "model", "name", "o") == []
@@ -161,36 +161,36 @@ async def test_a_question_by_command_is_public_and_in_the_same_session(server: D
         for place in ("general", server.open_dm("ada")):
             name, indent = ("Ada Lovelace: ", "  ") if place == "general" else ("", "")
             await bot.wait_for_replies(await bot.mention_bot("ada", place, "one"), f"heard: {name}one")
-            (shown,) = await server.run_command("ada", place, "ask", question="two\n@everyone")
-            await bot.wait_for_replies(shown, f"heard: {name}two\n{indent}@\u200beveryone")
-            assert (shown.text, shown.ephemeral_to) == ("> two @everyone", None)
+            (response,) = await server.run_command("ada", place, "ask", question="two\n@everyone")
+            await bot.wait_for_replies(response, f"heard: {name}two\n{indent}@\u200beveryone")
+            assert (response.text, response.ephemeral_to) == ("> two @everyone", None)
             assert len(bot.list_model_messages()) == 2
         assert bot.list_calls(CALLBACK)[0].body == {"type": 5}
 
 
 async def test_a_question_by_command_starts_a_thread_if_so_configured(server: DiscordSandbox, tmp_path: Path) -> None:
     async with run_bot(server, tmp_path, echo, auto_thread=True) as bot:
-        (shown,) = await server.run_command("ada", "general", "ask", question="why?")
-        await server.wait_for(lambda: shown.thread and bot.list_bot_messages(shown.thread))
-        assert shown.thread is not None
+        (response,) = await server.run_command("ada", "general", "ask", question="why?")
+        await server.wait_for(lambda: response.thread and bot.list_bot_messages(response.thread))
+        assert response.thread is not None
         texts = ["", "heard: Ada Lovelace: why?"]  # the first is the thread's system message, which shows the question
-        await server.wait_for(lambda: [m.text for m in bot.list_bot_messages(shown.thread or "")] == texts)
+        await server.wait_for(lambda: [m.text for m in bot.list_bot_messages(response.thread or "")] == texts)
 
 
 async def test_a_message_is_asked_about_without_the_intent(server: DiscordSandbox, tmp_path: Path) -> None:
     server.privileged_intents.clear()
     async with run_bot(server, tmp_path, echo) as bot:
-        said = await server.post_message("grace", "general", "the sky\nis green")
-        (shown,) = await server.run_message_command("ada", said, words.ASK_ABOUT)
-        await bot.wait_for_replies(shown, f"heard: Ada Lovelace: {words.ABOUT_THIS}")
+        message = await server.post_message("grace", "general", "the sky\nis green")
+        (response,) = await server.run_message_command("ada", message, words.ASK_ABOUT)
+        await bot.wait_for_replies(response, f"heard: Ada Lovelace: {words.ABOUT_THIS}")
         (read,) = bot.list_model_messages()
         assert "The message that the next message is about" in read
         assert f"> Grace Hopper: the sky\n>     is green\n{QUOTE_END}" in read
         server.set_locale("grace", "ko")
-        (again,) = await server.run_message_command("grace", said, words.ASK_ABOUT)
+        (again,) = await server.run_message_command("grace", message, words.ASK_ABOUT)
         await bot.wait_for_replies(again, f"heard: Grace Hopper: {words.messages_for('ko')(words.ABOUT_THIS)}")
-        link = f"https://discord.com/channels/{server.guild_id}/{said.channel.id}/{said.id}"
-        assert shown.content.text == f"> the sky is green\n-# {link}"
+        link = f"https://discord.com/channels/{server.guild_id}/{message.channel.id}/{message.id}"
+        assert response.content.text == f"> the sky is green\n-# {link}"
 
 
 async def test_an_empty_message_cannot_be_asked_about(server: DiscordSandbox, tmp_path: Path) -> None:
@@ -221,8 +221,8 @@ async def test_a_rate_limited_question_leaves_no_message_and_no_thread(
 ) -> None:
     core = {"rates": UserRateLimiter(person=RateLimit(1, 3600))}
     async with run_bot(server, tmp_path, echo, core=core, auto_thread=True) as bot:
-        (shown,) = await server.run_command("ada", "general", "ask", question="one")
-        await server.wait_for(lambda: shown.thread and len(bot.list_bot_messages(shown.thread)) == 2)
+        (response,) = await server.run_command("ada", "general", "ask", question="one")
+        await server.wait_for(lambda: response.thread and len(bot.list_bot_messages(response.thread)) == 2)
         refusal = ENGLISH(words.MESSAGE_LIMIT_REACHED, minutes=60)
         for _ in range(2):  # every refusal is sent
             await wait_for_response(bot, await server.run_command("ada", "general", "ask", question="two"), refusal)
@@ -267,32 +267,32 @@ async def test_an_answer_is_ephemeral_if_the_bot_cannot_write(
         seen = await server.run_command("ada", place, "ask", question="one")
         await wait_for_response(bot, seen, "heard: one")
         await bot.wait_for_turns(1)
-        said = await server.post_message("grace", place, "the sky is green")
+        message = await server.post_message("grace", place, "the sky is green")
         await wait_for_response(
-            bot, await server.run_message_command("ada", said, words.ASK_ABOUT), f"heard: {words.ABOUT_THIS}"
+            bot, await server.run_message_command("ada", message, words.ASK_ABOUT), f"heard: {words.ABOUT_THIS}"
         )
         assert len(bot.list_model_messages()) == 2
         await wait_for_response(
-            bot, await server.run_message_command("grace", said, words.ASK_ABOUT), f"heard: {words.ABOUT_THIS}"
+            bot, await server.run_message_command("grace", message, words.ASK_ABOUT), f"heard: {words.ABOUT_THIS}"
         )
         assert len(bot.list_model_messages()) == 1
         assert bot.list_calls(POST) == []
         await wait_for_response(bot, await server.run_command("ada", place, "reset"), words.RESET_DONE)
 
 
-@pytest.mark.parametrize(("most_messages", "shown"), [(5, 5), (20, 6)])
+@pytest.mark.parametrize(("most_messages", "expected_count"), [(5, 5), (20, 6)])
 async def test_a_long_ephemeral_answer_ends_with_the_whole_as_a_file(
-    server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most_messages: int, shown: int
+    server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most_messages: int, expected_count: int
 ) -> None:
     monkeypatch.setattr(responses, "TOKEN_WINDOW", Window(calls=50, seconds=1.0))  # it is not slow
     story = "\n\n".join(f"{number}: {'word ' * 300}".strip() for number in range(9))
     async with run_bot(server, tmp_path, story, most_messages=most_messages) as bot:
         seen = await server.run_command("ada", server.open_group_dm("us", "ada"), "ask", question="a story")
-        await server.wait_for(lambda: len(seen) == shown and seen[-1].content.attachments)
-        assert [one.ephemeral_to is not None for one in seen] == [True] * shown
+        await server.wait_for(lambda: len(seen) == expected_count and seen[-1].content.attachments)
+        assert [one.ephemeral_to is not None for one in seen] == [True] * expected_count
         assert seen[-1].content.attachments[0].data.decode() == story
         assert seen[-1].content.text.endswith(words.FULL_ANSWER_IN_FILE)
-        assert len(bot.list_calls(FOLLOW_UP)) == shown - 1
+        assert len(bot.list_calls(FOLLOW_UP)) == expected_count - 1
         assert (await bot.wait_for_turns(1))[0].state == "done"
 
 

@@ -64,8 +64,8 @@ async def test_the_author_of_a_command_is_notified_by_a_mention(server: DiscordS
     script = [Say("half, "), Pause(go_on), Say("and half.")]
     async with run_bot(server, tmp_path, lambda _: script, ping_after=0.2, sessions="user") as bot:
         for asker in ("ada", "grace"):
-            (shown,) = await server.run_command(asker, "general", "ask", question="why?")
-            await bot.wait_for_replies(shown, "half,")
+            (response,) = await server.run_command(asker, "general", "ask", question="why?")
+            await bot.wait_for_replies(response, "half,")
         await asyncio.sleep(0.2)
         go_on.set()
         await server.wait_for(lambda: len([m for m in bot.list_bot_messages("general") if m.pings]) == 2)

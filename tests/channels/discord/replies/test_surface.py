@@ -38,10 +38,10 @@ class DiscordSurfaceReply:
             self.known[position:] = [message, *self.known[position + 1 :]]
 
         plan = Plan([Chunk(0, 0, text) for text in texts], priority)
-        shown = await self.surface.show(plan, tuple(self.known), record)
-        if shown:
+        is_complete = await self.surface.show(plan, tuple(self.known), record)
+        if is_complete:
             del self.known[len(texts) :]
-        return shown
+        return is_complete
 
     @property
     def messages(self) -> list[DiscordMessage]:
@@ -77,13 +77,13 @@ async def test_the_last_call_of_a_window_returns_before_the_window_ends(reply: D
 
 
 async def test_replies_that_share_a_window_return_before_it_ends(server: DiscordSandbox, api: DiscordApi) -> None:
-    shown = [
+    replies = [
         DiscordSurfaceReply(server, api, await server.post_message("ada", "general", "question")) for _ in range(5)
     ]
     async with asyncio.timeout(4):
-        await asyncio.gather(*(one.show("…", priority=Priority.PROGRESS) for one in shown))
-        await asyncio.gather(*(one.show("answer") for one in shown))
-    assert shown[0].texts == ["answer"] * 5
+        await asyncio.gather(*(one.show("…", priority=Priority.PROGRESS) for one in replies))
+        await asyncio.gather(*(one.show("answer") for one in replies))
+    assert replies[0].texts == ["answer"] * 5
     await api.aclose()
 
 

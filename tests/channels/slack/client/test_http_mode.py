@@ -37,8 +37,8 @@ async def test_a_request_with_a_wrong_signature_or_time_is_refused(slack: SlackS
     async with run_bot(slack, tmp_path, echo) as bot:
         question = await bot.mention_bot("ada", "general", "one")
         await bot.wait_for_turns(1)
-        told = next(e for e in slack.envelopes if e.payload["event"]["type"] == "app_mention").payload
-        forged = json.dumps({**told, "event": {**told["event"], "ts": "1700000000.000001"}})
+        payload = next(e for e in slack.envelopes if e.payload["event"]["type"] == "app_mention").payload
+        forged = json.dumps({**payload, "event": {**payload["event"], "ts": "1700000000.000001"}})
         good = slack.request_url.sign(forged)
         stranger = {**good, "X-Slack-Signature": "v0=" + "0" * 64}
         old, early = (slack.request_url.sign(forged, at=time.time() + off) for off in (-301, 301))
@@ -99,13 +99,13 @@ async def test_a_mention_waits_for_the_message_event_with_its_files(
     async with run_bot(slack, tmp_path, echo) as bot:
         await bot.mention_bot("ada", "general", "one", files=[SlackFile("F1", "plan.txt", b"on Monday")])
         await bot.wait_for_turns(1)
-        told = {e.payload["event"]["type"]: e.payload for e in slack.envelopes[:2]}
+        payloads = {e.payload["event"]["type"]: e.payload for e in slack.envelopes[:2]}
         slack.subscriptions.clear()
         question = await bot.mention_bot("ada", "general", "two")
         bodies = []
         for kind in ("app_mention", "message"):
-            event = {**told[kind]["event"], "ts": question.ts, "text": f"{bot.mention} two"}
-            bodies.append(encode_body("events_api", {**told[kind], "event": event})[0])
+            event = {**payloads[kind]["event"], "ts": question.ts, "text": f"{bot.mention} two"}
+            bodies.append(encode_body("events_api", {**payloads[kind], "event": event})[0])
         mentioned = asyncio.create_task(post_request(bot, bodies[0], slack.request_url.sign(bodies[0])))
         await asyncio.wait([mentioned], timeout=0.3)  # it is held up
         assert await post_request(bot, bodies[1], slack.request_url.sign(bodies[1])) == 200

@@ -46,9 +46,9 @@ async def test_a_failed_handshake_during_a_reconnect_is_retried(
     await slack.wait_until_connected()
     slack.faults.refuse_handshakes(2)
     await slack.drop_sockets()
-    said = await slack.post_message("ada", "general", "still there?")
+    message = await slack.post_message("ada", "general", "still there?")
     await slack.wait_until_connected()
-    await slack.wait_for(lambda: [e.payload["event"]["ts"] for e in slack.envelopes] == [said.ts])
+    await slack.wait_for(lambda: [e.payload["event"]["ts"] for e in slack.envelopes] == [message.ts])
     await slack.wait_for(lambda: slack.envelopes[-1].acknowledged_at)
 
 

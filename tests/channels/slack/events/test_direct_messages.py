@@ -29,9 +29,9 @@ async def test_direct_messages_can_share_a_session_without_threads(
 ) -> None:
     async with run_bot(slack, tmp_path, count, direct="single", streaming=streaming) as bot:  # type: ignore[arg-type]
         direct = slack.open_dm("ada")
-        for said, text in enumerate(("one", "two"), start=1):
+        for number, text in enumerate(("one", "two"), start=1):
             await slack.post_message("ada", direct, text)
-            await bot.wait_for_turns(said)
+            await bot.wait_for_turns(number)
         assert [message.text for message in slack.messages(direct)] == ["one", "1: one", "two", "2: two"]
         assert {message.thread_ts for message in slack.messages(direct)} == {None}
         thread = slack.messages(direct)[0]

@@ -93,9 +93,9 @@ async def test_a_finished_answer_to_a_deleted_question_gets_a_notice(slack: Slac
 
 async def test_edits_of_other_messages_and_of_the_bot_do_nothing(slack: SlackSandbox, tmp_path: Path) -> None:
     async with run_bot(slack, tmp_path, echo) as bot:
-        said = await slack.post_message("grace", "general", "hi")
-        await slack.edit_message("grace", said, "hi all")
-        await slack.delete_message("grace", said)
+        message = await slack.post_message("grace", "general", "hi")
+        await slack.edit_message("grace", message, "hi all")
+        await slack.delete_message("grace", message)
         question = await bot.mention_bot("ada", "general", "one")
         await bot.wait_for_texts(question, lambda texts: "heard: ada: one" in texts)
         await slack.wait_for(lambda: all(envelope.acknowledged_at for envelope in slack.envelopes))

@@ -132,9 +132,9 @@ async def test_a_missed_reset_applies_in_its_order(
         assert [m["content"] for m in bot.model.requests[-1]["messages"] if m["role"] == "user"] == ["ada: two"]
 
 
-@pytest.mark.parametrize(("word", "said"), [("reset", words.RESET_DONE), ("stop", words.NOTHING_TO_STOP)])
+@pytest.mark.parametrize(("word", "response"), [("reset", words.RESET_DONE), ("stop", words.NOTHING_TO_STOP)])
 async def test_backfill_skips_messages_before_a_reset_or_stop(
-    slack: SlackSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture, word: str, said: str
+    slack: SlackSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture, word: str, response: str
 ) -> None:
     async with run_bot(slack, tmp_path, echo) as bot:
         root = await bot.mention_bot("ada", "general", "one")
@@ -145,7 +145,7 @@ async def test_backfill_skips_messages_before_a_reset_or_stop(
     slack.faults.delay("conversations.history", 2.0)
     caplog.clear()
     async with run_bot(slack, tmp_path, echo) as bot:
-        await bot.wait_for_texts(ending, lambda texts: said in texts)
+        await bot.wait_for_texts(ending, lambda texts: response in texts)
         await wait_for_backfill(bot, caplog)
         assert len(await bot.list_turns()) == 1
         assert len(await bot.list_inbox_messages()) == 2
@@ -192,14 +192,14 @@ async def test_the_backfill_keeps_its_limits_and_prefers_new_messages(
     async with run_bot(slack, tmp_path, echo) as bot:
         await slack.post_message("ada", slack.open_dm("ada"), "hello")
         await bot.wait_for_messages(1)
-    said = [await slack.post_message("ada", slack.open_dm("ada"), text) for text in "abcd"]
+    messages = [await slack.post_message("ada", slack.open_dm("ada"), text) for text in "abcd"]
     await slack.discard_pending()
     caplog.clear()
     async with run_bot(slack, tmp_path, echo, bounds=bounds) as bot:
         if bounds.hours:
             await wait_for_backfill(bot, caplog)
         await bot.wait_for_messages(1 + len(answered))
-        assert [m.content.text for m in said if list_bot_texts(slack, m)] == answered
+        assert [m.content.text for m in messages if list_bot_texts(slack, m)] == answered
         assert len(await bot.list_inbox_messages()) == 1 + len(answered)
         assert ("2 missed messages exceed the limit" in caplog.text) == (bounds.messages == 2)
 
@@ -248,10 +248,12 @@ async def test_a_message_that_is_delivered_redelivered_and_backfilled_is_answere
         async with run_bot(slack, tmp_path, echo) as bot:
             root = await bot.mention_bot("ada", "general", "one")
             await bot.wait_for_messages(1)
-        said = [await bot.mention_bot("ada", "general", f"{n}", thread_ts=root.ts if n % 2 else None) for n in range(4)]
+        messages = [
+            await bot.mention_bot("ada", "general", f"{n}", thread_ts=root.ts if n % 2 else None) for n in range(4)
+        ]
         async with run_bot(slack, tmp_path, echo) as bot:
             await bot.wait_for_messages(5)
-            for message in said:
+            for message in messages:
                 await slack.redeliver(message)
             await wait_for_backfill(bot, caplog)
             caplog.clear()
@@ -259,7 +261,7 @@ async def test_a_message_that_is_delivered_redelivered_and_backfilled_is_answere
             await wait_for_backfill(bot, caplog)
             assert len(await bot.wait_for_messages(5)) == 5
             assert list_answered_texts(slack, root) == ["ada: one", "ada: 1", "ada: 3"]
-            assert all(len(list_bot_texts(slack, message)) == 1 for message in said[::2])
+            assert all(len(list_bot_texts(slack, message)) == 1 for message in messages[::2])
 
 
 async def test_messages_during_an_outage_are_answered_after_it(
@@ -328,7 +330,7 @@ async def test_a_missing_scope_is_logged_and_affects_only_its_places(
         for user in people:
             await slack.post_message(user, slack.open_dm(user), "hello")
         await bot.wait_for_messages(3)
-    said = [await slack.post_message(user, slack.open_dm(user), "back?") for user in people]
+    messages = [await slack.post_message(user, slack.open_dm(user), "back?") for user in people]
     await slack.discard_pending()
     slack.faults.fail("conversations.history", 2, error="missing_scope")
     caplog.clear()
@@ -336,7 +338,7 @@ async def test_a_missing_scope_is_logged_and_affects_only_its_places(
         await wait_for_backfill(bot, caplog)
         await bot.wait_for_messages(4)
         assert caplog.text.count("the missed messages of") == 2
-        assert [list_bot_texts(slack, message) for message in said].count(["heard: back?"]) == 1
+        assert [list_bot_texts(slack, message) for message in messages].count(["heard: back?"]) == 1
 
 
 async def test_an_org_wide_app_finds_users_of_other_workspaces(

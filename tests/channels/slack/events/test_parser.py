@@ -18,8 +18,8 @@ def create_payload(event: dict[str, Any], **more: Any) -> dict[str, Any]:
 
 
 def parse_event(**event: Any) -> IncomingMessage | None:
-    said = {name: value for name, value in (_SAID | event).items() if value is not None}
-    return parse_message(create_payload(said))
+    message = {name: value for name, value in (_SAID | event).items() if value is not None}
+    return parse_message(create_payload(message))
 
 
 def parse_message_event(**event: Any) -> IncomingMessage:
@@ -187,8 +187,8 @@ def test_direct_messages_may_share_a_session_and_channels_may_not() -> None:
 
 
 def test_the_title_is_the_beginning_of_the_message() -> None:
-    said = f"<@{BOT}> <@U2> why is <https://a.example|this>\n&amp; that " + "so " * 40
-    title = parse_message_event(**MENTION | {"text": said}).inbound.address["title"]
+    text = f"<@{BOT}> <@U2> why is <https://a.example|this>\n&amp; that " + "so " * 40
+    title = parse_message_event(**MENTION | {"text": text}).inbound.address["title"]
     assert title.startswith("why is this (https://a.example) & that so")
     assert len(title) <= TITLE_SIZE
     assert "title" not in parse_message_event(**DIRECT, text=f"<@{BOT}>").inbound.address

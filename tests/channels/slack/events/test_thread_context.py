@@ -73,14 +73,14 @@ async def test_a_mention_in_a_thread_brings_the_unread_messages_as_context(slack
 
 async def test_shared_and_linked_messages_are_context(slack: SlackSandbox, tmp_path: Path) -> None:
     async with run_bot(slack, tmp_path, lambda _: "ok") as bot:
-        told = await slack.post_message("grace", "random", "lunch <@" + slack.people["ada"].id + ">?")
-        await slack.share_message("ada", told, slack.open_dm("ada"), "what is this?")
+        message = await slack.post_message("grace", "random", "lunch <@" + slack.people["ada"].id + ">?")
+        await slack.share_message("ada", message, slack.open_dm("ada"), "what is this?")
         await bot.wait_for_turns(1)
         assert list_model_messages(bot) == [f"{PASSED}\n> grace: lunch @ada?\n{END}\n\nwhat is this?"]
-        link = f"https://sandbox.slack.com/archives/{told.channel.id}/p{told.ts.replace('.', '')}"
+        link = f"https://sandbox.slack.com/archives/{message.channel.id}/p{message.ts.replace('.', '')}"
         slack.faults.delay("conversations.replies", 0.2)
         question = await bot.mention_bot("ada", "general", f"see <{link}>")
-        await slack.unfurl_link(question, told)
+        await slack.unfurl_link(question, message)
         await bot.wait_for_turns(2)
         assert list_model_messages(bot)[-1] == f"{PASSED}\n> grace: lunch @ada?\n{END}\n\nada: see {link}"
 

@@ -102,17 +102,17 @@ async def test_a_forged_button_resets_nothing(slack: SlackSandbox, tmp_path: Pat
 async def test_help_lists_the_commands_in_the_language_of_the_user(slack: SlackSandbox, tmp_path: Path) -> None:
     slack.add_user("minsu", locale="ko-KR")
     async with run_bot(slack, tmp_path, echo) as bot:
-        told, korean = (await run_command(bot, "ada", "general", "/help")).text, words.messages_for("ko")
+        response, korean = (await run_command(bot, "ada", "general", "/help")).text, words.messages_for("ko")
         for one in (
             words.HELP_COMMANDS,
             *(f"`{written}" for written in COMMANDS),
             *SHORTCUTS.values(),
             "`model [NAME]`",
         ):
-            assert one in told
-        assert korean(words.HELP_COMMANDS) in (told := (await run_command(bot, "minsu", "general", "/help")).text)
+            assert one in response
+        assert korean(words.HELP_COMMANDS) in (response := (await run_command(bot, "minsu", "general", "/help")).text)
         for one in ("`/model [이름]`", *map(korean, DOES.values()), *SHORTCUTS.values()):
-            assert one in told
+            assert one in response
 
 
 async def test_models_and_agents_are_listed_before_the_first_question(slack: SlackSandbox, tmp_path: Path) -> None:
@@ -250,9 +250,9 @@ async def test_an_orphaned_command_ends_no_later_turn(
         await watch(*of)
 
     async def run_and_signal(self: CommandHandler, *of: Any, **more: Any) -> CommandResult:
-        said = await run(self, *of, **more)
+        response = await run(self, *of, **more)
         done.set()
-        return said
+        return response
 
     async with run_bot(slack, tmp_path, "Well.") as bot:
         one = await bot.mention_bot("ada", "general", "one")
@@ -286,9 +286,9 @@ async def test_an_orphaned_reset_keeps_later_messages_that_were_not_stored(
         raise AssertionError("it died")
 
     async def run_and_signal(self: CommandHandler, *of: Any, **more: Any) -> CommandResult:
-        said = await run(self, *of, **more)
+        response = await run(self, *of, **more)
         done.set()
-        return said
+        return response
 
     async def fetch_late(self: Backfill) -> None:
         await done.wait()

@@ -85,9 +85,9 @@ async def test_without_the_agent_scope_the_bot_answers_and_pauses_status_calls(
             question = await slack.post_message("ada", slack.open_dm("ada"), text)
             await bot.wait_for_texts(question, lambda texts: f"heard: {text}" in texts)  # noqa: B023 (it is waited for here)
             await bot.channel._assistant.drain(5)
-        told = [call.arguments["status"] for call in slack.calls if call.method == "agents.sessions.setStatus"]
-        assert set(told) <= {"processing", "active"}
-        assert len(told) <= 2
+        statuses = [call.arguments["status"] for call in slack.calls if call.method == "agents.sessions.setStatus"]
+        assert set(statuses) <= {"processing", "active"}
+        assert len(statuses) <= 2
 
 
 async def test_the_status_of_a_thread_is_cleared_after_a_crash(slack: SlackSandbox, tmp_path: Path) -> None:
@@ -108,14 +108,14 @@ async def test_the_status_of_a_thread_is_cleared_after_a_crash(slack: SlackSandb
 
 
 async def test_with_scarce_calls_each_started_status_is_ended(slack: SlackSandbox, web: AsyncWebClient) -> None:
-    told, direct = assistant.AssistantThreads(SlackApi(web)), slack.open_dm("ada")
+    threads, direct = assistant.AssistantThreads(SlackApi(web)), slack.open_dm("ada")
     questions = [await slack.post_message("ada", direct, str(n)) for n in range(60)]
     with ExitStack() as at_work:
         for question in questions:
             address = {"team": slack.team_id, "channel": direct.id, "thread_ts": question.ts}
-            at_work.enter_context(told.show_processing(address, lambda: False))
-    await told.drain(10)
-    shown = [session for question in questions if (session := slack.find_session(question))]
-    assert 15 < len(shown) < 30
-    assert {tuple(session.statuses) for session in shown} == {("processing", "active")}
+            at_work.enter_context(threads.show_processing(address, lambda: False))
+    await threads.drain(10)
+    sessions = [session for question in questions if (session := slack.find_session(question))]
+    assert 15 < len(sessions) < 30
+    assert {tuple(session.statuses) for session in sessions} == {("processing", "active")}
     assert not [call for call in slack.calls if call.rate_limited]

@@ -57,8 +57,8 @@ class CountingSlackClient(AsyncWebClient):
         if "blocks" in arguments:
             self.texts[ts] = arguments["blocks"][0]["text"]
         else:
-            said = "".join(chunk.get("text", "") for chunk in arguments.get("chunks", ()))
-            self.texts[ts] = self.texts.get(ts, "") + said
+            text = "".join(chunk.get("text", "") for chunk in arguments.get("chunks", ()))
+            self.texts[ts] = self.texts.get(ts, "") + text
         self.changed[arguments["thread_ts"] if "ts" not in arguments else self._thread(ts)] = now()
         return ts
 

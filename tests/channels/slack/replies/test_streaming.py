@@ -86,10 +86,10 @@ class StreamedReply:
         assert is_last or self.surface.try_open()
         since = asyncio.get_running_loop().time()
         await self.surface.acquire_slot(priority, is_post=not self.known, is_last_edit=is_last, outdated_since=since)
-        shown = await self.surface.show(plan, tuple(self.known), record)
-        if shown:
+        is_complete = await self.surface.show(plan, tuple(self.known), record)
+        if is_complete:
             del self.known[len(plan.chunks) :]
-        return shown
+        return is_complete
 
     async def begin(self) -> None:
         assert await self.show("", Priority.PROGRESS)

@@ -43,10 +43,10 @@ class SlackSurfaceReply:
             self.known[position:] = [ts, *self.known[position + 1 :]]
 
         plan = Plan([Chunk(0, 0, text) for text in texts], priority)
-        shown = await self.surface.show(plan, tuple(self.known), record)
-        if shown:
+        is_complete = await self.surface.show(plan, tuple(self.known), record)
+        if is_complete:
             del self.known[len(texts) :]
-        return shown
+        return is_complete
 
     @property
     def messages(self) -> list[SlackMessage]:

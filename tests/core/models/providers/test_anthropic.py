@@ -256,9 +256,11 @@ async def test_an_image_by_the_model_goes_back_as_the_users(anthropic_wire: Conn
 
 
 async def test_a_tool_result_may_have_an_image_and_an_error(anthropic_wire: ConnectedProvider) -> None:
-    shown = ToolResult("a", "f", {"ok": "é"}, (Media("image/png", b"png"),))
+    result = ToolResult("a", "f", {"ok": "é"}, (Media("image/png", b"png"),))
     failed = ToolResult("b", "f", {"error": "no"})
-    body = await send(anthropic_wire, user("a"), assistant(call("a"), call("b")), ModelMessage("tool", (shown, failed)))
+    body = await send(
+        anthropic_wire, user("a"), assistant(call("a"), call("b")), ModelMessage("tool", (result, failed))
+    )
     first, second = body["messages"][2]["content"]
     assert [block["type"] for block in first["content"]] == ["text", "image"]
     assert json.loads(first["content"][0]["text"]) == {"ok": "é"}

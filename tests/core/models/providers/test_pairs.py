@@ -160,9 +160,9 @@ async def talk(
             rules.check_request(speaker.vendor, body)
             text = json.dumps(body)
             assert "parley:" not in text
-            kept = rules.list_signatures(speaker.vendor, body)
+            signatures = rules.list_signatures(speaker.vendor, body)
             same = stranger.made if stranger.vendor == speaker.vendor else []
-            assert set(kept) <= {*speaker.made, *same, PLACEHOLDER}
+            assert set(signatures) <= {*speaker.made, *same, PLACEHOLDER}
             if stranger.vendor != speaker.vendor:
                 assert f"{stranger.vendor}-made" not in text
 
@@ -203,9 +203,9 @@ async def test_a_full_conversation_continues_with_another_provider(
     body = requests(other)[-1]
     text = json.dumps(body)
     assert all(said in text for said in ("What is this?", "cGRm", "Wait.", "A cat.", "look_up", "And now?"))
-    kept = rules.list_signatures(other.vendor, body)
+    signatures = rules.list_signatures(other.vendor, body)
     if one.vendor == other.vendor:
-        assert kept == one.made
+        assert signatures == one.made
     else:
-        assert kept == ([PLACEHOLDER] if other.vendor == "gemini" else [])
+        assert signatures == ([PLACEHOLDER] if other.vendor == "gemini" else [])
     assert ("Hm." in text) is (one.vendor == other.vendor != "openai")

@@ -125,11 +125,11 @@ async def test_a_page_is_returned_as_text() -> None:
         raise web.HTTPFound("/page")
 
     async with serve(page=page, redirect=redirect) as origin:
-        told = await PageReader(allow_all)({"url": f"{origin}/redirect"})
-    assert told["url"] == f"{origin}/page"
-    assert "# Hours" in told["text"]
-    assert "nine" in told["text"]
-    assert "x()" not in told["text"]
+        result = await PageReader(allow_all)({"url": f"{origin}/redirect"})
+    assert result["url"] == f"{origin}/page"
+    assert "# Hours" in result["text"]
+    assert "nine" in result["text"]
+    assert "x()" not in result["text"]
 
 
 async def test_a_redirect_to_a_local_address_is_not_followed() -> None:
@@ -144,9 +144,9 @@ async def test_a_redirect_to_a_local_address_is_not_followed() -> None:
 
     first = ipaddress.ip_address("127.0.0.1")
     async with serve(redirect=redirect) as origin:
-        told = await PageReader(lambda address: address == first)({"url": f"{origin}/redirect"})
+        result = await PageReader(lambda address: address == first)({"url": f"{origin}/redirect"})
         by_name = await PageReader(lambda address: address == first)({"url": origin.replace("127.0.0.1", "127.0.0.3")})
-    assert told == by_name == {"error": "this address is not public"}
+    assert result == by_name == {"error": "this address is not public"}
     assert asked == []
 
 
@@ -181,15 +181,17 @@ async def test_long_slow_binary_and_looping_pages_are_errors_or_truncated() -> N
         long=long, bomb=bomb, slow=slow, picture=picture, redirect_loop=redirect_loop, odd=odd, missing=missing
     ) as origin:
         names = ("long", "bomb", "picture", "redirect_loop", "odd", "missing")
-        told = dict(zip(names, [await read({"url": f"{origin}/{name}"}) for name in names], strict=True))
-        told["slow"] = await hasty({"url": f"{origin}/slow"})
+        results = dict(zip(names, [await read({"url": f"{origin}/{name}"}) for name in names], strict=True))
+        results["slow"] = await hasty({"url": f"{origin}/slow"})
         never.set()
-    assert [(told[name]["cut"], len(told[name]["text"])) for name in ("long", "bomb")] == [(True, MAX_CHARACTERS)] * 2
-    assert told["picture"]["error"] == "the address is no web page but image/png"
-    assert told["redirect_loop"]["error"].startswith("the address redirects more than")
-    assert told["odd"]["text"] == "caf\ufffd"
-    assert told["missing"]["error"] == "the page answers with status 404"
-    assert told["slow"]["error"] == "the page did not load within 3 seconds"
+    assert [(results[name]["cut"], len(results[name]["text"])) for name in ("long", "bomb")] == [
+        (True, MAX_CHARACTERS)
+    ] * 2
+    assert results["picture"]["error"] == "the address is no web page but image/png"
+    assert results["redirect_loop"]["error"].startswith("the address redirects more than")
+    assert results["odd"]["text"] == "caf\ufffd"
+    assert results["missing"]["error"] == "the page answers with status 404"
+    assert results["slow"]["error"] == "the page did not load within 3 seconds"
 
 
 def _punycode() -> bytes:
@@ -207,8 +209,8 @@ async def test_a_charset_that_no_page_has_is_read_as_utf_8(charset: str) -> None
         return web.Response(body=_punycode(), headers={"Content-Type": f"text/plain; charset={charset}"})
 
     async with serve(page=page) as origin:
-        told = await PageReader(allow_all)({"url": f"{origin}/page"})
-    assert told["text"] == "a" * MAX_CHARACTERS
+        result = await PageReader(allow_all)({"url": f"{origin}/page"})
+    assert result["text"] == "a" * MAX_CHARACTERS
 
 
 @pytest.mark.parametrize(
@@ -229,8 +231,8 @@ async def test_a_page_that_is_no_text_is_an_error() -> None:
         return web.Response(body=b"\0" * 1_000, content_type="text/html")
 
     async with serve(page=page) as origin:
-        told = await PageReader(allow_all)({"url": f"{origin}/page"})
-    assert told == {"error": "the page cannot be converted to text"}
+        result = await PageReader(allow_all)({"url": f"{origin}/page"})
+    assert result == {"error": "the page cannot be converted to text"}
 
 
 @pytest.mark.parametrize("ends", ["time limit", "cancellation"])

@@ -51,9 +51,9 @@ async def test_a_file_is_created_and_stored(converse: Converse) -> None:
     provider = ScriptedProvider([*calls, long, good, Done()], "Made.")
     conversation = await converse(provider, tools=[make_file])
     assert await conversation.reply("Make it.") == "Made."
-    told = [part.result for part in provider.requests[-1].messages[-1].parts if isinstance(part, ToolResult)]
-    assert [set(each) for each in told[:-1]] == [{"error"}] * (len(wrong) + 1)
-    assert told[-1]["made"] == "report.csv"
+    results = [part.result for part in provider.requests[-1].messages[-1].parts if isinstance(part, ToolResult)]
+    assert [set(each) for each in results[:-1]] == [{"error"}] * (len(wrong) + 1)
+    assert results[-1]["made"] == "report.csv"
     artifacts = conversation.runtime._runner.artifact_service
     assert artifacts is not None
     keys = await artifacts.list_artifact_keys(app_name=conversation.runtime.app.name, user_id=USER, session_id=SESSION)

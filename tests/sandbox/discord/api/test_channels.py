@@ -26,8 +26,8 @@ async def test_the_bot_creates_changes_and_deletes_channels(server: DiscordSandb
     assert str((await bot.next_message()).channel) == "notes"
     await channel.delete()
     assert await get_refusal(bot.fetch_channel(channel.id)) == (404, 10003)
-    told = [event.name for event in server.events if event.name.startswith("CHANNEL")]
-    assert told == ["CHANNEL_CREATE", "CHANNEL_CREATE", "CHANNEL_UPDATE", "CHANNEL_DELETE"]
+    events = [event.name for event in server.events if event.name.startswith("CHANNEL")]
+    assert events == ["CHANNEL_CREATE", "CHANNEL_CREATE", "CHANNEL_UPDATE", "CHANNEL_DELETE"]
 
 
 async def test_channels_are_managed_with_a_permission(server: DiscordSandbox, bot: RecordingClient) -> None:
@@ -74,8 +74,8 @@ async def test_invites_are_created_listed_and_deleted(server: DiscordSandbox, bo
     assert (await bot.fetch_invite(forever.code)).expires_at is None
     await invite.delete()
     assert await get_refusal(bot.fetch_invite(invite.code)) == (404, 10006)
-    told = [event.data["code"] for event in server.events if event.name.startswith("INVITE")]
-    assert told == [invite.code, forever.code, invite.code]
+    codes = [event.data["code"] for event in server.events if event.name.startswith("INVITE")]
+    assert codes == [invite.code, forever.code, invite.code]
     assert (await call_route(server, "POST", f"/channels/{server.open_dm('ada').id}/invites", {}))[1]["code"] == 50024
     server.permissions.discard("create_instant_invite")
     assert await get_refusal(channel.create_invite()) == (403, 50013)

@@ -97,12 +97,12 @@ async def test_components_v2_return_with_ids_and_default_values(server: DiscordS
     container = {"type": 17, "components": [section, {"type": 14}, create_row(MENU)]}
     status, message = await post_message(server, {"components": [container], "flags": V2})
     assert status == 200
-    (shown,) = message["components"]
-    assert (shown["accent_color"], shown["spoiler"]) == (None, False)
-    section, separator, menu_row = shown["components"]
+    (component,) = message["components"]
+    assert (component["accent_color"], component["spoiler"]) == (None, False)
+    section, separator, menu_row = component["components"]
     assert (separator["spacing"], separator["divider"]) == (1, True)
     assert (menu_row["components"][0]["min_values"], menu_row["components"][0]["max_values"]) == (1, 1)
-    parts = [shown, section, section["components"][0], section["accessory"], separator, menu_row]
+    parts = [component, section, section["components"][0], section["accessory"], separator, menu_row]
     assert [part["id"] for part in (*parts, menu_row["components"][0])] == list(range(1, 8))
     path = f"/channels/{message['channel_id']}/messages/{message['id']}"
     status, reply = await call_route(server, "PATCH", path, {"content": "text", "flags": 0})

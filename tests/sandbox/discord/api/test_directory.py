@@ -46,6 +46,6 @@ async def test_nicknames_take_a_permission_and_update_the_member(server: Discord
     await guild.me.edit(nick="Parser")
     assert (await guild.fetch_member(ada.id)).display_name == "Countess"
     await ada.edit(nick=None)
-    told = [(e.data["user"]["id"], e.data["nick"]) for e in server.events if e.name == "GUILD_MEMBER_UPDATE"]
-    assert told == [(str(ada.id), "Countess"), (server.bot_id, "Parser"), (str(ada.id), None)]
+    updates = [(e.data["user"]["id"], e.data["nick"]) for e in server.events if e.name == "GUILD_MEMBER_UPDATE"]
+    assert updates == [(str(ada.id), "Countess"), (server.bot_id, "Parser"), (str(ada.id), None)]
     assert (await call_route(server, "PATCH", f"/guilds/{server.guild_id}/members/{ada.id}", {"mute": True}))[0] == 400

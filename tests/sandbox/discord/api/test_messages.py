@@ -145,9 +145,9 @@ async def test_files_are_sent_and_received(server: DiscordSandbox, bot: Recordin
 
 
 async def test_history_after_a_message_has_the_later_ones(server: DiscordSandbox, bot: RecordingClient) -> None:
-    said = [await server.post_message("ada", "general", str(number)) for number in range(5)]
-    await server.delete_message("ada", said[3])
-    after, channel = discord.Object(said[1].id), bot.get_sandbox_channel(server, "general")
+    messages = [await server.post_message("ada", "general", str(number)) for number in range(5)]
+    await server.delete_message("ada", messages[3])
+    after, channel = discord.Object(messages[1].id), bot.get_sandbox_channel(server, "general")
     assert [m.content async for m in channel.history(after=after, limit=100)] == ["2", "4"]
     assert [m.content async for m in channel.history(limit=2)] == ["4", "2"]
     assert [m.content async for m in channel.history(before=after)] == ["0"]
@@ -191,8 +191,8 @@ async def test_pins_are_listed_and_told_of(server: DiscordSandbox, bot: Recordin
     assert (await call_route(server, "GET", f"{path}/messages/pins?before=soon"))[1]["code"] == 50035
     await second.unpin()
     assert [pin.content async for pin in channel.pins()] == ["one"]
-    told = [event.data for event in server.events if event.name == "CHANNEL_PINS_UPDATE"]
-    assert [data["channel_id"] for data in told] == [str(channel.id)] * 3
+    updates = [event.data for event in server.events if event.name == "CHANNEL_PINS_UPDATE"]
+    assert [data["channel_id"] for data in updates] == [str(channel.id)] * 3
     assert [message.type for message in server.messages("general")[2:]] == [6, 6]
     server.permissions.discard("read_message_history")
     assert [pin async for pin in channel.pins()] == []
@@ -201,19 +201,19 @@ async def test_pins_are_listed_and_told_of(server: DiscordSandbox, bot: Recordin
 async def test_messages_are_deleted_together(server: DiscordSandbox, bot: RecordingClient) -> None:
     server.permissions.add("manage_messages")
     channel = bot.get_sandbox_channel(server, "general")
-    said = [await server.post_message("ada", "general", text) for text in ("one", "two", "three")]
+    messages = [await server.post_message("ada", "general", text) for text in ("one", "two", "three")]
     path = f"/channels/{channel.id}/messages/bulk-delete"
-    assert (await call_route(server, "POST", path, {"messages": [said[0].id, said[1].id, "99999999999999999999"]}))[
-        0
-    ] == 204
-    assert server.messages("general") == said[2:]
+    assert (
+        await call_route(server, "POST", path, {"messages": [messages[0].id, messages[1].id, "99999999999999999999"]})
+    )[0] == 204
+    assert server.messages("general") == messages[2:]
     deleted = next(event.data for event in server.events if event.name == "MESSAGE_DELETE_BULK")
-    assert deleted["ids"] == [said[0].id, said[1].id]
-    for ids, code in (([said[2].id], 50035), ([said[2].id] * 2, 50035), ([said[2].id, "1"], 50034)):
+    assert deleted["ids"] == [messages[0].id, messages[1].id]
+    for ids, code in (([messages[2].id], 50035), ([messages[2].id] * 2, 50035), ([messages[2].id, "1"], 50034)):
         assert (await call_route(server, "POST", path, {"messages": ids}))[1]["code"] == code
     server.permissions.discard("manage_messages")
-    assert (await call_route(server, "POST", path, {"messages": [said[2].id, said[1].id]}))[1]["code"] == 50013
-    assert server.messages("general") == said[2:]
+    assert (await call_route(server, "POST", path, {"messages": [messages[2].id, messages[1].id]}))[1]["code"] == 50013
+    assert server.messages("general") == messages[2:]
 
 
 async def test_moderators_delete_messages_of_others(server: DiscordSandbox, bot: RecordingClient) -> None:
@@ -238,22 +238,22 @@ async def test_a_message_of_an_announcement_channel_is_published_once(
     await sent.publish()
     assert server.messages(str(news.id))[0].flags == 1
     assert await get_refusal(sent.publish()) == (400, 40033)
-    said = await bot.get_sandbox_channel(server, "general").send("hello")
-    assert await get_refusal(said.publish()) == (400, 50024)
+    message = await bot.get_sandbox_channel(server, "general").send("hello")
+    assert await get_refusal(message.publish()) == (400, 50024)
 
 
 async def test_a_poll_has_votes_until_it_ends(server: DiscordSandbox, connect: Connect) -> None:
     bot = await connect(server, intents=create_intents("message_content", "guild_polls"))
     poll = discord.Poll("Which?", duration=datetime.timedelta(hours=2)).add_answer(text="this", emoji="👍")
     sent = await bot.get_sandbox_channel(server, "general").send(poll=poll.add_answer(text="that"))
-    (shown,) = server.messages("general")
+    (message,) = server.messages("general")
     assert sent.poll.expires_at - sent.created_at < datetime.timedelta(hours=2, minutes=1)
-    await server.vote("ada", shown, 1)
-    await server.vote("grace", shown, 2)
-    await server.vote("ada", shown, 2)
-    told = [(event.name, event.data["answer_id"]) for event in server.events if "POLL" in event.name]
+    await server.vote("ada", message, 1)
+    await server.vote("grace", message, 2)
+    await server.vote("ada", message, 2)
+    votes = [(event.name, event.data["answer_id"]) for event in server.events if "POLL" in event.name]
     added, removed = "MESSAGE_POLL_VOTE_ADD", "MESSAGE_POLL_VOTE_REMOVE"
-    assert told == [(added, 1), (added, 2), (removed, 1), (added, 2)]
+    assert votes == [(added, 1), (added, 2), (removed, 1), (added, 2)]
     fetched = await sent.fetch()
     assert [answer.vote_count for answer in fetched.poll.answers] == [0, 2]
     assert {user.name async for user in fetched.poll.get_answer(2).voters()} == {"ada", "grace"}
@@ -261,7 +261,7 @@ async def test_a_poll_has_votes_until_it_ends(server: DiscordSandbox, connect: C
     ended = await sent.end_poll()
     assert ended.poll.is_finalized()
     with pytest.raises(ValueError, match="the poll is over"):
-        await server.vote("linus", shown, 1)
+        await server.vote("linus", message, 1)
     path = f"/channels/{sent.channel.id}/polls"
     other = await server.post_message("ada", "general", "hello")
     assert (await call_route(server, "POST", f"{path}/{other.id}/expire"))[1]["code"] == 520006
@@ -296,24 +296,24 @@ async def test_a_sticker_of_the_server_is_content(server: DiscordSandbox, bot: R
 
 
 async def test_a_forward_is_a_snapshot(server: DiscordSandbox, bot: RecordingClient) -> None:
-    said = await server.post_message("ada", "general", "the disk is full")
+    message = await server.post_message("ada", "general", "the disk is full")
     heard = await bot.next_message()
     random = bot.get_sandbox_channel(server, "random")
     forward = await heard.forward(random)
-    await server.edit_message("ada", said, "never mind")
+    await server.edit_message("ada", message, "never mind")
     again = await random.fetch_message(forward.id)
     assert (again.content, again.message_snapshots[0].content, again.flags.value) == ("", "the disk is full", 1 << 14)
-    reference = {"type": 1, "channel_id": said.channel.id, "message_id": said.id}
+    reference = {"type": 1, "channel_id": message.channel.id, "message_id": message.id}
     path = f"/channels/{random.id}/messages"
     for body, code in (
         ({"content": "look", "message_reference": reference}, 50035),
-        ({"message_reference": {"type": 1, "message_id": said.id}}, 50035),
+        ({"message_reference": {"type": 1, "message_id": message.id}}, 50035),
         ({"message_reference": reference | {"message_id": "1"}}, 10008),
         ({"message_reference": reference | {"channel_id": "1"}}, 10003),
     ):
         assert (await call_route(server, "POST", path, body))[1]["code"] == code
     server.privileged_intents.discard("message_content")
-    path = f"/channels/{said.channel.id}/messages"
+    path = f"/channels/{message.channel.id}/messages"
     assert (await call_route(server, "POST", path, {"message_reference": reference}))[1]["code"] == 160014
 
 

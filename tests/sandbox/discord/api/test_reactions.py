@@ -72,8 +72,8 @@ async def test_moderators_remove_reactions_of_others(server: DiscordSandbox, bot
     assert message.reactions == {"👀": [server.people["grace"].id], "🔥": [server.people["ada"].id]}
     await heard.clear_reactions()
     assert message.reactions == {}
-    told = [event.name for event in server.events if event.name.startswith("MESSAGE_REACTION")][4:]
-    assert told == ["MESSAGE_REACTION_REMOVE", "MESSAGE_REACTION_REMOVE_EMOJI", "MESSAGE_REACTION_REMOVE_ALL"]
+    events = [event.name for event in server.events if event.name.startswith("MESSAGE_REACTION")][4:]
+    assert events == ["MESSAGE_REACTION_REMOVE", "MESSAGE_REACTION_REMOVE_EMOJI", "MESSAGE_REACTION_REMOVE_ALL"]
 
 
 async def test_emojis_of_the_server_are_reactions(server: DiscordSandbox, bot: RecordingClient) -> None:

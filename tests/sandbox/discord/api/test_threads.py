@@ -58,11 +58,11 @@ async def test_a_forum_post_has_the_id_of_its_first_message(server: DiscordSandb
 async def test_a_message_reopens_an_archived_unlocked_thread(server: DiscordSandbox, bot: RecordingClient) -> None:
     sent = await bot.get_sandbox_channel(server, "general").send("shall we?")
     thread = await sent.create_thread(name="details")
-    said = await thread.send("in here")
+    message = await thread.send("in here")
     (begun,) = server.threads("general")
     await server.archive_thread(begun)
     with pytest.raises(discord.HTTPException) as refused:
-        await said.edit(content="changed")
+        await message.edit(content="changed")
     assert refused.value.code == 50083
     await thread.send("again")
     assert not begun.archived
@@ -124,22 +124,22 @@ async def test_writers_archive_and_reopen_a_thread(server: DiscordSandbox, bot: 
 
 
 async def test_deletions_are_dispatched(server: DiscordSandbox, bot: RecordingClient) -> None:
-    told: list[tuple[str, list[int]]] = []
+    updates: list[tuple[str, list[int]]] = []
 
     async def on_raw_bulk_message_delete(about: discord.RawBulkMessageDeleteEvent) -> None:
-        told.append(("messages", sorted(about.message_ids)))
+        updates.append(("messages", sorted(about.message_ids)))
 
     async def on_raw_thread_delete(about: discord.RawThreadDeleteEvent) -> None:
-        told.append(("thread", [about.thread_id, about.parent_id]))
+        updates.append(("thread", [about.thread_id, about.parent_id]))
 
     async def on_guild_channel_delete(channel: discord.abc.GuildChannel) -> None:
-        told.append(("channel", [channel.id]))
+        updates.append(("channel", [channel.id]))
 
     for listener in (on_raw_bulk_message_delete, on_raw_thread_delete, on_guild_channel_delete):
         bot.event(listener)
-    said = [await server.post_message("ada", "general", text) for text in ("one", "two", "three")]
-    await server.delete_messages(said[:2])
-    assert server.messages("general") == said[2:]
+    messages = [await server.post_message("ada", "general", text) for text in ("one", "two", "three")]
+    await server.delete_messages(messages[:2])
+    assert server.messages("general") == messages[2:]
     random = server.channels["random"]
     thread = await server.start_thread("ada", await server.post_message("ada", random, "a root"), "a thread")
     heard = bot.get_sandbox_channel(server, "random")
@@ -150,10 +150,10 @@ async def test_deletions_are_dispatched(server: DiscordSandbox, bot: RecordingCl
         await heard.send("anybody?")
     assert gone.value.code == 10003
     assert str(general.id) in server._guild.channels
-    await server.wait_for(lambda: len(told) == 4)
+    await server.wait_for(lambda: len(updates) == 4)
     ideas = int(server.channels["ideas"].id)
-    assert told == [
-        ("messages", [int(message.id) for message in said[:2]]),
+    assert updates == [
+        ("messages", [int(message.id) for message in messages[:2]]),
         ("thread", [int(thread.id), int(random.id)]),
         ("channel", [int(random.id)]),
         ("thread", [int(post.id), ideas]),
@@ -161,18 +161,18 @@ async def test_deletions_are_dispatched(server: DiscordSandbox, bot: RecordingCl
 
 
 async def test_a_link_preview_updates_a_message_without_an_edit(server: DiscordSandbox, bot: RecordingClient) -> None:
-    told = asyncio.Queue[discord.RawMessageUpdateEvent]()
+    updates = asyncio.Queue[discord.RawMessageUpdateEvent]()
 
     async def on_raw_message_edit(about: discord.RawMessageUpdateEvent) -> None:
-        await told.put(about)
+        await updates.put(about)
 
     bot.event(on_raw_message_edit)
-    said = await server.post_message("ada", "general", "see https://a.example")
-    await server.unfurl_link(said)
-    about = await asyncio.wait_for(told.get(), 5)
+    message = await server.post_message("ada", "general", "see https://a.example")
+    await server.unfurl_link(message)
+    about = await asyncio.wait_for(updates.get(), 5)
     assert (about.message.content, about.message.edited_at) == ("see https://a.example", None)
-    await server.edit_message("ada", said, "never mind")
-    about = await asyncio.wait_for(told.get(), 5)
+    await server.edit_message("ada", message, "never mind")
+    about = await asyncio.wait_for(updates.get(), 5)
     assert about.message.content == "never mind"
     assert about.message.edited_at is not None
 
@@ -195,8 +195,8 @@ async def test_members_join_and_leave_threads(server: DiscordSandbox, bot: Recor
     await thread.remove_user(grace)
     await thread.leave()
     assert set(started.participants) == {server.people["ada"].id}
-    told = [event.data for event in server.events if event.name == "THREAD_MEMBERS_UPDATE"]
-    changes = [([m["user_id"] for m in data["added_members"]], data["removed_member_ids"]) for data in told]
+    updates = [event.data for event in server.events if event.name == "THREAD_MEMBERS_UPDATE"]
+    changes = [([m["user_id"] for m in data["added_members"]], data["removed_member_ids"]) for data in updates]
     assert changes == [([server.bot_id], []), ([], [server.bot_id])]
     await server.archive_thread(started)
     assert await get_refusal(thread.join()) == (400, 50083)
@@ -260,11 +260,11 @@ async def test_people_join_a_thread_by_posting_and_by_being_mentioned(server: Di
     await server.post_message("grace", thread, f"what does <@{server.people['linus'].id}> say?")
     await server.post_message("grace", thread, "well?")
     assert [await asyncio.wait_for(joined.get(), 5) for _ in range(3)] == ["ada", "grace", "linus"]
-    told = [event.data for event in server.events if event.name == "THREAD_MEMBERS_UPDATE"]
-    assert [data["member_count"] for data in told] == [1, 3]
-    about = told[1]["added_members"][0]
+    updates = [event.data for event in server.events if event.name == "THREAD_MEMBERS_UPDATE"]
+    assert [data["member_count"] for data in updates] == [1, 3]
+    about = updates[1]["added_members"][0]
     assert about["member"]["user"]["username"] == "grace"
-    assert about["join_timestamp"] > told[0]["added_members"][0]["join_timestamp"]
+    assert about["join_timestamp"] > updates[0]["added_members"][0]["join_timestamp"]
 
 
 async def test_the_bot_joins_a_thread_by_posting(server: DiscordSandbox, bot: RecordingClient) -> None:
@@ -277,8 +277,8 @@ async def test_the_bot_joins_a_thread_by_posting(server: DiscordSandbox, bot: Re
     assert heard.channel.me is None
     await heard.channel.send("so am I")
     await server.wait_for(lambda: heard.channel.me is not None)  # type: ignore[union-attr]
-    told = [event.name for event in server.events if event.name.startswith("THREAD")]
-    assert told == ["THREAD_CREATE", "THREAD_MEMBERS_UPDATE", "THREAD_CREATE"]
+    events = [event.name for event in server.events if event.name.startswith("THREAD")]
+    assert events == ["THREAD_CREATE", "THREAD_MEMBERS_UPDATE", "THREAD_CREATE"]
 
 
 async def test_a_mention_brings_the_bot_into_a_private_thread(server: DiscordSandbox, bot: RecordingClient) -> None:
@@ -289,8 +289,8 @@ async def test_a_mention_brings_the_bot_into_a_private_thread(server: DiscordSan
     await server.post_message("ada", thread, f"<@{server.bot_id}>, come in")
     heard = await bot.next_message()
     assert heard.content == f"<@{server.bot_id}>, come in"
-    told = [event.name for event in server.events[before:]]
-    assert told == ["THREAD_MEMBERS_UPDATE", "THREAD_CREATE", "MESSAGE_CREATE"]
+    events = [event.name for event in server.events[before:]]
+    assert events == ["THREAD_MEMBERS_UPDATE", "THREAD_CREATE", "MESSAGE_CREATE"]
 
 
 async def test_a_reopened_thread_is_followed_by_the_bots_member(server: DiscordSandbox, bot: RecordingClient) -> None:
@@ -302,6 +302,6 @@ async def test_a_reopened_thread_is_followed_by_the_bots_member(server: DiscordS
     await server.archive_thread(begun)
     await server.post_message("ada", begun, "again")
     names = ("THREAD_UPDATE", "THREAD_MEMBER_UPDATE")
-    told = [event for event in server.events if event.name in names]
-    assert [event.name for event in told] == ["THREAD_UPDATE", *names, "THREAD_UPDATE", *names]
-    assert told[-1].data["user_id"] == server.bot_id
+    events = [event for event in server.events if event.name in names]
+    assert [event.name for event in events] == ["THREAD_UPDATE", *names, "THREAD_UPDATE", *names]
+    assert events[-1].data["user_id"] == server.bot_id

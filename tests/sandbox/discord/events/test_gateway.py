@@ -36,12 +36,12 @@ async def test_a_client_receives_the_server_and_its_channels(server: DiscordSand
 
 async def test_the_bots_own_role_can_be_mentioned(server: DiscordSandbox, bot: RecordingClient) -> None:
     (guild,) = bot.guilds
-    said = await server.post_message("ada", "general", f"<@&{server.bot_role_id}> hello")
+    message = await server.post_message("ada", "general", f"<@&{server.bot_role_id}> hello")
     heard = await bot.next_message()
     assert guild.self_role is not None
     assert str(guild.self_role.id) == server.bot_role_id
     assert heard.role_mentions == [guild.self_role]
-    assert said.text == "@Parley hello"
+    assert message.text == "@Parley hello"
 
 
 async def test_heartbeats_are_counted_and_acknowledged(connect: Connect) -> None:
@@ -216,10 +216,10 @@ async def test_events_include_own_bot_and_system_messages(server: DiscordSandbox
     await server.pin_message("ada", await server.post_message("ada", "general", "hello"))
     await server.post_as_bot("robot", "general", "beep")
     await server.post_as_bot("hook", "general", "beep", webhook=True)
-    told = [event.name for event in server.events if event.name.startswith("MESSAGE")]
-    assert told[:3] == ["MESSAGE_CREATE", "MESSAGE_UPDATE", "MESSAGE_DELETE"]
-    joined, said, pinned, robot, hook = [await bot.next_message() for _ in range(5)]
-    assert (joined.is_system(), said.is_system(), pinned.is_system()) == (True, False, True)
+    events = [event.name for event in server.events if event.name.startswith("MESSAGE")]
+    assert events[:3] == ["MESSAGE_CREATE", "MESSAGE_UPDATE", "MESSAGE_DELETE"]
+    joined, first, pinned, robot, hook = [await bot.next_message() for _ in range(5)]
+    assert (joined.is_system(), first.is_system(), pinned.is_system()) == (True, False, True)
     assert (robot.author.bot, robot.webhook_id, bool(hook.webhook_id)) == (True, None, True)
 
 
@@ -307,13 +307,13 @@ async def test_the_bot_stays_online_after_a_lost_connection_unless_invisible(
 async def test_an_unavailable_server_has_no_events_until_it_is_back(
     server: DiscordSandbox, bot: RecordingClient
 ) -> None:
-    told: list[str] = []
+    events: list[str] = []
 
     async def on_guild_unavailable(_: discord.Guild) -> None:
-        told.append("unavailable")
+        events.append("unavailable")
 
     async def on_guild_available(_: discord.Guild) -> None:
-        told.append("available")
+        events.append("available")
 
     bot.event(on_guild_unavailable)
     bot.event(on_guild_available)
@@ -325,7 +325,7 @@ async def test_an_unavailable_server_has_no_events_until_it_is_back(
     await server.set_guild_available(True)
     await server.post_message("ada", "general", "heard")
     assert await receive_texts(bot, 1) == ["heard"]
-    assert told == ["unavailable", "available"]
+    assert events == ["unavailable", "available"]
 
 
 async def test_a_session_may_start_during_an_outage(server: DiscordSandbox, connect: Connect) -> None:

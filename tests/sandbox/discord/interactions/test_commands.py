@@ -60,8 +60,8 @@ async def test_an_option_is_autocompleted(server: DiscordSandbox, connect: Conne
 async def test_a_message_command_has_content_without_the_intent(server: DiscordSandbox, connect: Connect) -> None:
     bot = CommandBot()
     await connect(server, bot=bot)
-    said = await server.post_message("grace", "general", "a secret of mine")
-    (seen,) = await server.run_message_command("ada", said, "Ask about this")
+    message = await server.post_message("grace", "general", "a secret of mine")
+    (seen,) = await server.run_message_command("ada", message, "Ask about this")
     await server.wait_for(lambda: seen.text == "grace said a secret of mine")
     assert seen.ephemeral_to == server.people["ada"]
 

@@ -55,9 +55,9 @@ async def test_a_synced_command_is_delivered_with_its_options(server: DiscordSan
 
     await connect(server, bot=AnsweringBot(answer))
     assert [(command["name"], command["description"]) for command in server.commands] == [("ask", "Ask")]
-    (shown,) = await server.run_command("ada", "general", "/ask", what="why")
-    assert (shown.text, shown.ephemeral_to, shown.author.id) == ("ada asks why", None, server.bot_id)
-    assert server.messages("general") == [shown]
+    (response,) = await server.run_command("ada", "general", "/ask", what="why")
+    assert (response.text, response.ephemeral_to, response.author.id) == ("ada asks why", None, server.bot_id)
+    assert server.messages("general") == [response]
     with pytest.raises(ValueError, match="no command /reset"):
         await server.run_command("ada", "general", "/reset")
     with pytest.raises(ValueError, match="/ask has no option why"):
@@ -88,17 +88,17 @@ async def test_a_deferred_ephemeral_response_is_edited_for_one_user(server: Disc
 
     await connect(server, bot=AnsweringBot(answer))
     seen = await server.run_command("ada", server.open_dm("ada"), "/ask")
-    (shown,) = seen
-    assert shown.loading
-    assert shown.ephemeral_to == server.people["ada"]
+    (response,) = seen
+    assert response.loading
+    assert response.ephemeral_to == server.people["ada"]
     go_on.set()
     await server.wait_for(lambda: len(seen) == 2)
-    assert [version.text for version in shown.versions] == ["", "Done."]
-    assert shown.flags == discord.MessageFlags(ephemeral=True).value
-    assert not shown.edited
+    assert [version.text for version in response.versions] == ["", "Done."]
+    assert response.flags == discord.MessageFlags(ephemeral=True).value
+    assert not response.edited
     assert (seen[1].text, seen[1].ephemeral_to) == ("And more.", None)
-    told = [event for event in server.events if event.name.startswith("MESSAGE") and event.data["id"] == shown.id]
-    assert told == []
+    events = [event for event in server.events if event.name.startswith("MESSAGE") and event.data["id"] == response.id]
+    assert events == []
 
 
 async def test_a_follow_up_replaces_a_deferred_response(server: DiscordSandbox, connect: Connect) -> None:
@@ -122,10 +122,10 @@ async def test_a_late_response_is_refused_and_discord_reports_an_error(
     bot = AnsweringBot(answer)
     await connect(fast_server, bot=bot)
     began = monotonic()
-    (shown,) = await fast_server.run_command("ada", "general", "/ask")
+    (response,) = await fast_server.run_command("ada", "general", "/ask")
     assert 0.3 <= monotonic() - began < 2
-    assert (shown.text, shown.author.name) == ("The application did not respond", "discord")
-    assert shown.ephemeral_to == fast_server.people["ada"]
+    assert (response.text, response.author.name) == ("The application did not respond", "discord")
+    assert response.ephemeral_to == fast_server.people["ada"]
     assert [message.text for message in fast_server.messages("general")] == ["The application did not respond"]
     refused = await asyncio.wait_for(bot.errors.get(), 30)
     assert isinstance(refused, discord.NotFound)
@@ -137,8 +137,8 @@ async def test_a_disconnected_bot_is_reported_at_once(server: DiscordSandbox, co
 
     bot = await connect(server, bot=AnsweringBot(answer))
     await server.invalidate_sessions()
-    (shown,) = await server.run_command("ada", "general", "/ask")
-    assert shown.text == "The application did not respond"
+    (response,) = await server.run_command("ada", "general", "/ask")
+    assert response.text == "The application did not respond"
     await server.wait_for(lambda: server.connection_count)
     assert not bot.is_closed()
 

@@ -90,8 +90,8 @@ async def test_a_submitted_modal_reaches_the_bot_with_all_its_values(server: Dis
     ):
         with pytest.raises(ValueError, match=error):
             await server.submit_modal(modal, values)
-    (shown,) = await server.submit_modal(modal, {"reason": "because", "size": ["m"], "who": [ada]})
-    assert shown.text == "because ['m'] ['ada']"
+    (response,) = await server.submit_modal(modal, {"reason": "because", "size": ["m"], "who": [ada]})
+    assert response.text == "because ['m'] ['ada']"
     assert server.modals("ada") == []
     with pytest.raises(ValueError, match="not open"):
         await server.submit_modal(modal, {})
@@ -107,8 +107,10 @@ async def test_a_button_opens_a_modal_that_the_user_dismisses(server: DiscordSan
     assert server.modals("ada") == []
     await server.click_button("ada", menu, "why")
     (modal,) = server.modals("ada")
-    (shown,) = await server.submit_modal(modal, {"reason": "because", "size": ["s"]})
-    created = next(event for event in server.events if event.name == "MESSAGE_CREATE" and event.data["id"] == shown.id)
+    (response,) = await server.submit_modal(modal, {"reason": "because", "size": ["s"]})
+    created = next(
+        event for event in server.events if event.name == "MESSAGE_CREATE" and event.data["id"] == response.id
+    )
     opener = created.data["interaction_metadata"]["triggering_interaction_metadata"]
     assert (opener["type"], opener["interacted_message_id"]) == (3, menu.id)
 

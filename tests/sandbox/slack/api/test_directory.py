@@ -28,15 +28,15 @@ async def test_a_thread_is_paginated_with_its_root_first(
 
 
 async def test_history_can_be_limited_by_time(slack: SlackSandbox, client: AsyncWebClient, general: str) -> None:
-    said = [await slack.post_message("ada", "general", str(n)) for n in range(4)]
+    messages = [await slack.post_message("ada", "general", str(n)) for n in range(4)]
 
     async def list_texts(**bounds: Any) -> list[str]:
         reply = await client.conversations_history(channel=general, **bounds)
         return [message["text"] for message in reply["messages"]]
 
-    assert await list_texts(oldest=said[1].ts) == ["3", "2"]
-    assert await list_texts(oldest=said[1].ts, inclusive=True) == ["3", "2", "1"]
-    assert await list_texts(oldest=said[0].ts, latest=said[2].ts) == ["1"]
+    assert await list_texts(oldest=messages[1].ts) == ["3", "2"]
+    assert await list_texts(oldest=messages[1].ts, inclusive=True) == ["3", "2", "1"]
+    assert await list_texts(oldest=messages[0].ts, latest=messages[2].ts) == ["1"]
 
 
 async def test_users_and_conversations_can_be_looked_up(slack: SlackSandbox, client: AsyncWebClient) -> None:

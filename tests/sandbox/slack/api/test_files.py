@@ -57,15 +57,15 @@ async def test_a_download_without_a_valid_token_returns_the_login_page(
     slack: SlackSandbox, client: AsyncWebClient
 ) -> None:
     sent = await slack.post_message("ada", "general", "look", files=[SlackFile("F1", "plan.txt", b"first this")])
-    told = (await client.files_info(file="F1"))["file"]
-    assert (told["name"], told["size"], told["mimetype"]) == ("plan.txt", 10, "text/plain")
+    file = (await client.files_info(file="F1"))["file"]
+    assert (file["name"], file["size"], file["mimetype"]) == ("plan.txt", 10, "text/plain")
     assert sent.files[0].data == b"first this"
 
     async def fetch_file(token: str) -> tuple[str, bytes]:
         headers = {"Authorization": f"Bearer {token}"}
         async with (
             aiohttp.ClientSession() as session,
-            session.get(told["url_private_download"], headers=headers) as got,
+            session.get(file["url_private_download"], headers=headers) as got,
         ):
             return got.content_type, await got.read()
 

@@ -87,11 +87,11 @@ async def test_files_have_no_reactions(client: AsyncWebClient) -> None:
 async def test_the_reactions_of_a_user_are_listed_by_cursor_or_page(
     slack: SlackSandbox, client: AsyncWebClient, general: str
 ) -> None:
-    said = [await slack.post_message("ada", "general", str(n)) for n in range(3)]
-    for message in said:
+    messages = [await slack.post_message("ada", "general", str(n)) for n in range(3)]
+    for message in messages:
         await client.reactions_add(channel=general, timestamp=message.ts, name="eyes")
-    await slack.add_reaction("grace", said[0], "wave")
-    await slack.delete_message("ada", said[1])
+    await slack.add_reaction("grace", messages[0], "wave")
+    await slack.delete_message("ada", messages[1])
 
     pages = [page["items"] async for page in await client.reactions_list(limit=1)]
     assert [[item["message"]["text"] for item in page] for page in pages] == [["2"], ["0"]]
@@ -99,7 +99,7 @@ async def test_the_reactions_of_a_user_are_listed_by_cursor_or_page(
     assert [item["message"]["text"] for item in second["items"]] == ["0"]
     assert second["paging"] == {"count": 1, "total": 2, "page": 2, "pages": 2}
     (item,) = (await client.reactions_list(user=slack.people["grace"].id))["items"]
-    assert (item["type"], item["channel"], item["message"]["ts"]) == ("message", general, said[0].ts)
+    assert (item["type"], item["channel"], item["message"]["ts"]) == ("message", general, messages[0].ts)
     assert (await catch_error(client.reactions_list(user="U0NOBODY")))["error"] == "user_not_found"
     assert (await catch_error(client.reactions_list(cursor="x")))["error"] == "invalid_cursor"
 

@@ -25,8 +25,8 @@ async def wait_for_events(slack: SlackSandbox, count: int) -> list[dict[str, Any
     return before
 
 
-def list_event_types(told: list[dict[str, Any]]) -> list[tuple[str, str | None]]:
-    return [(event["type"], event.get("subtype")) for event in told]
+def list_event_types(events: list[dict[str, Any]]) -> list[tuple[str, str | None]]:
+    return [(event["type"], event.get("subtype")) for event in events]
 
 
 @pytest.mark.parametrize("private", [False, True])
@@ -34,30 +34,34 @@ async def test_a_mention_in_a_channel_has_two_events(connected_slack: SlackSandb
     channel = connected_slack.add_channel("place", private=private)
     root = await connected_slack.post_message("ada", channel, f"<@{connected_slack.bot_user_id}> hi")
     await connected_slack.post_message("ada", channel, "no mention", thread_ts=root.ts)
-    told = await wait_for_events(connected_slack, 3)
-    assert list_event_types(told) == [("message", None), ("app_mention", None), ("message", None)]
-    assert told[0]["channel_type"] == ("group" if private else "channel")
-    assert "channel_type" not in told[1]
-    assert {event["channel"] for event in told} == {channel.id}
-    assert (told[2]["thread_ts"], told[2]["parent_user_id"]) == (root.ts, connected_slack.people["ada"].id)
+    events = await wait_for_events(connected_slack, 3)
+    assert list_event_types(events) == [("message", None), ("app_mention", None), ("message", None)]
+    assert events[0]["channel_type"] == ("group" if private else "channel")
+    assert "channel_type" not in events[1]
+    assert {event["channel"] for event in events} == {channel.id}
+    assert (events[2]["thread_ts"], events[2]["parent_user_id"]) == (root.ts, connected_slack.people["ada"].id)
 
 
 async def test_a_mention_in_a_dm_has_one_event(connected_slack: SlackSandbox) -> None:
     await connected_slack.post_message("ada", connected_slack.open_dm("ada"), f"<@{connected_slack.bot_user_id}> hi")
-    (told,) = await wait_for_events(connected_slack, 1)
-    assert (told["type"], told["channel_type"]) == ("message", "im")
+    (event,) = await wait_for_events(connected_slack, 1)
+    assert (event["type"], event["channel_type"]) == ("message", "im")
 
 
 async def test_edits_and_deletions_have_the_previous_message(connected_slack: SlackSandbox) -> None:
     message = await connected_slack.post_message("ada", "general", "helo")
     await connected_slack.edit_message("ada", message, "hello")
     await connected_slack.delete_message("ada", message)
-    told = await wait_for_events(connected_slack, 3)
-    assert list_event_types(told) == [("message", None), ("message", "message_changed"), ("message", "message_deleted")]
-    assert (told[1]["message"]["text"], told[1]["previous_message"]["text"]) == ("hello", "helo")
-    assert told[1]["message"]["edited"]["user"] == connected_slack.people["ada"].id
-    assert (told[2]["deleted_ts"], told[2]["previous_message"]["text"]) == (message.ts, "hello")
-    assert len({event["event_ts"] for event in told}) == 3
+    events = await wait_for_events(connected_slack, 3)
+    assert list_event_types(events) == [
+        ("message", None),
+        ("message", "message_changed"),
+        ("message", "message_deleted"),
+    ]
+    assert (events[1]["message"]["text"], events[1]["previous_message"]["text"]) == ("hello", "helo")
+    assert events[1]["message"]["edited"]["user"] == connected_slack.people["ada"].id
+    assert (events[2]["deleted_ts"], events[2]["previous_message"]["text"]) == (message.ts, "hello")
+    assert len({event["event_ts"] for event in events}) == 3
 
 
 async def test_an_edit_that_adds_a_mention_sends_app_mention(connected_slack: SlackSandbox) -> None:
@@ -74,24 +78,24 @@ async def test_an_edit_that_adds_a_mention_sends_app_mention(connected_slack: Sl
 
 async def test_a_message_of_another_app_has_a_bot_id_and_no_user(connected_slack: SlackSandbox) -> None:
     await connected_slack.post_as_bot("robot", "general", "beep")
-    (told,) = await wait_for_events(connected_slack, 1)
-    assert (told["subtype"], told["username"]) == ("bot_message", "robot")
-    assert told["bot_id"] != connected_slack.bot_id
-    assert "user" not in told
+    (event,) = await wait_for_events(connected_slack, 1)
+    assert (event["subtype"], event["username"]) == ("bot_message", "robot")
+    assert event["bot_id"] != connected_slack.bot_id
+    assert "user" not in event
 
 
 async def test_the_event_of_a_broadcast_reply_has_the_root(connected_slack: SlackSandbox) -> None:
     root = await connected_slack.post_message("ada", "general", "question")
     await connected_slack.post_message("ada", "general", "answer", thread_ts=root.ts, is_broadcast=True)
-    told = (await wait_for_events(connected_slack, 2))[-1]
-    assert (told["subtype"], told["thread_ts"], told["root"]["text"]) == ("thread_broadcast", root.ts, "question")
+    event = (await wait_for_events(connected_slack, 2))[-1]
+    assert (event["subtype"], event["thread_ts"], event["root"]["text"]) == ("thread_broadcast", root.ts, "question")
 
 
 async def test_a_message_event_has_its_files(connected_slack: SlackSandbox) -> None:
     await connected_slack.post_message("ada", "general", "look", files=["cat.png"])
-    (told,) = await wait_for_events(connected_slack, 1)
-    assert told["subtype"] == "file_share"
-    assert [(file["name"], file["mimetype"]) for file in told["files"]] == [("cat.png", "image/png")]
+    (event,) = await wait_for_events(connected_slack, 1)
+    assert event["subtype"] == "file_share"
+    assert [(file["name"], file["mimetype"]) for file in event["files"]] == [("cat.png", "image/png")]
 
 
 async def test_channels_without_the_bot_and_ephemeral_messages_send_no_events(connected_slack: SlackSandbox) -> None:

@@ -79,17 +79,17 @@ async def test_a_bolt_app_posts_a_placeholder_and_updates_it(slack: SlackSandbox
     assert reply.edited
     assert reply.bot_id == slack.bot_id
     await slack.wait_for(lambda: [bool(e.acknowledged_at) for e in slack.envelopes] == [True] * 4)
-    told = [e.payload["event"] for e in slack.envelopes]
-    assert [(e["type"], e.get("subtype")) for e in told] == [
+    events = [e.payload["event"] for e in slack.envelopes]
+    assert [(e["type"], e.get("subtype")) for e in events] == [
         ("message", None),
         ("app_mention", None),
         ("message", None),
         ("message", "message_changed"),
     ]
-    assert told[0]["ts"] == told[1]["ts"]
+    assert events[0]["ts"] == events[1]["ts"]
     assert slack.envelopes[0].payload["event_id"] != slack.envelopes[1].payload["event_id"]
-    assert told[2]["bot_id"] == slack.bot_id
-    assert told[3]["previous_message"]["text"] == "…"
+    assert events[2]["bot_id"] == slack.bot_id
+    assert events[3]["previous_message"]["text"] == "…"
 
 
 async def test_an_event_acknowledged_too_late_is_retried(fast_slack: SlackSandbox, connect: Connect) -> None:
@@ -170,11 +170,11 @@ async def test_events_lost_in_a_frozen_socket_arrive_at_the_next_one(slack: Slac
     await connect(slack, app)
     await slack.freeze_sockets()
     assert slack.connection_count == 0
-    said = await slack.post_message("ada", "general", "hello?")
+    message = await slack.post_message("ada", "general", "hello?")
     await slack.wait_for(lambda: slack.envelopes)
     await slack.wait_until_connected()
     (body,) = await heard.wait_for_events(1)
-    assert body["event"]["ts"] == said.ts
+    assert body["event"]["ts"] == message.ts
     assert [envelope.attempt for envelope in slack.envelopes] == [0, 1]
 
 

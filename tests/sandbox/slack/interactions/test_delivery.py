@@ -146,9 +146,9 @@ async def test_a_shortcut_opens_a_modal_and_its_inputs_are_submitted(slack: Slac
 
     @app.view("asked")
     async def handle_submission(ack: Any, body: dict[str, Any]) -> None:
-        said = body["view"]["state"]["values"]["asking"]["question"]["value"]
+        answer = body["view"]["state"]["values"]["asking"]["question"]["value"]
         filled.append(body)
-        await (ack() if said != "well" else ack(response_action="errors", errors={"asking": "Ask something."}))
+        await (ack() if answer != "well" else ack(response_action="errors", errors={"asking": "Ask something."}))
 
     await connect(slack, app)
     message = await slack.post_message("grace", "general", "the report")
