@@ -227,7 +227,7 @@ class AcceptanceBot:
         before = len(conversation.replies())
         await conversation.say(text, user=user)
         await platform.wait_for(lambda: len(conversation.replies()) > before, timeout=60)
-        return await self.wait_for_reply(platform, conversation, lambda shown: shown == says)
+        return await self.wait_for_reply(platform, conversation, lambda reply_text: reply_text == says)
 
 
 def _is_connected(platform: Platform) -> bool:

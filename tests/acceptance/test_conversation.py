@@ -124,8 +124,8 @@ async def test_a_run_of_200_deltas_and_two_tool_calls_shows_each_step_once(
 
 async def test_messages_sent_during_a_turn_share_the_next_turn(bot: AcceptanceBot, platform: Platform) -> None:
     def script(asked: ReceivedRequest) -> Turn:
-        said = [line.rpartition(" ")[2] for line in asked.text.splitlines() if line]
-        return Say(f"Re: {', '.join(said)}", pieces=4, pace=0.1)
+        quotes = [line.rpartition(" ")[2] for line in asked.text.splitlines() if line]
+        return Say(f"Re: {', '.join(quotes)}", pieces=4, pace=0.1)
 
     bot.answer = script
     conversation = platform.start_conversation()
@@ -187,8 +187,8 @@ async def test_a_long_answer_is_shown_completely_in_several_chunks(bot: Acceptan
     await conversation.say("long")
     await bot.wait_for_reply(platform, conversation, lambda text: lines[-1].strip() in text)
     assert len(conversation.replies()) > 1
-    shown = "\n".join(reply.text for reply in conversation.replies())
-    assert [line.strip() for line in shown.splitlines() if line.strip()] == [line.strip() for line in lines]
+    visible = "\n".join(reply.text for reply in conversation.replies())
+    assert [line.strip() for line in visible.splitlines() if line.strip()] == [line.strip() for line in lines]
 
 
 async def test_model_text_pings_nobody(bot: AcceptanceBot, platform: Platform) -> None:

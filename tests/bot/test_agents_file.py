@@ -96,8 +96,8 @@ def test_a_wrong_agents_file_is_reported_with_agent_and_remedy(folder: Path, tex
     (folder / "agents.toml").write_text(text)
     with pytest.raises(SettingsError) as error:
         read_agents(Path("agents.toml"))
-    said = " | ".join(error.value.faults)
-    assert [fault for fault in faults if fault not in said] == [], said
+    fault_text = " | ".join(error.value.faults)
+    assert [fault for fault in faults if fault not in fault_text] == [], fault_text
     assert all(fault.startswith("agents.toml: ") for fault in error.value.faults)
 
 

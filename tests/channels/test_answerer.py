@@ -160,8 +160,8 @@ async def test_a_late_older_message_is_answered_by_the_next_turn(slack: SlackSan
         question = await ask(bot, "two")
         await bot.wait_for_texts(question, lambda texts: "Once" in texts[-1])
         (row,) = await bot.list_inbox_messages()
-        said = InboxMessage.from_json(row.message)
-        await bot.inbox.accept(replace(said, event_key="older", text="one", sent_at=said.sent_at - 0.1))
+        newer = InboxMessage.from_json(row.message)
+        await bot.inbox.accept(replace(newer, event_key="older", text="one", sent_at=newer.sent_at - 0.1))
         await bot.wait_for_texts(question, lambda texts: texts == ["two", "Once upon a time.", "That was one."])
         assert [turn.state for turn in await bot.wait_for_turns(2)] == ["done", "done"]
         asked = [message["content"] for message in bot.model.requests[-1]["messages"]]

@@ -90,12 +90,12 @@ async def edits(event: hikari.GuildMessageCreateEvent, _: str) -> Fields:
     embed.set_footer("bot")
     row = create_row("stop").add_link_button("https://a.example", label="Site")
     last = await reply.edit("done", embed=embed, component=row)
-    (shown,) = last.components
-    assert isinstance(shown, hikari.ActionRowComponent)
+    (action_row,) = last.components
+    assert isinstance(action_row, hikari.ActionRowComponent)
     return {
         "isEdited": last.edited_timestamp is not None,
         "embed": last.embeds[0].title,
-        "labels": [part.label for part in shown.components if isinstance(part, hikari.ButtonComponent)],
+        "labels": [part.label for part in action_row.components if isinstance(part, hikari.ButtonComponent)],
     }
 
 

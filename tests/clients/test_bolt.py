@@ -285,10 +285,10 @@ async def command(run: BoltRun) -> None:
 
 @TABLE.row("slash command: five responses, the sixth refused")
 async def responses(run: BoltRun) -> None:
-    shown = await run.slack.run_command("ada", "general", "/later")
+    visible = await run.slack.run_command("ada", "general", "/later")
     line = await run.bolt.read_step("/later")
-    assert [message.text for message in shown] == [*(f"whisper {count}" for count in range(1, 5)), "ada asked"]
-    assert [message.ephemeral_to is None for message in shown] == [False] * 4 + [True]
+    assert [message.text for message in visible] == [*(f"whisper {count}" for count in range(1, 5)), "ada asked"]
+    assert [message.ephemeral_to is None for message in visible] == [False] * 4 + [True]
     assert line["sixth"] != "accepted"
 
 

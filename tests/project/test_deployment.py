@@ -203,11 +203,11 @@ def test_the_prometheus_rules_name_real_metrics() -> None:
     instruments = [each for name, each in vars(metrics).items() if not name.startswith("_")]
     counted = [each._name for each in instruments if hasattr(each, "_name")]  # OpenTelemetry has no public access to it
     assert counted
-    told = {name.replace(".", "_") for name in counted}
+    exported = {name.replace(".", "_") for name in counted}
     asked = set(re.findall(r"parley_[a-z_]+", (ROOT / "deploy" / "rules.yaml").read_text()))
     page = set(re.findall(r"`(parley_[a-z_]+)", (ROOT / "docs" / "howto" / "monitor.md").read_text()))
     plain = {re.sub(r"_(total|seconds|bucket|seconds_bucket)$", "", name) for name in asked | page}
-    assert plain == told
+    assert plain == exported
 
 
 def test_make_clean_keeps_data_and_distclean_asks_before_deleting(tmp_path: Path) -> None:

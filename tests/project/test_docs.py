@@ -387,16 +387,23 @@ def test_the_examples_compile(page: Path) -> None:
 
 
 async def test_the_tools_of_the_docs_are_valid_tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    function, marked, told, artifact, announcing, declared = list_examples(DOCS / "howto" / "write-a-tool.md")
+    function, marked, identity_tool, restricted, announcing, declared = list_examples(
+        DOCS / "howto" / "write-a-tool.md"
+    )
     (tmp_path / "team_of_the_page.py").write_text(function)
     (tmp_path / "rating_of_the_page.py").write_text(declared)
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "marked_of_the_page.py").write_text(marked)
     (tmp_path / "announced_of_the_page.py").write_text(announcing)
-    (tmp_path / "kept_of_the_page.py").write_text(f"{told}\n\n{artifact}")
+    (tmp_path / "restricted_of_the_page.py").write_text(f"{identity_tool}\n\n{restricted}")
     names = ["team_of_the_page:on_call", "rating_of_the_page:rate", "marked_of_the_page:holidays"]
     on_call, rate, holidays, tickets, restart, announce = load_tools(
-        [*names, "kept_of_the_page:my_tickets", "kept_of_the_page:restart", "announced_of_the_page:announce"]
+        [
+            *names,
+            "restricted_of_the_page:my_tickets",
+            "restricted_of_the_page:restart",
+            "announced_of_the_page:announce",
+        ]
     )
     ada = User("U1", "Ada")
     assert [is_allowed(tool, ada) for tool in (tickets, restart)] == [True, False]

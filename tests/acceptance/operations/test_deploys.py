@@ -121,14 +121,14 @@ async def _wake_bot(bot: Program, slack: SlackSandbox, word: str) -> None:
 
     Starts the bot after Slack's first failed delivery, and stops it after the acknowledgement.
     """
-    said = await slack.post_message("ada", "general", f"<@{slack.bot_user_id}> {word}")
+    question = await slack.post_message("ada", "general", f"<@{slack.bot_user_id}> {word}")
 
     def is_answered() -> bool:
-        thread = slack.messages("general", thread_ts=said.ts)
+        thread = slack.messages("general", thread_ts=question.ts)
         return [message.text for message in thread[1:]] == [f"You said {word} to me."]
 
     def list_envelopes() -> list[EnvelopeRecord]:
-        return [envelope for envelope in slack.envelopes if envelope.payload["event"].get("ts") == said.ts]
+        return [envelope for envelope in slack.envelopes if envelope.payload["event"].get("ts") == question.ts]
 
     await slack.wait_for(lambda: any(envelope.reason == "connection_failed" for envelope in list_envelopes()))
     await bot.start()

@@ -54,8 +54,8 @@ async def test_a_database_outage_delays_replies_and_loses_none(
     async def send_during_outage(platform: Platform) -> None:
         await here[platform].say("third", called=False)
         await elsewhere[platform].say("elsewhere")
-        shown = here[platform].replies()[-1]
-        await bot.wait_for_reply(platform, here[platform], lambda text: len(text) > len(shown.text))
+        newest = here[platform].replies()[-1]
+        await bot.wait_for_reply(platform, here[platform], lambda text: len(text) > len(newest.text))
 
     async def check_recovery(platform: Platform) -> None:
         def list_replies() -> list[str]:

@@ -188,9 +188,9 @@ async def test_chat_terminal_status_and_inspector_report_the_same_turn(
         took = f"{report.duration_seconds:.1f} s"
         assert (took in text, took in terminal, took in line) == (True, True, True)
         assert inspector["seconds"] == pytest.approx(report.duration_seconds, abs=0.001)
-        for shown in (text, terminal):
-            assert shown.count("monday") == shown.count("never") == 1
-            assert "failed" in shown
+        for report_text in (text, terminal):
+            assert report_text.count("monday") == report_text.count("never") == 1
+            assert "failed" in report_text
 
 
 def create_report(**more: Any) -> TurnReport:

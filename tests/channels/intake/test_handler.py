@@ -264,8 +264,8 @@ async def test_status_describes_the_session_and_export_sends_a_file(recorder: In
     await recorder.claim_turn()
     await recorder.receive("info")
     lines = recorder.said[0].splitlines()
-    told = ENGLISH(words.STATUS_AGENT, agent="parley"), ENGLISH(words.STATUS_MODEL, model=MODELS[0])
-    assert lines[:2] == [f"- {line}" for line in told]
+    status_lines = ENGLISH(words.STATUS_AGENT, agent="parley"), ENGLISH(words.STATUS_MODEL, model=MODELS[0])
+    assert lines[:2] == [f"- {line}" for line in status_lines]
     assert f"- {words.STATUS_ANSWERING}" in lines
     await recorder.receive("export")
     assert (recorder.said[-1], [file.name for file in recorder.files]) == (words.EXPORTED, ["transcript.md"])
@@ -502,7 +502,7 @@ async def test_an_edit_updates_queued_messages_and_rerenders_answers(recorder: I
     assert recorder.renderings == [(turn.id, "")]
     await recorder.end_turn(turn)
     assert await recorder.press("revise", turn) == ""
-    assert [said.text for said in (await recorder.claim_turn()).messages] == ["What is two and three?"]
+    assert [part.text for part in (await recorder.claim_turn()).messages] == ["What is two and three?"]
 
 
 async def test_a_deletion_drops_queued_stops_running_and_marks_answered_messages(recorder: IntakeRecorder) -> None:

@@ -206,10 +206,10 @@ async def test_an_edit_after_an_answer_offers_a_new_answer(sandbox: Any, tmp_pat
         await chat.say("two and tow?")
         await chat.bot.wait_for_turns(1)
         (row,) = await chat.bot.list_inbox_messages()
-        said = row.message["text"]
+        content = row.message["text"]
         for text, wanted in (
             ("two and two?", get_answer_buttons(chat, words.ANSWER_EDITED)),
-            (said, get_answer_buttons(chat)),
+            (content, get_answer_buttons(chat)),
         ):
             await chat.bot.channel._intake.handle_edit(row.event_key, text)
             await wait_for_buttons(chat, wanted)

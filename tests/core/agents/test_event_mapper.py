@@ -66,7 +66,7 @@ def test_a_final_event_replaces_the_partials_of_its_own_author_and_branch(key: s
 
 lines_of_talk = st.lists(
     st.builds(
-        lambda said, author, branch, is_final: (final if is_final else part)(said, author=author, branch=branch),
+        lambda text, author, branch, is_final: (final if is_final else part)(text, author=author, branch=branch),
         st.sampled_from(["", " ", "\n\n", "a", "b ", "long word", "é"]),
         st.sampled_from(["ada", "bob"]),
         st.sampled_from([None, "left", "right"]),

@@ -63,8 +63,8 @@ async def test_parallel_agents_have_a_text_each(converse: Converse) -> None:
     ]
     conversation = await converse(app=App(name="both", root_agent=ParallelAgent(name="both", sub_agents=agents)))
     events = []
-    async with aclosing(conversation.stream("Hi")) as told:
-        async for event in told:
+    async with aclosing(conversation.stream("Hi")) as stream:
+        async for event in stream:
             events.append(event)
             if "Ada" in event.text:
                 of_bob.set()

@@ -183,8 +183,10 @@ async def test_the_events_of_a_run_are_deleted_with_its_deleted_message(
     await turns.end(answered, "done")  # it had not heard of it
     assert await list_history() == ["one", "about one", "three", "about three"]
     async with database.read() as connection:
-        kept = (await connection.execute(sa.select(turns_table.c.text).where(turns_table.c.id == answered.id))).scalar()
-    assert kept == "about three"
+        answer_text = (
+            await connection.execute(sa.select(turns_table.c.text).where(turns_table.c.id == answered.id))
+        ).scalar()
+    assert answer_text == "about three"
 
 
 async def test_bytes_of_a_deleted_message_stay_if_another_event_refers_to_them(

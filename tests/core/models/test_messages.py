@@ -195,11 +195,11 @@ def test_files_are_converted_by_bytes_or_by_address() -> None:
 
 
 def test_files_of_a_tool_result_are_converted() -> None:
-    shown = response("t", "a")
-    assert shown.function_response is not None
+    tool_result = response("t", "a")
+    assert tool_result.function_response is not None
     blob = types.FunctionResponseBlob(mime_type="image/png", data=b"png")
-    shown.function_response.parts = [types.FunctionResponsePart(inline_data=blob)]
-    result = convert_messages([model(call("t", "a")), function(shown)])[1].parts[0]
+    tool_result.function_response.parts = [types.FunctionResponsePart(inline_data=blob)]
+    result = convert_messages([model(call("t", "a")), function(tool_result)])[1].parts[0]
     assert isinstance(result, ToolResult)
     assert result.media == (Media("image/png", data=b"png"),)
 

@@ -129,8 +129,8 @@ class StoredConversations:
                 "arguments_hash": "h",
                 "state": "ended",
             }
-            told = {"arguments": {"for": words}, "result": answer, "started_at": time.time()}
-            await connection.execute(sa.insert(tool_calls).values(**journal, **told))
+            log_fields = {"arguments": {"for": words}, "result": answer, "started_at": time.time()}
+            await connection.execute(sa.insert(tool_calls).values(**journal, **log_fields))
             own = {
                 "scope": "session",
                 "owner": session,

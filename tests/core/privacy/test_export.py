@@ -97,14 +97,14 @@ async def test_the_markdown_export_has_authors_tools_files_costs_and_summaries(
 async def test_the_json_export_has_the_same_content_and_the_files(
     conversation: str, database: FailingDatabase, tmp_path: Path
 ) -> None:
-    told = json.loads(await export_text(database, "json"))
-    assert (told["format"], told["version"], told["is_whole"], told["session"]["id"]) == (
+    document = json.loads(await export_text(database, "json"))
+    assert (document["format"], document["version"], document["is_whole"], document["session"]["id"]) == (
         "parley-conversation",
         1,
         True,
         SESSION,
     )
-    run, summed = told["runs"] if told["runs"][0]["kind"] == "run" else told["runs"][::-1]
+    run, summed = document["runs"] if document["runs"][0]["kind"] == "run" else document["runs"][::-1]
     assert (summed["kind"], summed["text"]) == ("summary", "Ada looks.\nAt a cat.")
     asked, called_, gave, answer = run["messages"]
     assert [(part["by"], part["name"], part["text"]) for part in asked["parts"]] == [
@@ -154,8 +154,8 @@ async def test_the_export_has_the_cost_of_running_and_counted_turns(
     database: FailingDatabase, inbox: InboxStore, turns: TurnStore, service: SessionService
 ) -> None:
     async def get_dollars() -> str:
-        told = json.loads(await export_text(database, "json"))
-        return str(told["runs"][0]["turn"].get("dollars"))
+        document = json.loads(await export_text(database, "json"))
+        return str(document["runs"][0]["turn"].get("dollars"))
 
     turn = await claim_turn(inbox, turns, place="place")
     session = await service.get_session(app_name="app", user_id="place", session_id=SESSION)

@@ -55,10 +55,10 @@ def test_the_text_of_a_foreign_error_is_not_stored() -> None:
 def test_lone_surrogates_are_replaced_and_pairs_become_the_character_that_they_are() -> None:
     event = call_event("c", args={"a": "x\ud800y", "b": "\ud83d\ude00"})
     encoded = record.encode_event(event)
-    kept = encoded.event
-    assert load_event(encoded) == kept
-    assert kept.get_function_calls()[0].args == {"a": "x\ufffdy", "b": "😀"}
-    assert kept.id == event.id
+    stored = encoded.event
+    assert load_event(encoded) == stored
+    assert stored.get_function_calls()[0].args == {"a": "x\ufffdy", "b": "😀"}
+    assert stored.id == event.id
     assert record.encode_event(user_event("a\udfffb")).row["content"] == "a\ufffdb"
 
 

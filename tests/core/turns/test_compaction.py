@@ -299,18 +299,18 @@ async def test_a_new_turn_postpones_the_summary_until_its_end(
     for number in range(DEFAULT_MAX_TURNS - 4):
         await conversation.append_exchange(f"q{number}", schedules=False)
     begun, never_ends = asyncio.Event(), asyncio.Event()
-    held = conversation.compaction._summarizer.summarize
+    original_summarize = conversation.compaction._summarizer.summarize
 
     async def wait_and_summarize(*args: object, **more: object) -> object:
         begun.set()
         await never_ends.wait()
-        return await held(*args, **more)  # type: ignore[arg-type]
+        return await original_summarize(*args, **more)  # type: ignore[arg-type]
 
     conversation.compaction._summarizer.summarize = wait_and_summarize  # type: ignore[method-assign, assignment]
     assert conversation.last_turn is not None
     conversation.compaction.schedule(conversation.last_turn)
     await asyncio.wait_for(begun.wait(), 30)
-    conversation.compaction._summarizer.summarize = held  # type: ignore[method-assign]
+    conversation.compaction._summarizer.summarize = original_summarize  # type: ignore[method-assign]
     await asyncio.wait_for(conversation.run_turn("and now?"), 30)
     (found,) = await conversation.list_summaries()
     text = found.content

@@ -140,7 +140,7 @@ async def test_an_unreadable_history_of_a_resumed_run_stops_no_other(
     await inbox.accept(inbound("left", session="p:left", author="ada"))
     (turn,) = await turns.claim(1)
     event = json.dumps({"author": "user", "invocationId": turn.id})
-    said = {"session": "p:left", "generation": 1, "invocation_id": turn.id, "tokens": 1, "created_at": 1.0}
+    message_row = {"session": "p:left", "generation": 1, "invocation_id": turn.id, "tokens": 1, "created_at": 1.0}
     async with database.write() as connection:
         for role in ("user", "assistant"):
             row: dict[str, Any] = {
@@ -151,7 +151,7 @@ async def test_an_unreadable_history_of_a_resumed_run_stops_no_other(
                 "event_id": role,
                 "event": event,
             }
-            await connection.execute(sa.insert(messages).values(**said, **row))
+            await connection.execute(sa.insert(messages).values(**message_row, **row))
     await damage_row(database, "messages", what, "p:left")
     if again:
         await turns.end(turn, "failed")

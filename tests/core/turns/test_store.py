@@ -310,13 +310,13 @@ async def test_an_unreadable_message_blocks_no_other(
 ) -> None:
     if not database.is_sqlite and damage == "{":  # it takes no JSON that is none
         damage = "0"
-    left, said, other = inbound(session="p:left"), inbound(session="p:a"), inbound(session="p:b")
+    left, first, other = inbound(session="p:left"), inbound(session="p:a"), inbound(session="p:b")
     await inbox.accept(left)
     (begun,) = await turns.claim(1)
-    for message in (said, inbound(session="p:a"), other):
+    for message in (first, inbound(session="p:a"), other):
         await inbox.accept(message)
     async with database.write() as connection:
-        broken = inbox_table.c.event_key.in_([left.event_key, said.event_key])
+        broken = inbox_table.c.event_key.in_([left.event_key, first.event_key])
         await connection.execute(sa.update(inbox_table).where(broken).values(message=sa.text(f"'{damage}'")))
     claimed = await turns.claim(10)
     assert [(turn.session_id, len(turn.messages)) for turn in claimed] == [("p:a", 1), ("p:b", 1)]
@@ -330,9 +330,9 @@ async def test_an_unreadable_message_blocks_no_other(
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=15, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 5)), max_size=15), st.integers(1, 4))
 async def test_every_message_gets_one_turn_in_the_order_of_its_session(
-    turns: TurnStore, inbox: InboxStore, said: list[tuple[str, int]], limit: int
+    turns: TurnStore, inbox: InboxStore, script: list[tuple[str, int]], limit: int
 ) -> None:
-    messages = [inbound(session=f"p:{name}", sent_at=float(at)) for name, at in said]
+    messages = [inbound(session=f"p:{name}", sent_at=float(at)) for name, at in script]
     for message in messages:
         await inbox.accept(message)
     taken = list[InboxMessage]()

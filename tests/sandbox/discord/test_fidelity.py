@@ -228,9 +228,9 @@ async def call_member_routes(server: DiscordSandbox, bot: RecordingClient) -> No
     await message.forward(channel)
     poll = discord.Poll("Which?", duration=datetime.timedelta(hours=1)).add_answer(text="this").add_answer(text="that")
     asked_poll = await channel.send(poll=poll)
-    shown = server.messages("general")[-1]
-    await server.vote("ada", shown, 1)
-    await server.vote("ada", shown, 2)
+    newest = server.messages("general")[-1]
+    await server.vote("ada", newest, 1)
+    await server.vote("ada", newest, 2)
     assert [user.id async for user in asked_poll.poll.get_answer(2).voters()] == [ada.id]
     await asked_poll.end_poll()
     thread = await channel.create_thread(name="a secret", type=discord.ChannelType.private_thread)

@@ -36,7 +36,7 @@ def list_answered_texts(slack: SlackSandbox, message: SlackMessage) -> list[str]
 
     One reply may answer several messages.
     """
-    return [said for text in list_bot_texts(slack, message) for said in text.removeprefix("heard: ").split("\n\n")]
+    return [answer for text in list_bot_texts(slack, message) for answer in text.removeprefix("heard: ").split("\n\n")]
 
 
 async def wait_for_backfill(bot: WiredSlackBot, caplog: pytest.LogCaptureFixture) -> None:

@@ -88,12 +88,12 @@ def test_fifty_concurrent_replies_end_within_a_second_and_get_no_429(step: float
             async def ignore_ids(_ids: object) -> None:
                 """Do nothing with the message ids of a reply."""
 
-            async with Reply(surface, save_ids=ignore_ids) as shown:
+            async with Reply(surface, save_ids=ignore_ids) as writer:
                 for word in WORDS:
                     await asyncio.sleep(0.5)
-                    shown.feed(word)
+                    writer.feed(word)
                 ended = now()
-                await shown.close("".join(WORDS))
+                await writer.close("".join(WORDS))
             assert "".join(web.text(thread).split()) == "".join("".join(WORDS).split())
             return web.changed[thread] - ended
 

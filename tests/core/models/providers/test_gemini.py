@@ -120,9 +120,9 @@ async def test_signatures_in_the_history_are_sent_back_unchanged(gemini_wire: Co
     gemini_wire.server.add_turns("ok")
     contents = [question, answer.content, types.UserContent("And?")]
     [_] = [r async for r in adapter.generate_content_async(LlmRequest(contents=contents))]
-    said = gemini_wire.server.requests[-1]["contents"][1]["parts"]
-    signatures = [base64.urlsafe_b64decode(part.get("thoughtSignature", "")) for part in said]
-    assert [(part.get("text"), part.get("thought"), "functionCall" in part) for part in said] == [
+    sent_parts = gemini_wire.server.requests[-1]["contents"][1]["parts"]
+    signatures = [base64.urlsafe_b64decode(part.get("thoughtSignature", "")) for part in sent_parts]
+    assert [(part.get("text"), part.get("thought"), "functionCall" in part) for part in sent_parts] == [
         ("me see.", True, False),
         ("Wait.", None, False),
         (None, None, True),

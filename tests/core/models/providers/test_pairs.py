@@ -202,7 +202,7 @@ async def test_a_full_conversation_continues_with_another_provider(
     await talk(one, other, [(False, [types.Part(text="What is this?"), PNG, PDF], [work, [Say("A cat.")]], 0)])
     body = requests(other)[-1]
     text = json.dumps(body)
-    assert all(said in text for said in ("What is this?", "cGRm", "Wait.", "A cat.", "look_up", "And now?"))
+    assert all(phrase in text for phrase in ("What is this?", "cGRm", "Wait.", "A cat.", "look_up", "And now?"))
     signatures = rules.list_signatures(other.vendor, body)
     if one.vendor == other.vendor:
         assert signatures == one.made

@@ -256,8 +256,8 @@ async def test_calls_without_ids_get_unique_ids_and_their_results(wire: Connecte
     given = [types.FunctionResponse(id=call.id, name=call.name, response=call.args) for call in reversed(calls)]
     results = types.Content(role="user", parts=[types.Part(function_response=response) for response in given])
     await collect_responses(wire, question, content, results)
-    told = wire.server.received[-1].tool_results
-    assert [(result.id, result.content) for result in told] == [(call.id, call.args) for call in calls]
+    tool_results = wire.server.received[-1].tool_results
+    assert [(result.id, result.content) for result in tool_results] == [(call.id, call.args) for call in calls]
 
 
 async def test_a_cancelled_call_closes_its_connection(wire: ConnectedProvider) -> None:
@@ -274,7 +274,7 @@ async def test_a_cancelled_call_closes_its_connection(wire: ConnectedProvider) -
 async def test_leaving_a_later_attempt_closes_its_connection(wire: ConnectedProvider) -> None:
     wire.server.add_turns([Say("Hel"), DropConnection()], [Say("Hello"), Stall()], "never asked for")
     async with aclosing(stream_responses(wire)) as responses:
-        said = [await anext(responses) for _ in range(3)]
-    assert [is_retraction(response) for response in said] == [False, True, False]
+        received = [await anext(responses) for _ in range(3)]
+    assert [is_retraction(response) for response in received] == [False, True, False]
     await wire.server.wait_for_disconnects(1)
     assert len(wire.server.requests) == 2

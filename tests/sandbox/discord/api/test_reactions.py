@@ -86,8 +86,8 @@ async def test_emojis_of_the_server_are_reactions(server: DiscordSandbox, bot: R
     heard: Any = await bot.next_message()
     await heard.add_reaction(emoji)
     assert message.reactions == {f"waves:{emoji.id}": [server.bot_id]}
-    told = next(event.data for event in server.events if event.name == "MESSAGE_REACTION_ADD")
-    assert told["emoji"] == {"id": str(emoji.id), "name": "waves"}
+    reaction = next(event.data for event in server.events if event.name == "MESSAGE_REACTION_ADD")
+    assert reaction["emoji"] == {"id": str(emoji.id), "name": "waves"}
     await emoji.delete()
     assert await get_refusal(guild.fetch_emoji(emoji.id)) == (404, 10014)
     assert await get_refusal(heard.add_reaction(emoji)) == (400, 10014)

@@ -151,9 +151,9 @@ async def test_a_me_message_has_text_only(slack: SlackSandbox, client: AsyncWebC
     posted = await client.chat_meMessage(channel=general, text="is thinking")
     (message,) = slack.messages("general")
     assert (posted["channel"], posted["ts"]) == (general, message.ts)
-    (shown,) = (await client.conversations_history(channel=general))["messages"]
-    assert (shown["subtype"], shown["text"]) == ("me_message", "is thinking")
-    assert "blocks" not in shown
+    (entry,) = (await client.conversations_history(channel=general))["messages"]
+    assert (entry["subtype"], entry["text"]) == ("me_message", "is thinking")
+    assert "blocks" not in entry
     left, old = slack.add_channel("left"), slack.add_channel("old")
     left.members.discard(slack.bot_user_id)
     old.archived = True

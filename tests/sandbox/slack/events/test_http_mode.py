@@ -68,8 +68,8 @@ async def test_no_retry_is_respected_and_a_wrong_challenge_is_rejected(slack: Sl
 async def test_a_command_is_a_form_and_its_response_is_shown(slack: SlackSandbox, response: web.Response) -> None:
     async with run_app(slack, response) as (url, seen):
         await slack.request_url.verify(url)
-        (shown,) = await slack.run_command("ada", "general", "/reset", "a&b")
-        assert shown.text == "done"
+        (visible,) = await slack.run_command("ada", "general", "/reset", "a&b")
+        assert visible.text == "done"
         form = parse_qs((await seen[-1].read()).decode())
         assert (form["command"], form["text"], form["team_id"]) == (["/reset"], ["a&b"], [slack.team_id])
 

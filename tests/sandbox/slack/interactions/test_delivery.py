@@ -185,5 +185,5 @@ async def test_an_action_id_is_unique_in_its_block_only(slack: SlackSandbox, con
     assert [action["block_id"] for action in pressed] == ["a", "b", "a", "b"]
     assert [action["value"] for action in pressed[:2]] == ["a", "b"]
     platform = SlackPlatform(slack)
-    shown = platform.list_messages(ClientLocation(message.channel.id), platform.people[0])[-1]
-    assert (shown.buttons, [menu.id for menu in shown.menus]) == ({"Again": "b/again"}, ["a/which", "b/which"])
+    listed = platform.list_messages(ClientLocation(message.channel.id), platform.people[0])[-1]
+    assert (listed.buttons, [menu.id for menu in listed.menus]) == ({"Again": "b/again"}, ["a/which", "b/which"])
