@@ -70,7 +70,7 @@ async def test_in_a_thread_the_bot_answers_its_messages_until_it_is_muted(
     await thread.say("two", called=False)
     await bot.wait_for_reply(platform, thread, lambda text: text == "two!")
     await thread.say("lunch?", user="grace", called=False)
-    await thread.say("yes, at noon", called=False)  # to Grace
+    await thread.say("yes, at noon", called=False)  # a reply to Grace
     await bot.ask(platform, thread, "three", "three!", user="grace")
     await thread.say("four", user="grace", called=False)
     await bot.wait_for_reply(platform, thread, lambda text: text == "four!")

@@ -36,7 +36,7 @@ DELIVERY = {"name": "Ada", "count": 2, "wrapping": "box", "voucher": VOUCHER}
 BEGINNING = "Your shirt:"
 ENDING = "It is paid.\n\nSources: [1 shirts.example](https://shirts.example/m)"
 
-#: Parts of what is stored of a conversation.
+#: Texts and bytes that the database stores of a conversation.
 MARKERS = (VOUCHER, "It fits.", "shirts.example", PNG.hex())
 
 #: Seconds that both platforms take for each request while the bot posts the image.

@@ -250,7 +250,7 @@ async def test_messages_of_the_asker_answer_a_workflow_until_a_reset(start: Star
         assert await conversation.press(words.ANSWER_EDITED)
         await bot.wait_for_reply(platform, conversation, lambda text: text == "Ordered in L.")
         await ask(platform, conversation, "another one", 2)
-        await ask(platform, conversation, "one for me, too", 3, user="grace")  # it is no answer to the question to Ada
+        await ask(platform, conversation, "one for me, too", 3, user="grace")  # Ada's question stays open
         await bot.ask(platform, conversation, "M", "Ordered in M.", user="grace")
         await bot.ask(platform, conversation, "S", "Ordered in S.")
         await ask(platform, conversation, "one more", 4)

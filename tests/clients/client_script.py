@@ -17,7 +17,7 @@ import pytest
 FOLDER = Path(__file__).parent
 #: Bolt for JavaScript needs this version.
 MIN_NODE_VERSION = 20
-#: Longest time for one step of a script: the machine may have much else to do.
+#: Limit of one step of a script, in seconds; the machine may be overloaded.
 STEP_SECONDS = 20.0
 
 Line = dict[str, Any]

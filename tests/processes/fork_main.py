@@ -44,7 +44,7 @@ def run_process(
         _redirect(reader, 0)
         _redirect(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644), 1, 2)
     sys.argv = ["bot", *command.split()]
-    from bot.cli.main import main  # noqa: PLC0415 - imported long ago, and not by whoever asks for this module's name
+    from bot.cli.main import main  # noqa: PLC0415 - the fork server imports it first
 
     main()
 

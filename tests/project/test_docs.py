@@ -412,7 +412,7 @@ async def test_the_tools_of_the_docs_are_valid_tools(tmp_path: Path, monkeypatch
     assert await tickets.run_async(args={}, tool_context=spoken) == ["a ticket of Ada"]
     assert [is_idempotent(tool) for tool in (on_call, rate, holidays)] == [False, False, True]
 
-    context: Any = None  # both ignore it
+    context: Any = None  # both tools ignore their context
     assert (on_call.name, rate.name) == ("on_call", "rate")
     found = await on_call.run_async(args={"day": "2026-11-23"}, tool_context=context)
     assert found == {"day": "2026-11-23", "name": "Ada"}

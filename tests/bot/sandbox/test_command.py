@@ -69,7 +69,7 @@ def test_the_tour_uses_no_setting_of_the_operator(monkeypatch: pytest.MonkeyPatc
     assert own.keys() & tour.environment.keys() == set()
     assert tour.environment["OPENAI_BASE_URL"] == "http://127.0.0.1:2/v1"
     assert tour.environment["SLACK_BOT_TOKEN"] == "xoxb-local"
-    assert tour.environment["HTTPS_PROXY"] == "http://127.0.0.1:1"  # it is not a setting of Parley
+    assert tour.environment["HTTPS_PROXY"] == "http://127.0.0.1:1"  # a variable of another program
     assert tour.environment["DATA_DIR"] == str(Path("data").resolve())
     assert tour.folder is not None
     assert list(tour.folder.iterdir()) == []

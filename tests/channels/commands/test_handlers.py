@@ -37,7 +37,7 @@ def test_each_command_is_parsed(name: str) -> None:
 
 def test_slack_and_discord_have_the_same_commands_in_the_same_order() -> None:
     assert all(written == f"/{name}" for written, name in slack.COMMANDS.items())
-    handler = object.__new__(DiscordInteractionHandler)  # its methods are named, and not called
+    handler = object.__new__(DiscordInteractionHandler)  # the test does not call its methods
     in_discord = [command.name for command in discord.make_commands(handler) if command.name in COMMANDS]
     assert list(slack.COMMANDS.values()) == [name for name in COMMANDS if name not in ("mute", "listen")]
     assert in_discord == list(COMMANDS)

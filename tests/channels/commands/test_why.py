@@ -67,7 +67,7 @@ async def test_the_author_gets_the_turn_report_by_command_and_menu(sandbox: Any,
         assert texts == [report] * 3
         assert [message.text for message in chat.list_replies()] == ["Sun on Monday."]
 
-        # an admin gets the report, too, on each of these ways
+        # an admin gets the report by menu, command and id, too
         assert await use_why_menu(chat, answer, "grace") == words.WHY_NOT_ALLOWED
         chat.bot.services.access_policy._admins = frozenset({str(chat.sandbox.people["grace"].id)})
         assert await use_why_menu(chat, answer, "grace") == report

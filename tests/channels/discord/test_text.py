@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from channels.discord.replies.surface import LIMITS
 from channels.discord.text import make_inert, remove_mentions, replace_tokens
 
-#: Discord: what it makes a mention of, or a link to a place or command.
+#: Text that Discord shows as a mention, or as a link to a channel or command.
 TOKEN = re.compile(r"<@[!&]?\d+>|<#\d+>|</[^>]+:\d+>|@everyone|@here")
 TEXTS = st.lists(st.sampled_from([*"<@&!#/>19 \u200b", "everyone", "here", "hi"])).map("".join)
 

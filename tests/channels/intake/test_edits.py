@@ -66,7 +66,7 @@ async def test_an_added_mention_during_downtime_is_answered(
         await chat.say("one")
         await wait_for_answer(chat, "heard one")
         message = await sandbox.post_message("ada", "general", "who is on call?")
-        await asyncio.sleep(0.05)  # its time lies before the watermark
+        await asyncio.sleep(0.05)  # the message is older than the watermark
         await chat.say("two")
         await chat.bot.wait_for_turns(2)
     await sandbox.edit_message("ada", message, f"{chat.bot.mention} who is on call?")

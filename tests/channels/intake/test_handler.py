@@ -193,7 +193,7 @@ async def test_messages_without_a_mention_follow_the_setting(
     await recorder.receive("and then?", is_mention=False)
     lunch = await recorder.receive("lunch?", is_mention=False, author="grace")
     await recorder.deliver(lunch, is_mention=False)
-    await recorder.receive("yes", is_mention=False)  # to Grace
+    await recorder.receive("yes", is_mention=False)  # a reply to Grace
     await recorder.receive("@bot and mine?")
     await recorder.receive("well?", is_mention=False)
     assert await recorder.list_queued() == heard
@@ -496,7 +496,7 @@ async def test_an_edit_updates_queued_messages_and_rerenders_answers(recorder: I
     await recorder.intake.handle_edit(message.event_key, "What is two and two?")
     assert await recorder.list_queued() == ["What is two and two?"]
     turn = await recorder.claim_turn()
-    for text in ("What is two and three?", "What is two and three?"):  # the second time, nothing has changed
+    for text in ("What is two and three?", "What is two and three?"):  # the second edit changes nothing
         await recorder.intake.handle_edit(message.event_key, text)
         await recorder.intake.drain(1)
     assert recorder.renderings == [(turn.id, "")]

@@ -32,8 +32,8 @@ texts = st.lists(st.sampled_from(_PIECES), min_size=2, max_size=25).map("".join)
 
 _COMMONMARK = MarkdownIt("commonmark").enable(["table", "strikethrough"])
 
-#: Discord: a backslash before a sign, a block of code, code in a line, and a link, each from where it begins; a label
-#: may go over many lines.
+#: Discord's Markdown: an escaped character, a code block, inline code, and a link. A label
+#: may contain line breaks.
 _DISCORDS = re.compile(
     r"""
       \\[^0-9A-Za-z\s]

@@ -489,7 +489,7 @@ def test_a_cancelled_waiter_leaves_even_if_it_was_just_woken(steps: int) -> None
         limiter.complete()
         waiting, other = (asyncio.create_task(limiter.acquire(Priority.STREAM_UPDATE)) for _ in range(2))
         await asyncio.sleep(1)
-        other.cancel()  # it wakes the first waiter
+        other.cancel()  # the cancellation wakes the first waiter
         for _ in range(steps):
             await asyncio.sleep(0)
         waiting.cancel()

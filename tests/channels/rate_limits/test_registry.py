@@ -13,8 +13,8 @@ from channels.rate_limits.registry import RateLimiters
 from core.workers.rate_limit_sharing import LimitUsage
 from tests.channels.rate_limits.test_limiter import MINUTE, count_most_calls, now, reserve_reply, run
 
-#: What one reply does: at which worker, after how many seconds, and for how many.
-Said = tuple[int, float, float]
+#: Simulated reply: number of its worker, start and duration in seconds.
+ScriptedReply = tuple[int, float, float]
 
 replies = st.lists(st.tuples(st.integers(0, 3), st.floats(0, 100), st.floats(1, 60)), max_size=20)
 
@@ -32,7 +32,7 @@ def exchange_usage(registries: Sequence[RateLimiters], times: int = 1) -> None:
 
 
 def simulate_replies(
-    workers: int, replies: Sequence[Said], window: Window, late: Sequence[float]
+    workers: int, replies: Sequence[ScriptedReply], window: Window, late: Sequence[float]
 ) -> tuple[list[float], float]:
     """Simulate growing replies on several workers with a shared limit.
 
@@ -95,7 +95,7 @@ def simulate_replies(
 )
 @example(3, [(0, 13.0, 16.0), (0, 13.0, 19.0), (1, 0.0, 14.0), (2, 16.0, 20.0)], Window(32, 60.0), (0.0,) * 4)
 def test_all_workers_together_keep_the_limit(
-    workers: int, replies: list[Said], window: Window, late: tuple[float, ...]
+    workers: int, replies: list[ScriptedReply], window: Window, late: tuple[float, ...]
 ) -> None:
     sent, longest = simulate_replies(workers, replies, window, late)
     assert len(sent) >= 2 * len(replies)
@@ -111,12 +111,12 @@ def test_a_limit_is_divided_by_the_replies_of_each_worker() -> None:
         def get_limits() -> tuple[int, int]:
             return here._limit, there._limit
 
-        assert get_limits() == (50, 50)  # a lone worker has all
+        assert get_limits() == (50, 50)  # a single worker has the whole limit
         exchange_usage([one, other])
         assert get_limits() == (25, 25)
         with reserve_reply(here), ExitStack() as stack:
             exchange_usage([one, other])
-            assert get_limits() == (25, 6)  # a part shrinks at once, and grows when the others know
+            assert get_limits() == (25, 6)  # a share shrinks at once, and grows after the other worker's report
             exchange_usage([one, other], SETTLE_ROUNDS)
             assert get_limits() == (43, 6)
             for _ in range(3):

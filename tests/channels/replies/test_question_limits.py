@@ -43,7 +43,7 @@ def create_workflow_settings(schemas: Mapping[str, Any], **request: Any) -> dict
 UNREADABLE = words.FORM_PROBLEM.strip("_")
 NO_FORM = words.FORM_AS_JSON.strip("_")
 
-#: Bad schemas, each with what the question says, an entry that does not fit, and one that does.
+#: Bad schemas, each with a note in the question, an invalid answer, and a valid one.
 BAD_SCHEMAS: dict[str, tuple[Any, str, str, str]] = {
     "no reference": ({"$ref": "#/nowhere"}, UNREADABLE, "", "one"),
     "endless reference": ({"$ref": "#"}, UNREADABLE, "", "one"),
@@ -155,7 +155,7 @@ async def test_an_optional_choice_has_an_empty_option(sandbox: Any, tmp_path: Pa
 FIELDS = {f"f{i}": {"type": "integer" if i == 38 else "string", "title": f"Field {i}"} for i in range(40)}
 FORM = {"type": "object", "properties": FIELDS, "required": list(FIELDS)}
 
-#: What a person enters in the form, and its answer.
+#: A user's entries in the form, and the resulting answer.
 ENTRIES = {f"field-{i}": str(i) for i in range(40)}
 ANSWER = {f"f{i}": i if i == 38 else str(i) for i in range(40)}
 

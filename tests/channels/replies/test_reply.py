@@ -250,7 +250,7 @@ async def test_with_scarce_calls_a_chunk_is_posted_when_it_is_complete(surface: 
 async def test_with_scarce_calls_a_reaction_stays_until_the_first_chunk(surface: BlockableSurface) -> None:
     surface.is_full = True
     async with asyncio.timeout(20), Reply(surface, save_ids=surface.save_ids) as reply:
-        while not surface.log:  # noqa: ASYNC110 (it says so without a word)
+        while not surface.log:  # noqa: ASYNC110 (the surface sends no event)
             await asyncio.sleep(0)
         reply.feed("so far, ")
         await asyncio.sleep(0.01)

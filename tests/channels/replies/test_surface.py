@@ -142,7 +142,7 @@ async def test_exactly_the_final_plan_is_shown_despite_drops_and_restarts(
         if is_deleted and known.ids:
             gone = known.ids[-1]
             board.messages.pop(gone, None)
-            board._shown.pop(gone, None)  # the next text would reveal it
+            board._shown.pop(gone, None)  # else the next text would reveal the deletion
     assert await known.show(board, final)
     assert [board.messages[message_id] for message_id in known.ids] == final
     assert len(board.messages) == len(final)
@@ -209,7 +209,7 @@ async def test_a_chunk_grows_only_while_its_final_edit_is_reserved() -> None:
         assert boards[0].try_open()
         await RecordedIds().show(boards[0], ["it is whole"])
         assert not boards[5].try_open()
-        assert boards[0].try_open()  # its next edit
+        assert boards[0].try_open()  # the next edit of the shown reply
     assert MemorySurface().try_open()
 
 

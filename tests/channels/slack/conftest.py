@@ -24,10 +24,10 @@ from core.privacy.vault import Vault
 from sandbox.slack import SlackMessage, SlackSandbox
 from tests.channels.wiring import BACKFILL_LIMITS, OPEN_RULES, CoreParts, WiredBot, run_core
 
-#: What the tokens of several workspaces are encrypted with.
+#: Key that encrypts the tokens of several workspaces.
 SECRET_KEY = "a key of thirty-two characters..."
 
-#: For what matters most, whichever way Slack tells it.
+#: Runs a test in Socket Mode and in HTTP mode.
 BOTH_MODES = pytest.mark.parametrize("slack", ["socket", "http"], indirect=True)
 
 

@@ -90,7 +90,7 @@ async def test_an_event_is_acknowledged_only_when_it_is_stored(tmp_path: Path, m
             envelopes = [e for e in slack.envelopes if e.payload["event"].get("ts") == question.ts]
             return [(envelope.attempt, envelope.acknowledged_at is not None) for envelope in envelopes]
 
-        await slack.wait_for(lambda: list_deliveries() == [(0, True), (1, False)])  # acknowledged by the second sending
+        await slack.wait_for(lambda: list_deliveries() == [(0, True), (1, False)])  # the redelivery is acknowledged
         assert len(await bot.wait_for_turns(1)) == 1
 
 

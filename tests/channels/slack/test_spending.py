@@ -17,7 +17,7 @@ from tests.channels.slack.conftest import run_bot
 from tests.channels.slack.interactions.test_commands import echo, run_command
 from tests.channels.wiring import FALLBACK_MODEL
 
-#: What one answer of the scripted model costs, as the bot says it.
+#: Cost of one answer of the scripted model, in the bot's words.
 ONE = "$0.0120 today (12 tokens), $0.0120 this month (12 tokens)"
 
 

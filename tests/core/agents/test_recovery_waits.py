@@ -186,7 +186,7 @@ async def test_a_long_running_call_is_made_once(
             await journal.end(call, result, EventActions())
     assert await resume(conversation) == "Done."
     assert await list_results(conversation) == answered
-    step = ["assistant"] if states else []  # of which nothing was begun is not kept
+    step = ["assistant"] if states else []  # a step without a begun call is discarded
     assert [row.role for row in await conversation.rows()] == ["user", *step, *["tool"] * bool(answered), "assistant"]
 
 

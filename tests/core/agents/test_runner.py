@@ -109,7 +109,7 @@ async def test_two_turns_with_a_tool_store_their_events(service: SessionService)
     assert list_call_ids(events) == ["call_1"]
     assert events[1].content is not None
     assert (events[1].content.parts or [])[0].thought_signature == b"\x00signed"
-    assert len(model.asked[2]) == 5  # the second turn was asked with all of the first
+    assert len(model.asked[2]) == 5  # the second request has the whole first turn
     loaded = await service.get_session(app_name="app", user_id="place", session_id="s")
     assert loaded is not None
     assert loaded.state == {"user:sum": 3}

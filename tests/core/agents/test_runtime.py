@@ -387,7 +387,7 @@ async def test_the_retry_has_the_same_speaker(converse: Converse) -> None:
     asked: list[str] = []
 
     def instruction(context: object) -> str:
-        asked.append(str(getattr(context, "state")["temp:speaker"]))  # noqa: B009 - the type is ADK's own affair
+        asked.append(str(getattr(context, "state")["temp:speaker"]))  # noqa: B009 - mypy does not have ADK's type
         return "Help."
 
     provider = ScriptedProvider(transfer_events("ghost"), "Here I am.")

@@ -32,13 +32,13 @@ async def test_the_history_state_has_the_unstored_messages_before_a_turn(
     assert behind is not None
     assert (behind.since, behind.others) == (0.0, ())
     await store_prompt(database, turn)
-    assert await get_history_state(database, turn) is None  # what it was asked is stored: nothing is to be added
+    assert await get_history_state(database, turn) is None  # the run's prompt is stored: the turn needs no more context
     await complete_turn(turns, turn)
 
     lost = inbound("lost", sent_at=20.0)
     await inbox.accept(lost)
     (turn,) = await turns.claim(1)
-    await turns.end(turn, "failed")  # before it had stored anything
+    await turns.end(turn, "failed")  # without stored messages
     await inbox.accept(inbound("two", sent_at=30.0))
     (turn,) = await turns.claim(1)
     behind = await get_history_state(database, turn)
@@ -67,7 +67,7 @@ async def test_a_conversation_is_quiet_until_people_speak_to_each_other(
         await complete_turn(turns, turn)
         return behind is not None and behind.is_quiet
 
-    assert not await is_quiet()  # what was said before the bot came in is not known
+    assert not await is_quiet()  # messages before the bot's first one are unknown
     assert await is_quiet()
     assert not await conversations.is_for_bot(inbound(author="grace"), follow="author")
     assert not await is_quiet()

@@ -135,7 +135,7 @@ async def test_a_report_combines_all_rows_of_a_turn(
     assert account.usage == {"input": 3, "output": 4}
     assert account.run_record is not None
     assert account.run_record.history is not None
-    assert account.omitted_messages == 1  # of the two that were there then
+    assert account.omitted_messages == 1  # of two messages at that time
     assert [(one.tool, one.verdict, one.decider) for one in account.approvals] == [("pay", "approved", "Ada")]
     assert (account.reruns, account.is_reset, account.app) == ((), False, "app")
 

@@ -67,7 +67,7 @@ async def append_events(service: SessionService, turn: Turn, events: Sequence[Ev
         await service.append_event(session, event.model_copy(update={"invocation_id": run}))
 
 
-# --- what ends in them ---------------------------------------------------------------------------------------------
+# Stops
 
 
 async def test_a_stop_ends_the_running_turn_on_any_worker_and_drops_waiting_messages(
@@ -80,7 +80,7 @@ async def test_a_stop_ends_the_running_turn_on_any_worker_and_drops_waiting_mess
     other = make_conversations(database, await create_turn_store(database))
     assert await other.stop_session("place:1", author=None) == StopResult(turn.id, (waiting,))
     assert await other.stop_session("place:1", author=None) == StopResult(turn.id)
-    if not database.is_sqlite:  # there, it is one process, whose leases end with it
+    if not database.is_sqlite:  # SQLite has one process, so no other worker owns the turn
         assert await turns.list_owned() == {turn.id: CancelReason.STOP}
     await turns.end(turn, "cancelled", error=CancelReason.STOP)
     assert not await conversations.stop_session("place:1", author=None)
@@ -105,7 +105,7 @@ async def test_a_stop_and_a_claim_of_the_same_turn_do_not_deadlock(
         claiming = both.create_task(turns.claim(10))
         await is_claiming.wait()
         stopping = both.create_task(conversations.stop_session(turn.session_id, author=None))
-        await asyncio.sleep(0.1)  # it waits for the row that the claim has locked
+        await asyncio.sleep(0.1)  # the stop waits for the row lock of the claim
         go_on.set()
     assert [one.id for one in claiming.result()] == [turn.id]
     assert stopping.result() == StopResult(turn.id, (older,))
@@ -164,7 +164,7 @@ async def test_only_its_author_stops_a_turn_and_only_while_it_runs(
     pressed = await asyncio.gather(*(conversations.stop_turn(turn.id, "ada") for _ in range(5)))
     assert set(pressed) == {StopTurnResult.STOPPED}
     assert await turns.list_owned() == {turn.id: CancelReason.STOP}
-    await turns.save_answer(turn, "text", {})  # it had not heard of it yet
+    await turns.save_answer(turn, "text", {})  # its worker has not seen the stop yet
     assert await conversations.stop_turn(turn.id, "ada") is StopTurnResult.NOT_RUNNING
     assert await conversations.stop_session("place:1", author=None) == StopResult()
 
@@ -187,7 +187,7 @@ async def test_a_turn_that_a_reset_cancels_cannot_be_stopped(
     assert await turns.list_owned() == {turn.id: CancelReason.RESET}
 
 
-# --- what they are -------------------------------------------------------------------------------------------------
+# Status and models
 
 
 async def test_the_status_covers_messages_since_the_last_reset(
@@ -259,7 +259,7 @@ async def test_recent_sessions_are_listed_with_their_first_words(
     assert [one.session_id for one in await conversations.list_recent("place", "ada", 1)] == ["place:2"]
 
 
-# --- what is for the bot -------------------------------------------------------------------------------------------
+# Messages for the bot
 
 
 class SharedSession:
@@ -350,7 +350,7 @@ async def test_a_muted_bot_answers_mentions_only(
     assert await shared_session.receive("ada")
 
 
-# --- what is shown of them -----------------------------------------------------------------------------------------
+# Replies and ratings
 
 
 async def test_the_latest_turn_of_a_reply_includes_its_reruns(
@@ -441,7 +441,7 @@ async def test_the_newest_rating_counts_and_is_deleted_with_its_turn(
     turn = await accept_and_claim(inbox, turns)
     await complete_turn(turns, turn)
     for author, verdict in (("ada", "good"), ("grace", "good"), ("ada", "bad")):
-        assert await opinions.save_feedback(turn.id, author, verdict)  # type: ignore[arg-type]  # it is one of the two
+        assert await opinions.save_feedback(turn.id, author, verdict)  # type: ignore[arg-type]  # a literal type
     assert await list_ratings() == {("ada", "bad"), ("grace", "good")}
     await inbox.reset_session(inbound("reset"))
     assert await list_ratings() == set()

@@ -52,7 +52,7 @@ async def test_an_edit_during_the_claim_is_in_the_turn_or_stored_with_it(inbox: 
         message = inbound("old", session=f"place:{number}")
         await inbox.accept(message)
         claimed, edited = await asyncio.gather(turns.claim(10), inbox.edit_message(message.event_key, "new"))
-        turn = claimed[0] if claimed else (await turns.claim(10))[0]  # PostgreSQL: the claim passes over who is busy
+        turn = claimed[0] if claimed else (await turns.claim(10))[0]  # PostgreSQL: a claim skips a locked session
         if edited is EditResult.WAITING:
             assert turn.newest_message.text == "new"
         else:
@@ -180,7 +180,7 @@ async def test_the_events_of_a_run_are_deleted_with_its_deleted_message(
     answered = await begin_turn("three")
     await turns.save_answer(answered, "about three", {})
     await inbox.delete_message(answered.newest_message.event_key)
-    await turns.end(answered, "done")  # it had not heard of it
+    await turns.end(answered, "done")  # its worker has not seen the deletion
     assert await list_history() == ["one", "about one", "three", "about three"]
     async with database.read() as connection:
         answer_text = (

@@ -40,7 +40,7 @@ async def test_two_first_messages_of_a_session_at_the_same_moment_are_both_accep
 ) -> None:
     accepted = await asyncio.gather(*(inbox.accept(inbound()) for _ in range(10)))
     counted = Counter(accepted)
-    assert counted[AcceptResult.NEXT] >= 1  # PostgreSQL: who comes at the very same moment does not see the other one
+    assert counted[AcceptResult.NEXT] >= 1  # PostgreSQL: concurrent inserts do not see each other
     assert counted[AcceptResult.NEXT] + counted[AcceptResult.WAITING] == 10
     assert len(await list_rows(database)) == 10
 
@@ -116,7 +116,7 @@ async def test_a_reset_deletes_the_texts_of_messages(inbox: InboxStore, turns: T
     await turns.save_answer(running, "the secret answer", {})
     await inbox.accept(inbound("a secret"))
     await inbox.reset_session(inbound("reset"))
-    await turns.save_answer(running, "the secret answer", {})  # it had not heard of the reset yet
+    await turns.save_answer(running, "the secret answer", {})  # its worker has not seen the reset yet
     await turns.end(running, "failed", error="the reply cannot be shown")
     rows = str(await list_rows(database)) + str(await list_rows(database, turns_table))
     assert "a secret" not in rows
@@ -128,7 +128,7 @@ async def test_a_message_after_a_reset_belongs_to_the_new_generation(inbox: Inbo
     (first,) = await turns.claim(10)
     await inbox.reset_session(inbound("reset"))
     await inbox.accept(inbound("anew"))
-    assert await turns.claim(10, running=[first.id]) == []  # the old turn has yet to say that it ended
+    assert await turns.claim(10, running=[first.id]) == []  # the old turn still runs
     await turns.end(first, "cancelled")
     (second,) = await turns.claim(10)
     assert (second.newest_message.text, second.generation) == ("anew", first.generation + 1)

@@ -136,7 +136,7 @@ def test_deltas_are_rarer_with_more_streams_and_never_simultaneous(
 
     async def listen(provider: CoalescingProvider) -> None:
         async with aclosing(provider.stream(REQUEST)) as events:
-            await anext(events)  # the first comes at once
+            await anext(events)  # the first delta is not delayed
             for _ in range(3):
                 await anext(events)
                 came.append(asyncio.get_running_loop().time())

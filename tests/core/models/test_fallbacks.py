@@ -103,7 +103,7 @@ async def test_a_fallback_within_a_text_retracts_it_and_calls_tools_once(
     events = await conversation.events("hi")
     assert apply_text_events(events) == events[-1].text == "Let me look. \n\nThe sky is blue."
     assert list_types(events).count("step_reset") >= 1
-    assert len(first.requests) == 3  # all its attempts stand
+    assert len(first.requests) == 3  # the first model has all its attempts
     assert [event.text for event in events if event.type == "step_reset"][-1] == "Let me look. "
 
 
@@ -188,7 +188,7 @@ async def test_a_fallback_gets_supported_files_and_a_shorter_history(
 async def test_an_agent_with_its_own_model_has_no_fallbacks(converse: Converse) -> None:
     choice = ModelRegistry("openai/one", [], VendorSettings(openai_api_key="secret-key"), fallbacks=["openai/two"])
     try:
-        assert list(choice.selectable) == ["openai/one"]  # a fallback is not offered to people by that
+        assert list(choice.selectable) == ["openai/one"]  # users cannot select a fallback
         assert list(choice.make_adapter("openai/one").fallbacks.models) == ["openai/two"]
         assert choice.make_adapter("openai/three").fallbacks.models == {}
     finally:

@@ -61,17 +61,17 @@ async def test_an_undamaged_vocabulary_is_used(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr("tiktoken_ext.openai_public.o200k_base", lambda: tiny)
     counter = TokenCounter(tmp_path)
     assert await counter.count("ab c") == 3
-    assert await counter.count("ab " * 40_000) == pytest.approx(80_000, rel=0.001)  # long: in slices, in a thread
-    assert await counter.count("<|endoftext|>") == 13  # what a user writes is never a special token
+    assert await counter.count("ab " * 40_000) == pytest.approx(80_000, rel=0.001)  # counted in slices in a thread
+    assert await counter.count("<|endoftext|>") == 13  # a user's text is never a special token
 
 
 async def test_the_real_vocabulary_counts_without_the_network(monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = fetch_vocabulary(Path(".parley/tiktoken")).parent  # `make test` has brought it
+    folder = fetch_vocabulary(Path(".parley/tiktoken")).parent  # downloaded by `make test`
     monkeypatch.setattr(socket.socket, "connect", None)
     monkeypatch.setenv("TIKTOKEN_CACHE_DIR", "elsewhere")
     counter = TokenCounter(folder)
     assert [await counter.count(text) for text in ("hello world", "안녕하세요", "<|endoftext|>")] == [2, 2, 7]
-    assert await counter.count("hello world " * 10_000) == pytest.approx(20_001, abs=5)  # a seam may cut a word
+    assert await counter.count("hello world " * 10_000) == pytest.approx(20_001, abs=5)  # slices may cut a word
 
 
 def test_fetch_writes_the_vocabulary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small_vocabulary: bytes) -> None:

@@ -98,7 +98,7 @@ def _check_gemini(body: Body) -> None:
         calls = [part["functionCall"] for part in parts if "functionCall" in part]
         assert not calls or (role, content["role"]) == ("user", "model")
         assert all(re.fullmatch(r"[a-zA-Z0-9_.:-]{1,64}", call["name"]) for call in calls)
-        if calls:  # from the third generation on
+        if calls:  # required since Gemini 3
             assert next(part for part in parts if "functionCall" in part)["thoughtSignature"]
         waiting = [call["id"] for call in calls]
         _check_new_ids(waiting, seen)

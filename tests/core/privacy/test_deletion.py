@@ -39,7 +39,7 @@ from tests.core.conftest import FailingDatabase
 from tests.core.sessions.events import call_event, model_event, response_event
 from tests.fixtures.inbox_messages import inbound
 
-#: What Zofia says, is called and is; what others say.
+#: Zofia's message, name and id; those of others.
 WORDS = ("vermilion umbrella", "Zofia", "U0ZOFIA")
 OTHERS = ("harmless teapot", "Grace", "U0GRACE")
 
@@ -223,7 +223,7 @@ async def test_a_session_is_deleted_from_every_table_and_from_the_file(
     deletion = DeletionService(database, PRICES)
     survey = await deletion.preview(DeletionRequest(session_id=ALONE))
     assert (survey.sessions, survey.partial_sessions, survey.messages, survey.files) == ((ALONE,), (), 5, 2)
-    assert len(await conversations.find_columns(*WORDS)) > 15  # it was only looked at
+    assert len(await conversations.find_columns(*WORDS)) > 15  # the preview deletes nothing
     assert await deletion.delete(DeletionRequest(session_id=ALONE)) == DeletionResult(
         conversations=1, messages=5, files=2
     )
@@ -290,7 +290,7 @@ async def test_a_user_is_removed_from_shared_sessions_which_stay_usable(
     assert pictures == [b"harmless teapot" * 100]
     async with database.read() as connection:
         usage = (await connection.execute(sa.select(turns_table.c.usage))).scalars().all()
-    assert [used["input"] for used in usage] == [3, 3]  # the sums stay
+    assert [used["input"] for used in usage] == [3, 3]  # token sums are not deleted
     assert await conversations.list_spending() == [("", "", 2, 2 * COST), ("slack:U0GRACE", "Grace", 1, COST)]
     assert await conversations.find_columns("Grace", "harmless teapot") != []
 
@@ -338,7 +338,7 @@ async def test_old_turns_are_deleted_as_a_whole_except_open_calls(
     await conversations.say(SHARED, "U0GRACE", "Grace", "harmless teapot")
     retention = RetentionService(database, PRICES, days=30)
     await retention.delete_expired()
-    # what tools keep for a conversation has no age: it goes with the conversation
+    # the state of tools does not expire before its session
     assert set(await conversations.find_columns(*WORDS)) == {"state.value"}
     async with database.read() as connection:
         runs = set((await connection.execute(sa.select(messages.c.invocation_id))).scalars())
@@ -353,7 +353,7 @@ async def test_old_turns_are_deleted_as_a_whole_except_open_calls(
         ("slack:U0LIN", "Lin", 1, COST),
     ]
     await conversations.save_summary(SHARED, "Grace has a harmless kettle")
-    await retention.delete_expired()  # which finds nothing to do
+    await retention.delete_expired()  # no row has expired
     assert waiting in runs
     assert await conversations.find_columns("harmless kettle") != []
 
@@ -365,7 +365,7 @@ async def test_an_old_session_with_a_new_message_stays_and_is_answered(
     await conversations.say(ALONE, "U0GRACE", "Grace", "harmless teapot")
     at = time.time() - 40 * DAY if meanwhile == "what was said long ago is delivered" else time.time()
     message = inbound("and now?", session=ALONE, author="U0GRACE", sent_at=at)
-    if meanwhile == "a turn runs":  # which has begun long ago
+    if meanwhile == "a turn runs":  # an old turn
         await conversations.inbox.accept(message)
         (turn,) = await conversations.turns.claim(1)
     async with database.write() as connection:
@@ -413,7 +413,7 @@ async def test_messages_after_the_retention_limit_are_not_deleted_with_the_old_o
     await conversations.say(ALONE, "U0GRACE", "Grace", "harmless teapot")
     async with database.write() as connection:
         await _age(connection, days=40)
-    missed = time.time() - 60  # while no process ran
+    missed = time.time() - 60  # sent while the bot was stopped
     await RetentionService(database, PRICES, days=30).delete_expired()
     assert await conversations.find_columns("harmless teapot") == []
     over, _ = await Watermarks(database).get_cancellation_times([ALONE])
@@ -553,17 +553,17 @@ async def test_waiting_messages_of_a_deleted_user_are_not_answered(
             await asyncio.sleep(0.01)
     await conversations.turns.end(turn, "cancelled", error="stop")
     async with asyncio.timeout(30):
-        while not (claimed := await conversations.turns.claim(1)):  # noqa: ASYNC110 - what is locked is passed over
+        while not (claimed := await conversations.turns.claim(1)):  # noqa: ASYNC110 - a claim skips locked rows
             await asyncio.sleep(0.01)
     (following,) = claimed
     assert [message.text for message in following.messages] == ["tea?"]
     loaded = await conversations.session(SHARED)
     loaded.fence = conversations.turns.fencing_token(following)
     async with asyncio.timeout(30):
-        # as a worker looks
+        # workers poll for cancellations as well
         while not gone.done() and (await conversations.turns.list_owned()).get(following.id) != "stop":  # noqa: ASYNC110
             await asyncio.sleep(0.01)
-    if not gone.done():  # it waits for this one as well, which has read the deleted text
+    if not gone.done():  # the deletion waits for this turn, whose history had the text
         reply = model_event("Zofia has a vermilion umbrella.").model_copy(update={"invocation_id": following.id})
         await conversations.service.append_event(loaded, reply)
         await conversations.turns.end(following, "cancelled", error="stop")

@@ -128,7 +128,7 @@ async def test_the_json_export_has_the_same_content_and_the_files(
     assert await exported.write_files(database, SESSION, found, folder) == 1
     assert (folder / asked["files"][0]["name"]).read_bytes() == PICTURE
     made = [file async for run in stream_runs(database, SESSION) for file in run.files]
-    with pytest.raises(FileExistsError):  # what is there is not followed, nor written over
+    with pytest.raises(FileExistsError):  # existing links are not followed, files not overwritten
         await exported.write_files(database, SESSION, made, folder)
     (folder / "made-1-x.csv").unlink()
     assert await exported.write_files(database, SESSION, made, folder) == 1
@@ -208,7 +208,7 @@ async def test_a_long_export_is_truncated_with_a_note_in_both_formats(
 
 
 async def test_a_long_export_is_streamed_without_blocking(database: FailingDatabase) -> None:
-    count = 10_000  # as many pieces as there are of any number
+    count = 10_000  # more rows do not change the size of a piece
     row = {"session": SESSION, "generation": 1, "role": "user", "content": "word " * 20, "tool_calls": [], "tokens": 1}
     rows = [{**row, "created_at": float(n), "invocation_id": f"i{n // 2}"} for n in range(count)]
     async with database.write() as connection:
@@ -220,7 +220,7 @@ async def test_a_long_export_is_streamed_without_blocking(database: FailingDatab
     async def beat() -> None:
         nonlocal longest
         while not ended.is_set():
-            began = time.thread_time()  # what this thread has worked meanwhile: others may have the machine
+            began = time.thread_time()  # CPU time of the thread: other processes do not count
             await asyncio.sleep(0.001)
             longest = max(longest, time.thread_time() - began)
 

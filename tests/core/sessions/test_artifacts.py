@@ -77,9 +77,7 @@ async def test_files_of_a_run_are_the_newest_of_each_name_and_a_rerun_deletes_th
         GeneratedFile("c.png", b"pixels", "image/png", "A cat"),
         GeneratedFile("a.txt", b"final", "text/plain"),
     ]
-    behind = ArtifactService(database).bind_run(
-        "r", 1, FencingToken("u", "w", 1)
-    )  # what was asked for is decided, and the run goes on
+    behind = ArtifactService(database).bind_run("r", 1, FencingToken("u", "w", 1))  # a resumed run after a decision
     await behind.save_artifact(**OF, filename="d.txt", artifact=types.Part(text="d"))
     assert [made.name for made in await run.list_generated_files("s", "u")] == ["d.txt"]
     assert len(await run.list_generated_files("s", "t")) == 2

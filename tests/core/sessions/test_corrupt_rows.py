@@ -11,7 +11,7 @@ from core.store.database import Database
 from tests.core.sessions.events import list_texts, model_event, reset_session, user_event
 from tests.core.sessions.test_service import create, load
 
-#: What SQLite lets stand in a column, whatever its type.
+#: Damage that only SQLite can store: values of any type in each column.
 SQLITE = {
     "no JSON in the calls": "UPDATE messages SET event = NULL, tool_calls = '{' WHERE session = 's'",
     "words for a number": "UPDATE messages SET tokens = 'many' WHERE session = 's'",
@@ -19,7 +19,7 @@ SQLITE = {
     "no JSON in the state": "UPDATE state SET value = '{' WHERE scope = 'session' AND owner = 's'",
 }
 
-#: What a table can hold on either database.
+#: Damage that both databases can store.
 BOTH = {
     "calls that are none": "UPDATE messages SET event = NULL, tool_calls = '7' WHERE session = 's'",
     "calls that are a text": "UPDATE messages SET event = NULL, tool_calls = '[\"x\"]' WHERE session = 's'",

@@ -58,7 +58,7 @@ def test_the_newest_events_that_fit_stay_and_the_cut_is_logged(caplog: pytest.Lo
 def test_a_history_within_the_budget_stays_and_logs_nothing(caplog: pytest.LogCaptureFixture) -> None:
     events = [user_event("1"), call_event("c")]
     with caplog.at_level(logging.WARNING):
-        assert cut_history(*events, budget=20) == events  # the answer is still to come
+        assert cut_history(*events, budget=20) == events  # the call has no result yet
         assert cut_history(*events[1:], budget=20) == events[1:]
     assert not caplog.text
 
@@ -252,11 +252,11 @@ def test_any_history_under_any_budget_is_sendable(history: list[HistoryEntry], b
     events = [entry.event for entry in history_tail]
     whole = repair_history(events)
 
-    # nothing is made up, turned round or doubled
+    # no entry is invented, reordered or doubled
     places = [next(i for i, entry in enumerate(history) if entry is one) for one in history_tail]
     assert places == sorted(set(places))
 
-    # what must stay does
+    # the newest user message stays
     newest = max(i for i, entry in enumerate(history) if is_user_message(entry.event))
     assert newest in places
     for i, entry in enumerate(history):
@@ -266,10 +266,10 @@ def test_any_history_under_any_budget_is_sendable(history: list[HistoryEntry], b
         if (entry.event.long_running_tool_ids or set()) - later:
             assert i in places
 
-    # it begins with what a user said
+    # the first content is a user's message
     assert is_user_message(next(event for event in whole if event.content is not None))
 
-    # calls and answers pair up
+    # each call has one result
     ids = list_call_ids(whole)
     assert None not in ids
     assert len(ids) == len(set(ids))
@@ -283,7 +283,7 @@ def test_any_history_under_any_budget_is_sendable(history: list[HistoryEntry], b
         unanswered = open_ids & set(list_call_ids([event]))
         assert event is spoken[-1] or unanswered <= (event.long_running_tool_ids or set())
 
-    # it is stable
+    # a second repair changes nothing
     assert repair_history(whole) == whole
 
 

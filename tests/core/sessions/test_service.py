@@ -380,7 +380,7 @@ async def test_each_read_of_a_turn_uses_an_index(service: SessionService, databa
     await service.append_event(session, call_event("k", long_running_tool_ids={"k"}))
     await fill(database, 400)
     if not database.is_sqlite:
-        async with database.write() as connection:  # it gets to know that nearly all messages are of one session
+        async with database.write() as connection:  # statistics: one session has nearly all messages
             await connection.exec_driver_sql("ANALYZE messages")
     with record_statements(database) as run:
         session = await load(service)
@@ -392,12 +392,12 @@ async def test_each_read_of_a_turn_uses_an_index(service: SessionService, databa
         assert not [step for step in whole if any(table in step for table in metadata.tables)], (sql, steps)
         if "UNION ALL" in sql:
             assert not any("TEMP B-TREE" in step or "Sort" in step for step in steps), (sql, steps)
-            assert not any("pk_messages" in step for step in steps), (sql, steps)  # which has those of all sessions
+            assert not any("pk_messages" in step for step in steps), (sql, steps)  # that index covers all sessions
         if database.is_sqlite and "count(*)" in sql:
             assert any("COVERING INDEX ix_messages_turns" in step for step in steps), (sql, steps)
         if (
             database.is_sqlite and "long_running_calls IS NOT NULL" in sql
-        ):  # PostgreSQL chooses by what there is, and here is little
+        ):  # PostgreSQL chooses another plan for few rows
             assert any("ix_messages_long_running_calls" in step for step in steps), (sql, steps)
 
 
@@ -406,7 +406,7 @@ async def test_reads_of_one_session_do_not_scan_the_others(service: SessionServi
     assert isinstance(session, StoredSession)
     await fill(database, 3_000)
     if not database.is_sqlite:
-        async with database.write() as connection:  # it gets to know that nearly all messages are of one session
+        async with database.write() as connection:  # statistics: one session has nearly all messages
             await connection.exec_driver_sql("ANALYZE messages")
     with record_statements(database) as run:
         assert len((await service.list_sessions(app_name="app")).sessions) == 1
@@ -496,7 +496,7 @@ async def test_an_open_confirmation_survives_any_number_of_turns(service: Sessio
     await service.append_event(session, decided)
     await service.append_event(session, response_event("c"))
     session = await load(service)
-    assert session.events[:4] == story  # the turn that the decision goes on with is not over yet
+    assert session.events[:4] == story  # the turn with the decision has not ended yet
     await service.append_event(session, model_event("done"))
     await service.append_event(session, user_event("next"))
     events = (await load(service)).events

@@ -94,7 +94,7 @@ async def test_failed_statements_of_a_batch_do_not_affect_others(database: Faili
 async def test_each_statement_of_a_batch_succeeds_or_fails_by_itself(
     database: FailingDatabase, statement: Statement
 ) -> None:
-    names = [f"k{number // 3}" for number in range(150)]  # of three that are called the same, one is stored
+    names = [f"k{number // 3}" for number in range(150)]  # three statements insert the same name: one row is stored
     asked = [database.run(statement, name=name, **{"as": 1}) for name in names]
     async with asyncio.timeout(30):
         results = await asyncio.gather(*asked, return_exceptions=True)
@@ -113,7 +113,7 @@ async def test_cancelled_writes_do_not_affect_the_others_of_their_batch(database
         await asyncio.gather(*asked, return_exceptions=True)
     stored = await list_keys(database)
     assert {f"k{number}" for number in range(1, 60, 2)} <= set(stored)
-    if database.is_sqlite:  # who writes comes before them: they had asked nothing yet
+    if database.is_sqlite:  # the open write delayed all statements: no cancelled one ran
         assert len(stored) == 30
 
 
@@ -263,7 +263,7 @@ async def test_a_read_only_server_is_reported_with_a_remedy_and_recovers(postgre
     try:
         await operator.execute(switch.format(name, "on"))
         await operator.execute(others.format(name))
-        async with asyncio.timeout(30):  # the connections that it had are gone
+        async with asyncio.timeout(30):  # the switch ended the open connections
             while (error := await get_write_error(database)) is None or "ReadOnlySQLTransactionError" not in str(error):
                 pass
         assert "set DATABASE_URL to the primary server" in str(error)
@@ -332,7 +332,7 @@ async def test_a_cancelled_transaction_unlocks_the_file_at_once(database: Failin
             (await connection.execute(sa.select(write_checks))).all()
 
     await database.ping()
-    cancelled = []  # the traceback of each holds its cursors
+    cancelled = []  # their tracebacks refer to the cursors
     for rounds in range(30):
         writing = asyncio.create_task(write())
         for _ in range(rounds):

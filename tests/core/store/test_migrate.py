@@ -99,7 +99,7 @@ async def test_a_newer_database_is_named_and_unchanged(database: Database, path:
 
 async def test_a_failed_migration_changes_nothing(database: Database, path: Path) -> None:
     async with database.write() as connection:
-        await connection.execute(sa.text("CREATE TABLE turns (id TEXT)"))  # in the way of the last table
+        await connection.execute(sa.text("CREATE TABLE turns (id TEXT)"))  # conflicts with a table of the migration
     with pytest.raises(StoreError):
         await migrate(database)
     assert list_tables(path).keys() == {"turns"}

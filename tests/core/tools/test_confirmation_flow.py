@@ -30,7 +30,7 @@ from tests.fixtures.conversation import SESSION, USER, Conversation, Converse, S
 
 Shape = Callable[["PaymentTools"], BaseAgent | Workflow]
 
-#: The ids of two calls, as models give them.
+#: Ids of two calls, as models choose them.
 Ids = tuple[str, str]
 Pair = Callable[["PaymentTools", Ids], BaseAgent | Workflow]
 
@@ -163,7 +163,7 @@ def both_in_one_step(till: PaymentTools, ids: Ids) -> BaseAgent:
     return make_root(handed, sub_agents=[agent("payer", till, step)])
 
 
-#: Shapes in which two calls ask at the same time.
+#: Agent structures in which two calls request a confirmation at the same time.
 PAIRS: list[Pair] = [
     both_in_parallel,
     both_in_sequence,
@@ -174,7 +174,7 @@ PAIRS: list[Pair] = [
 ]
 
 
-#: Each with who has the last word when the run goes on to its end.
+#: Agent structures, with the agent that answers last in the resumed run.
 SHAPES: dict[Shape, str] = {
     transfer: "payer",
     sequence: "last",
@@ -238,7 +238,7 @@ async def test_a_run_resumes_after_other_messages_and_repeats_no_call(
     assert (await list_pay_results(conversation))[-1] == "{'result': 'paid Ada'}"
     spoke = [event.author for event in await conversation.history() if event.invocation_id == "run-1" and event.content]
     assert spoke[-1] == SHAPES[shape]
-    async with conversation.database.write() as connection:  # the process dies, and another one takes it up
+    async with conversation.database.write() as connection:  # as a new process does after a crash
         await resume_run(connection, SESSION, "run-1")
     assert get_requests(await decide(conversation, *asks)) == ()
     assert (till.paid, till.looked) == (["Ada"], 1)
@@ -299,7 +299,7 @@ async def test_two_approved_calls_run_once_over_a_restart(
     decisions = [Decision(ask.call_id, ask.arguments_hash, True) for ask in asks]
     async with aclosing(conversation.stream("", run_id="run-1", decisions=decisions)) as events:
         async for event in events:
-            if event.type == "tool_end":  # the process dies when the first call has ended
+            if event.type == "tool_end":  # the process dies after the first call
                 break
     assert till.paid
     async with conversation.database.write() as connection:
@@ -337,7 +337,7 @@ async def test_an_approval_and_an_answer_of_one_step_both_reach_the_model(
     assert (ended[-1].text, till.paid) == ("That is all.", ["Ada"])
     script: Any = clerk.canonical_model
     assert len(script.provider.requests) == 2
-    for _ in range(1 if is_node else 2):  # in this run, and in the next one: a node sees no earlier runs
+    for _ in range(1 if is_node else 2):  # in this run and in the next one; a workflow node has no earlier runs
         sent = str(script.provider.requests[-1].messages)
         assert sent.count("it fits") == sent.count("paid Ada") == 1
         assert "interrupted" not in sent

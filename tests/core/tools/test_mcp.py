@@ -125,7 +125,7 @@ async def test_filtered_tools_are_called_with_the_servers_environment(
     assert [spec.name for spec in provider.requests[0].tools] == ["tries_add", "tries_fail", "tries_whoami"]
     added, given, failed = list_results(provider)
     assert "3" in added
-    assert "[redacted]" in given  # what the server was trusted with is not for the model
+    assert "[redacted]" in given  # the server's secret does not reach the model
     assert "Error executing tool fail" in failed
 
 

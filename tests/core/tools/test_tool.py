@@ -52,7 +52,7 @@ def test_a_tool_of_ours_an_adk_tool_and_a_function_are_all_tools() -> None:
 
 def test_other_objects_are_no_tools() -> None:
     with pytest.raises(ToolError, match="neither a tool nor a function"):
-        to_adk_tool("add")  # type: ignore[arg-type] # what a mistaken setting leads to
+        to_adk_tool("add")  # type: ignore[arg-type] # a wrong setting
 
 
 async def test_the_model_sees_a_tool_as_it_was_declared(converse: Converse) -> None:

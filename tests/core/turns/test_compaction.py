@@ -207,7 +207,7 @@ async def test_summaries_of_300_turns_keep_early_facts_at_a_constant_cost(
     sizes, times = list[int](), list[float]()
     for number in range(1, 301):
         if number % 30 in (1, 0):
-            began = time.process_time()  # whatever else the machine does
+            began = time.process_time()  # CPU time: other processes do not count
             await conversation.run_turn(FACTS.get(number, f"number {number}: what about the weather?"))
             times.append(time.process_time() - began)
             sizes.append(len(str(conversation.agent_requests[-1].body)))

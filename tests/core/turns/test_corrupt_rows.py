@@ -122,7 +122,7 @@ async def test_a_completely_unreadable_session_affects_no_other(
     assert await complete_all_turns(turns) == [("p:other", "other", False)]
 
 
-#: What a history can hold on either database that cannot be gone on with, and what else on SQLite.
+#: Damage of a history that prevents a resumed run: on both databases, and on SQLite only.
 HISTORY = ["event = '{\"author\": '", "event = '7'", "author = 'x', event = NULL"]
 HISTORY_OF_SQLITE = [
     "content = CAST(X'ff' AS TEXT)",

@@ -200,7 +200,7 @@ async def test_a_late_message_during_a_rerun_is_answered_first(
 async def test_a_retry_of_a_turn_that_is_answered_after_all_is_dropped(inbox: InboxStore, turns: TurnStore) -> None:
     await inbox.accept(inbound())
     (turn,) = await turns.claim(1)
-    await inbox.request_rerun(turn.id, author="ada", kind="retry")  # the apology stands, and its process dies
+    await inbox.request_rerun(turn.id, author="ada", kind="retry")  # the apology is visible, and the process dies
     await turns.hand_back(turn)
     (again,) = await turns.claim(10)
     await complete_turn(turns, again)

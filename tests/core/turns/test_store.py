@@ -308,7 +308,7 @@ async def test_a_lasting_fault_is_raised_after_retries_and_the_turn_resumes_late
 async def test_an_unreadable_message_blocks_no_other(
     inbox: InboxStore, turns: TurnStore, database: FailingDatabase, damage: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    if not database.is_sqlite and damage == "{":  # it takes no JSON that is none
+    if not database.is_sqlite and damage == "{":  # PostgreSQL rejects invalid JSON
         damage = "0"
     left, first, other = inbound(session="p:left"), inbound(session="p:a"), inbound(session="p:b")
     await inbox.accept(left)

@@ -141,7 +141,7 @@ async def test_a_turn_that_is_cancelled_before_its_first_step_begins_and_ends(
 
         async def claim_and_cancel(limit: int, *, running: Collection[str] = ()) -> list[Turn]:
             claimed = await claim(limit, running=running)
-            for turn in claimed:  # its task is created by then, and has not begun
+            for turn in claimed:  # the turn's task exists and has not begun
                 asyncio.get_running_loop().call_soon(bench.worker.cancel, turn.id, CancelReason.STOP)
             return claimed
 
@@ -300,7 +300,7 @@ async def test_a_stop_lets_running_turns_end_and_begins_none(tmp_path: Path) -> 
         looks = bench.claim_count
         await bench.inbox.accept(inbound("second"))
         await bench.wait_until(lambda: bench.claim_count > looks)
-        while bench.is_claiming:  # what is being claimed when the stop comes runs as well
+        while bench.is_claiming:  # a turn that is claimed during the stop runs as well
             await bench.wait_until(lambda: not bench.is_claiming)
         bench.may_end.set()
         await bench.worker.stop(30)
@@ -327,7 +327,7 @@ async def test_a_stop_waits_for_a_claim_in_progress(tmp_path: Path) -> None:
                 await asyncio.sleep(0.02)
             return turns
 
-        bench.turns.claim = claim_slowly  # type: ignore[method-assign]  # the moment in between
+        bench.turns.claim = claim_slowly  # type: ignore[method-assign]  # widens the time between claim and start
         await bench.inbox.accept(inbound("just claimed"))
         await claimed.wait()
         await bench.worker.stop(30)
@@ -471,7 +471,7 @@ async def test_a_turn_of_another_worker_ends_silently(
         bench.may_end = asyncio.Event()
         await bench.inbox.accept(inbound())
         await bench.wait_until(lambda: bench.begun_turns)
-        if is_shared:  # nobody lengthens its lease: it stands still
+        if is_shared:  # the lease is not renewed: the worker hangs
             await asyncio.sleep(0.3)
         else:
             await bench.turns._lease.release()

@@ -107,17 +107,13 @@ async def test_a_resumed_run_counts_each_call_once(
         ("scripted", *(10, 2, 1, 4), ""),
         ("scripted", *(7, 1, 0, 0), CANCELLED),
     ]
-    meters[1] = UsageMeter("t1", first.to_json())  # it was handed back, and this is kept
-    meters[0].add_stored_answers(
-        await conversation.history()
-    )  # its process died, and what was stored is all that is known
+    meters[1] = UsageMeter("t1", first.to_json())  # the turn was handed back with these stored calls
+    meters[0].add_stored_answers(await conversation.history())  # the process died: only stored answers count
     meters[1].add_stored_answers(await conversation.history())
-    meters[2].add_stored_answers(
-        await conversation.history()
-    )  # it is retried: what the first had used is the first one's
+    meters[2].add_stored_answers(await conversation.history())  # a retry: the first attempt's usage is not its own
     assert [len(meter.calls) for meter in meters] == [1, 2, 0]
     assert token_counts(meters[0].calls[0]) == token_counts(first.calls[0])
-    assert meters[0].usage.cache_write == 3  # which ADK's own metadata cannot hold
+    assert meters[0].usage.cache_write == 3  # ADK's usage metadata has no such field
     done = (await conversation.events("Hi", run_id="t1", meter=meters[1]))[-1]
     assert len(done.calls) == 3
     assert done.usage == Usage(27, 5, 2, 8, cache_write=6)

@@ -76,7 +76,7 @@ async def test_a_turn_is_counted_by_person_place_model_and_day_and_once(
     await end_turn(turns, await claim_turn(inbox, turns), CALL, dear)
     await end_turn(turns, await claim_turn(inbox, turns, "bob", place="slack:T:D"), CALL, ModelCall(UNKNOWN, 5, 6))
     others = [SpendingStore(database, PRICES) for _ in range(4)]
-    await asyncio.gather(*(other.count_ended_turns() for other in others))  # several processes look at once
+    await asyncio.gather(*(other.count_ended_turns() for other in others))  # several processes count at the same time
     cost, today = PRICES.get_cost(dear) or 0, f"{time.strftime('%Y-%m-%d', time.gmtime())}"
     assert to_rows(await books.sum_spending(since=today)) == [("", "", 4, 12_007, 25, 26, 2 * COST + cost)]
     assert metered == pytest.approx({MODEL: 2 * COST, OTHER: cost, UNKNOWN: 0})
@@ -107,7 +107,7 @@ async def test_a_failed_turn_is_counted(
     assert (await books.sum_spending(since=FIRST_DAY))[0].cost == COST
     if state == "cancelled":
         return
-    await inbox.request_rerun(turn.id, author="ada", kind="retry")  # the second one counts what it has asked itself
+    await inbox.request_rerun(turn.id, author="ada", kind="retry")  # the retry counts its own calls only
     (again,) = await turns.claim(1)
     again.meter.author = turn.meter.author
     await end_turn(turns, again, CALL)
@@ -124,7 +124,7 @@ async def test_all_attempts_of_a_returned_or_reset_turn_are_counted(
     assert again.meter.calls == (CALL,)
     again.meter.add(CALL)
     await inbox.reset_session(inbound(session=turn.session_id, author="ada", text="reset"))
-    assert (await books.sum_spending(since=FIRST_DAY))[0].calls == 0  # it runs
+    assert (await books.sum_spending(since=FIRST_DAY))[0].calls == 0  # a running turn is not counted
     other = await create_turn_store(database)
     async with database.write() as connection:
         await connection.execute(sa.update(turns_table).values(owner=other.worker_id))
@@ -205,7 +205,7 @@ async def test_a_redacted_person_has_no_name_and_the_sums_stay(
     for author in ("ada", "bob"):
         await end_turn(turns, await claim_turn(inbox, turns, author), CALL)
     before = await books.sum_spending(since=FIRST_DAY)
-    await end_turn(turns, await claim_turn(inbox, turns, "ada", "bob"), CALL)  # which is not counted yet
+    await end_turn(turns, await claim_turn(inbox, turns, "ada", "bob"), CALL)  # this turn is not counted yet
     for author in ("ada", "bob"):
         async with database.write() as connection:
             await redact_person(connection, PRICES, author)

@@ -28,7 +28,7 @@ from core.usage.spending_limits import SpendingLimiter, SpendingLimits, Spending
 from tests.core.conftest import FailingDatabase, create_turn_store
 from tests.core.usage.test_spending import CALL, COST, MODEL, OTHER, PRICES, claim_turn, end_turn
 
-#: Somewhat less than a call comes to.
+#: Slightly less than the cost of a call.
 LITTLE = COST - 1
 
 
@@ -78,7 +78,7 @@ async def test_a_reached_spending_limit_refuses_calls_for_that_day(
     async with make_limiter(database, **limits).limit_run(turn.meter):
         await turn.meter.check_limits(MODEL, lambda: 10)
         await end_turn(turns, turn, CALL)
-    if limits:  # it is counted at once, and nothing is reserved any more
+    if limits:  # the turn is counted at its end, which frees the reservation
         assert await count_reservations(database) == 0
     asking = make_meter("another")
     for name, value in asks.items():
@@ -126,7 +126,7 @@ async def test_a_run_is_checked_before_each_call_with_its_own_cost(database: Fai
         run.add(CALL)
     with pytest.raises(PersonSpendingLimitError):
         await caps.reserve(run, MODEL, 1)
-    async with database.read() as connection:  # it stays reserved until it is counted
+    async with database.read() as connection:  # the cost stays reserved until the turn is counted
         assert int((await connection.execute(sa.select(sa.func.sum(spending.c.cost)))).scalar_one()) == 2 * COST
     with pytest.raises(PersonSpendingLimitError):
         await caps.reserve(make_meter("another"), MODEL, 1)
@@ -147,7 +147,7 @@ async def test_the_next_attempt_takes_over_a_reservation_and_its_end_frees_it(
 ) -> None:
     caps, turn = make_limiter(database, all=COST), await claim_turn(inbox, turns)
     await caps.reserve(turn.meter, MODEL, 10**6)
-    turn.meter.add(CALL)  # and here its process dies
+    turn.meter.add(CALL)  # then the process dies
     with pytest.raises(DailySpendingLimitError):
         await caps.reserve(make_meter("another", day=turn.meter.day), MODEL, 1)
     successor = await create_turn_store(database)
@@ -157,7 +157,7 @@ async def test_the_next_attempt_takes_over_a_reservation_and_its_end_frees_it(
     assert again.meter.day == turn.meter.day
     again.meter.author, again.meter.place = turn.meter.author, turn.meter.place
     async with caps.limit_run(again.meter):
-        await again.meter.check_limits(MODEL, lambda: 10)  # what it holds itself does not keep it from going on
+        await again.meter.check_limits(MODEL, lambda: 10)  # its own reservation does not count against the turn
         await successor.end(again, "failed")
     assert await count_reservations(database) == 0
     await caps.reserve(make_meter("another", day=turn.meter.day), MODEL, 1)

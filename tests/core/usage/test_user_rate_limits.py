@@ -52,7 +52,7 @@ async def test_concurrent_workers_share_a_persons_limit_and_lose_no_message(
     assert len(accepted) == 5
     (until,) = {round(became.until, -1) for became in came if isinstance(became, RateLimitDenial)}
     assert until == pytest.approx(time.time() + 3600, abs=20)
-    # what comes again counts once, whether it was accepted or not
+    # a redelivered message counts once, whether it was accepted or denied
     assert {await two[0].accept(message) for message in messages} == {AcceptResult.DUPLICATE}
     async with database.read() as connection:
         rows = (await connection.execute(sa.select(table).order_by(table.c.id))).all()

@@ -310,7 +310,7 @@ async def test_a_lease_that_ends_at_any_point_leaves_one_run_and_one_tool_call(
         database.hook, database.calls_until_hook = pair.take_over, place
         error = await pair.run(turns, turn)
         database.calls_until_hook = 0
-        if not database.hooked_call:  # the run has ended before
+        if not database.hooked_call:  # the run ended before the hook's call
             assert error is None
             break
         met.append(database.hooked_call)
@@ -324,7 +324,7 @@ async def test_a_lease_that_ends_at_any_point_leaves_one_run_and_one_tool_call(
         (response,) = (answer.response for event in events for answer in event.get_function_responses())
         assert pair.paid == 1 or (pair.paid == 0 and response == {"error": INTERRUPTED})
         turn = replace(turn, generation=turn.generation + 1)
-        async with database.write() as connection:  # all is as it was before
+        async with database.write() as connection:  # restore the first state
             await begin_generation(connection, SESSION)
             anew = {"owner": turns.worker_id, "claim_number": turn.claim_number, "generation": turn.generation}
             await connection.execute(sa.update(turns_table).values(**anew))

@@ -152,7 +152,7 @@ async def test_a_stalled_worker_declares_nobody_dead_before_all_could_renew(
     shared_database: FailingDatabase, age_leases: AgeLeases
 ) -> None:
     judge, other = await acquire_lease(shared_database), await acquire_lease(shared_database)
-    await age_leases(shared_database, SECONDS)  # the machine stands still
+    await age_leases(shared_database, SECONDS)  # the whole machine paused
     assert not await is_gone(shared_database, judge, other.worker_id)
     keeping = [asyncio.create_task(lease.keep_renewed()) for lease in (judge, other)]
     await wait_until(lambda: judge.is_valid and other.is_valid)

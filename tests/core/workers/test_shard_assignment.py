@@ -92,7 +92,7 @@ async def test_one_leads_until_it_gives_up_and_another_one_follows(postgres: str
         await first.release()
         await lease.release()
         assert await get_next_shards(other)
-        await first.release()  # which it does not have any more
+        await first.release()  # a lease that the worker does not have any more
         assert not await get_next_shards(one)
     await database.aclose()
 
@@ -140,14 +140,14 @@ async def test_shards_are_distributed_evenly_over_live_workers(postgres: str) ->
         counts = sorted(map(len, list_shards()))
         return sum(counts) == 4 and counts[-1] - counts[0] <= 1
 
-    for _ in range(3):  # each one that comes gets its share from those who were there
+    for _ in range(3):  # the others release shards to each new worker
         lease, assignment = await create_candidate(database)
         keeping = asyncio.create_task(lease.keep_renewed())
         workers.append(ShardFollower(assignment, 4))
         leases.append(lease)
         keepers.append(keeping)
         await wait_until(is_even)
-    await cancel_tasks(workers.pop(0).task, keepers.pop(0))  # and what one has led who is gone, the others share
+    await cancel_tasks(workers.pop(0).task, keepers.pop(0))  # the others share the shards of a dead worker
     async with database.write() as connection:
         is_gone = sa.update(workers_table).where(workers_table.c.id == leases[0].worker_id)
         await connection.execute(is_gone.values(lease_expires_at=0.0))
@@ -167,7 +167,7 @@ async def test_all_shards_of_a_worker_that_cannot_connect_one_go_to_others(postg
         await first.report_failure({1}, 4)
         assert await get_next_shards(other) == {1, 2, 3}
         assert await get_next_shards(one) == set()
-        released = asyncio.create_task(get_next_shards(one))  # which it is by asking for the next change
+        released = asyncio.create_task(get_next_shards(one))  # asking for the next change releases the shard
         assert await get_next_shards(other) == {0, 1, 2, 3}
         await cancel_tasks(released)
     await database.aclose()

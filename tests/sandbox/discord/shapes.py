@@ -21,11 +21,11 @@ from jsonschema import Draft202012Validator
 
 from sandbox.discord import DiscordCallRecord, DiscordEventRecord
 
-#: The folder, if there is one; without, nothing can be held against anything.
+#: Folder of the specification; without it, no payload is compared.
 SHAPES = os.environ.get("PLATFORM_SHAPES")
 
 _CHANNEL = ("GuildChannelResponse", "PrivateChannelResponse", "PrivateGroupChannelResponse", "ThreadResponse")
-#: Of each event, the objects within it and the components that they may be; `[]` is each of a list.
+#: By event: its objects, and the specification's components for each; `[]` means each item of a list.
 OBJECTS: dict[str, dict[str, tuple[str, ...]]] = {
     "READY": {"user": ("UserPIIResponse",)},
     "RESUMED": {},
@@ -72,7 +72,7 @@ OBJECTS: dict[str, dict[str, tuple[str, ...]]] = {
     },
 }
 
-#: Where discord.py writes ids as numbers.
+#: Paths at which discord.py sends ids as numbers.
 _NUMBERS = {
     "message_reference.message_id",
     "message_reference.channel_id",

@@ -22,13 +22,13 @@ from tests.processes.fork_server import ForkServer
 
 ROOT = Path(__file__).parents[3]
 
-#: What keeps a browser from asking anything of anybody but the page.
+#: Options that prevent requests of the browser to any other server.
 CHROMIUM_ARGUMENTS = (
     *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),
     *("--disable-background-networking", "--disable-component-update"),
 )
 
-#: Milliseconds for anything that is to be seen: the machine may have much else to do.
+#: Limit of each wait for a visible change; the machine may be overloaded.
 TIMEOUT_MILLISECONDS = 30_000
 
 TOOLS = """
@@ -45,7 +45,7 @@ refund = Tool(name="refund", description="Pay back.", handler=refunded, paramete
 """
 
 
-#: Fulfilled when a pane has shown that the bot is gone, for however short a moment, and that it is back.
+#: JavaScript promise: fulfilled once a pane has shown the bot as disconnected and then as connected.
 RECONNECT_WATCHER = """
 pane => new Promise(done => {
   let gone = false
@@ -68,7 +68,7 @@ async def wait_for_reconnect(page: Page, pane: str) -> AsyncIterator[None]:
         pane: "slack" or "discord".
     """
     watching = asyncio.create_task(page.evaluate(RECONNECT_WATCHER, pane))
-    await page.evaluate("null")  # it is asked behind the watch: that has begun
+    await page.evaluate("null")  # evaluated after the watcher, which so has started
     yield
     await asyncio.wait_for(watching, 2 * TIMEOUT_MILLISECONDS / 1000)
 

@@ -32,7 +32,7 @@ async def test_axe_finds_no_violation_in_dialogs_and_the_inspector(
 ) -> None:
     await page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
     sandbox_page.answer = lambda asked: "There it is."
-    question = f"show me the {scheme} inspector"  # no other turn has it, so the list's order does not matter
+    question = f"show me the {scheme} inspector"  # unique text, so the order of the list does not matter
     await post_message(page, "discord", question)
     turn = page.locator(".inspector .turn", has_text=question).first
     await expect(turn.locator("summary").first).to_contain_text("$")  # the cost comes last

@@ -10,7 +10,7 @@ from sandbox.page.mrkdwn import render_mrkdwn
 
 NAMES = {"12": "ada", "5": "general", "U1": "ada", "C5": "general"}
 
-#: What the page's own code makes; nothing else may come out, whatever goes in.
+#: HTML elements of the page's renderer; no input may lead to any other.
 TAGS = {"a", "blockquote", "br", "code", "del", "div", "em", "h1", "h2", "h3", "h4", "h5", "h6", "hr", "li", "ol", "p"}
 TAGS |= {"pre", "s", "span", "strong", "table", "tbody", "td", "th", "thead", "time", "tr", "u", "ul"}
 ATTRIBUTES = {"href", "target", "rel", "class", "tabindex", "role", "aria-label", "data-language", "start"}
@@ -78,7 +78,7 @@ def test_slack_tables_align_their_columns() -> None:
     html = render_slack_mrkdwn("# T\n\n| a | b | c |\n| - | -: | :-: |\n| 1 | 2 | 3 |")
     assert {"table", "th", "td", "h1"} <= set(ParsedHtml(html).tags)
     assert '<td>1</td>\n<td class="to-right">2</td>\n<td class="to-center">3</td>' in html
-    assert ParsedHtml(html).wrong == []  # no style: the page's own policy lets none in
+    assert ParsedHtml(html).wrong == []  # no style attribute: the page's Content-Security-Policy forbids them
 
 
 @pytest.mark.parametrize("text", ["`&lt;b> &amp; c`", "```\n&lt;b> &amp; c\n```"])

@@ -31,7 +31,7 @@ print("hi")
 <script>window.broken = true</script> [x](javascript:window.broken=true)"""
 
 
-#: What can be reached and has no name.
+#: JavaScript that lists the visible controls without an accessible name.
 UNNAMED_CONTROLS_SCRIPT = """[...document.querySelectorAll("button, input, select, textarea, a")]
     .filter((one) => one.checkVisibility() && !(one.ariaLabel || one.textContent.trim() || one.labels?.length))
     .map((one) => one.outerHTML)"""
@@ -69,7 +69,7 @@ async def test_questions_on_both_platforms_stream_and_are_inspected(page: Page, 
         await expect(pane.locator(".text pre code").first).to_have_text('print("hi")')
     await expect(slack.locator("table td").first).to_have_text("1")
     await expect(slack.locator("table td").last).to_have_css("text-align", "right")
-    await expect(discord.locator("table")).to_have_count(0)  # Discord knows none: the bot drew it with letters
+    await expect(discord.locator("table")).to_have_count(0)  # Discord has no tables: the bot shows the table as text
     await expect(discord.locator(".edited")).to_have_count(1)
     assert await page.evaluate("window.broken") is None
     assert await page.locator("a[href^='javascript']").count() == 0
@@ -230,7 +230,9 @@ async def test_faults_are_injected_and_removed(page: Page, sandbox_page: Sandbox
         await post_message(page, on.lower(), "one")
         messages = page.locator(f"#{on.lower()} .messages")
         await expect(messages).to_contain_text("Through all of it: one")
-        await expect_pressed(find_button(on, "Lose a response"), "false")  # it has happened: the next one is not lost
+        await expect_pressed(
+            find_button(on, "Lose a response"), "false"
+        )  # the fault has occurred once, and does not repeat
         await expect(messages.locator(".message", has_text="Through all of it: one")).to_have_count(1)
     await page.click("#tab-calls")
     await expect(page.locator(".inspector .call.bad", has_text="response lost")).to_have_count(2)
@@ -238,7 +240,9 @@ async def test_faults_are_injected_and_removed(page: Page, sandbox_page: Sandbox
     await page.click("#tab-faults")
     async with wait_for_reconnect(page, "slack"):
         await find_button("Slack", "Drop the connection").click()
-    await find_button("Discord", "Drop the connection").click()  # discord.py is back sooner than it is seen to be gone
+    await find_button(
+        "Discord", "Drop the connection"
+    ).click()  # discord.py reconnects before the pane shows it as disconnected
     await find_button("Bot", "Slow model").click()
     await expect_pressed(find_button("Bot", "Slow model"), "true")
     await post_message(page, "discord", "two")

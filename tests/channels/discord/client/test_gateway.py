@@ -29,7 +29,7 @@ async def test_a_first_connection_that_fails_is_retried(
     async with run_bot(server, tmp_path, echo) as bot:
         await check_bot_answers(bot)
         assert len(server.sessions) == 1
-        assert len(bot.list_calls(GATEWAY)) == 4  # how many shards, and then each time with a new client
+        assert len(bot.list_calls(GATEWAY)) == 4  # for the number of shards, and for each of three connections
         assert caplog.text.count("the connection to Discord's gateway failed") == 2
 
 
@@ -99,7 +99,7 @@ async def test_a_new_gateway_session_changes_nothing(server: DiscordSandbox, tmp
             await server.invalidate_sessions()
             await server.wait_for(lambda count=count: len(server.sessions) == count and server.connection_count)  # type: ignore[misc]
         await check_bot_answers(bot, "two")
-        assert len(bot.list_calls(GATEWAY)) == 2  # none after those of the start
+        assert len(bot.list_calls(GATEWAY)) == 2  # both from the start
         assert len(bot.list_bot_messages(server.open_dm("ada"))) == 2
 
 
@@ -146,7 +146,7 @@ async def test_a_stop_does_not_interrupt_a_running_close(
         monkeypatch.setattr(gateway, "_close_client", hang_up_slowly)
         reconnecting = asyncio.create_task(bot.channel.reconnect())
         (part,) = bot.channel._shards._connections.values()
-        part.gateway.last_event_at = 1.0  # it is deaf
+        part.gateway.last_event_at = 1.0  # no event for a long time
         await asyncio.wait_for(begun.wait(), 30)
         reconnecting.cancel()
         await bot.channel.stop()

@@ -84,7 +84,7 @@ async def test_each_question_in_a_channel_is_answered_in_a_new_thread(server: Di
 
 async def test_a_queued_question_has_its_reaction_in_the_channel(server: DiscordSandbox, tmp_path: Path) -> None:
     async with run_bot(server, tmp_path, echo, auto_thread=True) as bot:
-        async with bot.worker._claiming:  # nobody is free
+        async with bot.worker._claiming:  # no worker claims the question
             server.faults.delay(THREAD, 0.3)
             question = await bot.mention_bot("ada", "general", "one")
             thread = await wait_for_thread(bot, question)

@@ -117,7 +117,7 @@ async def test_a_turn_in_a_deleted_thread_is_stopped(server: DiscordSandbox, tmp
         await bot.wait_for_last_reply(await bot.mention_bot("ada", place, "two"), lambda text: text == "half")
         await server.delete_channel("random")
         await bot.wait_for_turns(2)
-        assert [row.state for row in await bot.list_turns()] == ["failed", "failed"]  # nobody could be shown the end
+        assert [row.state for row in await bot.list_turns()] == ["failed", "failed"]  # no channel for the last edit
 
 
 async def test_edits_without_a_change_or_a_known_message_do_nothing(server: DiscordSandbox, tmp_path: Path) -> None:

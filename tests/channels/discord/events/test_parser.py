@@ -163,7 +163,7 @@ async def test_a_thread_that_a_message_unarchives_has_its_session(server: Discor
         server.faults.fail(GET_CHANNEL, status=503)
         await bot.wait_for_replies(await server.post_message("ada", post, "two"), "heard: Ada Lovelace: two")
         assert len(set(await bot.list_sessions())) == 1
-        assert len(bot.list_calls(GET_CHANNEL)) == 2  # the bot's own words there are not looked up
+        assert len(bot.list_calls(GET_CHANNEL)) == 2  # none for the bot's own messages
 
 
 async def test_a_message_waits_for_the_one_before_it_to_be_resolved(server: DiscordSandbox, tmp_path: Path) -> None:

@@ -284,7 +284,9 @@ async def test_an_answer_is_ephemeral_if_the_bot_cannot_write(
 async def test_a_long_ephemeral_answer_ends_with_the_whole_as_a_file(
     server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most_messages: int, expected_count: int
 ) -> None:
-    monkeypatch.setattr(responses, "TOKEN_WINDOW", Window(calls=50, seconds=1.0))  # it is not slow
+    monkeypatch.setattr(
+        responses, "TOKEN_WINDOW", Window(calls=50, seconds=1.0)
+    )  # a shorter window keeps the test fast
     story = "\n\n".join(f"{number}: {'word ' * 300}".strip() for number in range(9))
     async with run_bot(server, tmp_path, story, most_messages=most_messages) as bot:
         seen = await server.run_command("ada", server.open_group_dm("us", "ada"), "ask", question="a story")

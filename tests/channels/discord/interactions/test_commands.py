@@ -169,5 +169,5 @@ async def test_a_start_does_not_depend_on_the_commands(
         case _:
             server.faults.delay(REGISTER, 0.5)
     async with run_bot(server, tmp_path, echo) as bot:
-        assert len(bot.list_calls("GET /gateway/bot")) == 2  # how many shards, and at the first attempt
+        assert len(bot.list_calls("GET /gateway/bot")) == 2  # for the number of shards, and for one connection
         await bot.wait_for_replies(await bot.mention_bot("ada", "general", "hello"), "heard: Ada Lovelace: hello")

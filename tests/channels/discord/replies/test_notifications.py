@@ -10,7 +10,7 @@ from sandbox.discord import DiscordSandbox
 from sandbox.models import Pause, Say
 from tests.channels.discord.conftest import POST, echo, run_bot, wait_until
 
-#: Discord: the flag of a message of which nobody is notified.
+#: Discord's flag of a message without notifications.
 SILENT = 1 << 12
 
 

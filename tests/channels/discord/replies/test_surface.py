@@ -184,7 +184,7 @@ async def test_stream_updates_are_dropped_during_a_rate_limit(reply: DiscordSurf
 @pytest.mark.parametrize("route", [POST, PATCH])
 async def test_a_rate_limit_lasts_as_long_as_discord_says(reply: DiscordSurfaceReply, route: str, scope: str) -> None:
     await reply.show("…", priority=Priority.PROGRESS)
-    reply.server.faults.rate_limit(route, 0.1, 2, scope=scope)  # type: ignore[arg-type]  # one of the three
+    reply.server.faults.rate_limit(route, 0.1, 2, scope=scope)  # type: ignore[arg-type]  # a literal type
     assert await reply.show("one", "two")
     assert reply.texts == ["one", "two"]
 
@@ -343,7 +343,7 @@ async def test_no_text_of_the_model_notifies_anyone_wherever_it_is_split(
     assert await reply.show(*chunks)
     assert [message.pings for message in reply.messages] == [frozenset()] * 3
     sent = "".join(message.content.text for message in reply.messages)
-    is_code = "`" in shape  # Discord reads nothing in code, and one wants to copy it as it is
+    is_code = "`" in shape  # Discord ignores mentions in code, and users copy code unchanged
     assert is_code or not any(token in sent for token in ("<@", "@everyone", "@here"))
 
 

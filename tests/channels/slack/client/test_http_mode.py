@@ -107,7 +107,7 @@ async def test_a_mention_waits_for_the_message_event_with_its_files(
             event = {**payloads[kind]["event"], "ts": question.ts, "text": f"{bot.mention} two"}
             bodies.append(encode_body("events_api", {**payloads[kind], "event": event})[0])
         mentioned = asyncio.create_task(post_request(bot, bodies[0], slack.request_url.sign(bodies[0])))
-        await asyncio.wait([mentioned], timeout=0.3)  # it is held up
+        await asyncio.wait([mentioned], timeout=0.3)  # the mention waits for the message event
         assert await post_request(bot, bodies[1], slack.request_url.sign(bodies[1])) == 200
         assert await mentioned == 200
         await bot.wait_for_turns(2)
@@ -130,7 +130,7 @@ async def test_a_slow_request_is_answered_in_time_and_stored_once(
     monkeypatch.setattr(InboxStore, "accept", accept_slowly)
     monkeypatch.setattr(
         "sandbox.slack.events.http_mode.ACK_TIMEOUT_SECONDS", 200.0
-    )  # ten seconds, as fast as time passes there
+    )  # ten seconds at the sandbox's speed
     async with SlackSandbox(speed=20) as slack:
         slack.socket_mode = False
         async with run_bot(slack, tmp_path, echo) as bot:

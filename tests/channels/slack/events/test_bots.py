@@ -36,7 +36,7 @@ async def test_a_mention_by_an_allowed_bot_is_answered_under_its_name(slack: Sla
 async def test_a_loop_of_two_bots_ends_until_a_person_writes(slack: SlackSandbox, tmp_path: Path) -> None:
     async with run_bot(slack, tmp_path, echo, answers_bots=True, bot_loop_limit=3) as bot:
         question = await bot.mention_bot("ada", "general", "say hello to pager")
-        await bot.wait_for_turns(1)  # what waits together is answered together
+        await bot.wait_for_turns(1)  # else the next messages would share this turn
         for n in range(5):
             await slack.post_as_bot("pager", "general", f"{bot.mention} hello {n}", thread_ts=question.ts)
             await slack.wait_for(lambda: all(envelope.acknowledged_at for envelope in slack.envelopes))

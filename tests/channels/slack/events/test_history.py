@@ -188,7 +188,9 @@ async def test_the_backfill_keeps_its_limits_and_prefers_new_messages(
     bounds: BackfillLimits,
     answered: list[str],
 ) -> None:
-    monkeypatch.setattr(backfill, "OVERLAP_SECONDS", 0.0)  # a second fetch finds nothing that this one leaves
+    monkeypatch.setattr(
+        backfill, "OVERLAP_SECONDS", 0.0
+    )  # else a second fetch would find the messages that this one misses
     async with run_bot(slack, tmp_path, echo) as bot:
         await slack.post_message("ada", slack.open_dm("ada"), "hello")
         await bot.wait_for_messages(1)
@@ -364,7 +366,7 @@ async def test_an_org_wide_app_finds_users_of_other_workspaces(
 async def test_the_backfill_finds_messages_in_older_threads_of_direct_messages(
     slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, direct: Any
 ) -> None:
-    monkeypatch.setattr(history, "THREAD_SECONDS", -30.0)  # a day: it began before that
+    monkeypatch.setattr(history, "THREAD_SECONDS", -30.0)  # the thread counts as older than the limit
     monkeypatch.setattr(backfill, "OVERLAP_SECONDS", 0.0)
     dm = slack.open_dm("ada")
 

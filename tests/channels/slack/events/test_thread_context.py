@@ -169,5 +169,5 @@ async def test_an_unlisted_app_answers_despite_its_lower_rate_limit(tmp_path: Pa
         first, *others = list_model_messages(bot)
         assert "> grace: it is late" in first
         assert "> grace: very 14" in first
-        assert "> grace: very 15" not in first  # Slack tells 15 at a time
+        assert "> grace: very 15" not in first  # Slack returns 15 messages per page
         assert others == ["ada: is it?"] * 3

@@ -169,7 +169,7 @@ async def test_a_short_export_is_posted_in_place_and_a_long_one_as_a_dm(slack: S
         assert words.EXPORTED in exported.text
         assert "which colour?" in exported.text
         assert "Blue." in exported.text
-        # for programs it is a file, however short it is: as text, Slack would read markup in it
+        # JSON is always a file: Slack would parse markup in a text
         assert (await run_command(bot, "ada", "general", "/export", "json")).text == words.SENT_AS_DM
         (sent,) = [message for message in slack.messages(slack.open_dm("ada")) if message.files]
         assert json.loads(sent.files[0].data)["runs"]

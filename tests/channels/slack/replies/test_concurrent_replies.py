@@ -19,7 +19,7 @@ from tests.channels.rate_limits.test_limiter import now, run
 
 ONE_WAY = 0.05
 
-#: A word each half a second for 30 seconds: more than one message, and fewer than two.
+#: Two words a second for 30 seconds; the text needs two messages.
 WORDS = [f"{number:02} {'word ' * 19}" for number in range(60)]
 
 

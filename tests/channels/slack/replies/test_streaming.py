@@ -514,7 +514,7 @@ async def test_auto_uses_edits_once_they_are_faster_than_streams(slack: SlackSan
         live.__enter__()
         assert surface.try_open()
         streamed.append(surface._is_native)
-    assert sum(streamed) == 7  # 100 calls a minute for them, and 50 for the others, of which some are kept
+    assert sum(streamed) == 7  # 100 stream calls a minute, 50 of other methods, and some are reserved
     for live in lives:
         live.__exit__(None, None, None)
 

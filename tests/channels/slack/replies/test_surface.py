@@ -12,7 +12,7 @@ from channels.slack.replies.surface import SlackSurface
 from core.errors import SurfaceError
 from sandbox.slack import SlackMessage, SlackSandbox
 
-#: Seconds between the attempts at a call that failed in passing.
+#: Seconds between the tries of a call with transient errors.
 PAUSES = (0.01, 0.01)
 
 
@@ -243,7 +243,7 @@ async def test_late_calls_of_another_worker_are_undone_when_the_final_text_is_sh
     answering = asyncio.create_task(
         mine.show(Plan([Chunk(0, 0, "the answer")], Priority.FINAL), [first], refuse_record)
     )
-    while reply.texts != ["the answer"]:  # noqa: ASYNC110 (the sandbox tells nothing)
+    while reply.texts != ["the answer"]:  # noqa: ASYNC110 (there is no event)
         await asyncio.sleep(0.01)
     await reply.show("…(15s)", "and more")
     assert len(reply.texts) == 2

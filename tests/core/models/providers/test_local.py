@@ -40,7 +40,7 @@ async def test_the_local_model_really_answers(provider: LocalProvider) -> None:
     assert len(partials) > 1
     assert "".join(partial.content.parts[0].text for partial in partials) == final.content.parts[0].text != ""
     assert final.usage_metadata.prompt_token_count > 0
-    assert "xllamacpp" not in sys.modules  # it would hold up the loop for as long as it loads the weights
+    assert "xllamacpp" not in sys.modules  # loading the weights in this process would block the event loop
 
 
 def test_the_local_model_is_asked_for_short_answers_without_tools() -> None:

@@ -40,7 +40,7 @@ from sandbox.models import (
 )
 from tests.core.models.conftest import ConnectedProvider
 
-#: JSON, but nothing that the vendor says.
+#: Valid JSON that is no chunk of the vendor's API.
 NONSENSE = {
     "anthropic": RawChunk({"type": "message_start"}),
     "gemini": RawChunk({"candidates": [{"content": {"parts": "oops"}}]}),
@@ -57,7 +57,7 @@ MAY_PASS: dict[str, Step | None] = {
     "an end too soon": EndStream(),
     "a stall": Stall(),
     "no JSON": CorruptChunk(),
-    "nonsense": None,  # each vendor's own
+    "nonsense": None,  # see `NONSENSE`
 }
 WILL_NOT_PASS: list[tuple[Fail, type[ProviderError]]] = [
     (Fail(400), ProviderRequestError),

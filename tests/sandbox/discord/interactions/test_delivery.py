@@ -155,7 +155,7 @@ async def test_an_interaction_is_acknowledged_once_and_its_token_expires(
     bot = await connect(server, bot=AnsweringBot(answer))
     await server.run_command("ada", "general", "/ask")
     adapter = tokens[0].response
-    adapter._response_type = None  # the client would not ask twice
+    adapter._response_type = None  # discord.py does not respond twice
     with pytest.raises(discord.HTTPException) as refused:
         await adapter.send_message("twice")
     assert refused.value.code == 40060

@@ -52,7 +52,7 @@ async def test_the_stop_button_exists_while_processing_and_ends_streams(
     assert body["error"] == "message_not_in_streaming_state"
     session = slack.find_session(asked)
     assert session is not None
-    assert session.status == "processing"  # it is for the app to end it
+    assert session.status == "processing"  # only the app ends the processing status
     await client.agents_sessions_setStatus(**about, status="active")
     with pytest.raises(ValueError, match="no stop button"):
         await slack.click_stop("ada", asked)

@@ -73,7 +73,7 @@ async def test_slackbot_reports_an_unacknowledged_command(
     if listens:
         await connect(
             fast_slack, AsyncApp(client=create_client(fast_slack))
-        )  # knows of no command: does not acknowledge
+        )  # an app without commands does not acknowledge
     (seen,) = await fast_slack.run_command("ada", "general", "/reset")
     assert seen.text == f'/reset failed with the error "{error}"'
     assert seen.ephemeral_to == fast_slack.people["ada"].id

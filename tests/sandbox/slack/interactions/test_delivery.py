@@ -47,7 +47,7 @@ async def test_an_unacknowledged_click_is_reported(fast_slack: SlackSandbox, con
     assert not await fast_slack.click_button("ada", message, "again")
     await connect(fast_slack, AsyncApp(client=create_client(fast_slack)))
     assert not await fast_slack.click_button("ada", message, "again")
-    assert [e.type for e in fast_slack.envelopes].count("interactive") == 1  # it does not come again
+    assert [e.type for e in fast_slack.envelopes].count("interactive") == 1  # Slack does not redeliver a click
 
 
 async def test_only_existing_buttons_can_be_clicked(slack: SlackSandbox) -> None:
@@ -156,7 +156,7 @@ async def test_a_shortcut_opens_a_modal_and_its_inputs_are_submitted(slack: Slac
     (modal,) = await slack.wait_for(lambda: slack.modals("ada"))
     assert not await slack.submit_modal(modal, question="")
     assert modal.errors == {"asking": "Please complete this required field."}
-    assert filled == []  # Slack's form does not submit it
+    assert filled == []  # Slack does not submit an incomplete form
     assert not await slack.submit_modal(modal, question="well")
     assert modal.errors == {"asking": "Ask something."}
     assert await slack.submit_modal(modal, question="why?")
