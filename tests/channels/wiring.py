@@ -38,6 +38,7 @@ from core.models.retries_and_fallbacks import Fallbacks
 from core.models.tokens import TokenCounter
 from core.models.vendors import VendorSettings
 from core.sessions.artifacts import ArtifactService
+from core.sessions.prompt_text import QUOTE_END
 from core.sessions.routing import AgentProfile, AgentRouter
 from core.sessions.service import SessionService
 from core.store.database import Database
@@ -54,7 +55,7 @@ from core.usage.spending_limits import SpendingLimiter, SpendingLimits
 from core.usage.user_rate_limits import NO_RATE_LIMITS, DenialNoticeStore, UserRateLimiter
 from core.workers.lease import Lease
 from core.workers.shard_assignment import ShardAssignment
-from sandbox.models import ScriptedAnthropic, ScriptedGemini, ScriptedOpenAI
+from sandbox.models import ReceivedRequest, ScriptedAnthropic, ScriptedGemini, ScriptedOpenAI
 from tests.fixtures import empty_databases as tables
 from tests.fixtures.watched_database import WatchedDatabase
 
@@ -280,6 +281,16 @@ class WiredBot:
     async def list_inbox_messages(self) -> list[Any]:
         async with self.database.read() as connection:
             return list((await connection.execute(sa.select(inbox_table).order_by(inbox_table.c.id))).all())
+
+
+def echo(asked: ReceivedRequest) -> str:
+    """Return "heard: " and the question of a model request, without quoted context."""
+    return f"heard: {asked.text.rpartition(QUOTE_END)[2].strip()}"
+
+
+def echo_without_author(asked: ReceivedRequest) -> str:
+    """Return "heard " and the question of a model request, without context and author."""
+    return f"heard {asked.text.rpartition(QUOTE_END)[2].strip().partition(': ')[2]}"
 
 
 async def wait_until(predicate: Callable[[], Any], *, seconds: float = 30) -> None:

@@ -1,7 +1,6 @@
 """Users whom the access policy denies, who try every way to the bot in Discord."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -10,17 +9,13 @@ from bot import settings as configuration
 from channels.access import DIRECT_MESSAGES, AccessRules
 from channels.i18n import messages as words
 from core.errors import SurfaceError
-from core.sessions.prompt_text import QUOTE_END
 from core.store.schema import metadata
 from core.usage.user_rate_limits import CommandLimiter, RateLimit, RateLimitDenial, UserRateLimiter
 from sandbox.discord import DiscordMessage, DiscordSandbox
 from tests.channels.discord.conftest import WiredDiscordBot, run_bot
+from tests.channels.wiring import echo
 
 OPEN_DM = "POST /users/@me/channels"
-
-
-def echo(asked: Any) -> str:
-    return f"heard: {asked.text.rpartition(QUOTE_END)[2].strip()}"
 
 
 def list_dm_texts(bot: WiredDiscordBot, user: str) -> list[str]:

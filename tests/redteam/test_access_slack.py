@@ -13,17 +13,13 @@ from channels.commands import handlers
 from channels.i18n import messages as words
 from channels.slack.interactions.shortcuts import ASK, QUESTION_INPUT
 from core.errors import StoreError, SurfaceError
-from core.sessions.prompt_text import QUOTE_END
 from core.store.schema import metadata
 from core.usage.user_rate_limits import CommandLimiter, RateLimit, RateLimitDenial, UserRateLimiter
 from sandbox.models import Pause, Say
 from sandbox.slack import SlackSandbox
 from tests.channels.slack.conftest import WiredSlackBot, run_bot
+from tests.channels.wiring import echo
 from tests.fixtures.buttons import wait_for_button
-
-
-def echo(asked: Any) -> str:
-    return f"heard: {asked.text.rpartition(QUOTE_END)[2].strip()}"
 
 
 def contains(text: str, texts: list[str]) -> bool:

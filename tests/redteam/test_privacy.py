@@ -21,11 +21,10 @@ from core.usage.prices import Prices
 from sandbox.discord import DiscordSandbox
 from sandbox.models import CallTool, Pause, Say
 from sandbox.slack import SlackSandbox
-from tests.channels.discord.conftest import echo
 from tests.channels.discord.conftest import run_bot as discord_running
 from tests.channels.platforms import PLATFORMS, SlackChat, list_texts, run_conversation, run_sandbox, wait_for_texts
 from tests.channels.slack.conftest import run_bot as slack_running
-from tests.channels.wiring import wait_until
+from tests.channels.wiring import echo, wait_until
 from tests.redteam.test_access_slack import find_tables_with
 
 

@@ -33,7 +33,7 @@ from sandbox.slack import SlackSandbox
 from tests.channels.discord import conftest as discord
 from tests.channels.discord.conftest import clean_discord_library
 from tests.channels.slack import conftest as slack
-from tests.channels.wiring import wait_until
+from tests.channels.wiring import echo, wait_until
 from tests.fixtures.full_disk import fill_disk
 
 __all__ = ["clean_discord_library"]
@@ -77,7 +77,7 @@ async def watch_health(database: Database, *channels: Channel, limit: float = 60
 async def test_the_bot_is_not_ready_until_each_channel_is_connected(tmp_path: Path) -> None:
     async with (
         SlackSandbox(rate_limits=False) as sandbox,
-        slack.run_bot(sandbox, tmp_path, discord.echo) as bot,
+        slack.run_bot(sandbox, tmp_path, echo) as bot,
         watch_health(bot.database, bot.channel) as found,
     ):
         sandbox.faults.fail(CONNECTING, 100_000)
@@ -105,7 +105,7 @@ async def test_a_dead_discord_connection_is_replaced_and_its_messages_are_answer
 ) -> None:
     async with (
         discord.run_discord(speed=400) as server,
-        discord.run_bot(server, tmp_path, discord.echo) as bot,
+        discord.run_bot(server, tmp_path, echo) as bot,
         watch_health(bot.database, bot.channel) as found,
     ):
         direct = server.open_dm("ada")
@@ -148,7 +148,7 @@ async def test_a_full_disk_acknowledges_and_loses_no_message(disk: Path, monkeyp
     monkeypatch.setattr(health, "DATABASE_CHECK_SECONDS", 1.0)
     async with (
         SlackSandbox(rate_limits=False) as sandbox,
-        slack.run_bot(sandbox, disk, discord.echo) as bot,
+        slack.run_bot(sandbox, disk, echo) as bot,
         watch_health(bot.database, bot.channel) as found,
     ):
         direct = sandbox.open_dm("ada")
@@ -198,7 +198,7 @@ async def test_a_worker_that_cannot_take_over_discord_exits_with_an_error(
 ) -> None:
     monkeypatch.setattr(shard_assignment, "LOOK_SECONDS", 0.05)
     monkeypatch.setattr(discord_channel, "CONNECT_TIMEOUT", 0.5)
-    async with DiscordSandbox() as server, discord.run_bot(server, tmp_path, discord.echo, connect=False) as bot:
+    async with DiscordSandbox() as server, discord.run_bot(server, tmp_path, echo, connect=False) as bot:
         async with bot.database.write() as connection:
             await connection.execute(
                 sa.insert(workers).values(id="other", lease_expires_at=float("inf"), rate_limit_usage={})

@@ -205,11 +205,6 @@ async def run_bot(
             await asyncio.wait_for(work, 30)
 
 
-def echo(asked: Any) -> str:
-    """Answer a model request with "heard: " and its question, without quoted context."""
-    return f"heard: {asked.text.rpartition(QUOTE_END)[2].strip()}"
-
-
 async def has_ignored_messages(bot: WiredDiscordBot) -> bool:
     """Post a new message, and return whether it is the only one that the bot accepts.
 

@@ -19,16 +19,8 @@ from core.turns.turn import Turn
 from core.usage.user_rate_limits import RateLimitDenial
 from sandbox.discord import DiscordSandbox
 from sandbox.models import Pause, Say
-from tests.channels.discord.conftest import (
-    PATCH,
-    POST,
-    create_settings,
-    echo,
-    run_bot,
-    run_discord,
-    wait_until,
-)
-from tests.channels.wiring import BACKFILL_LIMITS
+from tests.channels.discord.conftest import PATCH, POST, create_settings, run_bot, run_discord, wait_until
+from tests.channels.wiring import BACKFILL_LIMITS, echo
 from tests.fixtures.inbox_messages import inbound
 
 REACT = "PUT /channels/{channel}/messages/{message}/reactions/{emoji}/@me"

@@ -12,9 +12,9 @@ from core.usage.prices import to_amount
 from core.usage.spending_limits import SpendingLimits
 from sandbox.discord import DiscordSandbox
 from sandbox.models import Fail, Say
-from tests.channels.discord.conftest import WiredDiscordBot, echo, run_bot
+from tests.channels.discord.conftest import WiredDiscordBot, run_bot
 from tests.channels.slack.test_spending import ONE
-from tests.channels.wiring import FALLBACK_MODEL
+from tests.channels.wiring import FALLBACK_MODEL, echo
 
 
 async def run_usage_command(bot: WiredDiscordBot, user: str, channel: Any) -> str:

@@ -13,18 +13,14 @@ from channels.slack.events import parser
 from core.errors import StoreError
 from core.inbox.store import AcceptResult, InboxStore
 from core.inbox_message import InboxMessage
-from core.sessions.prompt_text import QUOTE_END
 from core.usage.user_rate_limits import RateLimitDenial
 from sandbox.slack import SlackSandbox
 from tests.channels.platforms import run_conversation, wait_for_answer
-
-
-def echo(asked: Any) -> str:
-    return f"heard {asked.text.rpartition(QUOTE_END)[2].strip().partition(': ')[2]}"
+from tests.channels.wiring import echo_without_author
 
 
 async def test_an_edit_that_adds_a_mention_is_answered_once(sandbox: Any, tmp_path: Path) -> None:
-    async with run_conversation(sandbox, tmp_path, echo) as chat:
+    async with run_conversation(sandbox, tmp_path, echo_without_author) as chat:
         message = await sandbox.post_message("ada", "general", "who is on call?")
         await sandbox.edit_message("ada", message, "who is on call today?")
         await sandbox.edit_message("ada", message, f"{chat.bot.mention} who is on call today?")
@@ -39,7 +35,7 @@ async def test_an_edit_that_adds_a_mention_is_answered_once(sandbox: Any, tmp_pa
 
 
 async def test_an_added_mention_in_a_thread_addresses_the_bot(sandbox: Any, tmp_path: Path) -> None:
-    async with run_conversation(sandbox, tmp_path, echo) as chat:
+    async with run_conversation(sandbox, tmp_path, echo_without_author) as chat:
         root = await chat.say("one")
         await wait_for_answer(chat, "heard one")
         if isinstance(sandbox, SlackSandbox):
@@ -62,7 +58,7 @@ async def test_an_added_mention_during_downtime_is_answered(
     sandbox: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(backfill, "OVERLAP_SECONDS", 0.0)
-    async with run_conversation(sandbox, tmp_path, echo) as chat:
+    async with run_conversation(sandbox, tmp_path, echo_without_author) as chat:
         await chat.say("one")
         await wait_for_answer(chat, "heard one")
         message = await sandbox.post_message("ada", "general", "who is on call?")
@@ -72,14 +68,14 @@ async def test_an_added_mention_during_downtime_is_answered(
     await sandbox.edit_message("ada", message, f"{chat.bot.mention} who is on call?")
     if isinstance(sandbox, SlackSandbox):
         await sandbox.discard_pending()
-    async with run_conversation(sandbox, tmp_path, echo) as chat:
+    async with run_conversation(sandbox, tmp_path, echo_without_author) as chat:
         await wait_for_answer(chat, "heard one", "heard two", "heard who is on call?")
 
 
 async def test_an_edit_of_an_old_message_or_an_earlier_mention_is_no_question(
     sandbox: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with run_conversation(sandbox, tmp_path, echo) as chat:
+    async with run_conversation(sandbox, tmp_path, echo_without_author) as chat:
         stopped = await chat.say("stop")
         await wait_for_answer(chat, "You have no conversation with me here.")
         await sandbox.edit_message("ada", stopped, f"{chat.bot.mention} stop now, please")
@@ -108,7 +104,7 @@ async def test_changes_during_storing_are_applied(
         return await accept(self, inbound)
 
     monkeypatch.setattr(InboxStore, "accept", accept_slowly)
-    async with run_conversation(sandbox, tmp_path, echo) as chat:
+    async with run_conversation(sandbox, tmp_path, echo_without_author) as chat:
         message = await chat.say("tow")
         await asyncio.wait_for(begun.wait(), 10)
         text = f"{chat.bot.mention} two"

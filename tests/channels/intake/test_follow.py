@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from core.inbox_message import ReplyWithoutMention
-from core.sessions.prompt_text import QUOTE_END
 from core.tools import stay_silent
 from core.tools.tool import to_adk_tool
 from core.turns.store import TurnStore
@@ -14,11 +13,7 @@ from sandbox.models import CallTool
 from sandbox.slack import SlackSandbox
 from tests.channels.platforms import run_conversation, wait_for_answer
 from tests.channels.replies.test_reply_end import create_crash
-from tests.channels.wiring import wait_until
-
-
-def echo(asked: Any) -> str:
-    return f"heard {asked.text.rpartition(QUOTE_END)[2].strip().partition(': ')[2]}"
+from tests.channels.wiring import echo_without_author, wait_until
 
 
 @pytest.mark.parametrize(
@@ -32,7 +27,7 @@ def echo(asked: Any) -> str:
 async def test_in_a_followed_thread_the_setting_selects_the_answered_messages(
     sandbox: Any, tmp_path: Path, follow: ReplyWithoutMention, answered: list[str]
 ) -> None:
-    async with run_conversation(sandbox, tmp_path, echo, follow=follow) as chat:
+    async with run_conversation(sandbox, tmp_path, echo_without_author, follow=follow) as chat:
         root = await sandbox.post_message("ada", "general", "numbers")
         is_slack = isinstance(sandbox, SlackSandbox)
         place = "general" if is_slack else await sandbox.start_thread("ada", root, "numbers")

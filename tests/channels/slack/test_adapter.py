@@ -8,15 +8,10 @@ from channels.i18n import messages as words
 from channels.slack import adapter as channel_module
 from core.errors import SettingsError, StoreError
 from core.inbox.store import InboxStore
-from core.sessions.prompt_text import QUOTE_END
 from sandbox.models import Pause, Say
 from sandbox.slack import SlackSandbox
 from tests.channels.slack.conftest import BOTH_MODES, run_bot
-
-
-def echo(asked: Any) -> str:
-    """Answer a model request with "heard: " and its question, without quoted context."""
-    return f"heard: {asked.text.rpartition(QUOTE_END)[2].strip()}"
+from tests.channels.wiring import echo
 
 
 def is_acknowledged(slack: SlackSandbox) -> bool:

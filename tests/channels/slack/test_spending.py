@@ -14,8 +14,8 @@ from core.usage.spending_limits import SpendingLimits
 from sandbox.models import Fail, Finish, Say
 from sandbox.slack import SlackSandbox
 from tests.channels.slack.conftest import run_bot
-from tests.channels.slack.interactions.test_commands import echo, run_command
-from tests.channels.wiring import FALLBACK_MODEL
+from tests.channels.slack.interactions.test_commands import run_command
+from tests.channels.wiring import FALLBACK_MODEL, echo
 
 #: Cost of one answer of the scripted model, in the bot's words.
 ONE = "$0.0120 today (12 tokens), $0.0120 this month (12 tokens)"

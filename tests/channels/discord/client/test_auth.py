@@ -9,7 +9,8 @@ from channels.discord.client.auth import LoginReport, verify_token
 from channels.discord.settings import DiscordSettings
 from core.errors import SettingsError
 from sandbox.discord import DiscordSandbox
-from tests.channels.discord.conftest import create_settings, echo, run_bot
+from tests.channels.discord.conftest import create_settings, run_bot
+from tests.channels.wiring import echo
 
 ME = "GET /users/@me"
 GUILDS = "GET /users/@me/guilds"

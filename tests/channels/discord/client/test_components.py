@@ -9,7 +9,8 @@ from core.conversations.service import ConversationService
 from core.errors import StoreError
 from sandbox.discord import DiscordMessage, DiscordSandbox
 from sandbox.models import Fail, Pause, Say
-from tests.channels.discord.conftest import CALLBACK, WiredDiscordBot, echo, run_bot, wait_until
+from tests.channels.discord.conftest import CALLBACK, WiredDiscordBot, run_bot, wait_until
+from tests.channels.wiring import echo
 
 
 async def press_button(bot: WiredDiscordBot, user: str, message: DiscordMessage, label: str) -> list[DiscordMessage]:

@@ -11,7 +11,8 @@ from channels.discord.settings import DiscordSettings
 from core.errors import SettingsError
 from sandbox.discord import DiscordSandbox
 from sandbox.models import Pause, Say
-from tests.channels.discord.conftest import PATCH, WiredDiscordBot, echo, run_bot, run_discord, wait_until
+from tests.channels.discord.conftest import PATCH, WiredDiscordBot, run_bot, run_discord, wait_until
+from tests.channels.wiring import echo
 
 GATEWAY = "GET /gateway/bot"
 

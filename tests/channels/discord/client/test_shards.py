@@ -12,7 +12,8 @@ from channels.discord.client import gateway, shards
 from channels.discord.client.gateway import GatewayClient
 from core.errors import SettingsError
 from sandbox.discord import DiscordSandbox
-from tests.channels.discord.conftest import COMMANDS, echo, run_bot, run_discord, wait_until
+from tests.channels.discord.conftest import COMMANDS, run_bot, run_discord, wait_until
+from tests.channels.wiring import echo
 
 
 async def test_each_shard_has_a_connection_and_a_message_is_answered_once(

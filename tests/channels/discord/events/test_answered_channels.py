@@ -12,7 +12,8 @@ from core.errors import StoreError
 from core.inbox.store import InboxStore
 from sandbox.discord import DiscordMessage, DiscordSandbox, GuildChannel
 from sandbox.models import Pause, Say
-from tests.channels.discord.conftest import POST, WiredDiscordBot, echo, has_ignored_messages, run_bot, wait_until
+from tests.channels.discord.conftest import POST, WiredDiscordBot, has_ignored_messages, run_bot, wait_until
+from tests.channels.wiring import echo
 
 THREAD = "POST /channels/{channel}/messages/{message}/threads"
 DM = "POST /users/@me/channels"

@@ -14,7 +14,8 @@ from core.inbox_message import InboxMessage
 from core.usage.user_rate_limits import RateLimitDenial
 from sandbox.discord import DiscordSandbox
 from sandbox.models import Pause, Say
-from tests.channels.discord.conftest import POST, echo, has_ignored_messages, run_bot, wait_until
+from tests.channels.discord.conftest import POST, has_ignored_messages, run_bot, wait_until
+from tests.channels.wiring import echo
 from tests.fixtures.retry_waits import limited_wait
 
 

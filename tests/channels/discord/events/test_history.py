@@ -18,15 +18,8 @@ from channels.settings import BackfillLimits
 from core.inbox.watermarks import ActivePlace
 from sandbox.discord import DiscordSandbox, GuildChannel
 from sandbox.discord.api.limits import GLOBALLY_UNLIMITED_ROUTES
-from tests.channels.discord.conftest import (
-    HISTORY,
-    WiredDiscordBot,
-    create_settings,
-    echo,
-    run_bot,
-    run_discord,
-    wait_until,
-)
+from tests.channels.discord.conftest import HISTORY, WiredDiscordBot, create_settings, run_bot, run_discord, wait_until
+from tests.channels.wiring import echo
 
 GUILD = "GET /guilds/{guild}"
 CHANNEL = "GET /channels/{channel}"

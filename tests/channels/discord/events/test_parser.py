@@ -5,7 +5,8 @@ import pytest
 
 from channels.i18n import messages as words
 from sandbox.discord import DiscordSandbox, GuildChannel
-from tests.channels.discord.conftest import WiredDiscordBot, echo, has_ignored_messages, run_bot
+from tests.channels.discord.conftest import WiredDiscordBot, has_ignored_messages, run_bot
+from tests.channels.wiring import echo
 
 GET_CHANNEL = "GET /channels/{channel}"
 

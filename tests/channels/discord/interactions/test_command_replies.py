@@ -18,17 +18,8 @@ from core.sessions.routing import AgentProfile, AgentRouter
 from core.usage.user_rate_limits import RateLimit, UserRateLimiter
 from sandbox.discord import DiscordMessage, DiscordSandbox
 from sandbox.models import Pause, Say
-from tests.channels.discord.conftest import (
-    ANSWER,
-    CALLBACK,
-    FOLLOW_UP,
-    POST,
-    WiredDiscordBot,
-    echo,
-    run_bot,
-    wait_until,
-)
-from tests.channels.wiring import MODELS
+from tests.channels.discord.conftest import ANSWER, CALLBACK, FOLLOW_UP, POST, WiredDiscordBot, run_bot, wait_until
+from tests.channels.wiring import MODELS, echo
 
 
 async def wait_for_response(bot: WiredDiscordBot, seen: list[DiscordMessage], text: str) -> DiscordMessage:

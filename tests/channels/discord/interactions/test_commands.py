@@ -13,7 +13,8 @@ from core.errors import StoreError
 from core.inbox.store import InboxStore
 from sandbox.discord import DiscordSandbox
 from sandbox.models import Pause, Say
-from tests.channels.discord.conftest import ANSWER, CALLBACK, WiredDiscordBot, echo, run_bot, run_discord
+from tests.channels.discord.conftest import ANSWER, CALLBACK, WiredDiscordBot, run_bot, run_discord
+from tests.channels.wiring import echo
 
 REGISTER = "PUT /applications/{application}/commands"
 RESET = {"name": "reset", "type": 1, "contexts": [0, 1, 2], "integration_types": [0, 1]}

@@ -8,7 +8,8 @@ import pytest
 from channels.i18n import messages as words
 from sandbox.discord import DiscordSandbox
 from sandbox.models import Pause, Say
-from tests.channels.discord.conftest import POST, echo, run_bot, wait_until
+from tests.channels.discord.conftest import POST, run_bot, wait_until
+from tests.channels.wiring import echo
 
 #: Discord's flag of a message without notifications.
 SILENT = 1 << 12

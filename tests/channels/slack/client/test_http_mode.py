@@ -16,12 +16,9 @@ from core.inbox.store import InboxStore
 from sandbox.slack import SlackFile, SlackSandbox
 from sandbox.slack.events.http_mode import encode_body
 from tests.channels.slack.conftest import WiredSlackBot, run_bot
+from tests.channels.wiring import echo
 
 HTTP = pytest.mark.parametrize("slack", ["http"], indirect=True)
-
-
-def echo(asked: Any) -> str:
-    return f"heard: {asked.text}"
 
 
 async def post_request(bot: WiredSlackBot, body: str, headers: dict[str, str], kind: str = "application/json") -> int:

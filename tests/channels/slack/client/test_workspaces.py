@@ -19,10 +19,7 @@ from core.errors import SettingsError
 from core.store.schema import vault
 from sandbox.slack import SlackMessage, SlackSandbox
 from tests.channels.slack.conftest import BOTH_MODES, WiredSlackBot, create_settings, run_bot
-
-
-def echo(asked: Any) -> str:
-    return f"heard: {asked.text}"
+from tests.channels.wiring import echo
 
 
 @pytest.fixture

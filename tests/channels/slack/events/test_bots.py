@@ -1,16 +1,10 @@
 """Messages of other bots, which the access settings allow or ignore."""
 
 from pathlib import Path
-from typing import Any
 
-from core.sessions.prompt_text import QUOTE_END
 from sandbox.slack import SlackSandbox
 from tests.channels.slack.conftest import run_bot
-
-
-def echo(asked: Any) -> str:
-    """Answer a model request with "heard: " and its question, without quoted context."""
-    return f"heard: {asked.text.rpartition(QUOTE_END)[2].strip()}"
+from tests.channels.wiring import echo
 
 
 async def test_messages_of_other_bots_are_ignored(slack: SlackSandbox, tmp_path: Path) -> None:

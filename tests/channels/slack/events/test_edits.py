@@ -9,15 +9,10 @@ import pytest
 from channels.i18n import messages as words
 from core.errors import StoreError
 from core.inbox.store import InboxStore
-from core.sessions.prompt_text import QUOTE_END
 from sandbox.models import Pause, Say
 from sandbox.slack import SlackSandbox
 from tests.channels.slack.conftest import run_bot
-
-
-def echo(asked: Any) -> str:
-    """Answer a model request with "heard: " and its question, without quoted context."""
-    return f"heard: {asked.text.rpartition(QUOTE_END)[2].strip()}"
+from tests.channels.wiring import echo
 
 
 async def test_a_question_that_is_edited_while_queued_is_answered_as_edited(

@@ -15,8 +15,7 @@ from core.errors import StoreError
 from core.inbox.store import InboxStore
 from sandbox.slack import SlackMessage, SlackSandbox
 from tests.channels.slack.conftest import WiredSlackBot, run_bot
-from tests.channels.slack.test_adapter import echo
-from tests.channels.wiring import wait_until
+from tests.channels.wiring import echo, wait_until
 
 
 @pytest.fixture(autouse=True)

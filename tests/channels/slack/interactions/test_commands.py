@@ -17,16 +17,10 @@ from core.conversations.service import ConversationService
 from core.errors import StoreError
 from core.inbox import interactions
 from core.inbox.interactions import InteractionQueue
-from core.sessions.prompt_text import QUOTE_END
 from sandbox.models import Pause, Say
 from sandbox.slack import SlackMessage, SlackSandbox
 from tests.channels.slack.conftest import BOTH_MODES, WiredSlackBot, run_bot
-from tests.channels.wiring import MODELS
-
-
-def echo(asked: Any) -> str:
-    """Answer a model request with "heard: " and its question, without quoted context."""
-    return f"heard: {asked.text.rpartition(QUOTE_END)[2].strip()}"
+from tests.channels.wiring import MODELS, echo
 
 
 async def run_command(bot: WiredSlackBot, user: str, channel: Any, command: str, text: str = "") -> SlackMessage:

@@ -15,11 +15,7 @@ from core.sessions.prompt_text import QUOTE_END
 from core.usage.user_rate_limits import RateLimit, UserRateLimiter
 from sandbox.slack import SlackFile, SlackSandbox
 from tests.channels.slack.conftest import BOTH_MODES, run_bot
-
-
-def echo(asked: Any) -> str:
-    """Answer a model request with "heard: " and its question, without quoted context."""
-    return f"heard: {asked.text.rpartition(QUOTE_END)[2].strip()}"
+from tests.channels.wiring import echo
 
 
 @BOTH_MODES

@@ -11,15 +11,10 @@ from slack_sdk.web.async_client import AsyncWebClient
 from channels.slack.client.api import SlackApi
 from channels.slack.replies import assistant
 from channels.slack.settings import DEFAULT_PROMPTS
-from core.sessions.prompt_text import QUOTE_END
 from sandbox.models import Pause, Say
 from sandbox.slack import SlackSandbox
 from tests.channels.slack.conftest import run_bot
-
-
-def echo(asked: Any) -> str:
-    """Answer a model request with "heard: " and its question, without quoted context."""
-    return f"heard: {asked.text.rpartition(QUOTE_END)[2].strip()}"
+from tests.channels.wiring import echo
 
 
 async def test_a_user_who_opens_the_direct_messages_gets_suggested_prompts(slack: SlackSandbox, tmp_path: Path) -> None:
