@@ -169,7 +169,7 @@ def shared_length(before: str, after: str) -> int:
 
 
 async def measure(conversation: MeasuredConversation, turns: int = TURNS) -> list[float]:
-    """Run a conversation of `turns` turns, and return the `shared_parts` of its prompts.
+    """Run a conversation of `turns` turns, and return its prompts' `shared_parts`.
 
     Raises:
         RuntimeError: a turn had no answer.

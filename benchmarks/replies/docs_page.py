@@ -1,4 +1,7 @@
-"""Tables and plots of the docs, from saved cells: `-m benchmarks.replies.docs_page`."""
+"""Tables and plots of the docs: `python -m benchmarks.replies.docs_page`.
+
+They are made from all saved cells.
+"""
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence

@@ -174,7 +174,7 @@ def judge(sent: Sequence[str], visible_text: str, unfinished: int = 0) -> Sessio
 
 
 def is_late(pair: tuple[str, str], receipt_times: Mapping[str, float], turn_starts: Mapping[str, float]) -> bool:
-    """Return whether the older of two messages was received after the newer one's turn began.
+    """Return whether a message was received after the turn of a newer one began.
 
     Args:
         pair: the names of the messages, the older one first.

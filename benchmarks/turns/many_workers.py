@@ -174,7 +174,10 @@ async def measure_takeover(url: str) -> float:
 
 
 async def measure_cancel(url: str) -> float:
-    """Return the longest of five delays (seconds) between a stop at one worker and the cancel at another."""
+    """Return the longest of five delays from a stop to the cancellation, in seconds.
+
+    The stop arrives at one worker, and the turn runs on another.
+    """
     longest = 0.0
     async with start_workers(url, 2, seconds=60, limits=(MAX_CONCURRENT_TURNS, 0)) as pool:
         for number in range(5):

@@ -1,6 +1,7 @@
-"""Worker in a process of its own: `python -m benchmarks.turns.worker_process URL MODEL_SECONDS LIMIT`.
+"""Worker process of the benchmark, which reads orders and writes reports.
 
-It reads orders from standard input and writes reports to standard output, as JSON lines.
+`python -m benchmarks.turns.worker_process URL MODEL_SECONDS LIMIT` reads orders from standard input and writes reports
+to standard output, as JSON lines:
 
     {"say": SESSION, "text": TEXT}     accept a message; a number as TEXT is the count of further messages
     {"stop": SESSION}                  cancel the session's running turn

@@ -25,7 +25,7 @@ class Chat(Protocol):
     Attributes:
         bot: the running bot.
         sandbox: the local platform.
-        calls: the platform's API methods, by the name of the reply's call.
+        calls: the platform's API methods for "post", "edit", "delete", "find", "react" and "upload".
     """
 
     bot: Any

@@ -1,7 +1,8 @@
-"""Streaming policies of other bots, rebuilt from their sources: posts, edits and endings.
+"""Streaming policies of other bots, rebuilt from their sources.
 
-Other features (Markdown, buttons, sessions) are left out. Each policy has its platform's real client with its original
-retries; for clients of other languages, the nearest settings of the Python client.
+A policy is the rules for posts, edits and endings. Other features (Markdown, buttons, sessions) are left out. Each
+policy has its platform's real client with its original retries; for clients of other languages, the nearest settings of
+the Python client.
 """
 
 import asyncio

@@ -1,4 +1,7 @@
-"""Backups during turns, and bots that start from them: docs/howto/back-up-and-restore.md."""
+"""Backups during turns, and bots that start from them.
+
+The steps are those of docs/howto/back-up-and-restore.md.
+"""
 
 import asyncio
 import signal

@@ -18,6 +18,9 @@ async def start_two_workers(
 ) -> tuple[AcceptanceBot, AcceptanceBot, dict[Platform, BotConversation]]:
     """Start a worker with a growing reply on each platform, and then a second worker.
 
+    Args:
+        folder: the parent of the second worker's folder.
+
     Returns:
         Both workers, and the conversation on each platform.
     """

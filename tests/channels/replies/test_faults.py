@@ -124,14 +124,14 @@ async def chat(shared_chat: Chat) -> AsyncIterator[Chat]:
 
 
 async def prepare(chat: Chat, call: str, *, says: str = "hi") -> Callable[[], Awaitable[Any]]:
-    """Bring the conversation into a state in which an action leads to an API call.
+    """Prepare a conversation for a fault in one of the reply's API calls.
 
     Args:
         call: the name of the call, such as "post", "edit" or "delete".
-        says: the message that the action posts.
+        says: the message that the returned function posts.
 
     Returns:
-        The action.
+        A function that leads to the call.
     """
     if call == "delete":  # a retry deletes the extra messages of a long text
         await chat.say(f"break {next(_numbers)}")
@@ -147,7 +147,7 @@ async def prepare(chat: Chat, call: str, *, says: str = "hi") -> Callable[[], Aw
 
 
 async def wait_for_turns(chat: Chat, count: int) -> Any:
-    """Wait until `count` turns of this conversation have ended; return the newest row."""
+    """Wait until `count` turns of the conversation have ended; return the newest row."""
     place = chat.channel.id if isinstance(chat, SlackChat) else chat.place.id  # type: ignore[attr-defined]
 
     async def list_turns() -> list[Any]:

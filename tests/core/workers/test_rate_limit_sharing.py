@@ -13,7 +13,9 @@ from tests.core.conftest import FailingDatabase
 
 @asynccontextmanager
 async def share_usage(database: FailingDatabase, uses: LimitUsages) -> AsyncIterator[list[Sequence[LimitUsages]]]:
-    """Run a worker that reports its used calls, and yield the other workers' reports.
+    """Run a worker that reports its used calls and receives those of others.
+
+    Yields the list to which the others' reports are appended.
 
     Args:
         uses: the used calls to report.
