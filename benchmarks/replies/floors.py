@@ -168,9 +168,8 @@ def best_end_delays(load: Load, rules: Rules) -> list[float]:
 class WindowUsage:
     """Past calls under one rate limit, to find the next free time.
 
-    A window that begins with a call may end just before the next one starts: then two bursts are adjacent. So in any
-    time
-    `x` there are at most `calls * (floor(x / seconds) + 2)` calls.
+    A window that begins with a call may end just before the next one starts: then two bursts are adjacent. So any time
+    `x` has at most `calls * (floor(x / seconds) + 2)` calls.
     """
 
     window: LimitWindow
