@@ -117,8 +117,7 @@ def min_joint_age(load: Load, rules: Rules) -> float:
     by an edit or by stopping its stream.
 
     - It reserves a call for each growing reply. With `n` growing replies, `n` calls of a window show no text. Each
-      ending
-      takes one more.
+      ending takes one more.
     - It has one call of a reply in flight, for two network delays. An ending waits for it. Over all possible endings,
       `m` calls delay by a mean of `m (2 way)^2 / (2 s)`. The bound allows a quarter of `way`, so `m` is at most
       `s / (8 way)`.

@@ -52,7 +52,7 @@ class BotConversation(Protocol):
         """Edit a message of Ada that mentions the bot.
 
         Args:
-            said: the platform's message.
+            message: the platform's message.
         """
 
     async def reset(self) -> str:

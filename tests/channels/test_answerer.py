@@ -48,7 +48,7 @@ async def run_half_answer(
     """Ask a question, and yield bot and question once half of the answer is visible.
 
     Args:
-        said: the visible half, after which the model pauses.
+        text: the visible half, after which the model pauses.
         then: the model's next answers.
     """
     async with run_bot(slack, folder, [Say(text), Pause(60)], *then) as bot:

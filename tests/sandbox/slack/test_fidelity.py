@@ -13,14 +13,12 @@ Samples are narrower than Slack. These rules extend them:
   `mrkdwn` is sampled as `plain_text`.
 - An empty object or list in a sample may contain anything (`metadata.event_payload`, `team.icon`).
 - `warning`, `response_metadata`, `needed` and `provided` may be in any response (Slack's Web API page). So may
-  `errors`,
-  which only some samples have.
+  `errors`, which only some samples have.
 - An action has `selected_options` if its element takes several.
 - `unknown_method` is an error of no existing method, so there is no sample of it.
 
-`agents.sessions.*`, `agent_session_stopped` and `context_actions` are newer than the samples. Their shapes in this
-module
-are from Slack's own pages.
+`agents.sessions.*`, `agent_session_stopped` and `context_actions` are newer than the samples. Their shapes here are from
+Slack's own pages.
 """
 
 import json
