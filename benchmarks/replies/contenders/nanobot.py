@@ -107,10 +107,12 @@ class _NanobotContender(RunningContender):
 
 @asynccontextmanager
 async def start_on_discord(platform: DiscordCellPlatform) -> AsyncIterator[RunningContender]:
-    """Start nanobot's process; the context ends it.
+    """Start nanobot's process in a Discord sandbox, and yield it as a contender.
+
+    The end of the context ends the process.
 
     Raises:
-        TimeoutError: it was not connected within `_START_TIMEOUT_SECONDS`.
+        TimeoutError: nanobot was not connected within `_START_TIMEOUT_SECONDS`.
     """
     uv = shutil.which("uv") or ".uv/bin/uv"
     model, sandbox = SpeechServer(), platform.sandbox

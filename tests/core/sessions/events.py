@@ -46,6 +46,10 @@ def list_response_ids(events: list[Event]) -> list[str | None]:
 
 
 async def reset_session(service: SessionService, session_id: str = "s") -> int | None:
-    """Reset a session as the inbox does; return the new generation, or None."""
+    """Reset a session as the inbox does.
+
+    Returns:
+        The number of the new generation; None if there is no such session.
+    """
     async with service._database.write() as connection:
         return await begin_generation(connection, session_id)

@@ -25,7 +25,10 @@ KEY = "sk-good-0123456789"
 async def page(
     browser: Browser, fork_server: ForkServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Page]:
-    """Yield the page of a sandbox without a model key; OpenAI accepts one key."""
+    """Yield the page of a sandbox without a model key.
+
+    The bot's OpenAI server is a local one that accepts only the key `KEY`.
+    """
     find_chromium()
     for name in os.environ.keys() - clean_environment().keys():
         monkeypatch.delenv(name)

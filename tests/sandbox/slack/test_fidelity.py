@@ -17,8 +17,8 @@ Samples are narrower than Slack. These rules extend them:
 - An action has `selected_options` if its element takes several.
 - `unknown_method` is an error of no existing method, so there is no sample of it.
 
-`agents.sessions.*`, `agent_session_stopped` and `context_actions` are newer than the samples. Their shapes here are from
-Slack's own pages.
+`agents.sessions.*`, `agent_session_stopped` and `context_actions` are newer than the samples. Their shapes here are
+from Slack's own pages.
 """
 
 import json
