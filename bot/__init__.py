@@ -1,1 +1,1 @@
-"""Process of the bot: command line, settings, set-up, monitoring, composition root."""
+"""Process of the bot: command line, settings, set-up, monitoring, composition."""

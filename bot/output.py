@@ -28,7 +28,7 @@ SPINNER_DELAY_SECONDS = 1.0
 #: Styles of the words before check results.
 _VERDICT_STYLES = {"ok": "green", "note": "yellow", "FAIL": "bold red"}
 
-#: Ends of the names of fields that are times (seconds since the epoch).
+#: Suffixes of the names of fields that are times (seconds since the epoch).
 _TIME_SUFFIXES = ("_at", "at")
 
 

@@ -22,13 +22,13 @@ log = logging.getLogger(__name__)
 #: Most bytes of a request; Slack's are a few kilobytes.
 MAX_REQUEST_BYTES = 2**20
 
-#: Seconds that open requests get when the server stops.
+#: Seconds that open requests have to end when the server stops.
 SHUTDOWN_TIMEOUT_SECONDS = 2.0
 
 #: Seconds that a request waits for routes that are not added yet. Slack waits for 3.
 HOLD_SECONDS = 2.0
 
-#: `Retry-After` (seconds) of a request that waited in vain.
+#: `Retry-After` (seconds) of a request whose route was not added in time.
 RETRY_AFTER_SECONDS = 2
 
 LIVENESS_PATH = "/healthz"
@@ -73,7 +73,7 @@ class HttpServer:
 async def run_server(
     port: int, routes: Iterable[web.AbstractRouteDef], *, is_needed: bool, host: str | None = LOOPBACK
 ) -> AsyncIterator[HttpServer]:
-    """Serve `routes` while the block runs, and yield the server.
+    """Serve HTTP requests while the block runs, and yield the server.
 
     Args:
         port: port to listen on; 0 for any free one on the loopback interface.
@@ -124,7 +124,10 @@ async def run_server(
 
 
 def make_probe_routes(health: HealthMonitor) -> Sequence[web.AbstractRouteDef]:
-    """Return the routes of `/healthz` and `/readyz`."""
+    """Return the routes of `/healthz`, always 200, and `/readyz`, 200 or 503.
+
+    The latter responds with 503 and the reasons while the bot is not ready.
+    """
 
     async def alive(_request: web.Request) -> web.Response:
         return web.Response(text="alive\n")

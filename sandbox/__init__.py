@@ -1,1 +1,1 @@
-"""Local Slack, Discord and model servers, to try and test the bot without accounts."""
+"""Local Slack, Discord and model servers, to try and test the bot offline."""

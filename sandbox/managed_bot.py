@@ -41,7 +41,7 @@ class ManagedBot(Protocol):
         """Kill the bot's process without a shutdown; it restarts by itself."""
 
     async def restart(self, model: str = "") -> None:
-        """Shut the bot down and start it again.
+        """Stop the bot's process gracefully and start it again.
 
         Args:
             model: the full name of the new model; "" for the same one.

@@ -19,7 +19,7 @@ class Subscription(Generic[C]):
         self._queue: asyncio.Queue[C | None] = asyncio.Queue()
 
     def put(self, change: C | None) -> None:
-        """Queue a change; None ends the iteration."""
+        """Queue a change for the iterator; None ends the iteration."""
         self._queue.put_nowait(change)
 
     def __aiter__(self) -> "Subscription[C]":
@@ -60,7 +60,7 @@ class ChangeFeed(Generic[C]):
         self._changed = asyncio.Event()
 
     async def wait_for_change(self) -> None:
-        """Wait for the next `publish` or `notify`."""
+        """Wait for the next call of `publish` or `notify`."""
         await self._changed.wait()
 
     async def wait_until(self, predicate: Callable[[], T], seconds: float, state: Callable[[], str]) -> T:
@@ -83,6 +83,6 @@ class ChangeFeed(Generic[C]):
             raise TimeoutError(f"not within {seconds} s; {state()}") from None
 
     def close(self) -> None:
-        """End the iteration of all subscriptions."""
+        """End the iteration of all subscriptions to the changes."""
         for subscription in list(self._subscriptions):
             subscription.put(None)

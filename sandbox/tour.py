@@ -13,13 +13,13 @@ from uuid import uuid4
 
 from sandbox.models import CallTool, ReceivedRequest, Say, ScriptedOpenAI, Turn
 
-#: Name of the model in `MODEL`.
+#: Full name of the tour's model, for `MODEL`.
 TOUR_MODEL = "openai/scripted-tour"
 
 #: Size of a piece of a streamed text, and the seconds between two pieces.
 PIECE_CHARACTERS, PIECE_SECONDS = 24, 0.04
 
-#: ADK: tells the model the name of its agent.
+#: Text in ADK's system prompt for the agent `writer`.
 _WRITER_NAME = 'internal name is "writer"'
 
 #: Messages around the user's own, which the bot quotes in the prompt.
@@ -36,7 +36,7 @@ Friday,52,3,1120.60
 
 GRINDS = ("Whole beans", "Filter", "Espresso")
 
-#: JSON Schema of the form, as ADK's `request_input` takes it.
+#: JSON Schema of the form, for ADK's `request_input`.
 TASTING_SCHEMA: Mapping[str, Any] = {
     "type": "object",
     "properties": {

@@ -51,7 +51,7 @@ def run_sandbox(settings: Settings, *, terminal: bool = False, is_tour: bool = F
     work = partial(
         sandbox.run_local_platforms, terminal=in_terminal, agent=agent, is_tour=is_tour, port=port, say=print_line
     )
-    run_until_stopped(work, settings, log_file=settings.data_dir / "sandbox.log")  # the terminal is for the talk
+    run_until_stopped(work, settings, log_file=settings.data_dir / "sandbox.log")  # the terminal shows the chat
 
 
 def run_until_stopped(work: Work, settings: Settings, log_file: Path | None = None) -> None:
@@ -78,7 +78,7 @@ def run_until_stopped(work: Work, settings: Settings, log_file: Path | None = No
         try:
             await work(settings, stop)
             code = 0
-        except ShutdownTimeoutError as error:  # nothing else is waited for
+        except ShutdownTimeoutError as error:  # exits without waiting for other threads
             print_error(str(error))
             sys.stderr.flush()
             os._exit(code)

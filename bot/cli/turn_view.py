@@ -57,7 +57,7 @@ def print_report(report: TurnReport) -> None:
 
 
 def print_reports(reports: Iterable[TurnReport]) -> None:
-    """Print a table with one turn per line."""
+    """Print turn reports as a table with one line per turn."""
     columns = ["turn", "state", "started (UTC)", "took", "tokens", "cost", "author", "session", "error"]
     rows = [
         [

@@ -14,13 +14,13 @@ from core.usage.spending_limits import SpendingUsage
 #: Seconds after which a turn is slow, and after which a message in an idle session should have been claimed.
 SLOW_TURN_SECONDS, UNCLAIMED_SECONDS = 60.0, 15.0
 
-#: Seconds after its time limit, or after its worker's lease ended, after which a turn is stuck.
+#: Age in seconds from which a turn without a live worker is stuck; seconds beyond its time limit for any other turn.
 STUCK_GRACE_SECONDS = 30.0
 
-#: Seconds behind the watermark after which a channel counts as disconnected.
+#: Seconds without an event after which a channel counts as disconnected.
 SILENT_CHANNEL_SECONDS = 180.0
 
-#: Fraction of a spending limit from which on it is reported; by kind of limit, its setting and `usage --by`.
+#: Fraction of a spending limit from which it is reported; settings and values of `usage --by`, by kind of limit.
 NEAR_LIMIT_FRACTION = 0.8
 _SPENDING_SETTINGS: Mapping[str, tuple[str, str]] = {
     "person": ("DAILY_SPENDING_LIMIT_PER_USER_USD", "person"),

@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 #: Seconds that a heartbeat may be overdue before the channel reconnects.
 SILENCE_SECONDS = 30.0
 
-#: Seconds that it may be overdue before the process exits, so that its supervisor restarts it.
+#: Seconds that a heartbeat may be overdue before the process exits, so that its supervisor restarts it.
 MAX_SILENCE_SECONDS = 120.0
 
 #: Seconds between two checks of the channels, and of the database (also that check's timeout).
@@ -90,7 +90,7 @@ class HealthMonitor:
         while True:
             await asyncio.sleep(CHECK_SECONDS)
             for channel, (last_event_at, since) in heartbeats.items():
-                if channel.last_event_at() != last_event_at or not last_event_at:  # or it has not connected yet
+                if channel.last_event_at() != last_event_at or not last_event_at:  # a new event, or no connection yet
                     heartbeats[channel], tries[channel] = (channel.last_event_at(), event_loop.now()), 0
                     self._set_reason(channel.name)
                     continue

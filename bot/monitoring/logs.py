@@ -24,8 +24,8 @@ log = logging.getLogger(__name__)
 _LIBRARY_LEVELS = {
     "aiohttp": logging.WARNING,
     "alembic": logging.WARNING,
-    "discord": logging.CRITICAL,  # its errors have tracebacks; ours say the same without
-    "google_adk": logging.CRITICAL,  # its errors quote the vendor; ours say the same without
+    "discord": logging.CRITICAL,  # its errors have tracebacks; the bot logs the same without
+    "google_adk": logging.CRITICAL,  # its errors quote the vendor; the bot logs the same without
     "google_genai": logging.WARNING,
     "httpx": logging.WARNING,
     "httpx2": logging.WARNING,

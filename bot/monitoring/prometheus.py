@@ -104,7 +104,7 @@ class MetricsEndpoint:
 
 
 def _is_local(request: web.Request) -> bool:
-    """Return whether the client is on this machine, without a proxy between."""
+    """Return whether a request comes from this machine, without a proxy between."""
     try:
         peer = ip_address(request.remote or "")
     except ValueError:

@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 _ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 
-#: ADK: whether its spans contain message text. ADK's default is on.
+#: ADK's variable that adds message text to its spans; its default is on.
 CAPTURE = "ADK_CAPTURE_MESSAGE_CONTENT_IN_SPANS"
 
 #: Ids of users and sessions in ADK's spans; they are exported as hashes.

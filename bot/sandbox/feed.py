@@ -39,7 +39,7 @@ log = logging.getLogger(__name__)
 #: Seconds between two polls of the turns, while one is active and otherwise.
 ACTIVE_POLL_SECONDS, IDLE_POLL_SECONDS = 0.15, 1.0
 
-#: Most turns in the feed, most messages that were cut from a prompt, and most characters of one part.
+#: Most turns that are sent, most messages that a prompt leaves out, and most characters of one part.
 MAX_TURNS, MAX_CUT_MESSAGES, MAX_PART_CHARS = 30, 100, 20_000
 
 #: Decisions on requests to people, as the title of a turn shows them.

@@ -11,10 +11,10 @@ from core.models.vendors import KEY_SETTINGS, split_model
 from core.secret_redaction import add_secret
 from core.usage.prices import Prices
 
-#: By vendor, the model that a new key is tried with, unless `MODEL` names one of the vendor.
+#: Models with which a new key is tried, by vendor; `MODEL` is used instead if it is of the vendor.
 _MODELS = {"gemini": DEFAULT_MODEL, "openai": "openai/gpt-5-mini", "anthropic": "anthropic/claude-haiku-4-5"}
 
-#: By the beginning of a key, its vendor; the first one that fits counts.
+#: Vendors by the prefix of their keys; the first prefix that fits counts.
 _PREFIXES = {"sk-ant-": "anthropic", "sk-": "openai", "AIza": "gemini", "AQ.": "gemini"}
 
 #: Most characters of a key; the vendors' keys have fewer than 200.

@@ -19,12 +19,12 @@ from core.secret_redaction import redact_secrets
 
 log = logging.getLogger(__name__)
 
-#: Environment variable with the address of the inspector's feed.
+#: Environment variable with the WebSocket address of the page's inspector.
 FEED_VARIABLE = "PARLEY_FEED"
 
 ProcessState = Literal["starting", "running", "ended"]
 
-#: Seconds that the bot gets to stop, and before a killed bot restarts.
+#: Seconds until a bot that does not stop is killed, and until a killed bot restarts.
 STOP_TIMEOUT_SECONDS, RESTART_DELAY_SECONDS = 30.0, 1.0
 
 #: Seconds to wait for the bot after a switch to or from the tour.
@@ -39,11 +39,11 @@ _LOG_ENTRY = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d|\{")
 
 @dataclass(frozen=True, slots=True)
 class LaunchSettings:
-    """Environment and working folder of a process.
+    """Environment and working folder of a process of the bot.
 
     Attributes:
         environment: all variables of the process.
-        folder: its `.env`, `agents.toml` and `mcp.toml` apply; None for the folder of this process.
+        folder: working folder, whose `.env`, `agents.toml` and `mcp.toml` apply; None for the folder of this process.
     """
 
     environment: Mapping[str, str]
@@ -109,7 +109,10 @@ class BotProcess:
 
     @property
     def notices(self) -> list[str]:
-        """Lines about the model, for the top of the page and of the terminal."""
+        """Lines about the bot's model, for the top of the page and of the terminal.
+
+        There are none for a model that can call tools.
+        """
         if self.is_tour:
             return ["Scripted tour: no model is asked."]
         if self.lacks_key:
@@ -130,7 +133,7 @@ class BotProcess:
             await self._stop()
 
     async def kill(self) -> None:
-        """Kill the process; it restarts after `RESTART_DELAY_SECONDS`."""
+        """Kill the bot's process; it restarts after `RESTART_DELAY_SECONDS`."""
         if self._process is not None and self._process.returncode is None:
             self._is_exit_expected = True
             self._process.kill()
@@ -181,7 +184,7 @@ class BotProcess:
     async def _restart_and_wait(self) -> None:
         self._set_state("starting")
         await self.restart()
-        with suppress(TimeoutError):  # its state tells that it is still starting
+        with suppress(TimeoutError):  # the state is still `starting`
             async with asyncio.timeout(SWITCH_TIMEOUT_SECONDS):
                 while self.state == "starting":
                     await self.wait_for_change()

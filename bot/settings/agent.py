@@ -17,7 +17,7 @@ DEFAULT_MODEL = "gemini-3.5-flash"
 #: Settings that apply to the built-in agent only.
 _BUILT_IN_AGENT_SETTINGS = ("agent_name", "agent_instruction", "agent_instruction_file", "tools", "mcp_file")
 
-#: Needs no key and no network.
+#: Model that needs no key and no network.
 LOCAL_MODEL = "local/smollm2-135m"
 
 
@@ -72,7 +72,10 @@ class AgentSection(SettingsSection):
 
     @property
     def sandbox_model(self) -> str:
-        """Full name of the sandbox's model: the local one if no model and no key is set."""
+        """Full name of the model in the sandbox: `MODEL`, or the local model.
+
+        The local model answers if `MODEL` is the default and has no API key.
+        """
         return LOCAL_MODEL if self.model == DEFAULT_MODEL and self.google_api_key is None else self.model
 
     @property

@@ -26,7 +26,7 @@ from core.secret_redaction import add_secret
 #: The problem if no platform is configured.
 NO_TOKENS = "No SLACK_BOT_TOKEN with SLACK_APP_TOKEN and no DISCORD_BOT_TOKEN is set"
 
-#: Former names of settings, and what each is called now.
+#: Present names of settings by their former names.
 RENAMED_SETTINGS = {
     "SLACK_EXTERNAL": "SLACK_ALLOW_EXTERNAL_USERS",
     "SLACK_DM": "SLACK_DM_SESSIONS",
@@ -160,7 +160,7 @@ class Settings(AccessSection, AgentSection, SpendingSection, MonitoringSection):
 
 
 def load_settings() -> Settings:
-    """Return the settings, and register their secrets for redaction.
+    """Read the settings, register their secrets for redaction, and return them.
 
     The `.env` of an agent's folder counts too, after the environment and `.env`.
 
@@ -225,7 +225,7 @@ def _find_renamed_settings() -> list[str]:
 
 
 def find_unknown_names() -> list[str]:
-    """Return a line for each name in `.env` that is no setting but resembles one."""
+    """Return a warning for each name in `.env` that is no setting but resembles one."""
     known = [name.upper() for name in Settings.model_fields]
     lines = list[str]()
     for name in dotenv_values(".env"):

@@ -4,7 +4,7 @@ from enum import StrEnum
 
 
 class SetupPlatform(StrEnum):
-    """Platform that the bot can be set up for."""
+    """Platform that `parley init` and `parley manifest` can set up."""
 
     SLACK = "slack"
     DISCORD = "discord"

@@ -10,10 +10,10 @@ from dotenv.parser import Binding, parse_stream
 from core.errors import SettingsError
 from core.store.atomic_write import write_atomically
 
-#: Start of a new file.
+#: First line of a new `.env`.
 _HEADER = "# Written by `parley init`. See .env.example for all settings.\n"
 
-#: Only the owner may read it.
+#: Only the owner may read and write the file.
 _FILE_MODE = 0o600
 
 #: A value without quotes: Docker's `--env-file` takes quotes as part of the value.
@@ -52,10 +52,10 @@ class EnvFile:
     def set_value(self, name: str, value: str) -> None:
         """Write `NAME=value` to the file.
 
-        It replaces an old value, or comes after the commented example of the setting, or at the end.
+        The line replaces an old value, or comes after the commented example of the setting, or at the end.
 
         Raises:
-            SettingsError: the file cannot be written, or cannot contain this value; it is unchanged.
+            SettingsError: the file cannot be written, or cannot contain this value; the file is unchanged.
         """
         before = self._read()  # it may have been edited meanwhile
         after = _with_value(before or _HEADER, name, value if _UNQUOTED.fullmatch(value) else _quote(value))

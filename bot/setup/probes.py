@@ -20,7 +20,7 @@ from core.store.migrate import list_pending
 
 
 class Verdict(Enum):
-    """Verdict of a check; a `NOTE` is a suggestion."""
+    """Verdict of a check: success, suggestion (`NOTE`) or failure."""
 
     OK = "ok"
     NOTE = "note"

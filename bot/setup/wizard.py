@@ -31,7 +31,7 @@ _SKIP_WORD, _KEEP_WORD = "skip", "keep"
 #: Prefixes of secrets that reveal nothing but their kind.
 _SECRET_PREFIX = re.compile(r"xox[a-z]-|xapp-|sk-ant-|sk-|AIza")
 
-#: Fewest characters of a secret whose end is shown, and how many of them are shown.
+#: Fewest characters of a secret whose end is shown, and the number of characters shown.
 _MIN_SECRET_CHARS, _SUFFIX_CHARS = 20, 4
 
 _WELCOME = """\
@@ -220,7 +220,10 @@ class _Wizard:
                 prompt = f"Paste another; Enter goes on without{keep_hint}: "
 
     def _check_answer(self, question: SetupQuestion, answer: str) -> list[CheckResult]:
-        """Check an answer, print the results and return them."""
+        """Check the answer to a question, print the results and return them.
+
+        A secret answer is registered for redaction first.
+        """
         if question.is_required and not answer:
             findings = [CheckResult(Verdict.FAIL, f"{question.name}: the answer is empty")]
         elif not answer.isascii() or not answer.isprintable() or " " in answer:
@@ -265,7 +268,11 @@ class _Wizard:
 
 
 def _default_path(name: str) -> Path:
-    """Return the default of a setting that is a path."""
+    """Return the default of a setting whose value is a path.
+
+    Args:
+        name: the field of `Settings`.
+    """
     return Path(Settings.model_fields[name].default)
 
 

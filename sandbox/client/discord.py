@@ -187,7 +187,7 @@ class DiscordPlatform:
 
     @property
     def _thinking_text(self) -> str:
-        """Discord's text for a deferred response."""
+        """Text that Discord shows for a deferred response of the bot."""
         return f"{self.bot_name} is thinking…"
 
     @property

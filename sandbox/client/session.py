@@ -283,7 +283,7 @@ class ClientSession:
                     await self.platform.wait_for_change()
         except TimeoutError:
             raise ActionRefusedError(f"No form is open for {self.user.name}.") from None
-        await asyncio.sleep(0)  # others who wait for the form show it first
+        await asyncio.sleep(0)  # other tasks that wait for the form show it first
         return form
 
     def _find_home_place(self, channel: str) -> ClientLocation:

@@ -21,7 +21,7 @@ from sandbox.client.slack_inputs import convert_view, list_buttons, list_menus, 
 from sandbox.slack import SlackContent, SlackFile, SlackMessage, SlackSandbox, SlackView, TaskCard
 from sandbox.slack.state.workspace import create_id
 
-#: Time for the bot to open a modal.
+#: Seconds for the bot to open a modal.
 MODAL_TIMEOUT_SECONDS = 1.0
 
 #: Id of Slack's own button to stop an agent.
@@ -304,5 +304,5 @@ class SlackPlatform:
 
 
 def _format_task(task: TaskCard) -> str:
-    """Return a task card as one line: the sign of its status, and its title."""
+    """Return a task card as one line: `✓` or `✗` for a finished task, and its title."""
     return f"{_STATUS_SIGNS.get(task.status, '')}{task.title}"

@@ -50,7 +50,7 @@ class ObservedSandbox(Protocol):
         """Wait until the bot is connected.
 
         Raises:
-            TimeoutError: the bot did not connect in time.
+            TimeoutError: the bot did not connect within `timeout` seconds.
         """
 
 
@@ -81,7 +81,7 @@ async def client_events(
 
 @contextmanager
 def report_refusals() -> Iterator[None]:
-    """Raise a sandbox's `ValueError` as `ActionRefusedError` with the same text."""
+    """Turn a `ValueError` of the block into `ActionRefusedError` with the same text."""
     try:
         yield
     except ValueError as error:

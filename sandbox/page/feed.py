@@ -14,7 +14,7 @@ from sandbox.subscriptions import ChangeFeed
 
 Json = dict[str, Any]
 
-#: The page keeps this many turns, the newest ones.
+#: Most turns that the page stores; the oldest are removed.
 MAX_TURNS = 60
 
 

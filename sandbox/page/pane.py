@@ -12,7 +12,7 @@ from sandbox.client.session import ClientSession
 
 Json = dict[str, Any]
 
-#: The page shows this many messages of a place, the newest ones.
+#: Most messages of a channel or thread that the page shows; these are the newest ones.
 MAX_MESSAGES = 150
 
 #: Content types that the page displays as images.

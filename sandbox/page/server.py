@@ -147,7 +147,7 @@ class PageServer:
             part, status = request.http_range, 200
         except ValueError:
             raise web.HTTPRequestRangeNotSatisfiable from None
-        if part.start is not None or part.stop is not None:  # a player asks for the part that it plays
+        if part.start is not None or part.stop is not None:  # a player requests the range that it plays
             start, stop, _ = part.indices(len(data))
             headers["Content-Range"] = f"bytes {start}-{stop - 1}/{len(data)}"
             data, status = data[start:stop], 206

@@ -21,7 +21,7 @@ from sandbox.tour import STEPS
 
 Json = dict[str, Any]
 
-#: Shortest and longest time between two updates of the view.
+#: Shortest and longest time between two updates of the page.
 MIN_UPDATE_SECONDS, MAX_UPDATE_SECONDS = 0.06, 1.0
 
 

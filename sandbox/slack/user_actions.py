@@ -78,7 +78,7 @@ class SlackUserActions:
         )
 
     async def edit_message(self, user: WorkspaceUser | str, message: SlackMessage, text: str) -> None:
-        """Edit the user's own message.
+        """Replace the text of a user's own message.
 
         Raises:
             ValueError: the message is deleted, or its author is another user.
@@ -87,7 +87,7 @@ class SlackUserActions:
         self._workspace.update_message(message, SlackContent(text), edited=True)
 
     async def delete_message(self, user: WorkspaceUser | str, message: SlackMessage) -> None:
-        """Delete the user's own message.
+        """Delete a user's own message.
 
         Raises:
             ValueError: the message is deleted, or its author is another user.
@@ -319,7 +319,10 @@ class SlackUserActions:
         return self._interactions.list_controls(message)
 
     async def use_shortcut(self, user: WorkspaceUser | str, message: SlackMessage, callback_id: str) -> bool:
-        """Use a message shortcut; return whether the app acknowledged it in time.
+        """Use a message shortcut of the app; return whether it acknowledged that in time.
+
+        Args:
+            callback_id: the callback id of the shortcut.
 
         Raises:
             ValueError: the manifest has no such shortcut.
@@ -342,10 +345,10 @@ class SlackUserActions:
         return await self._interactions.submit_modal(view, values)
 
     def close_modal(self, view: SlackView, *, whole_stack: bool = False) -> None:
-        """Close a modal view without submitting it.
+        """Close the top view of a modal without submitting it.
 
         Args:
-            whole_stack: close all views of the modal, as its x at the top does.
+            whole_stack: close all views of the modal, as the × in its corner does.
 
         Raises:
             ValueError: the modal is not open, or another view covers it.

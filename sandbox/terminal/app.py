@@ -32,7 +32,7 @@ from sandbox.terminal.rows import MessageRow
 from sandbox.terminal.sessions import TerminalSessions, is_tour_command
 from sandbox.terminal.tab import PlatformTab
 
-#: The screen shows this many messages of a place, the newest ones.
+#: Most messages of a channel or thread on the screen; these are the newest ones.
 MAX_MESSAGES = 200
 
 
@@ -280,7 +280,7 @@ class TerminalApp(App[None]):
             self._navigate(lambda: self.session.open_place(thread))
 
     def _navigate(self, step: Callable[[], None]) -> None:
-        """Call `step`, which changes the open channel or the user; focus the input line."""
+        """Run `step`, which opens a channel or switches the user; focus the input line."""
         step()
         self._show_notice("")
         self.query_one("#line").focus()
@@ -306,7 +306,7 @@ class TerminalApp(App[None]):
             await self._changed.wait()
 
     def _paint_top(self) -> None:
-        if not self.is_running:  # the screen is being taken down
+        if not self.is_running:  # the app is closing
             return
         for tab in self.query(PlatformTab):
             tab.paint(is_open=tab.session is self.session)
@@ -384,7 +384,7 @@ class TerminalApp(App[None]):
         if not fits:
             await widget.clear()
             rows = []
-            if not self.is_running:  # the screen is being taken down
+            if not self.is_running:  # the app is closing
                 return
             widget.anchor()
         self._painted_place = session.place

@@ -86,7 +86,7 @@ class FormScreen(ModalScreen[None]):
 
     @on(Button.Pressed, "#cancel")
     def action_cancel(self) -> None:
-        with suppress(ActionRefusedError):  # it is closed
+        with suppress(ActionRefusedError):  # the form is closed already
             self._session.platform.close_form(self._session.user, self._form.id)
         self.dismiss()
 

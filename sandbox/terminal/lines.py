@@ -173,7 +173,7 @@ class _LineSession:
         key = (message.channel, message.id)
         head = _format_head(platform, message)
         if event.kind is ClientEventKind.UPDATED:
-            # Two changes came together, or the text is the same.
+            # This version is printed already: two changes came together, or the text is unchanged.
             if self._written_revisions.get(key, 0) == message.revision:
                 return
             self.write(f"[{head} updated] {join_lines(message.plain_text)}")

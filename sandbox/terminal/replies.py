@@ -6,7 +6,7 @@ from time import monotonic
 
 from sandbox.client.platform import ClientEvent, ClientEventKind, ClientMessage
 
-#: Label of the button of a placeholder.
+#: Label of the only button that a placeholder can have.
 STOP_LABEL = "Stop"
 
 

@@ -17,7 +17,7 @@ MAX_QUOTE_LENGTH = 60
 
 
 class MessageRow(ListItem):
-    """List item with a message and, outside a thread, the newest reply in its thread.
+    """List item with a message; outside a thread, also with its newest reply.
 
     Args:
         in_thread: whether the list shows a thread.

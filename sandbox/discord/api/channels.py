@@ -115,7 +115,7 @@ class ChannelRoutes:
         return ApiResponse(self._payloads.invite(invite))
 
     def _list_invites(self, request: ApiRequest) -> ApiResponse:
-        """Return the invites of a channel or of the server."""
+        """Return the invites of the channel in a request's path, or of the server."""
         self._api.check_guild(request)
         self._api.check_permissions("manage_channels")
         channel_id = self._api.get_channel(request).id if "channel" in request.path_ids else None

@@ -105,7 +105,7 @@ def _check(value: Any, schema: Schema, path: tuple[str, ...]) -> Errors:
 
 def _check_type(value: Any, types: Sequence[str], path: tuple[str, ...]) -> Errors:
     if "snowflake" in types:
-        # discord.py sends some ids as numbers, and Discord takes them.
+        # discord.py sends some ids as numbers, and Discord accepts them.
         is_id = not isinstance(value, bool) and _SNOWFLAKE.fullmatch(str(value))
         return {} if is_id else {path: ("NUMBER_TYPE_COERCE", f'Value "{value}" is not snowflake.')}
     if "integer" in types and isinstance(value, float) and value.is_integer():

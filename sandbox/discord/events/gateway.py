@@ -465,7 +465,7 @@ class LocalGateway:
     # Connection faults
 
     def drop_connections(self) -> None:
-        """Close every connection without a close frame."""
+        """Abort every gateway connection without a close frame; sessions can be resumed."""
         for connection in list(self._connections):
             connection.is_closed_by_sandbox = True
             if connection.request.transport is not None:

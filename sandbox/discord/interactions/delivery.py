@@ -369,10 +369,13 @@ class DiscordInteractions:
         return interaction
 
     def create_follow_up(self, request: ApiRequest) -> ApiResponse:
-        """Post a follow-up message to an interaction.
+        """Post a follow-up message to an interaction, as the bot's request asks.
 
         The first one after a deferral replaces the deferred response. Discord: five are allowed where only the user has
         installed the app.
+
+        Raises:
+            DiscordError: the token is invalid, or there are too many follow-up messages.
         """
         interaction = self._get_interaction(request)
         original = interaction.original_response

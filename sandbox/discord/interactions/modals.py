@@ -177,7 +177,7 @@ def _parse_list(part: Mapping[str, Any], value: Any, guild: Guild) -> list[str]:
     if not value and part.get("required") is False:
         return []
     options = part.get("options") or ()
-    # Discord: a group of checkboxes takes any number of them unless it has limits, other inputs one value.
+    # Discord: a group of checkboxes accepts any number of values unless it has limits, other inputs one value.
     default = len(options) if part["type"] == CHECKBOX_GROUP else 1
     min_values, max_values = (default if part.get(f) is None else part[f] for f in ("min_values", "max_values"))
     if part["type"] == CHECKBOX_GROUP and part.get("min_values") is None:

@@ -71,7 +71,7 @@ class WebhookRoutes:
         return ApiResponse(self._payload(webhook))
 
     def _list_webhooks(self, request: ApiRequest) -> ApiResponse:
-        """Return the webhooks of a channel or of the server."""
+        """Return the webhooks of the channel in a request's path, or of the server."""
         self._api.check_guild(request)
         self._api.check_permissions("manage_webhooks")
         channel_id = self._api.get_channel(request).id if "channel" in request.path_ids else None

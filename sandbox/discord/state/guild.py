@@ -266,7 +266,7 @@ class Guild:
         is_reopened = self.set_archived(channel, False)
         self._on_change(GuildChange("ephemeral" if message.ephemeral_to else "posted", message))
         if is_reopened:
-            # Discord does not document the order. A message of a thread that a client does not know yet is harder.
+            # Discord does not document the order. A message before its thread is the harder case.
             self.publish_thread(channel, is_reopened=True)
         return message
 
@@ -295,7 +295,7 @@ class Guild:
         return self.post_message(channel, author, DiscordContent(), forwarded_message=snapshot, flags=HAS_SNAPSHOT)
 
     def update_message(self, message: DiscordMessage, content: DiscordContent, *, edited: bool = True) -> None:
-        """Replace the content of a message.
+        """Replace the content of a message, and publish the change.
 
         Args:
             edited: whether users see "(edited)".

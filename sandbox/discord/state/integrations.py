@@ -60,7 +60,7 @@ class GuildIntegrations:
         self.invites: dict[str, Invite] = {}
 
     def add_emoji(self, name: str) -> str:
-        """Add an emoji, and return its id."""
+        """Add an emoji to the server, and return its new id."""
         emoji_id = create_id()
         self.emojis[emoji_id] = name
         return emoji_id

@@ -32,20 +32,20 @@ class MessageMentions:
 
     @property
     def pings(self) -> frozenset[str]:
-        """The mentioned users, roles, `everyone` and `here` as one set."""
+        """Ids of the mentioned users and roles, and `everyone` and `here`, as one set."""
         return frozenset(self.users) | frozenset(self.roles) | self.everyone
 
 
 def parse_mentions(
     text: str, allowed: Mapping[str, Any] | None, known: Container[str], *, reply_to: str | None = None
 ) -> MessageMentions:
-    """Return the mentions of a text that ping.
+    """Return those mentions of a message's text that ping.
 
     Args:
         text: the text as sent.
         allowed: the valid `allowed_mentions` of the request; None if it has none.
         known: the ids of the existing users.
-        reply_to: the id of the author of the message that this one replies to; None for no reply.
+        reply_to: the id of the author of the message to which this one replies; None for no reply.
     """
     if allowed is None:
         allowed = {"parse": ["users", "roles", "everyone"], "replied_user": True}

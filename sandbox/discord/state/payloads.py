@@ -30,7 +30,7 @@ Json = dict[str, Any]
 CHANNEL_TYPES = {"text": 0, "dm": 1, "group": 3, "thread": 11, "forum": 15}
 ANNOUNCEMENT, ANNOUNCEMENT_THREAD, PRIVATE_THREAD = 5, 10, 12
 GUILD_NAME = "Sandbox"
-#: Discord: the count of a thread's members stops there.
+#: Discord: greatest reported number of a thread's members.
 MAX_MEMBER_COUNT = 50
 
 
@@ -72,7 +72,7 @@ class DiscordPayloads:
         self.base_url = "http://127.0.0.1"
         self.file_url_seconds = 86_400
 
-    # People
+    # Users
 
     @staticmethod
     def user(user: DiscordUser) -> Json:
@@ -141,7 +141,7 @@ class DiscordPayloads:
             "eligible_oauth2_scopes": [],
         }
 
-    # Places
+    # Channels and the server
 
     @staticmethod
     def channel_type(channel: GuildChannel) -> int:
@@ -238,7 +238,7 @@ class DiscordPayloads:
             "name": GUILD_NAME,
             "owner_id": (guild.owner or guild.bot).id,
             "region": "deprecated",
-            "features": ["COMMUNITY"] if guild.locale != "en-US" else [],  # Discord: others cannot choose a language
+            "features": ["COMMUNITY"] if guild.locale != "en-US" else [],  # Discord: only such servers have a language
             "emojis": self.emojis(),
             "stickers": [self.sticker(key) for key in guild.integrations.stickers],
             "roles": [

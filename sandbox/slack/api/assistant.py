@@ -165,7 +165,7 @@ class AssistantMethods:
             raise SlackError("invalid_arguments", messages=["[ERROR] must have 1 to 4 items [json-pointer:/prompts]"])
         if not all(isinstance(p, dict) and p.get("title") and p.get("message") for p in prompts):
             raise SlackError("invalid_arguments", messages=["[ERROR] missing required field [json-pointer:/prompts]"])
-        # Slack ignores the call of an agent with a thread, without an error.
+        # Slack ignores an agent's call with `thread_ts`, without an error.
         if not arguments.text("thread_ts") or STARTED_EVENT in self._subscriptions:
             channel.prompts = tuple((prompt["title"], prompt["message"]) for prompt in prompts)
         return {}

@@ -71,9 +71,9 @@ class ApiMethod:
     """Method of the Web API.
 
     Attributes:
-        handler: returns the response's fields; an error is a `SlackError`.
+        handler: returns the response's fields; raises `SlackError` for an error.
         scope: the required scope; None without one.
-        token_kinds: the accepted kinds of tokens (`bot`, `app`); empty if it needs none.
+        token_kinds: the accepted kinds of tokens (`bot`, `app`); empty if the method needs none.
     """
 
     handler: Handler
@@ -145,7 +145,7 @@ class WebApi:
             raise SlackError("not_allowed_token_type")
 
     def replace_bot_token(self, old: str, new: str) -> None:
-        """Revoke the bot token `old`, and accept `new` instead."""
+        """Revoke the bot token `old`, and accept the bot token `new` from now on."""
         del self._token_kinds[old]
         self._revoked_tokens.add(old)
         self._token_kinds[new] = "bot"

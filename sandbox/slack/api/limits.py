@@ -168,7 +168,7 @@ class SlackRateLimits:
         return None
 
     def _remove_expired(self, window: deque[float], rate: MethodRate) -> float:
-        """Remove the calls that are older than a window; return its length in real seconds.
+        """Remove calls that are older than a window; return its length in real seconds.
 
         Args:
             window: times of the calls, on the monotonic clock.

@@ -42,7 +42,7 @@ class SlackError(Exception):
         return body
 
 
-#: Methods that take a form or a query, not JSON. Slack: "Content types" on their pages, and `consumes` in
+#: Methods that accept a form or a query, not JSON. Slack: "Content types" on their pages, and `consumes` in
 #: slackapi/slack-api-specs. `files.getUploadURLExternal` does so as measured (Octember/earshot #10), against its page.
 FORM_METHODS = frozenset(
     {

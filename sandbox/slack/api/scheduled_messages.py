@@ -19,7 +19,7 @@ from sandbox.slack.state.workspace import create_id
 MAX_AHEAD_SECONDS = 120 * 86_400
 #: "You cannot schedule more than 30 messages to post within a 5-minute window to the same channel."
 MAX_MESSAGES_PER_WINDOW, WINDOW_SECONDS = 30, 300
-#: A message that is due earlier cannot be deleted any more.
+#: A message that is due in fewer seconds cannot be deleted any more.
 MIN_DELETE_SECONDS = 60.0
 
 
@@ -59,7 +59,7 @@ class ScheduledMessageMethods:
         api.register("chat.deleteScheduledMessage", self.delete_message, scope="chat:write")
 
     def stop(self) -> None:
-        """Discard all scheduled messages."""
+        """Discard all scheduled messages, so that none is posted any more."""
         for message in self._scheduled.values():
             message.timer.cancel()
         self._scheduled.clear()

@@ -54,7 +54,7 @@ DEFAULT_EVENTS = frozenset(
 #: Scope of apps that search with the token of a message.
 _SEARCH_SCOPE = "search:read.public"
 
-#: The events of the messages that Slack posts for members.
+#: Events by the subtype of the message that Slack posts about a member.
 _MEMBER_EVENTS = {"channel_join": "member_joined_channel", "channel_leave": "member_left_channel"}
 _MESSAGE_EVENTS = {"channel": "message.channels", "group": "message.groups", "im": "message.im"}
 
@@ -359,7 +359,13 @@ class SlackEventDispatcher:
         return is_granted and self._workspace.bot.id in channel.members
 
     def _is_shared(self, channel: str) -> bool:
-        """Return whether a channel has users from outside the organisation."""
+        """Return whether a channel has users of another workspace (Slack Connect).
+
+        It never has in an Enterprise Grid organisation.
+
+        Args:
+            channel: the id of the channel; "" for an event without one.
+        """
         place = None if self._workspace.enterprise_id else self._workspace.channels.get(channel)
         known = map(self._workspace.users.get, place.members) if place else ()
         return any(user is not None and user.team_id not in ("", self._workspace.team_id) for user in known)

@@ -104,7 +104,7 @@ class RequestUrlClient:
         self._schedule(delivery, 0)
 
     def discard_pending(self) -> None:
-        """Cancel the delivery of all unacknowledged envelopes."""
+        """Cancel the deliveries and retries of all unacknowledged envelopes."""
         for task in self._tasks:
             task.cancel()
 

@@ -26,12 +26,12 @@ RETRY_DELAYS_SECONDS = (0.0, 60.0, 300.0)
 MAX_SOCKETS = 10
 #: Real seconds at any speed: a handshake does not run faster.
 TICKET_LIFETIME_SECONDS = 30.0
-#: From the `disconnect` message to the close.
+#: Seconds from the `disconnect` message to the close.
 CLOSE_DELAY_SECONDS = 10.0
 #: `approximate_connection_time` in `hello`.
 CONNECTION_SECONDS = 18_060
 HEARTBEAT_SECONDS = 10.0
-#: A client without a close frame delays the close this long.
+#: Seconds that the server waits for a client's close frame.
 CLOSE_TIMEOUT_SECONDS = 1.0
 
 EnvelopeType = Literal["events_api", "slash_commands", "interactive"]

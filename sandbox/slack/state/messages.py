@@ -86,7 +86,7 @@ class SlackMessageVersion:
 
     @property
     def tasks(self) -> tuple[TaskCard, ...]:
-        """The task cards of a streamed message."""
+        """The task cards of this version; empty for a message without a stream."""
         return self.content.tasks
 
 

@@ -49,7 +49,7 @@ class WorkspaceUser:
     """User of the workspace, or its bot user.
 
     Attributes:
-        team_id: the user's workspace, if it is another one; "" otherwise.
+        team_id: the id of the user's workspace, if it is another one; "" otherwise.
     """
 
     id: str
@@ -67,10 +67,11 @@ class WorkspaceUser:
 
 @dataclass(frozen=True, slots=True)
 class UserGroup:
-    """User group; its mention is `<!subteam^ID>`.
+    """User group of the workspace; its mention is `<!subteam^ID>`.
 
     Attributes:
-        members: user ids.
+        handle: the name of the group in mentions.
+        members: ids of the users in the group.
     """
 
     id: str
