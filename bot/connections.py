@@ -26,8 +26,8 @@ OPEN_FILES = 65_536
 class ConnectionLimiter:
     """Factory of a server's connections; it limits their number and closes slow ones.
 
-    At `MAX_CONNECTIONS`, a new connection replaces the one that is idle the longest. A connection without a complete
-    request for `REQUEST_SECONDS` is closed.
+    At `MAX_CONNECTIONS`, a new connection replaces the one that is idle the longest. The first request of a connection
+    must arrive completely within `REQUEST_SECONDS`, a later one within the same time after its first byte.
 
     Args:
         make_handler: makes aiohttp's protocol for one connection.

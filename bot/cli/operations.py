@@ -54,7 +54,7 @@ _USAGE_COLUMNS = ("calls", "input", "cached", "cache write", "output", "cost")
 
 
 class UnknownIdError(ParleyError):
-    """No turn, or more than one turn, has the id or the id prefix that the user typed."""
+    """No turn, or more than one turn, has the id or id prefix that the user typed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -104,14 +104,14 @@ class BotProcess:
 
     @property
     def lacks_key(self) -> bool:
-        """True if the local model answers because no key is set."""
+        """True if the local model answers because no API key is set; False in the tour."""
         return not self.is_tour and not can_call_tools(self.model)
 
     @property
     def notices(self) -> list[str]:
         """Lines about the bot's model, for the top of the page and of the terminal.
 
-        There are none for a model that can call tools.
+        There are lines during the tour, and for a model that cannot call tools.
         """
         if self.is_tour:
             return ["Scripted tour: no model is asked."]

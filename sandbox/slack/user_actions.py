@@ -348,7 +348,7 @@ class SlackUserActions:
         """Close the top view of a modal without submitting it.
 
         Args:
-            whole_stack: close all views of the modal, as the × in its corner does.
+            whole_stack: close all views of the modal, as the button in its corner does.
 
         Raises:
             ValueError: the modal is not open, or another view covers it.

@@ -175,6 +175,9 @@ class Guild:
 
         Discord: the bot also receives its own member if it is in a reopened thread (docs.discord.com/developers/topics/
         threads, "Unarchiving a Thread").
+
+        Args:
+            is_reopened: whether the change reopened the thread.
         """
         self.emit(GuildEvent("THREAD_UPDATE", thread))
         if is_reopened and self.bot.id in thread.participants:
@@ -202,7 +205,10 @@ class Guild:
         return [channel for channel in self.channels.values() if channel.is_thread and not channel.archived]
 
     def remove_channel(self, channel: GuildChannel) -> None:
-        """Delete a channel with its messages and threads, or a thread; publish the events."""
+        """Delete a channel with its messages and threads, or a thread; publish the events.
+
+        Its webhooks and invites are removed, too.
+        """
         threads = [thread for thread in self.channels.values() if thread.parent is channel]
         self.integrations.remove_channel(channel.id)
         for removed_channel in [channel, *threads]:

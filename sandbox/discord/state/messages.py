@@ -160,7 +160,7 @@ class DiscordMessageVersion:
 
     Attributes:
         text: the text with names in place of ids.
-        pings: ids of the pinged users and roles, `everyone` and `here`.
+        pings: ids of the pinged users and roles; `everyone` and `here` if pinged.
         at: monotonic time in seconds.
     """
 

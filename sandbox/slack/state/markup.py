@@ -92,8 +92,8 @@ def list_attachment_texts(attachment: Mapping[str, Any]) -> list[str]:
 def find_pings(content: SlackContent, names: Names) -> frozenset[str]:
     """Return the ids of the users and user groups that a message's content pings.
 
-    The set also has `channel`, `here` and `everyone`. The text counts in addition to the blocks, since notifications
-    use it. Slack does not document whether mentions in attachments notify; in the sandbox they do.
+    If pinged, `channel`, `here` and `everyone` are in the set, too. The text counts in addition to the blocks, since
+    notifications use it. Slack does not document whether mentions in attachments notify; in the sandbox they do.
 
     Args:
         names: names of users and channels by id.

@@ -74,7 +74,7 @@ class SlackMessageVersion:
 
     Attributes:
         text: the visible text.
-        pings: ids of the pinged users and user groups, and `channel`, `here` and `everyone`.
+        pings: ids of the pinged users and user groups; `channel`, `here` and `everyone` if pinged.
         shown_at: seconds on the monotonic clock.
         content: the content as its author sent it.
     """
