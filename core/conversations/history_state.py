@@ -25,7 +25,8 @@ class HistoryState:
         since: the time at which the newest message of the history, or the last reset, was sent, in seconds since the
             epoch; 0 without any. The agent has not seen messages of other people after that time.
         others: the newest message of each author who wrote none of the turn's messages, at most `MAX_OTHERS`.
-        is_quiet: whether the inbox records messages to other people, and has none that was sent after `since`.
+        is_quiet: whether the inbox has no message to other people that was sent after `since`. False for an empty
+            history, and for a muted session, whose messages to other people are not stored.
     """
 
     since: float = 0.0

@@ -78,8 +78,8 @@ def token_budget_truncate(
     """Return the newest events that fit into a token budget and a number of turns.
 
     A cut is logged, and the rest begins with a user message if it has one, never with a tool response. Some events are
-    returned regardless of the limits: the newest user message, calls without a response (with the user message before
-    them), and ADK's compaction events.
+    returned regardless of the limits: the newest user message, ADK's compaction events, and calls that may still get a
+    response, with the user message before them.
 
     Args:
         entries: the events of the history, oldest first.
@@ -146,8 +146,9 @@ def _find_valid_start(entries: Sequence[HistoryEntry], start: int) -> int:
 def _find_required(entries: Sequence[HistoryEntry]) -> set[int]:
     """Return the indexes of the entries that are sent regardless of the limits.
 
-    These are ADK's compaction events, and calls without a response. Of each call, the user message before the call and
-    the responses to other calls of the same event are included.
+    These are ADK's compaction events, and calls that may still get a response: long-running calls, and calls that no
+    message follows. Of each call, the user message before the call and the responses to other calls of the same event
+    are included.
     """
     kept: set[int] = set()
     answered: set[str] = set()
