@@ -11,7 +11,7 @@ from google.adk.apps import App
 from google.adk.plugins import BasePlugin
 
 from bot.agents import AgentSet, find_unusable_tools, make_agents, make_model_registry, select_summary_model
-from bot.sandbox.process import FEED_VARIABLE
+from bot.sandbox.process import INSPECTOR_VARIABLE
 from bot.settings import LOCAL_MODEL, Settings
 from core.agents.runtime import AgentRuntime, warm_up
 from core.concurrency.retry import retry_store
@@ -61,20 +61,20 @@ async def load_agents(settings: Settings, database: Database, prices: Prices, st
         SettingsError: an agent, a model or a tool cannot be loaded, or a model has no price.
         StoreError: the sessions of former agents cannot be reassigned.
     """
-    page = os.environ.get(FEED_VARIABLE)
+    page = os.environ.get(INSPECTOR_VARIABLE)
     registry = make_model_registry(settings, replaces_keyless=page is not None)
     stack.push_async_callback(registry.aclose)
     _check_prices(settings, prices, registry.handles)
     watching = list[BasePlugin]()
     if page is not None:
-        from bot.sandbox.feed import connect_feed  # noqa: PLC0415 - only in the sandbox
+        from bot.sandbox.inspector import connect_inspector  # noqa: PLC0415 - only in the sandbox
 
-        feed = await stack.enter_async_context(connect_feed(page, database, prices))
-        watching.append(feed)
+        inspector = await stack.enter_async_context(connect_inspector(page, database, prices))
+        watching.append(inspector)
     agent_set = make_agents(settings, registry, ToolCallLog(database), watching)
     if page is not None:
         for name in sorted(registry.replaced_models):
-            feed.send_notice(f"{name} has no API key: {registry.default} answers in its place.")
+            inspector.send_notice(f"{name} has no API key: {registry.default} answers in its place.")
     await retry_store(
         lambda: reassign_sessions(database, agent_set.agents), operation="reassigning the sessions of removed agents"
     )

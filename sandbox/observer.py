@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
-from sandbox.subscriptions import ChangeFeed, Subscription
+from sandbox.subscriptions import ChangePublisher, Subscription
 
 C = TypeVar("C")
 T = TypeVar("T")
@@ -43,7 +43,7 @@ class SandboxObserver(ABC, Generic[C]):
     Subclasses set the attributes.
     """
 
-    _activity_log: ChangeFeed[C]
+    _activity_log: ChangePublisher[C]
     _limits: RateLimits | None
 
     @property

@@ -36,7 +36,7 @@ class Subscription(Generic[C]):
         self.put(None)
 
 
-class ChangeFeed(Generic[C]):
+class ChangePublisher(Generic[C]):
     """Publisher of changes to subscriptions and to tasks that wait for a condition."""
 
     def __init__(self) -> None:

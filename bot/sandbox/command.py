@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from bot.sandbox.model_keys import list_models
-from bot.sandbox.process import FEED_VARIABLE, BotProcess, LaunchSettings
+from bot.sandbox.process import INSPECTOR_VARIABLE, BotProcess, LaunchSettings
 from bot.settings import Settings
 from channels.slack import manifest
 from core.errors import ParleyError, SettingsError
@@ -75,7 +75,7 @@ async def run_local_platforms(
         page = PageServer(slack, discord)
         await stack.enter_async_context(page.serve(port))
         environment = {
-            FEED_VARIABLE: page.feed_address,
+            INSPECTOR_VARIABLE: page.inspector_address,
             "SLACK_API_URL": slack.api_url,
             "SLACK_BOT_TOKEN": slack.bot_token,
             "SLACK_APP_TOKEN": slack.app_token,

@@ -20,7 +20,7 @@ from core.secret_redaction import redact_secrets
 log = logging.getLogger(__name__)
 
 #: Environment variable with the WebSocket address of the page's inspector.
-FEED_VARIABLE = "PARLEY_FEED"
+INSPECTOR_VARIABLE = "PARLEY_INSPECTOR"
 
 ProcessState = Literal["starting", "running", "ended"]
 

@@ -21,7 +21,7 @@ from sandbox.managed_bot import ManagedBot
 from sandbox.page.calls import ApiCallList
 from sandbox.page.discord import DiscordPane
 from sandbox.page.faults import FaultSwitches
-from sandbox.page.feed import BotFeedReader
+from sandbox.page.inspector import InspectorStore
 from sandbox.page.pane import PlatformPane, get_shown_type
 from sandbox.page.session import PageSession
 from sandbox.page.slack import SlackPane
@@ -53,14 +53,15 @@ class PageServer:
     """HTTP server of the web page for two local platforms and a bot.
 
     Attributes:
-        feed: the turns and calls that the bot has sent.
+        inspector: the turns and calls that the bot has sent.
         address: the URL of the page; "" before `serve`.
-        feed_address: the WebSocket URL to which the bot sends turns and calls, with a secret token; "" before `serve`.
+        inspector_address: the WebSocket URL to which the bot sends turns and calls, with a secret token; "" before
+            `serve`.
     """
 
     def __init__(self, slack: SlackSandbox, discord: DiscordSandbox) -> None:
-        self.feed = BotFeedReader()
-        self.address = self.feed_address = ""
+        self.inspector = InspectorStore()
+        self.address = self.inspector_address = ""
         self._slack = slack
         self._discord = discord
         self._panes: dict[str, PlatformPane] = {"slack": SlackPane(slack), "discord": DiscordPane(discord)}
@@ -86,7 +87,7 @@ class PageServer:
         app.router.add_get("/", self._serve_index)
         app.router.add_get("/socket", self._serve_page_socket)
         app.router.add_get("/files/{on}/{key}", self._serve_file)
-        app.router.add_get(f"/feed/{self._token}", self._serve_feed_socket)
+        app.router.add_get(f"/inspector/{self._token}", self._serve_inspector_socket)
         app.router.add_static("/static/", STATIC)
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=1)
         await runner.setup()
@@ -100,7 +101,7 @@ class PageServer:
             port = runner.addresses[0][1]
             self._hosts = {f"127.0.0.1:{port}", f"localhost:{port}"}
             self.address = f"http://127.0.0.1:{port}/"
-            self.feed_address = f"{self.address}feed/{self._token}"
+            self.inspector_address = f"{self.address}inspector/{self._token}"
             yield
         finally:
             for socket in set(self._sockets):
@@ -157,12 +158,12 @@ class PageServer:
         """Run the session of a browser over a WebSocket until it disconnects."""
         if request.headers.get("Origin") is None or self._bot is None:  # browsers always send it
             raise web.HTTPForbidden
-        visit = PageSession(self._panes, self._bot, self.feed, self._calls, self._switches)
+        visit = PageSession(self._panes, self._bot, self.inspector, self._calls, self._switches)
         async with self._open_socket(request) as socket:
             await visit.serve(socket, self._wait_for_change)
         return socket
 
-    async def _serve_feed_socket(self, request: web.Request) -> web.StreamResponse:
+    async def _serve_inspector_socket(self, request: web.Request) -> web.StreamResponse:
         """Serve the WebSocket of the bot until it disconnects.
 
         The bot sends turns and calls for the page, and receives the delay of model calls.
@@ -171,18 +172,18 @@ class PageServer:
         async def send_model_delay() -> None:
             sent = 0.0
             while True:
-                if self.feed.model_delay != sent:
-                    sent = self.feed.model_delay
+                if self.inspector.model_delay != sent:
+                    sent = self.inspector.model_delay
                     await socket.send_json({"slow": sent})
-                await self.feed.wait_for_change()
+                await self.inspector.wait_for_change()
 
-        self.feed.notices.clear()
+        self.inspector.notices.clear()
         async with self._open_socket(request) as socket:
             sending = asyncio.create_task(send_model_delay(), name="model delay")
             try:
                 async for message in socket:
                     if message.type is WSMsgType.TEXT:
-                        self.feed.apply_updates(message.json())
+                        self.inspector.apply_updates(message.json())
             finally:
                 sending.cancel()
                 await asyncio.wait([sending])
@@ -204,7 +205,7 @@ class PageServer:
         waits = (
             self._slack.wait_for_change,
             self._discord.wait_for_change,
-            self.feed.wait_for_change,
+            self.inspector.wait_for_change,
             self._bot.wait_for_change,
         )
         tasks = [asyncio.create_task(wait(), name="a change") for wait in waits]

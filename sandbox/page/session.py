@@ -15,7 +15,7 @@ from sandbox.client.session import ClientSession
 from sandbox.managed_bot import ManagedBot
 from sandbox.page.calls import ApiCallList
 from sandbox.page.faults import FaultSwitches
-from sandbox.page.feed import BotFeedReader
+from sandbox.page.inspector import InspectorStore
 from sandbox.page.pane import PlatformPane, create_pane_view, find_message
 from sandbox.tour import STEPS
 
@@ -37,13 +37,13 @@ class PageSession:
         self,
         panes: Mapping[str, PlatformPane],
         bot: ManagedBot,
-        feed: BotFeedReader,
+        inspector: InspectorStore,
         calls: ApiCallList,
         switches: FaultSwitches,
     ) -> None:
         self._panes = panes
         self._bot = bot
-        self._feed = feed
+        self._inspector = inspector
         self._calls = calls
         self._switches = switches
         self._sessions = {key: ClientSession(pane.platform) for key, pane in panes.items()}
@@ -138,8 +138,8 @@ class PageSession:
             "agent": bot.agent,
             "tour": [[step.title, step.prompt] for step in STEPS] if bot.is_tour else None,
             "lacks_key": bot.lacks_key,
-            "notices": self._feed.notices,
-            "model_delay": self._feed.model_delay,
+            "notices": self._inspector.notices,
+            "model_delay": self._inspector.model_delay,
         }
         view: dict[str, Any] = {
             "me": {"name": user_name, "people": people},
@@ -148,7 +148,7 @@ class PageSession:
         }
         for key, pane in self._panes.items():
             view |= create_pane_view(pane, self._sessions[key])
-        return view | self._calls.create_view() | self._feed.create_view()
+        return view | self._calls.create_view() | self._inspector.create_view()
 
     # Actions of the user
 
@@ -257,8 +257,8 @@ class PageSession:
         await self._switches.toggle(order["on"], order["name"])
 
     async def _set_model_delay(self, order: Json) -> None:
-        self._feed.model_delay = max(0.0, min(60.0, float(order["seconds"])))
-        self._feed.notify()
+        self._inspector.model_delay = max(0.0, min(60.0, float(order["seconds"])))
+        self._inspector.notify()
 
     async def _kill_bot(self, _: Json) -> None:
         await self._bot.kill()
@@ -276,7 +276,7 @@ class PageSession:
         await self._bot.save_key(str(order["key"]), str(order.get("vendor", "")))
 
     async def _get_prompt(self, order: Json) -> Json:
-        return self._feed.prompts[order["ask"]]
+        return self._inspector.prompts[order["ask"]]
 
     async def _get_call(self, order: Json) -> Json:
         return self._calls.get_details(order["call"])

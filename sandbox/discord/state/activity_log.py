@@ -6,7 +6,7 @@ from time import monotonic
 from typing import Any
 
 from sandbox.discord.state.messages import GuildChange
-from sandbox.subscriptions import ChangeFeed
+from sandbox.subscriptions import ChangePublisher
 
 
 @dataclass(eq=False, slots=True)
@@ -57,7 +57,7 @@ class DiscordEventRecord:
     sent_at: float | None = None
 
 
-class DiscordActivityLog(ChangeFeed[GuildChange]):
+class DiscordActivityLog(ChangePublisher[GuildChange]):
     """Log of REST calls, events and downloads, and publisher of visible changes.
 
     Attributes:

@@ -5,7 +5,7 @@ from time import monotonic
 from typing import Any, Literal
 
 from sandbox.slack.state.workspace import WorkspaceChange
-from sandbox.subscriptions import ChangeFeed
+from sandbox.subscriptions import ChangePublisher
 
 
 @dataclass(eq=False, slots=True)
@@ -55,7 +55,7 @@ class EnvelopeRecord:
     response: dict[str, Any] | None = None
 
 
-class SlackActivityLog(ChangeFeed[WorkspaceChange]):
+class SlackActivityLog(ChangePublisher[WorkspaceChange]):
     """Log of all API calls and envelopes, and publisher of the visible changes."""
 
     def __init__(self) -> None:

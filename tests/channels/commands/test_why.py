@@ -11,7 +11,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from bot.cli import turn_view
-from bot.sandbox.feed import connect_feed
+from bot.sandbox.inspector import connect_inspector
 from channels.commands.why import MAX_REPORT_SIZE, MAX_TOOLS, render_report_text
 from channels.i18n import messages as words
 from core.agents.run_record import ContextRecord, FileRecord, RunRecord, ToolCallRecord
@@ -149,7 +149,7 @@ async def get_inspector_report(database: Database, prices: Prices) -> dict[str, 
 
     page = web.Application()
     page.router.add_get("/", receive)
-    async with TestServer(page) as server, connect_feed(str(server.make_url("/")), database, prices):
+    async with TestServer(page) as server, connect_inspector(str(server.make_url("/")), database, prices):
         turn: dict[str, Any] = (await received.get())["turn"]
     return turn
 

@@ -377,7 +377,7 @@ async def test_the_page_is_served_only_at_its_own_address(sandbox_page: SandboxP
         for headers in ({}, {"Origin": "http://evil.example"}, {"Origin": "https://127.0.0.1"}):
             with pytest.raises(aiohttp.WSServerHandshakeError):
                 await session.ws_connect(f"{sandbox_page.address}socket", headers=headers)
-        async with session.get(f"{sandbox_page.address}feed/guess") as answer:
+        async with session.get(f"{sandbox_page.address}inspector/guess") as answer:
             assert answer.status == 404
         async with session.get(f"{sandbox_page.address}static/../server.py") as answer:
             assert answer.status in (403, 404)

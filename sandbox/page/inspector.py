@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from time import time
 from typing import Any
 
-from sandbox.subscriptions import ChangeFeed
+from sandbox.subscriptions import ChangePublisher
 
 Json = dict[str, Any]
 
@@ -18,7 +18,7 @@ Json = dict[str, Any]
 MAX_TURNS = 60
 
 
-class BotFeedReader(ChangeFeed[None]):
+class InspectorStore(ChangePublisher[None]):
     """Turns, model calls and tool calls that the bot has sent to the page.
 
     Attributes:

@@ -1,7 +1,7 @@
 """WebSocket client that sends turns and their calls to the sandbox's page.
 
 The page shows turns, model calls and tool calls in its inspector. The sandbox sets the WebSocket's address in the
-environment of the bot's process; `sandbox.page.feed` describes the messages. No turn waits for the connection.
+environment of the bot's process; `sandbox.page.inspector` describes the messages. No turn waits for the connection.
 """
 
 import asyncio
@@ -55,19 +55,19 @@ Json = dict[str, Any]
 
 
 @asynccontextmanager
-async def connect_feed(address: str, database: Database, prices: Prices) -> AsyncIterator["InspectorFeed"]:
+async def connect_inspector(address: str, database: Database, prices: Prices) -> AsyncIterator["InspectorPlugin"]:
     """Yield a plugin that sends turns and calls to the sandbox's page in the block.
 
     Args:
         address: URL of the page's WebSocket.
         prices: prices of models, for the cost of a turn.
     """
-    feed = InspectorFeed(address, database, prices)
-    async with run_in_background(feed.run(), name="feed"):
-        yield feed
+    plugin = InspectorPlugin(address, database, prices)
+    async with run_in_background(plugin.run(), name="inspector"):
+        yield plugin
 
 
-class InspectorFeed(BasePlugin):
+class InspectorPlugin(BasePlugin):
     """ADK plugin that sends turns, model calls and tool calls to the sandbox's page.
 
     The plugin also delays model calls by the seconds that the user of the page has set.
@@ -78,7 +78,7 @@ class InspectorFeed(BasePlugin):
     """
 
     def __init__(self, address: str, database: Database, prices: Prices) -> None:
-        super().__init__(name="parley_feed")
+        super().__init__(name="parley_inspector")
         self._address = address
         self._database = database
         self._reports = TurnReports(database, prices)
@@ -109,7 +109,7 @@ class InspectorFeed(BasePlugin):
         try:
             async with aiohttp.ClientSession() as session, session.ws_connect(self._address) as socket:
                 loops = (self._send_updates(socket), self._receive_settings(socket), self._poll_turns())
-                tasks = [asyncio.create_task(loop, name="feed") for loop in loops]
+                tasks = [asyncio.create_task(loop, name="inspector") for loop in loops]
                 try:
                     await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
                 finally:
