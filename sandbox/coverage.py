@@ -59,12 +59,14 @@ def update_page(page: str) -> str:
 
 
 def _create_table(title: str, modelled: Iterable[str], known: Iterable[str], group: Callable[[str], str]) -> str:
-    """Return a Markdown table with a row per group of names that has a modelled one.
+    """Return a Markdown table with a row for each group that has a modelled name.
 
     A line below has the number of names in the other groups.
 
     Args:
         title: noun for the names, such as `Methods`.
+        modelled: names that the sandbox models.
+        known: all names of the platform.
         group: returns the label of a name's group.
     """
     modelled, rows = set(modelled), defaultdict(list)

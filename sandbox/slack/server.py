@@ -272,7 +272,7 @@ class SlackSandbox(SlackUserActions, SandboxObserver[WorkspaceChange]):
 
         Args:
             real_name: the full name; None for the name as a title.
-            team_id: the user's workspace, if it is another one (Slack Connect); "" otherwise.
+            team_id: the id of the user's workspace, if it is another one (Slack Connect); "" otherwise.
 
         Raises:
             ValueError: the name exists.
@@ -383,7 +383,10 @@ class SlackSandbox(SlackUserActions, SandboxObserver[WorkspaceChange]):
 
     @property
     def connection_count(self) -> int:
-        """Number of Socket Mode connections with events; always 1 with a request URL."""
+        """Number of Socket Mode connections on which the app receives envelopes.
+
+        With a request URL it is always 1.
+        """
         return self._sender.connection_count
 
     def _describe_state(self) -> str:

@@ -84,7 +84,7 @@ class ReplyTracker:
 
     @property
     def is_in_flight(self) -> bool:
-        """True while a reply to a question is missing or only a placeholder."""
+        """True while a question has no reply, or only a placeholder text."""
         first_texts = self._first_texts.values()
         return bool(self._open_questions or self._pending_messages) or any(
             not self._placeholders or text in self._placeholders for text in first_texts

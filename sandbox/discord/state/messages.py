@@ -123,7 +123,7 @@ class GuildChannel:
     def is_visible_to(self, user_id: str) -> bool:
         """Return whether a user can see the channel or thread.
 
-        A private thread needs a participant, a channel with `members` a member.
+        Only participants see a private thread. Only `members` see a channel that has such a set, and its threads.
         """
         place = self.parent or self
         is_participant = not self.is_private or user_id in self.participants

@@ -64,7 +64,7 @@ class RequestUrlClient:
             await self._session.close()
 
     async def verify(self, url: str) -> None:
-        """Send Slack's challenge to a request URL, and use the URL if it answers right.
+        """Send Slack's challenge to a request URL, and use it if it answers correctly.
 
         Raises:
             ValueError: the URL did not answer with the challenge.
