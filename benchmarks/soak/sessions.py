@@ -133,7 +133,7 @@ def _is_final(text: str, buttons: Collection[str]) -> bool:
     """Return whether a bot message is final: no placeholder, and no Stop button.
 
     Args:
-        buttons: the action ids of the message's buttons.
+        buttons: the labels of the message's buttons.
     """
     return text not in ("", PLACEHOLDER) and STOP not in buttons
 

@@ -15,7 +15,7 @@ __all__ = ["clean_discord_library"]
 
 @pytest.fixture(autouse=True)
 def _few_retries(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Shorten the pauses between the tries of a database operation to 10 ms."""
+    """Limit a database operation to three tries with pauses of 10 ms."""
     monkeypatch.setattr(retry, "RETRY_WAIT", limited_wait(0.01, 0.01))
 
 

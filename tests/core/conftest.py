@@ -81,7 +81,7 @@ class FailingDatabase(Database):
 
 @pytest.fixture(autouse=True)
 def _few_retries(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Shorten the pauses between the tries of a database operation to a millisecond."""
+    """Limit a database operation to three tries with pauses of a millisecond."""
     monkeypatch.setattr(retry, "RETRY_WAIT", limited_wait(0.001, 0.001))
 
 

@@ -80,8 +80,8 @@ class StoredConversations:
             name: the author's name.
             words: the user's message.
             around: a context message before it, which names another user.
-            day: the day of the cost.
-            is_counted: whether the cost is stored.
+            day: the day of the cost; "" for today.
+            is_counted: whether the spending ledger counts the turn.
 
         Returns:
             The turn's id.

@@ -29,7 +29,7 @@ class WorkerBench:
         begun_turns: the begun turns.
         start_times: the time of each begin.
         ended_texts: the messages of the ended turns.
-        cancellations: the arguments of each cancellation.
+        cancellations: the arguments of each `CancelledError`.
         max_concurrent: the maximum number of concurrent turns.
         claim_count: the number of claims.
     """
