@@ -1,4 +1,4 @@
-"""Users whom the access policy denies, who try every way to the bot in Discord."""
+"""Attempts of denied users to reach the bot in Discord, by every way."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Users whom the access policy denies, who try every way to the bot in Slack."""
+"""Attempts of denied users to reach the bot in Slack, by every way."""
 
 import asyncio
 from functools import partial

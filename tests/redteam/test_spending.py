@@ -33,7 +33,7 @@ async def use_up_limit(bot: WiredSlackBot, user: str = "ada") -> None:
 
 
 async def ask_in_six_threads_at_once(bot: WiredSlackBot) -> None:
-    """Post six questions at once, whose turns are claimed before any of them costs."""
+    """Post six questions at once; their turns are claimed before any of them costs."""
     await asyncio.gather(*(bot.mention_bot("ada", "general", f"question {n}") for n in range(6)))
     await bot.wait_for_turns(6)
 

@@ -57,7 +57,7 @@ class ScriptedCalls:
 
 
 async def collect_texts(calls: ScriptedCalls, waits: Sequence[float] = (0, 0)) -> list[str | None]:
-    """Return the texts of a retried call's responses; None stands for a retraction.
+    """Return the texts of a retried call's responses; None is a retraction.
 
     Args:
         waits: the seconds before each retry.

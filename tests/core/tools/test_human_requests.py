@@ -55,7 +55,7 @@ async def create_turn_with_requests(
 async def create_expired_requests(
     inbox: InboxStore, turns: TurnStore, database: FailingDatabase, approvals: HumanRequestService
 ) -> None:
-    """Store two sessions with one request each, whose time to answer is over."""
+    """Store two sessions with one expired request each."""
     for session in ("one", "two"):
         await inbox.accept(inbound(author="ada", session=session))
         (turn,) = await turns.claim(1)

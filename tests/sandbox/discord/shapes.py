@@ -114,7 +114,7 @@ def select_kinds(*names: str) -> dict[str, Any]:
 
 @cache
 def find_operation(route: str) -> dict[str, Any]:
-    """Return the specification of a route, whatever the names of its ids are.
+    """Return the specification of a route; the names of its ids may differ.
 
     Args:
         route: such as "GET /channels/{channel}".
