@@ -6,7 +6,7 @@ from math import inf
 from typing import Literal
 
 from benchmarks.soak.script import find_answered, find_started
-from benchmarks.soak.sessions import BotMessage
+from benchmarks.soak.sessions import SoakBotMessage
 from benchmarks.soak.users import UserSession
 from channels.i18n.messages import RESET_DONE
 
@@ -54,7 +54,7 @@ def waits(session: UserSession, deploys: Sequence[tuple[float, float]], minute: 
     ]
 
 
-def _visible_texts(messages: Iterable[BotMessage]) -> Iterable[tuple[float, str]]:
+def _visible_texts(messages: Iterable[SoakBotMessage]) -> Iterable[tuple[float, str]]:
     """Yield (time, text) after each change of one of the bot's messages, oldest first.
 
     The time is in monotonic seconds, the text joins the current texts of all messages without reset confirmations.

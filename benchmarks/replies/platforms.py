@@ -111,6 +111,8 @@ class CellPlatform(ABC):
 
 
 class SlackCellPlatform(CellPlatform):
+    """Local Slack of one measurement; each question begins a thread."""
+
     name = "slack"
 
     async def _open(self) -> None:
@@ -149,6 +151,8 @@ class SlackCellPlatform(CellPlatform):
 
 
 class DiscordCellPlatform(CellPlatform):
+    """Local Discord of one measurement."""
+
     name = "discord"
 
     async def _open(self) -> None:

@@ -19,7 +19,7 @@ _files = count(1)
 
 
 @dataclass(frozen=True, slots=True)
-class BotMessage:
+class SoakBotMessage:
     """Message of the bot, with its texts over time as users see them.
 
     Attributes:
@@ -49,7 +49,7 @@ class Place(Protocol):
 
     async def edit_message(self, message: Any, text: str) -> None: ...
 
-    def list_bot_messages(self) -> list[BotMessage]:
+    def list_bot_messages(self) -> list[SoakBotMessage]:
         """Return the bot's messages in this channel, thread or DM, oldest first."""
 
 
@@ -116,17 +116,17 @@ class SlackThread:
     async def edit_message(self, message: SlackMessage, text: str) -> None:
         await self._slack.edit_message(self._user, message, f"{self._mention}{text}")
 
-    def list_bot_messages(self) -> list[BotMessage]:
+    def list_bot_messages(self) -> list[SoakBotMessage]:
         if self.root is None:
             return []
         thread = self._slack.messages(self.channel, thread_ts=self.root.ts)
         return [_convert_slack_message(message) for message in thread if message.user == self._slack.bot_user_id]
 
 
-def _convert_slack_message(message: SlackMessage) -> BotMessage:
+def _convert_slack_message(message: SlackMessage) -> SoakBotMessage:
     is_live = message.stream is not None and message.stream.is_live
     versions = tuple((version.shown_at, version.text) for version in message.versions)
-    return BotMessage(versions, not is_live and _is_final(message.text, message.buttons))
+    return SoakBotMessage(versions, not is_live and _is_final(message.text, message.buttons))
 
 
 def _is_final(text: str, buttons: Collection[str]) -> bool:
@@ -139,6 +139,8 @@ def _is_final(text: str, buttons: Collection[str]) -> bool:
 
 
 class SlackSoakPlatform:
+    """Local Slack of a soak test, with the bot's settings for it."""
+
     name = "slack"
 
     def __init__(self, sandbox: SlackSandbox) -> None:
@@ -178,7 +180,7 @@ class SlackSoakPlatform:
         return sum(m.user == sandbox.bot_user_id for place in places for m in sandbox.messages(place))
 
 
-class DiscordConversation:
+class DiscordPlace:
     """Discord channel, thread or DM of one session."""
 
     def __init__(self, discord: DiscordSandbox, channel: DiscordChannel, user: str) -> None:
@@ -194,15 +196,17 @@ class DiscordConversation:
     async def edit_message(self, message: DiscordMessage, text: str) -> None:
         await self._discord.edit_message(self._user, message, f"{self._mention}{text}")
 
-    def list_bot_messages(self) -> list[BotMessage]:
+    def list_bot_messages(self) -> list[SoakBotMessage]:
         return [
-            BotMessage(tuple((version.at, version.text) for version in m.versions), _is_final(m.text, m.buttons))
+            SoakBotMessage(tuple((version.at, version.text) for version in m.versions), _is_final(m.text, m.buttons))
             for m in self._discord.messages(self.channel)
             if m.author.id == self._discord.bot_id and m.ephemeral_to is None
         ]
 
 
 class DiscordSoakPlatform:
+    """Local Discord of a soak test, with the bot's settings for it."""
+
     name = "discord"
 
     def __init__(self, sandbox: DiscordSandbox) -> None:
@@ -212,10 +216,10 @@ class DiscordSoakPlatform:
     def settings(self) -> dict[str, str]:
         return {"DISCORD_API_URL": self.sandbox.api_url, "DISCORD_BOT_TOKEN": self.sandbox.bot_token}
 
-    def create_place(self, number: int) -> DiscordConversation:
-        return DiscordConversation(self.sandbox, self.sandbox.add_channel(f"soak-{number}"), "ada")
+    def create_place(self, number: int) -> DiscordPlace:
+        return DiscordPlace(self.sandbox, self.sandbox.add_channel(f"soak-{number}"), "ada")
 
-    async def create_thread(self, number: int) -> DiscordConversation:
+    async def create_thread(self, number: int) -> DiscordPlace:
         """Create a channel with a message, and return the thread of that message.
 
         Args:
@@ -223,10 +227,10 @@ class DiscordSoakPlatform:
         """
         channel = self.sandbox.add_channel(f"threads-{number}")
         root = await self.sandbox.post_message("ada", channel, "Let us talk of something else.")
-        return DiscordConversation(self.sandbox, await self.sandbox.start_thread("ada", root, "something else"), "ada")
+        return DiscordPlace(self.sandbox, await self.sandbox.start_thread("ada", root, "something else"), "ada")
 
-    def open_dm(self, user: str) -> DiscordConversation:
-        return DiscordConversation(self.sandbox, self.sandbox.open_dm(user), user)
+    def open_dm(self, user: str) -> DiscordPlace:
+        return DiscordPlace(self.sandbox, self.sandbox.open_dm(user), user)
 
     def receipt_times(self) -> dict[str, float]:
         """Return the first delivery of each message to a client, by message name.

@@ -99,6 +99,8 @@ class BotConversation(Protocol):
 
 
 class Platform(Protocol):
+    """Local Slack or Discord, with users who talk to the bot."""
+
     name: str
 
     @property
@@ -132,7 +134,9 @@ class Platform(Protocol):
     async def wait_for(self, predicate: Callable[[], T], *, timeout: float = 60) -> T: ...  # noqa: ASYNC109
 
 
-class SlackConversation:
+class SlackBotConversation:
+    """Conversation in a Slack thread or DM."""
+
     def __init__(self, slack: SlackSandbox, channel: str, *, direct: bool = False) -> None:
         self._slack = slack
         self._channel = channel
@@ -211,6 +215,8 @@ class SlackConversation:
 
 
 class Slack:
+    """Local Slack, with users who talk to the bot."""
+
     name = "slack"
 
     def __init__(self, slack: SlackSandbox) -> None:
@@ -229,17 +235,17 @@ class Slack:
     def mention(self, user: str) -> str:
         return f"<@{self.sandbox.people[user].id}>"
 
-    def start_conversation(self) -> SlackConversation:
+    def start_conversation(self) -> SlackBotConversation:
         """Create a channel, and return a conversation in a thread of it.
 
         A channel of its own avoids rate limits shared with other conversations.
         """
-        return SlackConversation(self.sandbox, self.sandbox.add_channel(f"conversation-{next(_numbers)}").id)
+        return SlackBotConversation(self.sandbox, self.sandbox.add_channel(f"conversation-{next(_numbers)}").id)
 
-    def start_dm(self, user: str) -> SlackConversation:
-        return SlackConversation(self.sandbox, self.sandbox.open_dm(user).id, direct=True)
+    def start_dm(self, user: str) -> SlackBotConversation:
+        return SlackBotConversation(self.sandbox, self.sandbox.open_dm(user).id, direct=True)
 
-    async def start_thread(self) -> SlackConversation:
+    async def start_thread(self) -> SlackBotConversation:
         return self.start_conversation()
 
     async def send_unrelated_messages(self) -> None:
@@ -258,7 +264,9 @@ class Slack:
         return bool(self.sandbox.connection_count)
 
 
-class DiscordConversation:
+class DiscordBotConversation:
+    """Conversation in a Discord channel, thread or DM."""
+
     def __init__(self, discord: DiscordSandbox, place: DiscordPlace) -> None:
         self._discord = discord
         self._place = place
@@ -327,6 +335,8 @@ class DiscordConversation:
 
 
 class Discord:
+    """Local Discord, with users who talk to the bot."""
+
     name = "discord"
 
     def __init__(self, discord: DiscordSandbox) -> None:
@@ -340,15 +350,15 @@ class Discord:
     def mention(self, user: str) -> str:
         return f"<@{self.sandbox.people[user].id}>"
 
-    def start_conversation(self) -> DiscordConversation:
-        return DiscordConversation(self.sandbox, self.sandbox.add_channel(f"conversation-{next(_numbers)}"))
+    def start_conversation(self) -> DiscordBotConversation:
+        return DiscordBotConversation(self.sandbox, self.sandbox.add_channel(f"conversation-{next(_numbers)}"))
 
-    def start_dm(self, user: str) -> DiscordConversation:
-        return DiscordConversation(self.sandbox, self.sandbox.open_dm(user))
+    def start_dm(self, user: str) -> DiscordBotConversation:
+        return DiscordBotConversation(self.sandbox, self.sandbox.open_dm(user))
 
-    async def start_thread(self) -> DiscordConversation:
+    async def start_thread(self) -> DiscordBotConversation:
         root = await self.sandbox.post_message("ada", "general", "a root")
-        return DiscordConversation(
+        return DiscordBotConversation(
             self.sandbox, await self.sandbox.start_thread("ada", root, f"thread {next(_numbers)}")
         )
 

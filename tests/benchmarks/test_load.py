@@ -13,7 +13,7 @@ from benchmarks.load.run import LoadConfig, LoadResult, LoadRun
 from benchmarks.load.timing import Wait, waits
 from benchmarks.soak.outcome import Outcome
 from benchmarks.soak.script import answer, judge
-from benchmarks.soak.sessions import BotMessage
+from benchmarks.soak.sessions import SoakBotMessage
 from benchmarks.soak.users import UserSession
 from channels.i18n.messages import PLACEHOLDER, RESET_DONE
 from sandbox.models import CallTool, Pause, ReceivedRequest, Say
@@ -25,15 +25,15 @@ from tests.benchmarks.test_soak import SilentPlace
 class FixedPlace(SilentPlace):
     """Place of a session with given messages of the bot."""
 
-    def __init__(self, *messages: BotMessage) -> None:
+    def __init__(self, *messages: SoakBotMessage) -> None:
         self._messages = list(messages)
 
-    def list_bot_messages(self) -> list[BotMessage]:
+    def list_bot_messages(self) -> list[SoakBotMessage]:
         return self._messages
 
 
-def final_message(*versions: tuple[float, str]) -> BotMessage:
-    return BotMessage(versions, is_finished=True)
+def final_message(*versions: tuple[float, str]) -> SoakBotMessage:
+    return SoakBotMessage(versions, is_finished=True)
 
 
 def request(*messages: tuple[str, str], results: tuple[ToolResult, ...] = ()) -> ReceivedRequest:
@@ -86,7 +86,7 @@ def test_messages_from_before_a_reset_must_not_reach_the_model() -> None:
 
 def test_users_reset_only_while_no_answer_grows() -> None:
     text = answer(["s1-0"])
-    complete, growing = final_message((1.0, text)), BotMessage(((1.0, text),), is_finished=False)
+    complete, growing = final_message((1.0, text)), SoakBotMessage(((1.0, text),), is_finished=False)
     assert UserSession(1, "slack", FixedPlace(complete), ["s1-0"]).is_idle
     assert not UserSession(1, "slack", FixedPlace(growing), ["s1-0"]).is_idle, "the model may answer it again"
     assert not UserSession(1, "slack", FixedPlace(complete), ["s1-0", "s1-1"]).is_idle

@@ -20,7 +20,7 @@ from benchmarks.soak.script import (
     is_late,
     judge,
 )
-from benchmarks.soak.sessions import BotMessage, DiscordSoakPlatform, SlackSoakPlatform, count_unfinished
+from benchmarks.soak.sessions import DiscordSoakPlatform, SlackSoakPlatform, SoakBotMessage, count_unfinished
 from benchmarks.soak.users import UserSession
 from channels.base import ContextMessage
 from channels.i18n.messages import STOP
@@ -34,11 +34,13 @@ IDS = ("s1-0", "s1-1", "s1-2")
 
 
 class SilentPlace:
+    """Place of a session in which nothing happens."""
+
     async def post_message(self, text: str, files: Mapping[str, str] | None = None) -> None: ...
 
     async def edit_message(self, message: object, text: str) -> None: ...
 
-    def list_bot_messages(self) -> list[BotMessage]:
+    def list_bot_messages(self) -> list[SoakBotMessage]:
         return []
 
 

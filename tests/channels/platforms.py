@@ -57,6 +57,8 @@ class Chat(Protocol):
 
 
 class SlackChat:
+    """Conversation with a running bot in a Slack channel."""
+
     calls: ClassVar[dict[str, str]] = {
         "post": "chat.postMessage",
         "edit": "chat.update",
@@ -107,6 +109,8 @@ class SlackChat:
 
 
 class DiscordChat:
+    """Conversation with a running bot in a Discord channel or thread."""
+
     calls: ClassVar[dict[str, str]] = {
         "post": discord_tests.POST,
         "edit": discord_tests.PATCH,

@@ -305,6 +305,8 @@ async def wait_until(predicate: Callable[[], Any], *, seconds: float = 30) -> No
 
 
 class _ProcessGoneError(StoreError):
+    """Error of each write by a process that counts as crashed."""
+
     retryable = False
 
 

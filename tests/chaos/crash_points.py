@@ -197,6 +197,8 @@ def compile_instrumented(source: str, path: str, filename: str) -> CodeType:
 
 
 class _Finder(MetaPathFinder):
+    """Import hook that instruments the program's modules."""
+
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:

@@ -21,7 +21,7 @@ from core.store.schema import channels, sessions
 from sandbox.discord import DiscordSandbox
 from sandbox.models import ScriptedOpenAI
 from sandbox.slack import SlackSandbox
-from tests.acceptance.platforms import BotConversation, BotMessage, Discord, DiscordConversation, Platform, Slack
+from tests.acceptance.platforms import BotConversation, BotMessage, Discord, DiscordBotConversation, Platform, Slack
 from tests.chaos import evidence, scenario, verdict
 from tests.chaos.crashing_process import LOG, PASSAGES, Crash
 from tests.chaos.evidence import Evidence
@@ -103,7 +103,7 @@ class ScenarioRunner:
             await _insert_known_place(f"discord:{discord.sandbox.guild_id}:{place.id}", database)
             conversations: dict[Platform, BotConversation] = {
                 slack: slack.start_conversation(),
-                discord: DiscordConversation(discord.sandbox, place),
+                discord: DiscordBotConversation(discord.sandbox, place),
             }
             scenario_run = _ScenarioRun(self._fork_server, folder, settings, database, model, conversations)
             return await scenario_run.run(crashes)

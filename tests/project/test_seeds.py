@@ -21,6 +21,8 @@ _ROW = re.compile(r"^\| (?P<scenario>[^|]+) \| (?P<asks>[^|]+) \| `(?P<test>[^|]
 
 
 class Row(NamedTuple):
+    """Row of the table in the seeds' page."""
+
     scenario: str
     asks: str
     test: str

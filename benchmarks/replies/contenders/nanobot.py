@@ -89,6 +89,8 @@ class SpeechServer:
 
 
 class _NanobotContender(RunningContender):
+    """Running nanobot that answers from a `SpeechServer`."""
+
     def __init__(self, platform: DiscordCellPlatform, model: SpeechServer) -> None:
         self._platform = platform
         self._model = model

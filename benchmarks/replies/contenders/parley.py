@@ -63,6 +63,8 @@ async def open_reply(surface: Surface, question: MeasuredQuestion) -> AsyncItera
 
 
 class _ParleyOnSlack(StreamingContender):
+    """Parley's reply path on Slack."""
+
     def __init__(self, platform: SlackCellPlatform, api: SlackApi) -> None:
         sandbox = platform.sandbox
         self._author = {"team": sandbox.team_id, "user": sandbox.people["ada"].id, "user_team": sandbox.team_id}
@@ -96,6 +98,8 @@ class _ParleyOnSlack(StreamingContender):
 
 
 class _ParleyOnDiscord(StreamingContender):
+    """Parley's reply path on Discord."""
+
     def __init__(self, api: DiscordApi) -> None:
         self._api = api
         self._queued_reactions = discord_reactions.make_queued_reactions(api)

@@ -26,6 +26,8 @@ MAX_MARKDOWN_CHARS, MAX_TEXT_CHARS = 12_000, 4_000
 
 
 class _PolicyContender(StreamingContender):
+    """Running contender that writes each reply by one streaming policy."""
+
     def __init__(self, make: Callable[[MeasuredQuestion], StreamingPolicy]) -> None:
         self._make = make
 

@@ -73,6 +73,8 @@ class ObservedSlackRunner(SlackRunner):
 
 
 class _SlackRunnerContender(RunningContender):
+    """Running `SlackRunner` whose model speaks the load's speeches."""
+
     def __init__(self, slack_runner: ObservedSlackRunner, model: SpeechModel) -> None:
         self._runner = slack_runner
         self._model = model

@@ -47,6 +47,8 @@ VALUES: Mapping[str, Any] = {
 
 
 class Services(NamedTuple):
+    """Session, artifact and memory service of ADK or of Parley."""
+
     sessions: BaseSessionService
     artifacts: BaseArtifactService
     memory: BaseMemoryService

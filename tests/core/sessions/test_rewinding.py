@@ -41,6 +41,8 @@ async def list_history(conversation: Conversation) -> list[tuple[str, str]]:
 
 
 class CountingPaymentTool:
+    """Tool "pay" that counts its calls."""
+
     def __init__(self) -> None:
         self.calls = 0
         self.tool = to_adk_tool(Tool("pay", "Pays.", self._pay))

@@ -186,6 +186,8 @@ SHAPES: dict[Shape, str] = {
 
 
 class ConversationFactory(Protocol):
+    """Type of the fixture `conversation_factory`, which starts a conversation."""
+
     def __call__(self, root: BaseAgent | Workflow) -> Conversation: ...
 
 

@@ -80,6 +80,8 @@ async def answer_async(arguments: dict[str, Any]) -> dict[str, Any]:
 
 
 class CallableHandler:
+    """Tool handler that is an object with an async `__call__`."""
+
     async def __call__(self, arguments: dict[str, Any]) -> dict[str, Any]:
         return {"got": arguments}
 

@@ -264,6 +264,8 @@ class FormModal(discord.ui.Modal, title="Report"):
 
 
 class ContextMenuBot(DiscordBot):
+    """discord.py client with message commands that open a modal or quote the message."""
+
     def __init__(self) -> None:
         super().__init__()
 

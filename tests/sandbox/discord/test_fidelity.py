@@ -40,6 +40,8 @@ async def check_rejection(call: Any) -> None:
 
 
 class FidelityBot(RecordingClient):
+    """discord.py client that responds to every kind of interaction."""
+
     def __init__(self) -> None:
         super().__init__(create_intents(*ALL_INTENTS.split()))
 

@@ -110,6 +110,8 @@ BLOCKS = [
 
 @dataclass
 class Stage:
+    """Sandbox page with a bot on each platform, and helpers for their menus."""
+
     slack: SlackSandbox
     discord: DiscordSandbox
     bot: RecordingClient

@@ -21,6 +21,8 @@ async def server() -> AsyncIterator[DiscordSandbox]:
 
 
 class ReasonModal(discord.ui.Modal, title="Why?"):
+    """Modal with a text, a menu and a menu of users, whose values become a message."""
+
     reason = discord.ui.TextInput[Any](label="Reason", custom_id="reason", min_length=3, max_length=10)
     size = discord.ui.Label[Any](
         text="Size",
@@ -40,6 +42,8 @@ class ReasonModal(discord.ui.Modal, title="Why?"):
 
 
 class MenuView(discord.ui.View):
+    """View with a menu of options, one of channels, and a button that opens a modal."""
+
     def __init__(self) -> None:
         super().__init__(timeout=None)
 
@@ -59,6 +63,8 @@ class MenuView(discord.ui.View):
 
 
 class FormBot(RecordingClient):
+    """discord.py client with commands that open a modal and post menus."""
+
     def __init__(self) -> None:
         super().__init__(create_intents())
 
