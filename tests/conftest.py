@@ -22,7 +22,7 @@ from tests.fixtures import empty_databases
 from tests.processes import shared_setup
 from tests.processes.fork_server import ForkServer, start_fork_server
 
-gc.disable()  # until collection ends: it releases no memory
+gc.disable()  # until pytest has collected the tests: nothing can be freed before
 
 #: Python's default thresholds of the garbage collector.
 THRESHOLDS = gc.get_threshold()

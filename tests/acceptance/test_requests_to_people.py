@@ -218,9 +218,9 @@ async def test_each_request_of_an_agent_outlives_kills_and_is_answered_once(star
         assert len(texts) == 7, texts
         assert texts[-1] == f"{BEGINNING}\n\n📎 `image-1.png`\n\n{ENDING}"
         assert VOUCHER not in str(conversation.replies())
-    results = {"ask_tailor": "{'result': 'It fits.'}", "pay": "{'result': '20 euros are paid'}"}
+    expected = {"ask_tailor": "{'result': 'It fits.'}", "pay": "{'result': '20 euros are paid'}"}
     assert model.results
-    assert all(result == results for result in model.results)
+    assert all(result == expected for result in model.results)
     assert VOUCHER not in shop.bot.program.log
     check_storage(shop)
 

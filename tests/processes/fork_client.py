@@ -18,11 +18,11 @@ def main(address: str, flag: str, *asked: str) -> int:
     with socket.socket(socket.AF_UNIX) as connection:
         connection.connect(address)
         connection.sendall(json.dumps(order).encode() + b"\n")
-        lines = connection.makefile()
-        pid = int(lines.readline())
+        reader = connection.makefile()
+        pid = int(reader.readline())
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda number, _frame: os.kill(pid, number))
-        return int(lines.readline())
+        return int(reader.readline())
 
 
 if __name__ == "__main__":

@@ -40,7 +40,7 @@ MAX_LINES = 600
 SMALL_LINES = 40
 MAX_SMALL_MODULES = 20
 
-#: Module names that tell a reader nothing, or only those who know the code.
+#: Module names that are empty words, or private words of this code.
 BANNED_NAMES = frozenset(
     re.findall(
         r"\w+",

@@ -162,8 +162,8 @@ def test_the_commands_page_lists_each_field_of_the_json_output() -> None:
         re.M,
     )
     listed = {
-        (command, part or other): set(re.findall(r"`(\w+)`", re.sub(r"\(.*?\)", "", reply)))
-        for command, part, other, reply in rows
+        (command, part or other): set(re.findall(r"`(\w+)`", re.sub(r"\(.*?\)", "", fields)))
+        for command, part, other, fields in rows
     }
     records: dict[tuple[str, str], Any] = {
         ("status", "workers"): WorkerOverview,
@@ -502,7 +502,7 @@ async def run_adapter(sandbox: DiscordSandbox) -> AsyncIterator[RecordingInbox]:
     database = Database("sqlite+aiosqlite://")
     lease = Lease(database)
     assignment = ShardAssignment(database, lease, DiscordChannel.name)
-    nothing: Any = None  # no message of the docs needs it
+    nothing: Any = None  # unused by the messages of the docs
     interactions = InteractionQueue(database, Lease(database))
     refusals = DenialNoticeStore(database)
     services = ChannelServices(

@@ -16,7 +16,7 @@ from tests.seeds.scenarios import SCENARIOS, get_test_name
 PAGE = Path(__file__).parents[1] / "seeds" / "README.md"
 FOLDER = Path(seeds.__file__).parent
 
-#: | scenario | what it asks | `module::test` | `module:object`, ... |
+#: | scenario | requirement | `module::test` | `module:object`, ... |
 _ROW = re.compile(r"^\| (?P<scenario>[^|]+) \| (?P<asks>[^|]+) \| `(?P<test>[^|]+)` \| (?P<code>[^|]+) \|$", re.M)
 
 

@@ -117,7 +117,7 @@ async def test_init_reports_mistakes_and_resumes_after_an_interruption(
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert os.listdir(tmp_path) == [".env"]
 
-    # again: Enter keeps a good value, and an unreachable service may be saved unchecked
+    # a second run: Enter keeps a value; an unreachable service can be saved unchecked
     async with (
         ScriptedOpenAI(["ok"] * 9, models=["real"]) as model,
         run_in_terminal(fork_server, tmp_path, "init", settings) as terminal,

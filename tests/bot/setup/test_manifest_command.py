@@ -42,12 +42,12 @@ def test_slack_accepts_the_manifest_with_the_configured_prompts(
 def test_the_slack_manifest_has_a_redirect_url_for_several_workspaces(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    back, events = [f"{EXAMPLE_URL}/slack/oauth_redirect"], f"{EXAMPLE_URL}/slack/events"
+    back, events_url = [f"{EXAMPLE_URL}/slack/oauth_redirect"], f"{EXAMPLE_URL}/slack/events"
     one = {"SLACK_MODE": "http", "SLACK_BOT_TOKEN": "xoxb-1", "SLACK_SIGNING_SECRET": "s"}
     printed = json.loads(format_manifest(SetupPlatform.SLACK, create_settings(monkeypatch, tmp_path, **one)))
     check_manifest(printed)
     assert "redirect_urls" not in printed["oauth_config"]
-    assert printed["settings"]["interactivity"]["request_url"] == events
+    assert printed["settings"]["interactivity"]["request_url"] == events_url
     monkeypatch.delenv("SLACK_BOT_TOKEN")
     several = {
         "SLACK_CLIENT_ID": "1.2",

@@ -98,5 +98,5 @@ def test_ticks_pair_in_discord_as_in_commonmark(text: str) -> None:
 
     Discord ends a code block at the next three ticks, at any place.
     """
-    read = r"\\[^0-9A-Za-z\s]|```.+?```|(`+)(?!`).*?(?<!`)\1(?!`)"  # a sign as it is, a block, code in a line
+    read = r"\\[^0-9A-Za-z\s]|```.+?```|(`+)(?!`).*?(?<!`)\1(?!`)"  # an escaped character, a code block, inline code
     assert "```" not in re.sub(read, "", render_text(text + "x"), flags=re.DOTALL)

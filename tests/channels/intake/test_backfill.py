@@ -551,35 +551,40 @@ async def test_a_backfill_that_takes_too_long_is_given_up(
 
 
 async def add_sessions(watermarks: Watermarks, count: int) -> tuple[float, list[str]]:
-    others = [f"test:{number}" for number in range(count)]
-    for place in others:
+    """Insert `count` sessions, each of a place of its own.
+
+    Returns:
+        A time (Unix seconds) before now, and the places.
+    """
+    places = [f"test:{number}" for number in range(count)]
+    for place in places:
         await add_session(watermarks, place)
-    return time.time() - 50, others
+    return time.time() - 50, places
 
 
 async def test_a_slow_place_does_not_delay_others(watermarks: Watermarks) -> None:
-    places, others = await add_sessions(watermarks, 2 * backfill.CONCURRENCY)
+    sent_at, places = await add_sessions(watermarks, 2 * backfill.CONCURRENCY)
     async with run_platform(watermarks) as platform:
-        platform.stuck_at = others[-1]
-        platform.history = [create_mention(place, places, place) for place in others]
-        platform.backfill.open_gap(places - 1)
-        await wait_until(lambda: len(platform.stored) == len(others) - 1)
-    assert sorted(platform.stored) == sorted(others[:-1])
+        platform.stuck_at = places[-1]
+        platform.history = [create_mention(place, sent_at, place) for place in places]
+        platform.backfill.open_gap(sent_at - 1)
+        await wait_until(lambda: len(platform.stored) == len(places) - 1)
+    assert sorted(platform.stored) == sorted(places[:-1])
 
 
 async def test_a_failing_place_is_retried_and_delays_no_other(watermarks: Watermarks) -> None:
-    places, others = await add_sessions(watermarks, 2 * backfill.CONCURRENCY)
+    sent_at, places = await add_sessions(watermarks, 2 * backfill.CONCURRENCY)
     async with run_platform(watermarks) as platform:
-        platform.closed_at, platform.heard_at = others[-1], time.time()  # it is fetched first
-        platform.history = [create_mention(place, places, place) for place in others]
-        platform.backfill.open_gap(places - 1)
-        await wait_until(lambda: len(platform.stored) == len(others) - 1)
-        assert others[-1] not in platform.stored
+        platform.closed_at, platform.heard_at = places[-1], time.time()  # newest, so fetched first
+        platform.history = [create_mention(place, sent_at, place) for place in places]
+        platform.backfill.open_gap(sent_at - 1)
+        await wait_until(lambda: len(platform.stored) == len(places) - 1)
+        assert places[-1] not in platform.stored
         assert platform.is_open
         platform.closed_at = ""
-        await wait_until(lambda: others[-1] in platform.stored)
-    assert set(platform.stored) == set(others)
-    assert all(platform.fetched.count(place) == 1 for place in others[:-1])
+        await wait_until(lambda: places[-1] in platform.stored)
+    assert set(platform.stored) == set(places)
+    assert all(platform.fetched.count(place) == 1 for place in places[:-1])
 
 
 async def test_a_backfill_stops_after_several_failing_places(watermarks: Watermarks) -> None:

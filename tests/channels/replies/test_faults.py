@@ -36,7 +36,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 LONG = "\n\n".join(f"Paragraph {number}. " + "Lorem ipsum dolor sit amet. " * 60 for number in range(7)).strip()
 ANSWER = "The answer."
 
-#: Timeout of a call here, and the duration of a slow call, in seconds.
+#: Timeout of a call in these tests, and duration of a slow call, in seconds.
 TIMEOUT, TOO_LONG = 0.2, 0.3
 
 CALLS = ("post", "edit", "delete", "find", "react", "upload")

@@ -103,7 +103,7 @@ async def test_a_report_combines_all_rows_of_a_turn(
     (turn,) = await turns.claim(1)
     history = {"messages": 1, "tokens": 5, "budget": 100, "limit": "tokens", "newest_id": 2}
     for role in ("user", "assistant", "user"):
-        problems = {
+        message_row = {
             "session": turn.session_id,
             "generation": 1,
             "role": role,
@@ -111,7 +111,7 @@ async def test_a_report_combines_all_rows_of_a_turn(
             "tokens": 1,
             "tool_calls": [],
         }
-        await run(database, sa.insert(messages).values(**problems, created_at=1.0))
+        await run(database, sa.insert(messages).values(**message_row, created_at=1.0))
     reports = TurnReports(database, Prices())
     running = await reports.get(turn.id)
     assert running is not None

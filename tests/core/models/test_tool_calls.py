@@ -25,8 +25,8 @@ def test_a_signature_is_sent_back_to_its_provider_unchanged(provider: str, signa
         Thought("", signature),
         ToolCall("c", "f", {}, signature),
     ]
-    expected = assistant(*(replace(part, signature=mark_signature(signature, provider)) for part in made))
-    assert keep_own_signatures(expected, provider) == assistant(*made)
+    message = assistant(*(replace(part, signature=mark_signature(signature, provider)) for part in made))
+    assert keep_own_signatures(message, provider) == assistant(*made)
 
 
 @pytest.mark.parametrize(("writer", "reader"), list(permutations(PROVIDERS, 2)))

@@ -242,15 +242,13 @@ async def test_closing_does_not_wait_for_a_hanging_server(
 
 
 async def test_an_unreachable_or_silent_server_is_named_with_a_remedy() -> None:
-    statements = list[str]()
+    errors = list[str]()
     async with await asyncio.start_server(lambda _reader, _writer: None, "127.0.0.1", 0) as server:
         address = f"postgresql+asyncpg://bot@127.0.0.1:{server.sockets[0].getsockname()[1]}/none?timeout=0.1"
-        statements.append(str(await get_write_error(Database(address))))
-    statements.append(str(await get_write_error(Database(address))))
-    assert statements[0].startswith("the database cannot be used (TimeoutError): the server does not answer in time")
-    assert statements[1].startswith(
-        "the database cannot be used (ConnectionRefusedError): nothing listens at that address"
-    )
+        errors.append(str(await get_write_error(Database(address))))
+    errors.append(str(await get_write_error(Database(address))))
+    assert errors[0].startswith("the database cannot be used (TimeoutError): the server does not answer in time")
+    assert errors[1].startswith("the database cannot be used (ConnectionRefusedError): nothing listens at that address")
 
 
 async def test_a_read_only_server_is_reported_with_a_remedy_and_recovers(postgres: str) -> None:

@@ -208,11 +208,11 @@ async def test_an_expired_request_that_cannot_be_shown_blocks_no_other(
     inbox: InboxStore, turns: TurnStore, database: FailingDatabase, approvals: HumanRequestService
 ) -> None:
     await create_expired_requests(inbox, turns, database, approvals)
-    texts, both = list[str](), asyncio.Event()
+    session_ids, both = list[str](), asyncio.Event()
 
     async def show(approval: HumanRequest) -> None:
-        texts.append(approval.session_id)
-        if len(texts) == 2:
+        session_ids.append(approval.session_id)
+        if len(session_ids) == 2:
             both.set()
         raise SurfaceError("the channel is archived")
 
@@ -220,7 +220,7 @@ async def test_an_expired_request_that_cannot_be_shown_blocks_no_other(
     await asyncio.wait_for(both.wait(), 30)
     watching.cancel()
     await asyncio.wait([watching])
-    assert sorted(texts) == ["one", "two"]
+    assert sorted(session_ids) == ["one", "two"]
 
 
 async def test_a_decision_is_retried_while_the_database_is_unavailable(

@@ -90,7 +90,7 @@ def test_sums_of_money_are_exact(amounts: list[Decimal]) -> None:
 
 
 def test_dollars_are_formatted_for_people() -> None:
-    lines = [
+    amounts = [
         format_dollars(to_amount(Decimal(amount))) for amount in ("0", "0.00001", "0.0123", "0.99999", "1", "1234.5")
     ]
-    assert lines == ["$0.00", "<$0.0001", "$0.0123", "$1.0000", "$1.00", "$1,234.50"]
+    assert amounts == ["$0.00", "<$0.0001", "$0.0123", "$1.0000", "$1.00", "$1,234.50"]

@@ -230,14 +230,14 @@ async def test_a_nearly_spent_limit_is_listed_with_reservations(
         ("all", 2 * COST),
     ]
     empty = Overview(0.0, (), (), QueueOverview(), 0, (), ())
-    lines = [
+    problems = [
         one
         for one in find_problems(empty, holder="1", time_limit=60, platforms=(), limits=found)
         if one.kind == "spending"
     ]
-    assert [(one.subject, one.line.partition(":")[0]) for one in lines] == [
+    assert [(one.subject, one.line.partition(":")[0]) for one in problems] == [
         ("slack:ada", "DAILY_SPENDING_LIMIT_PER_USER_USD is reached"),
         *((model, "DAILY_SPENDING_LIMIT_PER_MODEL_USD is nearly reached") for model in (MODEL, OTHER)),
         ("DAILY_SPENDING_LIMIT_USD", "DAILY_SPENDING_LIMIT_USD is reached"),
     ]
-    assert "`parley usage --by person`" in lines[0].remedy
+    assert "`parley usage --by person`" in problems[0].remedy

@@ -78,9 +78,9 @@ async def test_a_scheduled_message_can_be_deleted_until_a_minute_before(
     async def delete(id_: str, channel: str = general) -> None:
         await client.chat_deleteScheduledMessage(channel=channel, scheduled_message_id=id_)
 
-    remaining, near = await schedule(90), await schedule(50)
-    await delete(remaining)
-    for id_ in (remaining, near, "Q0NOTHING"):
+    deletable, near = await schedule(90), await schedule(50)
+    await delete(deletable)
+    for id_ in (deletable, near, "Q0NOTHING"):
         assert (await catch_error(delete(id_)))["error"] == "invalid_scheduled_message_id"
     other = await schedule(90)
     random = slack.channels["random"].id
