@@ -168,7 +168,7 @@ def _approval(approval: ApprovalRecord, say: MessageCatalog) -> str:
     tool = _code(approval.tool, MAX_NAME)
     if approval.verdict is None:
         return say(words.WHY_UNDECIDED, tool=tool)
-    return f"`{tool}`: {_inert(decision_text(approval.verdict, approval.decider, approval.decided_at, say))}"
+    return f"`{tool}`: {_disable_mentions(decision_text(approval.verdict, approval.decider, approval.decided_at, say))}"
 
 
 def _inputs(report: TurnReport, record: RunRecord, say: MessageCatalog) -> Iterator[str]:
@@ -190,7 +190,7 @@ def _inputs(report: TurnReport, record: RunRecord, say: MessageCatalog) -> Itera
     for file in record.files[:MAX_FILES]:
         name = _code(file.name, MAX_NAME)
         yield (
-            say(words.WHY_FILE_SKIPPED, name=name, why=_inert(plain_line(file.omission_reason)))
+            say(words.WHY_FILE_SKIPPED, name=name, why=_disable_mentions(plain_line(file.omission_reason)))
             if file.omission_reason
             else say(words.WHY_FILE, name=name)
         )
@@ -213,10 +213,10 @@ def _code(text: str, max_characters: int = MAX_ARGUMENTS) -> str:
     Nothing in the text can end the code, mention anybody or be a link.
     """
     line = " ".join(text.replace("`", "'").split())
-    return _inert(line if len(line) <= max_characters else f"{line[: max_characters - 1].rstrip()}…")
+    return _disable_mentions(line if len(line) <= max_characters else f"{line[: max_characters - 1].rstrip()}…")
 
 
-def _inert(text: str) -> str:
+def _disable_mentions(text: str) -> str:
     """Return a text with a zero-width space in each mention and `<...>` link.
 
     Both platforms would parse these even in inline code.

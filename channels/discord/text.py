@@ -98,7 +98,7 @@ def _format_time(token: re.Match[str]) -> str:
         return token[0]
 
 
-def make_inert(text: str) -> str:
+def disable_mentions(text: str) -> str:
     """Return a text with a zero-width space in each mention, so that none notifies.
 
     Discord does not parse a mention that contains a space.
@@ -134,7 +134,7 @@ class DiscordMarkdown(Dialect):
     def render_prose(self, text: str) -> str:
         text = _TICK.sub(r"\\`", text)  # it would pair with a later tick
         text = _BOLD.sub(r"**\1**", _FOOTNOTE.sub(r"[\1]", text))  # two underscores would underline it
-        return make_inert(_convert_html(text) if "<" in text else text)
+        return disable_mentions(_convert_html(text) if "<" in text else text)
 
     def render_code(self, text: str) -> str:
         inside = text.strip("`")
@@ -154,7 +154,7 @@ class DiscordMarkdown(Dialect):
         text = _ENDING_MARKS.sub("", text).strip()
         if marks.count("#") <= 3:
             return f"{marks.strip()} {text}"
-        return f"**{make_inert(text.replace('**', ''))}**"  # the removed marks may have split a token
+        return f"**{disable_mentions(text.replace('**', ''))}**"  # the removed marks may have split a token
 
     def render_line(self, line: str) -> str:
         line = _QUOTATION.sub("> ", line)  # `>>> ` would quote all that follows

@@ -109,13 +109,13 @@ class ContextBuilder:
         authors = [message.author for message in turn.messages]
         speakers = dict(zip(authors, (message.speaker for message in texts), strict=True))
         names = label_names({one.author: one.name for one in context} | dict(surrounding.names) | speakers)
-        frames, others = await build_frames(
+        quotes, others = await build_context_quotes(
             turn.messages, context, names, count=self._count, max_tokens=self._max_tokens
         )
         parts = list[tuple[str, str]]()
         for message, message_text in zip(turn.messages, texts, strict=True):
             text = escape_brackets(message_text.text)
-            parts += [("", quote) for quote in frames[message.event_key]]
+            parts += [("", quote) for quote in quotes[message.event_key]]
             parts.append(
                 (message.author, text if message_text.is_one_to_one else attribute_text(names[message.author], text))
             )
@@ -200,7 +200,7 @@ class _RenderedMessage:
     lines: str
 
 
-async def build_frames(
+async def build_context_quotes(
     messages: Sequence[InboxMessage],
     context: Sequence[ContextMessage],
     names: Mapping[str, str],
@@ -250,10 +250,10 @@ async def build_frames(
         note = f"{QUOTE_OPEN}{missing} older messages are left out{QUOTE_CLOSE}"
         newest[-1] = replace(newest[-1], lines=f"{note}\n{newest[-1].lines}")
     rendered += reversed(newest)
-    return {message.event_key: frames for message, frames in _group_frames(messages, rendered)}, others
+    return {message.event_key: quotes for message, quotes in _group_quotes(messages, rendered)}, others
 
 
-def _group_frames(
+def _group_quotes(
     messages: Sequence[InboxMessage], rendered: Sequence[_RenderedMessage]
 ) -> Iterator[tuple[InboxMessage, list[str]]]:
     begin = float("-inf")

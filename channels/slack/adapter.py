@@ -118,13 +118,12 @@ class SlackChannel:
         )
         self._parse = partial(parse_message, direct=settings.direct, answers_bots=settings.answers_bots)
         self._history = SlackHistory(self._api, self._directory, self._parse)
-        fetcher = self._history.fetcher
         self._backfill = Backfill(
             NAME,
             watermarks,
             backfill_limits,
             store_message=self._accept,
-            fetch_since=fetcher,
+            fetch_since=self._history.read_since,
             last_event_at=self.last_event_at,
             delays_new_messages=False,
         )

@@ -77,7 +77,7 @@ def to_plain_text(text: str, names: Mapping[str, str]) -> str:
     return _unescape(_TOKEN.sub(replacement, text))
 
 
-def make_inert(text: str) -> str:
+def escape_tokens(text: str) -> str:
     """Return a text in which each `<` that would start a token of Slack is escaped.
 
     So the text mentions nobody, and no link hides its URL.
@@ -97,10 +97,10 @@ class SlackMarkdown(Dialect):
         return 3 * source.count("<") + source.count("](") + source.count("]:")
 
     def render_prose(self, text: str) -> str:
-        return make_inert(_AUTOLINK.sub(r"\1", text))
+        return escape_tokens(_AUTOLINK.sub(r"\1", text))
 
     def render_code(self, text: str) -> str:
-        return make_inert(text)
+        return escape_tokens(text)
 
     def render_link(self, link: Link) -> tuple[str, str]:
         return show_target(link) if link.is_disguised or set(link.target) & set("|<>") else super().render_link(link)

@@ -24,7 +24,7 @@ from benchmarks.soak.sessions import DiscordSoakPlatform, SlackSoakPlatform, Soa
 from benchmarks.soak.users import UserSession
 from channels.base import ContextMessage
 from channels.i18n.messages import STOP
-from channels.intake.context import build_frames
+from channels.intake.context import build_context_quotes
 from core.sessions.prompt_text import build_quote
 from sandbox.discord import DiscordSandbox
 from sandbox.slack import SlackSandbox
@@ -139,7 +139,7 @@ async def test_a_context_message_is_not_a_question() -> None:
         return len(text)
 
     question, before = inbound("s1-1"), ContextMessage("ada", "Ada", "s1-0", sent_at=0.0)
-    frames, _ = await build_frames([question], [before], {"ada": "Ada"}, count=count, max_tokens=1_000)
+    frames, _ = await build_context_quotes([question], [before], {"ada": "Ada"}, count=count, max_tokens=1_000)
     (build_quote,) = frames[question.event_key]
     assert "s1-0" in build_quote
     assert find_names(f"{build_quote}\n\nAda: s1-1") == ["s1-1"]

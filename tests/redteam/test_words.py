@@ -12,7 +12,7 @@ from google.genai import types
 from channels.base import Channel, ContextMessage, MessageText
 from channels.i18n.messages import ENGLISH
 from channels.intake.attachments import AttachmentReader
-from channels.intake.context import build_frames, label_names
+from channels.intake.context import build_context_quotes, label_names
 from channels.replies.approval_message import approval_text, decision_buttons
 from channels.settings import AttachmentLimits
 from core.inbox_message import Attachment
@@ -61,7 +61,7 @@ async def test_context_messages_cannot_leave_their_frame(attack: str, kind: Any)
         "U9", "eve", ESCAPES[attack], sent_at=1.0, kind=kind, event_key="" if kind == "before" else asked.event_key
     )
     names = label_names({"U9": "eve", "ada": "ada"})
-    frames, _ = await build_frames([asked], [other], names, count=count_characters, max_tokens=9_000)
+    frames, _ = await build_context_quotes([asked], [other], names, count=count_characters, max_tokens=9_000)
     (frame,) = frames[asked.event_key]
     title, *lines, last = frame.split("\n")
     assert (title[0], title[-1], last) == (QUOTE_OPEN, QUOTE_CLOSE, QUOTE_END)

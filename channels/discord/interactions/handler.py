@@ -25,7 +25,7 @@ from channels.discord.interactions.responses import ORIGINAL, InteractionToken
 from channels.discord.replies.surface import DiscordSurface
 from channels.discord.session_ids import NAME, ephemeral_ids, event_key, place_id, session_id, snowflake_time
 from channels.discord.settings import DiscordSettings
-from channels.discord.text import make_inert, quote_lines, shorten
+from channels.discord.text import disable_mentions, quote_lines, shorten
 from channels.i18n import messages as words
 from channels.i18n.messages import MessageCatalog
 from channels.intake.context import question_subject
@@ -384,7 +384,7 @@ class DiscordInteractionHandler(InteractionHandler):
         with suppress(RefusedError):
             return str(await self._get_token(interaction.surface).answer(quote))
         surface = self._get_surface({**interaction.context.address, "side_name": interaction.id})
-        return await surface.post_text(f"**{make_inert(interaction.name)}**\n{quote}")
+        return await surface.post_text(f"**{disable_mentions(interaction.name)}**\n{quote}")
 
 
 async def _acknowledge(interaction: discord.Interaction, parsed: Interaction) -> bool:

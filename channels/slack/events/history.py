@@ -48,7 +48,7 @@ class SlackHistory:
         self._directory = directory
         self._parse = parse
 
-    def fetcher(self, since: float) -> Callable[[ActivePlace], Awaitable[list[IncomingMessage]]]:
+    def read_since(self, since: float) -> Callable[[ActivePlace], Awaitable[list[IncomingMessage]]]:
         """Return a function that fetches the messages for the bot in a place since a time.
 
         The function returns no messages for a place that the bot may not read. It raises `SurfaceError` if Slack cannot

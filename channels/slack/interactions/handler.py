@@ -46,7 +46,7 @@ from channels.slack.interactions.shortcuts import (
 from channels.slack.replies.surface import SlackSurface
 from channels.slack.session_ids import NAME, event_key, session_id, thread_of
 from channels.slack.settings import Direct
-from channels.slack.text import escape, make_inert, make_title, to_plain_text
+from channels.slack.text import escape, escape_tokens, make_title, to_plain_text
 from core.errors import StoreError, SurfaceError
 from core.identity import BOT_PREFIX
 from core.inbox_message import Attachment, InboxMessage, storable_text
@@ -358,7 +358,7 @@ class SlackInteractionHandler(InteractionHandler):
         )
         surface = self._surface(inbound)
         try:
-            ts = await surface.post_text(f"**{make_inert(names[user])}**: {make_inert(question)}")
+            ts = await surface.post_text(f"**{escape_tokens(names[user])}**: {escape_tokens(question)}")
         except RefusedError:
             await self._responder.respond(target, words.messages_for(context.locale)(words.NOT_A_MEMBER))
             return None

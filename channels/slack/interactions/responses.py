@@ -22,7 +22,7 @@ from channels.slack.client.rate_limits import TIER_4
 from channels.slack.events.parser import workspace_of
 from channels.slack.replies.surface import LIMITS, POST_WINDOW, SlackSurface
 from channels.slack.session_ids import NAME, place_id
-from channels.slack.text import make_inert
+from channels.slack.text import escape_tokens
 
 #: Links are not unfurled.
 _NO_UNFURLING = {"unfurl_links": False, "unfurl_media": False}
@@ -198,7 +198,7 @@ class PrivateResponder:
                 file.
         """
         is_direct = target.channel.startswith("D")
-        answer = f"{text}\n\n{make_inert(file.data.decode())}"
+        answer = f"{text}\n\n{escape_tokens(file.data.decode())}"
         if not is_direct and file.name.endswith(".md") and LIMITS.measure(answer) <= LIMITS.chunk_size:
             return answer
         channel, api = target.channel, self._api.at(target.team)

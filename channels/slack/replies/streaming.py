@@ -25,7 +25,7 @@ from channels.slack.client.rate_limits import TIER_2, TIER_4
 from channels.slack.replies.assistant import AssistantThreads
 from channels.slack.replies.surface import SlackSurface
 from channels.slack.settings import Streaming
-from channels.slack.text import make_inert
+from channels.slack.text import escape_tokens
 from core.concurrency import event_loop
 
 log = logging.getLogger(__name__)
@@ -97,7 +97,7 @@ class StatusCard:
         Returns:
             The new card, or this one if it is to stay; the chunks for `chat.appendStream`, empty for no change.
         """
-        title = make_inert(f"{status.strip('_') or PLACEHOLDER}{waited}")[:_TITLE_SIZE]
+        title = escape_tokens(f"{status.strip('_') or PLACEHOLDER}{waited}")[:_TITLE_SIZE]
         if self.is_open and (status == self.status or self.is_placeholder) and (status or is_silent):
             card = replace(self, status=status, title=title)
             return card, [] if title == self.title else [card._chunk("in_progress")]
@@ -118,7 +118,7 @@ class StatusCard:
 
     def _chunk(self, status: str) -> dict[str, Any]:
         is_complete = status == "complete" and not self.is_placeholder
-        title = make_inert(self.status.strip("_")).rstrip("…") if is_complete else self.title
+        title = escape_tokens(self.status.strip("_")).rstrip("…") if is_complete else self.title
         return {"type": "task_update", "id": str(self.number), "title": title[:_TITLE_SIZE], "status": status}
 
 

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from channels.discord.replies.surface import LIMITS
-from channels.discord.text import make_inert, remove_mentions, replace_tokens
+from channels.discord.text import disable_mentions, remove_mentions, replace_tokens
 
 #: Text that Discord shows as a mention, or as a link to a channel or command.
 TOKEN = re.compile(r"<@[!&]?\d+>|<#\d+>|</[^>]+:\d+>|@everyone|@here")
@@ -28,14 +28,14 @@ def test_ids_become_names_and_unknown_ids_are_numbers() -> None:
 
 @given(TEXTS | st.text())
 def test_an_inert_text_has_no_token_and_reads_the_same(text: str) -> None:
-    assert TOKEN.search(make_inert(text)) is None
-    assert make_inert(text).replace("\u200b", "") == text.replace("\u200b", "")
+    assert TOKEN.search(disable_mentions(text)) is None
+    assert disable_mentions(text).replace("\u200b", "") == text.replace("\u200b", "")
 
 
 @given(st.text())
 def test_a_text_without_tokens_is_unchanged(text: str) -> None:
     if not re.search("<[@#/]|@(everyone|here)", text):
-        assert make_inert(text) == text
+        assert disable_mentions(text) == text
 
 
 @given(TEXTS | st.text())

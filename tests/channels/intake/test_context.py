@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from channels.base import ContextMessage
-from channels.intake.context import build_frames, label_names
+from channels.intake.context import build_context_quotes, label_names
 from core.sessions.prompt_text import CONTINUATION_PREFIX, LINE_PREFIX, QUOTE_CLOSE, QUOTE_OPEN, escape_brackets
 from tests.fixtures.inbox_messages import inbound
 
@@ -37,7 +37,7 @@ async def count_words(text: str) -> int:
 async def render_context(context: list[ContextMessage], most: int = 10_000) -> str:
     question = inbound(sent_at=1_000.0)
     names = label_names({one.author: one.name for one in context})
-    (frames,) = (await build_frames([question], context, names, count=count_words, max_tokens=most))[0].values()
+    (frames,) = (await build_context_quotes([question], context, names, count=count_words, max_tokens=most))[0].values()
     return "\n\n".join(frames)
 
 
@@ -128,7 +128,7 @@ async def test_messages_in_between_keep_their_position() -> None:
     talk = [ContextMessage("U1", "Ada", "early", sent_at=5.0), ContextMessage("U1", "Ada", "late", sent_at=15.0), quote]
     after = ContextMessage("U1", "Ada", "too late", sent_at=25.0)
     names = label_names({one.author: one.name for one in talk})
-    frames, _ = await build_frames([first, second], [*talk, after], names, count=count_words, max_tokens=100)
+    frames, _ = await build_context_quotes([first, second], [*talk, after], names, count=count_words, max_tokens=100)
     ((before,), (between, quoted)) = frames[first.event_key], frames[second.event_key]
     assert ("> Ada: early" in before, "> Ada: late" in between, "> Lin: quoted" in quoted) == (True, True, True)
     assert "The message that the next message replies to" in quoted

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from channels.base import Priority
 from channels.markdown.dialect import MessageLimits
 from channels.replies.chunk_planner import Planner
-from channels.slack.text import SlackMarkdown, escape, make_inert, mentioned_ids, remove_mention, size, to_plain_text
+from channels.slack.text import SlackMarkdown, escape, escape_tokens, mentioned_ids, remove_mention, size, to_plain_text
 from sandbox.slack.state.markup import SlackContent, find_pings, render_text
 
 NAMES = {"U1": "ada", "W2": "grace"}
@@ -61,23 +61,23 @@ def test_plain_text_notifies_nobody_and_is_unchanged(text: str) -> None:
 
 @given(hostile)
 def test_inert_markdown_notifies_nobody_and_disguises_no_link(text: str) -> None:
-    block = {"type": "markdown", "text": make_inert(text)}
+    block = {"type": "markdown", "text": escape_tokens(text)}
     assert not find_pings(SlackContent(blocks=[block]), NAMES)
-    assert not find_pings(SlackContent(make_inert(text)), NAMES)
+    assert not find_pings(SlackContent(escape_tokens(text)), NAMES)
     assert "<!" not in block["text"]
     assert "<@" not in block["text"]
 
 
 @pytest.mark.parametrize("text", ["a < b", "1 <2", "<- back", "> quote", "x <= y && z", "R&D", "a << 3", "<3"])
 def test_text_without_tokens_is_unchanged(text: str) -> None:
-    assert make_inert(text) == text
+    assert escape_tokens(text) == text
 
 
 @pytest.mark.parametrize(
     "token", ["<https://evil.example|https://bank.example>", "<HTTP://x>", "<mailto:a@b|c>", "</b>"]
 )
 def test_a_link_with_a_label_is_shown_with_both(token: str) -> None:
-    assert make_inert(token) == "&lt;" + token[1:]
+    assert escape_tokens(token) == "&lt;" + token[1:]
 
 
 @pytest.mark.parametrize(
