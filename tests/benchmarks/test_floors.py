@@ -36,7 +36,7 @@ def get_mean_age(moments: tuple[float, ...], spans: float) -> float:
     """Return the mean age of a shown text over `spans` seconds.
 
     Args:
-        moments: the times of the edits, each of which shows the text of a network delay before.
+        moments: the times of the edits. An edit shows the text from one network delay earlier.
     """
     age, shown_at, since = 0.0, 0.0, 0.0
     for moment in [*sorted(moments), spans]:

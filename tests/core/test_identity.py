@@ -50,7 +50,7 @@ async def test_a_restricted_tool_is_called_only_for_permitted_users(converse: Co
 
     @restrict_to("S1")
     def restart(tool_context: ToolContext) -> str:
-        """Restart it."""
+        """Append the user of the run to `seen`."""
         seen.append(dict(tool_context.state["temp:speaker"]))
         return "done"
 
@@ -84,7 +84,7 @@ async def test_an_agent_as_a_tool_gets_the_author_and_their_rights(converse: Con
     seen, done, heard = list[Any](), list[str](), list[str]()
 
     def restart(tool_context: ToolContext) -> str:
-        """Restart it."""
+        """Append the user of the run to `seen`."""
         seen.append(tool_context.state["temp:speaker"])
         return "restarted"
 

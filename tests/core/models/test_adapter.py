@@ -294,7 +294,10 @@ async def test_leaving_the_stream_closes_the_provider() -> None:
 
 @pytest.mark.parametrize("mode", [StreamingMode.SSE, StreamingMode.NONE])
 async def test_adk_stores_the_full_text_once(mode: StreamingMode) -> None:
-    """Check for two faults of the seeds: an empty final event, an empty stored reply."""
+    """Check that ADK's final event and history have the text.
+
+    In the seeds, the final event had no content, and the stored reply was empty.
+    """
     agent = LlmAgent(name="bot", model=ModelAdapter(model="m", provider=FakeProvider(HELLO)))
     runner = InMemoryRunner(agent, app_name="test")
     await runner.session_service.create_session(app_name="test", user_id="u", session_id="s")

@@ -229,7 +229,7 @@ async def test_a_rate_limited_question_leaves_no_message_and_no_thread(
         assert len(server.threads("general")) == 1
 
         async def find_no_limit(self: MessageHandler, *_: Any) -> None:
-            """Report no rate limit, so that the limit is first found at the insert."""
+            """Report no rate limit, as for concurrent questions: the insert reaches it."""
 
         monkeypatch.setattr(MessageHandler, "get_rate_limit", find_no_limit)
         seen = await server.run_command("ada", "general", "ask", question="four")

@@ -125,7 +125,7 @@ async def test_a_rate_limited_question_leaves_no_message(
     slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def find_no_limit(self: InboxStore, *_: Any, **__: Any) -> None:
-        """Report no rate limit, so that the limit is first found at the insert."""
+        """Report no rate limit, as for concurrent questions: the insert reaches it."""
 
     async with run_bot(slack, tmp_path, echo, core={"rates": UserRateLimiter(person=RateLimit(1, 3600))}) as bot:
         await bot.mention_bot("ada", "general", "one")
