@@ -186,7 +186,10 @@ def list_code_lines(text: str) -> list[str]:
 
 
 def list_table_rows(text: str) -> list[list[str]]:
-    """Return the cells of each row of all Markdown tables; headers follow ["HEAD"]."""
+    """Return the cells of each row of all Markdown tables.
+
+    The first cell of a header row is preceded by "HEAD".
+    """
     rows: list[list[str]] = []
     for before, token in pairwise(_READER.parse(text)):
         if token.type == "tr_open":

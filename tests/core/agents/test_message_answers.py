@@ -214,7 +214,8 @@ def asker(name: str, step: Any, *, call_id: str = "c1") -> LlmAgent:
     """Return an agent that makes one call, and then says that it is ready.
 
     Args:
-        step: the call of a question, and the following step of the model.
+        step: the call of a question, and the end of the model's step, as a pair.
+        call_id: the id of the call.
     """
     call, done = step
     provider = ScriptedProvider([replace(call, id=call_id), done], *([f"{name} is ready."] * 4))
