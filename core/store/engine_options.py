@@ -1,6 +1,5 @@
 """Options of SQLAlchemy's engine: time limits, pool, and parameters of the URL."""
 
-import sqlite3
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
@@ -38,26 +37,6 @@ _PARAMETERS: Mapping[str, Mapping[str, Callable[[str], object]]] = {
 }
 
 
-class _SqliteConnection(sqlite3.Connection):
-    """SQLite connection that reads damaged texts, and rolls back when it is closed.
-
-    In a text that is not UTF-8, U+FFFD replaces the damaged bytes. An error would make all rows of the query
-    unreadable.
-
-    `close` rolls back an open transaction. `sqlite3` does not really close a connection with an unread cursor: the
-    cursor of a cancelled task would keep the file locked until the task's traceback is freed.
-    """
-
-    def __init__(self, *arguments: Any, **options: Any) -> None:
-        super().__init__(*arguments, **options)
-        self.text_factory = partial(str, encoding="utf-8", errors="replace")
-
-    def close(self) -> None:
-        if self.in_transaction:
-            self.rollback()
-        super().close()
-
-
 def engine_options(address: sa.URL, *, connections: int) -> dict[str, Any]:
     """Return the keyword arguments of SQLAlchemy's `create_async_engine` for a URL.
 
@@ -83,17 +62,17 @@ def engine_options(address: sa.URL, *, connections: int) -> dict[str, Any]:
                 faults.append(f"DATABASE_URL: {name} must be a number")
     if faults:
         raise SettingsError(*faults)
-    if address.get_backend_name() == "sqlite" and address.database in (None, "", ":memory:"):
-        return {"connect_args": typed, "pool_reset_on_return": None}
-    default = (
-        {"factory": _SqliteConnection}
-        if address.get_backend_name() == "sqlite"
-        else {
-            "timeout": CONNECT_TIMEOUT_SECONDS,
-            "command_timeout": STATEMENT_TIMEOUT_SECONDS,
-        }
-    )
+    if address.get_backend_name() == "sqlite":
+        from core.store.sqlite import connect  # noqa: PLC0415 - imports aiosqlite, which few commands need
+
+        path = address.database or ":memory:"
+        driver: dict[str, Any] = {"async_creator": partial(connect, path, **typed)}
+        if path == ":memory:":
+            return {**driver, "pool_reset_on_return": None}
+    else:
+        timeouts = {"timeout": CONNECT_TIMEOUT_SECONDS, "command_timeout": STATEMENT_TIMEOUT_SECONDS}
+        driver = {"connect_args": timeouts | typed}
     # `Database` leaves no transaction open: a rollback without one would wait for the connection's thread in vain.
     # LIFO: the connection that was used last has prepared the statements that are needed next.
     pool = {"pool_size": connections, "max_overflow": 0, "pool_reset_on_return": None, "pool_use_lifo": True}
-    return {"connect_args": default | typed, **pool}
+    return {**driver, **pool}
