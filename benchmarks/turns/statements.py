@@ -4,13 +4,11 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from functools import cache
 from typing import Any
 
 import sqlalchemy as sa
 
 from core.store.database import Database
-from core.store.fast_path import Statement
 
 _WRITES = re.compile(r"(?:^|\()\s*(INSERT INTO|UPDATE|DELETE FROM)\s+(\w+)", re.I)
 
@@ -34,24 +32,11 @@ def count_statements(database: Database) -> Iterator[Counter[str]]:
     def count_commit(_connection: Any) -> None:
         counts["commit"] += 1
 
-    async def count_and_run(statement: Statement, **values: Any) -> list[tuple[Any, ...]]:
-        counts.update(kinds(statement))
-        return await original_run(statement, **values)
-
-    @cache  # preparing a statement takes longer than running it, and counted turns are timed
-    def kinds(statement: Statement) -> list[str]:
-        found = [_kind(step.sql) for step in statement.compile_for(database.engine.dialect).steps]
-        return ["begin", *found, "commit"] if len(found) > 1 else found
-
-    # SQLAlchemy has no event for statements that the fast path gives to the driver itself.
-    original_run = database.run
-    database.run = count_and_run  # type: ignore[method-assign]
     sa.event.listen(engine, "before_cursor_execute", count_execution)
     sa.event.listen(engine, "commit", count_commit)
     try:
         yield counts
     finally:
-        database.run = original_run  # type: ignore[method-assign]
         sa.event.remove(engine, "before_cursor_execute", count_execution)
         sa.event.remove(engine, "commit", count_commit)
 

@@ -1,11 +1,10 @@
 """The inbox: stores each message before the platform gets its acknowledgement."""
 
-import time
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection
 from enum import Enum, auto
 from functools import cache
 from math import inf
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -13,13 +12,19 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from core.concurrency.retry import retry_store
 from core.inbox.edits import ClaimedMessage, DeleteResult, EditResult, delete_message, edit_message
 from core.inbox_message import InboxMessage, InboxOutcome
-from core.sessions.lifecycle import begin_generation
+from core.sessions.lifecycle import begin_generation, lock_session_row, new_session_row
 from core.store.database import Database
-from core.store.fast_path import Statement
-from core.store.notify import CHANNEL
 from core.store.schema import inbox, sessions, turns
-from core.store.upsert import build_insert
-from core.turns.queries import RerunKind, has_message, is_active, is_waiting, parse_inbox_message, record_message
+from core.store.upsert import build_insert, insert_new
+from core.turns.queries import (
+    RerunKind,
+    has_message,
+    is_active,
+    is_waiting,
+    message_columns,
+    parse_inbox_message,
+    record_message,
+)
 from core.turns.rerun import RerunDenied, create_rerun_message
 from core.turns.store import TurnStore
 from core.turns.turn import CancelReason, TurnKind
@@ -70,7 +75,6 @@ class InboxStore:
     ) -> None:
         self._database = database
         self._turns = turns
-        self._agents = turns.agents
         self._worker = worker
         self._rates = rates
 
@@ -94,10 +98,7 @@ class InboxStore:
                 return limited
             return await self._insert(connection, inbound)
 
-        if self._rates:
-            accepted = await self._write(work)
-        else:
-            accepted = _to_result(await self._database.run(_INSERT, **self._insert_parameters(inbound)))
+        accepted = await self._write(work)
         if accepted in (AcceptResult.NEXT, AcceptResult.WAITING):
             self._worker.wake()
         return accepted
@@ -105,7 +106,7 @@ class InboxStore:
     async def _find_rate_limit(
         self, connection: AsyncConnection, event_key: str, author: str, place: str
     ) -> RateLimitDenial | None:
-        if await has_message(connection, event_key):
+        if not self._rates or await has_message(connection, event_key):
             return None
         until = await self._rates.limited_until(connection, author=author, place=place)
         return None if until is None else RateLimitDenial(until)
@@ -123,8 +124,6 @@ class InboxStore:
         Raises:
             StoreError: the database cannot be read.
         """
-        if not self._rates:
-            return None
         async with self._database.read() as connection:
             return await self._find_rate_limit(connection, event_key, author, place)
 
@@ -326,32 +325,20 @@ class InboxStore:
             parent: the id of the turn that a rerun repeats; None for other messages.
             outcome: the reason why no turn answers the message; None if a turn will.
         """
-        values = {**self._insert_parameters(inbound), "kind": kind, "parent": parent, "outcome": outcome}
-        first, *others = _build_inserts(connection.dialect.name)
-        rows = (await connection.execute(first, values)).all()
-        for statement in others:
-            await connection.execute(statement, values)
-        return _to_result(rows)
-
-    def _insert_parameters(self, inbound: InboxMessage) -> dict[str, Any]:
-        """Return the bind parameters of the statements of `_build_inserts` for a message.
-
-        The message has no outcome, and is not a rerun.
-        """
-        return {
-            "event_key": inbound.event_key,
-            "session": inbound.session_id,
-            "place": inbound.place,
-            "author": inbound.author,
-            "message": inbound.to_json(),
-            "sent_at": inbound.sent_at,
-            "accepted_at": time.time(),
-            "kind": "message",
-            "parent": None,
-            "outcome": None,
-            "app": self._agents.default,
-            "worker": self._turns.worker_id,
-        }
+        # PostgreSQL: the lock makes the message wait for a reset, and gives it the generation after that
+        generation = await lock_session_row(connection, inbound.session_id)
+        row = message_columns(inbound, generation or 1) | {"message": inbound.to_json()}
+        row |= {"kind": kind, "parent": parent, "outcome": outcome}
+        identity = {"own_key": inbound.event_key, "own_session": inbound.session_id}
+        inserted = await connection.execute(_build_insert(connection.dialect.name), row | identity)
+        has_predecessor: bool | None = inserted.scalar_one_or_none()
+        if has_predecessor is None:
+            return AcceptResult.DUPLICATE
+        if generation is None:
+            new_session = new_session_row(inbound.session_id, self._turns.agents.default, inbound.place)
+            await insert_new(connection, sessions, new_session)
+        await self._turns.notify_workers(connection)
+        return AcceptResult.WAITING if has_predecessor else AcceptResult.NEXT
 
     async def _begin_generation(self, connection: AsyncConnection, session_id: str, until: float) -> list[InboxMessage]:
         """Begin a new generation of a session, and delete the data of the former one.
@@ -383,69 +370,20 @@ class InboxStore:
         return [message for data in dropped if (message := parse_inbox_message(data))]
 
 
-def _to_result(rows: Sequence[Sequence[Any]]) -> AcceptResult:
-    """Return the result of storing a message from the rows of the `INSERT`.
-
-    Args:
-        rows: empty for a stored event key; else one row, whose first column says whether the message has to wait.
-    """
-    if not rows:
-        return AcceptResult.DUPLICATE
-    return AcceptResult.WAITING if rows[0][0] else AcceptResult.NEXT
-
-
 @cache
-def _build_inserts(dialect: str) -> tuple[sa.Insert, ...]:
-    """Return the statements that insert a message and its session, unless they exist.
+def _build_insert(dialect: str) -> sa.Insert:
+    """Return the `INSERT` of a message, which returns no row if its event key is stored.
 
-    The first statement returns a row if the message is new. The first column of that row is whether the session has an
-    active turn or other waiting messages. For PostgreSQL there is one statement, which also notifies the workers. It
-    waits for the lock of the session's row, so that the message gets the generation after a reset.
+    Else it returns whether the session has an active turn or other waiting messages.
 
     Args:
         dialect: `sqlite` or `postgresql`.
     """
-    is_postgres = dialect == "postgresql"
-    new = {name: sa.bindparam(name, type_=inbox.c[name].type) for name in _INSERTED}
-    key, session, accepted_at = new["event_key"], new["session"], new["accepted_at"]
-    stored = sa.select(sessions.c.generation).where(sessions.c.id == session)
-    generation = stored.with_for_update().cte("stored") if is_postgres else stored.subquery("stored")
-    columns = [sa.func.coalesce(sa.select(generation.c.generation).scalar_subquery(), 1), *new.values()]
-    insert = (
-        build_insert(dialect, inbox).from_select(["generation", *new], sa.select(*columns)).on_conflict_do_nothing()
-    )
-    others = inbox.alias("others")
-    waits = sa.exists().where(others.c.session == session, is_waiting(others), others.c.event_key != key)
-    is_behind = waits | sa.exists().where(turns.c.session == session, is_active(turns))
-    new_session = sa.select(session, sa.bindparam("app", type_=sa.Text), new["place"], accepted_at, accepted_at)
-    is_stored = sa.exists().where(inbox.c.event_key == key)
-    is_new = inbox.c.accepted_at == accepted_at
-    begin = build_insert(dialect, sessions).from_select(
-        ["id", "app", "user_id", "created_at", "updated_at"],
-        new_session.where(~is_stored if is_postgres else is_stored.where(is_new)),
-    )
-    begin = begin.on_conflict_do_nothing()
-    if not is_postgres:
-        return insert.returning(is_behind), begin
-    notified = sa.func.pg_notify(CHANNEL, sa.bindparam("worker", type_=sa.Text))
-    return (insert.returning(is_behind, notified).add_cte(begin.cte("begun")),)
-
-
-#: Columns of `inbox` that are parameters of the statements of `_build_inserts`.
-_INSERTED = (
-    "event_key",
-    "session",
-    "place",
-    "author",
-    "message",
-    "sent_at",
-    "accepted_at",
-    "kind",
-    "parent",
-    "outcome",
-)
-
-_INSERT = Statement(_build_inserts)
+    others, session = inbox.alias("others"), sa.bindparam("own_session", type_=sa.Text)
+    is_other = others.c.event_key != sa.bindparam("own_key", type_=sa.Text)
+    waits = sa.exists().where(others.c.session == session, is_waiting(others), is_other)
+    runs = sa.exists().where(turns.c.session == session, is_active(turns))
+    return build_insert(dialect, inbox).on_conflict_do_nothing().returning(waits | runs)
 
 
 async def _has_later_turn(connection: AsyncConnection, reset: InboxMessage, until: float) -> bool:

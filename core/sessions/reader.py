@@ -7,6 +7,7 @@ for long turns and for calls without a response.
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from enum import IntEnum
+from functools import cache
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
@@ -28,7 +29,6 @@ from core.sessions.history import (
 from core.sessions.legacy import EventRebuilder
 from core.sessions.summarizer import to_prompt_events
 from core.store.database import Database
-from core.store.fast_path import Statement
 from core.store.schema import IS_USER_MESSAGE, blobs, messages, sessions, state
 
 #: The most rows of `messages` in one read: the default number of turns with two messages each, and some more.
@@ -107,7 +107,9 @@ async def read_snapshot(
     state_rows: list[tuple[str, str, str]] = []
     rows_by_kind: dict[_RowKind, dict[int, StoredMessage]] = {_RowKind.NEWEST: {}, _RowKind.REQUIRED: {}}
     owners = {f"{scope}_owner": owner for scope, owner in scopes.get_scope_owners(app, user_id, session_id).items()}
-    for part, id_, word, text, number, json, at, until in await database.run(_SNAPSHOT, session=session_id, **owners):
+    for part, id_, word, text, number, json, at, until in await database.run(
+        _build_snapshot_query(database.engine.dialect.name), session=session_id, **owners
+    ):
         match part:
             case _RowKind.SESSION if (word, text) == (home_app or app, user_id):
                 session_columns = id_, at
@@ -125,6 +127,7 @@ async def read_snapshot(
     )
 
 
+@cache
 def _build_snapshot_query(dialect: str) -> sa.CompoundSelect[Any]:
     """Return the query of a session, its state and its messages, as one UNION.
 
@@ -139,7 +142,7 @@ def _build_snapshot_query(dialect: str) -> sa.CompoundSelect[Any]:
     in_generation = messages.c.generation == generation
 
     def to_text(json: sa.ColumnElement[Any]) -> sa.ColumnElement[Any]:
-        return sa.cast(json, sa.Text) if dialect == "postgresql" else json
+        return sa.cast(json, sa.Text) if dialect == "postgresql" else sa.type_coerce(json, sa.Text)
 
     def select_rows(kind: _RowKind, *columns: Any) -> sa.Select[Any]:
         return sa.select(sa.literal_column(str(int(kind))).label("part"), *columns)
@@ -181,15 +184,11 @@ def _build_snapshot_query(dialect: str) -> sa.CompoundSelect[Any]:
     )
 
 
-_SNAPSHOT = Statement(_build_snapshot_query)
-
-_COUNT_TURNS = Statement(
-    lambda _dialect: sa.select(sa.func.count()).where(
-        messages.c.session == sa.bindparam("session", type_=sa.Text),
-        messages.c.generation == sa.bindparam("generation", type_=sa.Integer),
-        messages.c.id > sa.bindparam("summarized_id", type_=sa.BigInteger),
-        IS_USER_MESSAGE,
-    )
+_COUNT_TURNS = sa.select(sa.func.count()).where(
+    messages.c.session == sa.bindparam("session", type_=sa.Text),
+    messages.c.generation == sa.bindparam("generation", type_=sa.Integer),
+    messages.c.id > sa.bindparam("summarized_id", type_=sa.BigInteger),
+    IS_USER_MESSAGE,
 )
 
 

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import cache
 from types import MappingProxyType
 from typing import Any
 
@@ -21,7 +21,6 @@ from core.sessions.lifecycle import find_session_row
 from core.sessions.prompt_text import AttributedPrompt
 from core.store import schema
 from core.store.database import Database
-from core.store.fast_path import Statement
 from core.store.schema import messages, sessions
 from core.store.upsert import build_insert, insert_new
 from core.workers.fencing import OWNS_TURN, FencingToken, join_owned_turn, lock_session_and_turn
@@ -122,11 +121,11 @@ class EventWriter:
             already, or the event may answer open long-running calls: nothing is stored then, and the caller has to use
             a transaction.
         """
+        fence = self.session.fence
         may_answer_calls = bool(event.get_function_responses()) or is_user_message(event)
-        if self.session.fence is None:
-            return bool(await self.database.run(_INSERT, **values, may_answer_calls=may_answer_calls))
-        owner = self.session.fence.values
-        return bool(await self.database.run(_FENCED_INSERT, **values, **owner, may_answer_calls=may_answer_calls))
+        parameters = {**values, "may_answer_calls": may_answer_calls, **(fence.values if fence else {})}
+        insert = _build_insert(self.database.engine.dialect.name, is_fenced=fence is not None)
+        return bool(await self.database.run(insert, **parameters))
 
     async def _lock_session_and_turn(self, connection: AsyncConnection, at: float) -> None:
         """Lock the rows of session and turn, and store the time of the last change.
@@ -175,22 +174,23 @@ class EventWriter:
             )
 
 
-def _build_insert(dialect: str, *, is_own: sa.ColumnElement[bool] | None = None) -> sa.Insert:
+@cache
+def _build_insert(dialect: str, *, is_fenced: bool) -> sa.Insert:
     """Return the `INSERT` of one message that locks its session and checks its turn.
 
     Nothing is inserted if the session was reset, the turn is lost, or the event is stored. The same applies if the
-    session has long-running calls that the message may answer.
+    session has long-running calls that the message may answer. The bind parameters have the names of the columns.
 
     Args:
         dialect: `sqlite` or `postgresql`.
-        is_own: the condition that this worker owns the turn; None for a message without a turn.
+        is_fenced: whether this worker must own a turn, with the bind parameters of `OWNS_TURN`.
     """
     names = [column.name for column in messages.c if column.name not in ("id", "last_covered_id")]
     locked = sa.select(sessions.c.id, sessions.c.generation).where(
         sessions.c.id == sa.bindparam("session", type_=sa.Text),
         sessions.c.generation == sa.bindparam("generation", type_=sa.Integer),
     )
-    locked = locked if is_own is None else join_owned_turn(locked, is_own)
+    locked = join_owned_turn(locked, OWNS_TURN) if is_fenced else locked
     # PostgreSQL: the row stays locked until the transaction ends. So a reset comes before or after, and the ids of a
     # session's messages are in the order of their commits
     session_row = locked.with_for_update(key_share=True).subquery("locked")
@@ -200,7 +200,3 @@ def _build_insert(dialect: str, *, is_own: sa.ColumnElement[bool] | None = None)
     values = (sa.bindparam(name, type_=messages.c[name].type) for name in names)
     row = sa.select(*values).select_from(session_row).where(sa.not_(sa.and_(may_answer_calls, open_rows)))
     return build_insert(dialect, messages).from_select(names, row).on_conflict_do_nothing().returning(messages.c.id)
-
-
-_INSERT = Statement(_build_insert)
-_FENCED_INSERT = Statement(partial(_build_insert, is_own=OWNS_TURN))

@@ -4,8 +4,9 @@ import asyncio
 import json
 import logging
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, nullcontext
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,12 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_en
 from core.errors import DatabaseClosedError
 from core.store.engine_options import engine_options
 from core.store.errors import store_errors
-from core.store.fast_path import PreparedStatement, Statement
 from core.store.schema import write_checks
 from core.store.upsert import build_insert
 
 log = logging.getLogger(__name__)
+
+Rows = Sequence[sa.Row[*tuple[Any, ...]]]
 
 #: Seconds that closing all connections to a server may take.
 CLOSE_SECONDS = 2.0
@@ -52,7 +54,6 @@ class Database:
             autocommit=True, **({} if self.is_sqlite else {"isolation_level": "AUTOCOMMIT"})
         )
         self._write_lock = asyncio.Lock() if self.is_sqlite else nullcontext()
-        self._prepared: dict[Statement, PreparedStatement] = {}
         self._is_closed = False
         if self.is_sqlite:
             if self.file is not None:
@@ -105,38 +106,23 @@ class Database:
             async with self._write_lock, self._connect(self.engine) as connection, connection.begin():
                 yield connection
 
-    async def run(self, statement: Statement, **values: Any) -> list[tuple[Any, ...]]:
-        """Run one statement as a transaction of its own, by the driver without SQLAlchemy.
-
-        On PostgreSQL this takes one round trip. For SQLite, a `Statement` may consist of several SQL statements: they
-        run in one transaction.
+    async def run(self, statement: sa.Executable, **values: Any) -> Rows:
+        """Run one statement as a transaction of its own; on PostgreSQL this takes one round trip.
 
         Args:
-            statement: the statement; it is compiled at its first use.
+            statement: a query, or a write that returns rows.
             values: the bind parameters by name.
 
         Returns:
-            The rows of the (first) SQL statement, as the driver returns them: JSON is text.
+            The rows.
 
         Raises:
-            ValueError: a stored text is not UTF-8.
             IntegrityError: a constraint of the table does not hold.
         """
-        prepared = self._prepared.get(statement)
-        if prepared is None:
-            prepared = self._prepared[statement] = statement.compile_for(self.engine.dialect)
+        lock = self._write_lock if isinstance(statement, sa.UpdateBase) else nullcontext()
         with store_errors():
-            async with (
-                self._write_lock if prepared.writes else nullcontext(),
-                self._connect(self._autocommit) as connection,
-            ):
-                return await prepared.fetch(connection, values)
-
-    async def update(self, statement: sa.Update) -> int:
-        """Run an update as its own transaction, and return the number of changed rows."""
-        with store_errors():
-            async with self._write_lock, self._connect(self._autocommit) as connection:
-                return (await connection.execute(statement)).rowcount
+            async with lock, self._connect(self._autocommit) as connection:
+                return (await connection.execute(statement, values)).all()
 
     async def ping(self) -> None:
         """Check that the database accepts writes, by writing a row of `write_checks`.
@@ -144,7 +130,7 @@ class Database:
         Raises:
             StoreError: the database accepts no writes; the text has the reason.
         """
-        await self.run(_PULSE, now=time.time())
+        await self.run(_build_pulse(self.engine.dialect.name), now=time.time())
 
     async def aclose(self) -> None:
         """Close all connections; later calls of other methods raise `DatabaseClosedError`.
@@ -174,15 +160,13 @@ class Database:
             raise DatabaseClosedError
 
 
-def _pulse(dialect: str) -> sa.Insert:
+@cache
+def _build_pulse(dialect: str) -> sa.Insert:
     now = sa.bindparam("now", type_=sa.Double)
     insert = build_insert(dialect, write_checks).values(id=sa.literal_column("1"), written_at=now)
     return insert.on_conflict_do_update(
         index_elements=[write_checks.c.id], set_={"written_at": insert.excluded.written_at}
     )
-
-
-_PULSE = Statement(_pulse)
 
 
 def _read_json(text: str) -> Any:

@@ -53,7 +53,7 @@ class _Cursor:
 
     arraysize = 1
 
-    def __init__(self, connection: aiosqlite.Connection) -> None:
+    def __init__(self, connection: "SqliteConnection") -> None:
         self._connection = connection
         self._rows = _FetchedRows()
 
@@ -77,7 +77,9 @@ class _Cursor:
 
     async def execute(self, sql: str, parameters: Iterable[Any] = ()) -> None:
         """Run a statement and read all of its rows."""
+        self._connection.is_interrupted = True
         rows = await self._connection.execute_fetchall(sql, parameters)
+        self._connection.is_interrupted = False
         assert isinstance(rows, _FetchedRows)
         self._rows = rows
 
@@ -95,11 +97,23 @@ class _Cursor:
 
 
 class SqliteConnection(aiosqlite.Connection):
-    """Connection to a SQLite file, for SQLAlchemy's dialect of aiosqlite."""
+    """Connection to a SQLite file, for SQLAlchemy's dialect of aiosqlite.
+
+    Attributes:
+        is_interrupted: whether a statement failed or its caller was cancelled: it may still begin a transaction.
+    """
+
+    is_interrupted = False
 
     def cursor(self) -> _Cursor:  # type: ignore[override]
         """Return a new cursor."""
         return _Cursor(self)
+
+    async def rollback(self) -> None:
+        """Roll back the transaction; without one, make no trip to the thread, as after each read of SQLAlchemy."""
+        if self.in_transaction or self.is_interrupted:
+            await super().rollback()
+            self.is_interrupted = False
 
 
 async def connect(path: str, **options: Any) -> SqliteConnection:

@@ -317,10 +317,11 @@ class TurnStore:
             TurnLostError: this worker does not own the turn, or the turn has none of `states`.
         """
         fence = self.fencing_token(turn)
-        update = sa.update(turns).where(fence.owns_turn, turns.c.state.in_(states)).values(values)
+        is_writable = fence.owns_turn & turns.c.state.in_(states)
+        update = sa.update(turns).where(is_writable).values(values).returning(turns.c.id)
 
         async def work() -> None:
-            if not await self._database.update(update):
+            if not await self._database.run(update):
                 raise fence.lost_error
 
         await retry_store(work, operation=f"turn {turn.id}")

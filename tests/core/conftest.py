@@ -16,8 +16,7 @@ from core.inbox.store import InboxStore
 from core.models.tokens import TokenCounter
 from core.sessions.routing import AgentProfile, AgentRouter
 from core.sessions.service import SessionService
-from core.store.database import Database
-from core.store.fast_path import Statement
+from core.store.database import Database, Rows
 from core.store.schema import workers
 from core.turns.store import TurnStore
 from core.turns.turn import Turn
@@ -66,14 +65,8 @@ class FailingDatabase(Database):
         async with super().read() as connection:
             yield connection
 
-    async def update(self, statement: sa.Update) -> int:
-        if self.failures:
-            async with self.write():
-                pass
-        return await super().update(statement)
-
-    async def run(self, statement: Statement, **values: Any) -> list[tuple[Any, ...]]:
-        if self.failures and (self.fails_reads or statement.compile_for(self.engine.dialect).writes):
+    async def run(self, statement: sa.Executable, **values: Any) -> Rows:
+        if self.failures and (self.fails_reads or isinstance(statement, sa.UpdateBase)):
             async with self.write():
                 pass
         return await super().run(statement, **values)

@@ -8,7 +8,6 @@ from sqlalchemy.engine import Dialect
 from sqlalchemy.sql.elements import ClauseElement
 
 from channels.i18n import messages as words
-from core.store.fast_path import PreparedStatement, Statement
 from core.usage import prices
 from tests.fixtures import certificates
 
@@ -21,15 +20,8 @@ def share_one_time_work(patch: Callable[[Any, str, Any], None] = setattr) -> Non
     Args:
         patch: replaces an attribute of a module or class.
     """
-    compile_for, known = Statement.compile_for, dict[tuple[Statement, str], PreparedStatement]()
     compiled = ClauseElement._compile_w_cache
     caches = dict[str, tuple[Dialect, dict[Any, Any]]]()
-
-    def compile_once(self: Statement, dialect: Dialect) -> PreparedStatement:
-        key = (self, dialect.name)
-        if key not in known:
-            known[key] = compile_for(self, dialect)
-        return known[key]
 
     def compile_with_shared_cache(self: ClauseElement, dialect: Dialect, **how: Any) -> Any:
         """Compile a statement with a cache for all engines: each test has its own engine."""
@@ -40,5 +32,4 @@ def share_one_time_work(patch: Callable[[Any, str, Any], None] = setattr) -> Non
     certificates.share_tls_contexts(patch)
     patch(prices, "_read_file", lambda file: (read_once if file == prices._DEFAULT_FILE else read)(file))
     patch(words, "find_language", cache(words.find_language))
-    patch(Statement, "compile_for", compile_once)
     patch(ClauseElement, "_compile_w_cache", compile_with_shared_cache)

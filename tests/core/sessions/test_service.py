@@ -20,7 +20,6 @@ from core.sessions.history import count_sent_turns
 from core.sessions.service import SessionService
 from core.sessions.writer import StoredSession
 from core.store.database import Database
-from core.store.fast_path import Statement
 from core.store.schema import blobs, messages, metadata, sessions, state
 from tests.core.sessions.events import call_event, list_texts, model_event, reset_session, response_event, user_event
 
@@ -53,23 +52,15 @@ def record_statements(database: Database) -> Iterator[list[tuple[str, Any]]]:
     Each entry is (SQL, parameters).
     """
     seen: list[tuple[str, Any]] = []
-    run = database.run
 
     def record_statement(_c: Any, _cursor: Any, sql: str, parameters: Any, _x: Any, _m: Any) -> None:
         seen.append((sql, parameters))
 
-    async def record_and_run(statement: Statement, **values: Any) -> list[tuple[Any, ...]]:
-        for step in statement.compile_for(database.engine.dialect).steps:
-            seen.append((step.sql, tuple(step.arguments(values))))
-        return await run(statement, **values)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(database, "run", record_and_run)
-        sa.event.listen(database.engine.sync_engine, "before_cursor_execute", record_statement)
-        try:
-            yield seen
-        finally:
-            sa.event.remove(database.engine.sync_engine, "before_cursor_execute", record_statement)
+    sa.event.listen(database.engine.sync_engine, "before_cursor_execute", record_statement)
+    try:
+        yield seen
+    finally:
+        sa.event.remove(database.engine.sync_engine, "before_cursor_execute", record_statement)
 
 
 # Creating, finding, listing, deleting

@@ -20,8 +20,7 @@ from core.errors import SessionResetError, StoreError
 from core.models.tokens import TokenCounter
 from core.sessions.lifecycle import begin_generation
 from core.sessions.service import SessionService
-from core.store.database import Database
-from core.store.fast_path import Statement
+from core.store.database import Database, Rows
 from core.store.schema import blobs, messages, state
 from sandbox.postgres import PostgresSandbox
 from tests.core.conftest import open_database
@@ -39,7 +38,7 @@ class LossyDatabase(Database):
 
     lost_answers = 0
 
-    async def run(self, statement: Statement, **values: Any) -> list[tuple[Any, ...]]:
+    async def run(self, statement: sa.Executable, **values: Any) -> Rows:
         rows = await super().run(statement, **values)
         self._lose_answer()
         return rows

@@ -15,22 +15,15 @@ from core.errors import SettingsError, StoreError
 from core.observability import metrics
 from core.store import database as database_module
 from core.store.database import Database
-from core.store.fast_path import Statement
 from core.store.schema import state, write_checks
 from sandbox.postgres import PostgresSandbox
 from tests.core.conftest import FailingDatabase, open_database
 
 NAME, VALUE = sa.bindparam("name", type_=sa.Text), sa.bindparam("as", type_=sa.JSON)
-SET_ONE = sa.insert(state).values(scope="app", owner="a", key=NAME, value=VALUE).returning(state.c.key)
-SET = Statement(lambda _dialect: SET_ONE)
-KEYS = Statement(lambda _dialect: sa.select(state.c.key, state.c.scope).order_by(state.c.key))
-SET_TWICE = Statement(
-    lambda dialect: SET_ONE if dialect == "postgresql" else (SET_ONE, sa.update(state).values(key=NAME))
-)
-MOVED = sa.update(state).where(state.c.key == NAME).values(owner="b")
-SET_AND_MOVE = Statement(lambda dialect: SET_ONE if dialect == "postgresql" else (SET_ONE, MOVED))
-PAGES = Statement(lambda _dialect: sa.select(sa.column("page_count")).select_from(sa.text("pragma_page_count")))
-UNKNOWN = Statement(lambda _dialect: sa.select(sa.table("nowhere", sa.column("x")).c.x))
+SET = sa.insert(state).values(scope="app", owner="a", key=NAME, value=VALUE).returning(state.c.key)
+KEYS = sa.select(state.c.key, state.c.scope).order_by(state.c.key)
+PAGES = sa.select(sa.column("page_count", sa.Integer)).select_from(sa.text("pragma_page_count"))
+UNKNOWN = sa.select(sa.table("nowhere", sa.column("x")).c.x)
 
 
 async def list_keys(database: Database) -> list[str]:
@@ -90,12 +83,11 @@ async def test_failed_statements_of_a_batch_do_not_affect_others(database: Faili
     assert await list_keys(database) == []
 
 
-@pytest.mark.parametrize("statement", [SET, SET_AND_MOVE])
 async def test_each_statement_of_a_batch_succeeds_or_fails_by_itself(
-    database: FailingDatabase, statement: Statement
+    database: FailingDatabase,
 ) -> None:
     names = [f"k{number // 3}" for number in range(150)]  # three statements insert the same name: one row is stored
-    asked = [database.run(statement, name=name, **{"as": 1}) for name in names]
+    asked = [database.run(SET, name=name, **{"as": 1}) for name in names]
     async with asyncio.timeout(30):
         results = await asyncio.gather(*asked, return_exceptions=True)
     by_name = [sorted(type(one).__name__ for one in results[first : first + 3]) for first in range(0, 150, 3)]
@@ -121,8 +113,7 @@ async def test_a_closed_database_is_not_reopened_by_a_late_call(database: Failin
     opened = list[Any]()
     sa.event.listen(database.engine.sync_engine, "connect", lambda connection, _record: opened.append(connection))
     await database.ping()
-    asked = [(statement, {"name": f"k{n}", "as": n}) for n, statement in enumerate((SET, SET_TWICE, SET))]
-    late = [asyncio.create_task(database.run(statement, **values)) for statement, values in asked]
+    late = [asyncio.create_task(database.run(SET, name=f"k{n}", **{"as": n})) for n in range(3)]
     await asyncio.sleep(0)
     await database.aclose()
     await asyncio.wait(late)
@@ -212,11 +203,11 @@ async def test_writes_fail_retryably_while_another_program_has_the_lock(tmp_path
         )
         with closing(sqlite3.connect(tmp_path / "parley.db", isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
-            asked = [database.run(one, name=f"k{n}", **{"as": n}) for n, one in enumerate([SET, SET_AND_MOVE] * 3)]
+            asked = [database.run(SET, name=f"k{n}", **{"as": n}) for n in range(6)]
             results = await asyncio.gather(*asked, return_exceptions=True)
             assert [isinstance(one, StoreError) and one.retryable for one in results] == [True] * 6
             assert await list_keys(database) == []
-        again = [database.run(one, name=f"k{n}", **{"as": n}) for n, one in enumerate([SET, SET_AND_MOVE] * 3)]
+        again = [database.run(SET, name=f"k{n}", **{"as": n}) for n in range(6)]
         await asyncio.gather(*again)
         assert len(await list_keys(database)) == 6
         await database.aclose()

@@ -25,7 +25,7 @@ from core.sessions.history import INTERRUPTED
 from core.sessions.lifecycle import begin_generation
 from core.sessions.service import SessionService
 from core.sessions.writer import StoredSession
-from core.store.fast_path import Statement
+from core.store.database import Rows
 from core.store.schema import messages, tool_calls
 from core.store.schema import turns as turns_table
 from core.tools.call_log import ToolCallLog, ToolInvocation
@@ -62,7 +62,7 @@ class HookedDatabase(FailingDatabase):
     hook: Callable[[], Coroutine[Any, Any, None]] | None = None
     hooked_call = ""
 
-    async def run(self, statement: Statement, **values: Any) -> list[tuple[Any, ...]]:
+    async def run(self, statement: sa.Executable, **values: Any) -> Rows:
         await self._count_call("statement")
         return await super().run(statement, **values)
 
