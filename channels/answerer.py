@@ -239,6 +239,14 @@ class Answerer:
         return True
 
     async def _answer_in_reply(self, turn: Turn, reply: Reply) -> None:
+        """Run the turn, or show its stored answer or cancel, in the reply; end the turn.
+
+        If the platform refuses the text, the text is attached as a file.
+
+        Raises:
+            CancelledError: the task was cancelled; the reply says so: see `_handle_cancel`.
+            RefusedError: the platform refused the text.
+        """
         try:
             if turn.text is not None and turn.cancel in (None, CancelReason.RESET):
                 await self._show_saved_answer(turn, reply, turn.text)
@@ -349,6 +357,19 @@ class Answerer:
             await asyncio.wait([run])
 
     async def _stream_events(self, turn: Turn, reply: Reply, recorder: RunRecorder, tools: ToolStatus) -> StreamEvent:
+        """Build the prompt, run the agent, and pass its text and tool status to the reply.
+
+        Args:
+            recorder: records each event of the run.
+            tools: the running tool calls of the turn.
+
+        Returns:
+            The `done` event.
+
+        Raises:
+            _MessageIsAnswerError: no agent is run, since the message answers an agent's question.
+            Exception: the error of the run.
+        """
         runtime = self._other_runtimes.get(turn.agent, self._runtime)
         decisions = await self._human_requests.list_decisions(turn.origin) if turn.run is not None else ()
         channel = self._get_channel(turn.newest_message)
@@ -453,6 +474,7 @@ class Answerer:
                 await self._turns.hand_back(turn, reply.text_without_ending.rstrip())
 
     async def _fail(self, turn: Turn, reply: Reply, error: Exception) -> None:
+        """Log an error, show the user a sentence about it, and end the turn as failed."""
         log.log(log_level(error), "turn %s failed: %s", turn.id, format_error(error))
         sentence = await self._error_messages.describe(error, turn, reply.say)
         await self._close_with_message(turn, reply, sentence, "failed", error_summary(error))

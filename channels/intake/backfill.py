@@ -269,6 +269,13 @@ class Backfill:
             raise failure
 
     async def _store(self, message: IncomingMessage) -> None:
+        """Store a pending message (received but not stored) with its edit, if any.
+
+        A deleted message is not stored.
+
+        Raises:
+            Exception: raised by `store_message`; the message stays pending.
+        """
         key = message.inbound.event_key
         try:
             if key not in self._edits:
@@ -381,6 +388,7 @@ class Backfill:
                         raise
 
     async def _list_missing(self, gap: _Gap, place_id: str) -> list[IncomingMessage]:
+        """Fetch a place's messages since the gap; return those to store, oldest first."""
         places = await self._list_places(gap)
         if place_id not in places:
             return []
@@ -406,6 +414,11 @@ class Backfill:
     # The watermark
 
     async def _save_watermark(self) -> None:
+        """Store the time until which all messages are stored, if that time has changed.
+
+        Raises:
+            StoreError: the database is unavailable.
+        """
         until = min(self._last_event_at(), self._gap_start, *map(_sent_at, self._pending.values()))
         if self._watermark is not None and until and until != self._watermark:
             await self._watermarks.save_watermark(self._watermark_name, until)

@@ -82,7 +82,7 @@ async def _keep_message(message: IncomingMessage) -> IncomingMessage:
 
 
 class MessageHandler:
-    """Handles the messages, edits and deletions of a channel.
+    """Stores a platform's messages, edits and deletions; runs commands; denies access.
 
     Args:
         queued_reactions: adds the reactions that mark users' messages as waiting.
@@ -95,7 +95,7 @@ class MessageHandler:
 
     Attributes:
         commands: runs commands, also those that come as interactions.
-        presses: handles button presses.
+        presses: performs the actions of pressed buttons.
     """
 
     def __init__(

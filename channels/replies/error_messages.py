@@ -23,7 +23,7 @@ NOTICE_TIMEOUT = 3.0
 
 
 class ErrorMessages:
-    """Describes to a user the failure of their turn.
+    """Builds the sentence that tells a user why their turn failed.
 
     Args:
         spending: the store of the administrators' names; None to name no administrators.

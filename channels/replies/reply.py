@@ -429,6 +429,12 @@ class Reply:
         return not slot.cancelled() and not self._is_abandoned
 
     def _plan(self, shown_count: int, priority: Priority) -> Plan:
+        """Return the plan for the next call, with the text, status line and files so far.
+
+        Args:
+            shown_count: the number of full chunks that the platform shows.
+            priority: the priority of the call.
+        """
         plan = self._planner.plan(priority, empty_text=self.say(words.NO_ANSWER))
         if not plan.chunks:
             text = f"{self._status or words.PLACEHOLDER}{self._elapsed_text}"
@@ -485,6 +491,12 @@ class Reply:
         )
 
     async def _record(self, position: int, message_id: str) -> None:
+        """Store the id of a posted message: see `RecordMessageId`.
+
+        Raises:
+            TurnLostError: another worker has claimed the turn; the id is added to `orphaned_ids`.
+            StoreError: the id cannot be stored.
+        """
         self._known_ids[position:] = [message_id, *self._known_ids[position + 1 :]]
         try:
             await self._save_ids(self._known_ids)

@@ -264,6 +264,7 @@ class MessageSurface(ABC):
             self._slot = None
 
     async def _show(self, plan: Plan, known_ids: Sequence[str], record: RecordMessageId) -> bool:
+        """Edit, post and delete messages, then attach the files: see `Surface.show`."""
         messages = [id_ for id_ in known_ids if not _is_file(id_)]
         shown_ids: list[str] = []
         for position in range(len(plan.chunks)):

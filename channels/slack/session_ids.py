@@ -14,7 +14,7 @@ _SINGLE = "dm"
 
 
 def is_direct(channel: str) -> bool:
-    """Return whether a channel id is of the direct messages of a user with the bot."""
+    """Return whether a channel id is the id of direct messages with the bot."""
     return channel.startswith("D")
 
 
