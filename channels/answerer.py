@@ -1,4 +1,4 @@
-"""Runs the agent for a turn and shows its reply until the turn ends."""
+"""Answerer: runs the agent for a turn, and shows the reply until the turn ends."""
 
 import asyncio
 import logging

@@ -226,10 +226,10 @@ class Surface(Protocol):
     def limits(self) -> MessageLimits: ...
 
     def track_reply(self) -> AbstractContextManager[None]:
-        """Return a context manager: the `with` block in which the reply is shown.
+        """Return a context manager for the `with` block in which the reply is shown.
 
-        Within the block, a growing message counts among those that share the rate limits. At its end, the surface
-        releases its slots and reserved calls.
+        Within the block, a growing message counts among those that share the rate limits. The end of the block frees
+        the slots that the surface has acquired or reserved.
         """
         ...
 

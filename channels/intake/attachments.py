@@ -218,5 +218,5 @@ class _AttachmentBudget:
 
 
 def _clean_name(file: Attachment) -> str:
-    """Return a file's name on one line, truncated, with round for square brackets."""
+    """Return a file's name on one line, truncated, with ( ) in place of [ ]."""
     return " ".join(file.name.translate({ord("["): "(", ord("]"): ")"}).split())[:_MAX_NAME_LENGTH] or "a file"

@@ -109,7 +109,7 @@ class FileClient:
         raise UnreadableFileError("it cannot be fetched")
 
     def _is_platform_url(self, url: SplitResult) -> bool:
-        """Return whether a URL is on one of the platform's file hosts."""
+        """Return whether a URL is on one of the platform's file hosts (or the sandbox)."""
         if _is_within(self._api_url, self.api_hosts):
             return url.scheme == "https" and _is_within(url, self.file_hosts)
         return (url.scheme, url.netloc) == (self._api_url.scheme, self._api_url.netloc)

@@ -13,7 +13,7 @@ MAX_LIMITERS = 1000
 class RateLimiters:
     """Rate limiters by key; calls that share a limit of the platform share a key.
 
-    At most `MAX_LIMITERS` are kept; beyond that, idle ones are dropped.
+    If there are more than `MAX_LIMITERS`, idle limiters are deleted.
 
     Args:
         speed: how many times faster than the platform's the windows run; more than 1 only for a sandbox whose clock

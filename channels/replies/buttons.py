@@ -110,9 +110,10 @@ def approval_buttons(approval_id: str, say: MessageCatalog, *, may_always: bool)
 
 
 def parse_button(button_id: str) -> Press | None:
-    """Return the press of a button by the button's id: see `create_button`.
+    """Parse the id of a pressed button: see `create_button`.
 
-    None if the id has another format.
+    Returns:
+        The action, the target and the detail; None if the id has another format.
     """
     name, _, rest = button_id.partition(":")
     detail, _, target_id = rest.rpartition(":")

@@ -165,7 +165,10 @@ class MessageSurface(ABC):
         self._tracking.enter_context(self._edit_limiter.track_reply(self._began_at))
 
     def _close_message(self) -> None:
-        """Stop counting the message as growing; the next one uses its reserved slot."""
+        """Stop counting the growing message among those that share the rate limits.
+
+        The slot that is reserved for a last edit stays reserved, for the next growing message.
+        """
         self._is_open = False
         self._tracking.close()
 

@@ -1,7 +1,7 @@
-"""Slash commands, and the choice of a conversation for a command.
+"""Slash commands, and the choice of the session to which a command applies.
 
 Slack: docs.slack.dev/interactivity/implementing-slash-commands. Slash commands do not work in threads, so that none
-belongs to a session: the user may have to choose one of their sessions in the channel (conversations).
+belongs to a session: the user may have to choose one of their sessions in the channel.
 """
 
 from collections.abc import Mapping, Sequence
