@@ -13,7 +13,7 @@ def open_gate(gate: str) -> dict[str, str]:
     """Open a gate.
 
     Args:
-        gate: which one, such as north.
+        gate: the name of the gate, such as north.
     """
     OPENED.append(gate)
     return {"opened": gate}
