@@ -76,7 +76,8 @@ class Database:
 
         All processes that use the database have the same clock. For SQLite it is the time of this process.
         """
-        return self.clock(self.engine.dialect.name, sa.literal(time.time(), sa.Double))
+        own = sa.bindparam(None, callable_=time.time, type_=sa.Double)  # read whenever a statement runs
+        return self.clock(self.engine.dialect.name, own)
 
     @staticmethod
     def clock(dialect: str, own: sa.ColumnElement[float]) -> sa.ColumnElement[float]:

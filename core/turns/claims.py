@@ -17,7 +17,7 @@ import time
 import uuid
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, lru_cache
 from itertools import takewhile
 from typing import Any, NamedTuple
 
@@ -96,9 +96,8 @@ async def claim_turns(
     Raises:
         IntegrityError: another worker began a turn of one of the sessions; nothing is claimed.
     """
-    has_abandoned = sa.exists().where(_is_abandoned(lease, running)).label("has_abandoned")
     async with database.read() as connection:
-        found = (await connection.execute(sa.select(has_abandoned, _HAS_WAITING))).one()
+        found = (await connection.execute(_select_claimable_kinds(lease), {"running": running})).one()
     if not (found.has_abandoned or found.has_waiting):
         return []
     async with database.write() as connection:
@@ -106,14 +105,26 @@ async def claim_turns(
         return [*resumed, *await _claim_waiting(connection, lease.worker_id, agents, limit - len(resumed), served)]
 
 
-def _is_abandoned(lease: Lease, running: Collection[str]) -> sa.ColumnElement[bool]:
-    """Return the SQL condition that a turn is active, and no live worker runs it.
+@lru_cache(maxsize=1)
+def _select_claimable_kinds(lease: Lease) -> sa.Select[bool, bool]:
+    """Return the query of `has_abandoned` and `has_waiting`: whether there are turns or messages to claim.
 
     Args:
         lease: the lease of this worker.
-        running: the ids of the turns that this worker runs. They are not abandoned, even if the lease expired while
-            the process was blocked.
     """
+    return sa.select(sa.exists().where(_is_abandoned(lease)).label("has_abandoned"), _HAS_WAITING)
+
+
+def _is_abandoned(lease: Lease) -> sa.ColumnElement[bool]:
+    """Return the SQL condition that a turn is active, and no live worker runs it.
+
+    Its parameter `running` has the ids of the turns that this worker runs. They are not abandoned, even if the lease
+    expired while the process was blocked.
+
+    Args:
+        lease: the lease of this worker.
+    """
+    running: sa.BindParameter[Any] = sa.bindparam("running", expanding=True)
     has_no_runner = (turns.c.owner == lease.worker_id) | lease.has_no_live_worker(turns.c.owner)
     return is_active(turns) & turns.c.id.not_in(running) & has_no_runner
 
@@ -131,13 +142,13 @@ async def _claim_abandoned(
     """
     query = (
         sa.select(turns)
-        .where(_is_abandoned(lease, running))
+        .where(_is_abandoned(lease))
         .order_by(turns.c.created_at)
         .limit(limit)
         .with_for_update(skip_locked=True)
     )
     resumed, damaged = list[Turn](), set[str]()
-    for row in (await connection.execute(query)).all():
+    for row in (await connection.execute(query, {"running": running})).all():
         with collect_unreadable(row.id, damaged):
             resumed.append(await _resumed_turn(connection, lease.worker_id, row))
     if damaged:

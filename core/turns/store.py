@@ -40,13 +40,36 @@ from core.store.turn_states import EndState, State, states_before
 from core.turns.claims import claim_turns
 from core.turns.queries import get_message_chain, is_active
 from core.turns.turn import CancelReason, Turn
-from core.workers.fencing import FencingToken
+from core.workers.fencing import OWNS_TURN, FencingToken
 from core.workers.lease import Lease
 
 log = logging.getLogger(__name__)
 
 #: The most people whose last start of a turn a worker remembers; other people come first in the round robin.
 MAX_SERVED = 1_000
+
+#: SQL condition that the worker of a fencing token owns a turn in one of `states`.
+_IS_WRITABLE = OWNS_TURN & turns.c.state.in_(sa.bindparam("states", expanding=True))
+
+_IS_RESET = turns.c.cancel_reason == CancelReason.RESET
+
+#: `UPDATE` that ends a turn and returns its cancel reason; building it takes longer than running it.
+_END = (
+    sa.update(turns)
+    .where(_IS_WRITABLE)
+    .values(
+        state=sa.bindparam("end_state", type_=sa.Text),
+        error=sa.bindparam("end_error", type_=sa.Text),
+        finished_at=sa.bindparam("ended_at", type_=sa.Double),
+        usage=sa.func.coalesce(sa.bindparam("end_usage", type_=turns.c.usage.type), turns.c.usage),
+        text=sa.case((_IS_RESET, None), else_=turns.c.text),
+        run_record=sa.case(
+            (_IS_RESET | (turns.c.cancel_reason == CancelReason.MESSAGE_DELETED), None),
+            else_=sa.func.coalesce(sa.bindparam("end_record", type_=turns.c.run_record.type), turns.c.run_record),
+        ),
+    )
+    .returning(turns.c.cancel_reason)
+)
 
 Json = Mapping[str, Any]
 T = TypeVar("T")
@@ -261,29 +284,15 @@ class TurnStore:
             TurnLostError: another worker has claimed the turn, or it has ended in another state.
         """
         usage = turn.meter.to_json() if state != "done" else None  # a final text is stored
-        is_reset, is_deleted = (
-            turns.c.cancel_reason == CancelReason.RESET,
-            turns.c.cancel_reason == CancelReason.MESSAGE_DELETED,
-        )
-        new = {
-            "state": state,
-            "error": error,
-            "finished_at": time.time(),
-            "usage": usage or turns.c.usage,
-            "text": sa.case((is_reset, None), else_=turns.c.text),
-            "run_record": sa.case(
-                (is_reset | is_deleted, None),
-                else_=sa.func.coalesce(sa.literal(run_record, turns.c.run_record.type), turns.c.run_record),
-            ),
-        }
-        condition = self.fencing_token(turn).owns_turn & turns.c.state.in_(states_before(state))
+        fence = self.fencing_token(turn)
+        values = {"end_state": state, "end_error": error, "end_usage": usage or None, "end_record": run_record}
+        parameters = {**values, **fence.values, "states": states_before(state), "ended_at": time.time()}
 
         async def work() -> None:
             async with self._database.write() as connection:
-                ended = sa.update(turns).where(condition).values(new).returning(turns.c.cancel_reason)
-                row = (await connection.execute(ended)).one_or_none()
+                row = (await connection.execute(_END, parameters)).one_or_none()
                 if row is None:
-                    raise self.fencing_token(turn).lost_error
+                    raise fence.lost_error
                 if row.cancel_reason == CancelReason.RESET:
                     answered = inbox.c.turn.in_((turn.id, turn.origin))
                     await connection.execute(sa.update(inbox).where(answered).values(message=None, edited_message=None))
@@ -317,11 +326,10 @@ class TurnStore:
             TurnLostError: this worker does not own the turn, or the turn has none of `states`.
         """
         fence = self.fencing_token(turn)
-        is_writable = fence.owns_turn & turns.c.state.in_(states)
-        update = sa.update(turns).where(is_writable).values(values).returning(turns.c.id)
+        update = sa.update(turns).where(_IS_WRITABLE).values(values).returning(turns.c.id)
 
         async def work() -> None:
-            if not await self._database.run(update):
+            if not await self._database.run(update, **fence.values, states=states):
                 raise fence.lost_error
 
         await retry_store(work, operation=f"turn {turn.id}")
