@@ -182,7 +182,7 @@ def _read_json(text: str) -> Any:
 
 
 def _prepare_sqlite(connection: Any, _record: Any) -> None:
-    connection.isolation_level = None  # `_begin_immediate` begins transactions, not the driver
+    connection.isolation_level = None  # `SqliteConnection.begin` begins transactions, not `sqlite3`
     cursor = connection.cursor()
     for pragma in (
         "journal_mode=WAL",
@@ -197,7 +197,8 @@ def _prepare_sqlite(connection: Any, _record: Any) -> None:
 
 def _begin_immediate(connection: sa.Connection) -> None:
     if not connection.get_execution_options().get("autocommit"):
-        connection.exec_driver_sql("BEGIN IMMEDIATE")
+        driver: Any = connection.connection.driver_connection
+        driver.begin()
 
 
 def _refuse_closed(_connection: Any, record: Any, _proxy: Any) -> None:

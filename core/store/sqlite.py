@@ -4,6 +4,7 @@ SQLAlchemy opens a cursor, runs a statement, fetches its rows and closes the cur
 are four trips of about 0.1 ms each, most of what a statement costs.
 """
 
+import asyncio
 import sqlite3
 from collections.abc import Iterable, Sequence
 from functools import partial
@@ -14,6 +15,12 @@ import aiosqlite
 
 #: Rows that aiosqlite fetches at once for an `async for` over a cursor, which nothing here does.
 _CHUNK_ROWS = 64
+
+
+class _FirstStatement(str):
+    """SQL text of a statement that begins a transaction."""
+
+    __slots__ = ()
 
 
 class _FetchedRows(list[Any]):
@@ -44,8 +51,22 @@ class _FileConnection(sqlite3.Connection):
         self.text_factory = partial(str, encoding="utf-8", errors="replace")
 
     def execute(self, *arguments: Any) -> _FetchingCursor:
-        """Run a statement with a new `_FetchingCursor`."""
+        """Return the cursor of a statement, which has run; a `_FirstStatement` begins a transaction before.
+
+        Args:
+            arguments: the SQL text and its parameters.
+        """
+        self._begin_transaction(*arguments)
         return self.cursor(_FetchingCursor).execute(*arguments)
+
+    def executemany(self, *arguments: Any) -> sqlite3.Cursor:
+        """Run a statement for each of several sequences of parameters: see `execute`."""
+        self._begin_transaction(*arguments)
+        return super().executemany(*arguments)
+
+    def _begin_transaction(self, sql: str, *_parameters: Any) -> None:
+        if isinstance(sql, _FirstStatement):
+            super().execute("BEGIN IMMEDIATE")
 
 
 class _Cursor:
@@ -78,7 +99,8 @@ class _Cursor:
     async def execute(self, sql: str, parameters: Iterable[Any] = ()) -> None:
         """Run a statement and read all of its rows."""
         self._connection.is_interrupted = True
-        rows = await self._connection.execute_fetchall(sql, parameters)
+        text = self._connection.to_next_statement(sql)
+        rows = await self._connection.execute_fetchall(text, parameters)
         self._connection.is_interrupted = False
         assert isinstance(rows, _FetchedRows)
         self._rows = rows
@@ -86,7 +108,8 @@ class _Cursor:
     async def executemany(self, sql: str, parameters: Iterable[Iterable[Any]]) -> None:
         """Run a statement without rows for each of several sequences of parameters."""
         self._rows = _FetchedRows()
-        self._rows.rowcount = (await self._connection.executemany(sql, parameters)).rowcount
+        text = self._connection.to_next_statement(sql)
+        self._rows.rowcount = (await self._connection.executemany(text, parameters)).rowcount
 
     async def fetchall(self) -> Sequence[Any]:
         """Return all rows."""
@@ -105,15 +128,43 @@ class SqliteConnection(aiosqlite.Connection):
 
     is_interrupted = False
 
+    _is_beginning = False
+    _end: asyncio.Future[Any] | None = None
+
+    def begin(self) -> None:
+        """Let the next statement begin a transaction, in the same trip to the thread."""
+        self._is_beginning = True
+
+    def to_next_statement(self, sql: str) -> str:
+        """Return the SQL text, as a `_FirstStatement` if it is the first after `begin`."""
+        is_first, self._is_beginning = self._is_beginning, False
+        return _FirstStatement(sql) if is_first else sql
+
     def cursor(self) -> _Cursor:  # type: ignore[override]
         """Return a new cursor."""
         return _Cursor(self)
 
+    def stop(self) -> asyncio.Future[Any] | None:
+        """Stop the thread, and return the same future of its end for each call.
+
+        A second future of aiosqlite (0.22) is never done. SQLAlchemy stops the thread during `close` if the caller is
+        cancelled twice.
+        """
+        if self._end is None:
+            self._end = super().stop()
+        return self._end
+
     async def rollback(self) -> None:
         """Roll back the transaction; without one, make no trip to the thread, as after each read of SQLAlchemy."""
+        self._is_beginning = False
         if self.in_transaction or self.is_interrupted:
             await super().rollback()
             self.is_interrupted = False
+
+    async def commit(self) -> None:
+        """Commit the transaction, if a statement has begun one."""
+        self._is_beginning = False
+        await super().commit()
 
 
 async def connect(path: str, **options: Any) -> SqliteConnection:
@@ -123,8 +174,8 @@ async def connect(path: str, **options: Any) -> SqliteConnection:
         path: a file, or `:memory:`.
         options: arguments of `sqlite3.connect`.
     """
-    connections = list[SqliteConnection]()
     connector = partial(sqlite3.connect, path, factory=_FileConnection, **options)
+    connections = list[SqliteConnection]()
     # aiosqlite creates a thread object, which inherits `daemon` from the thread that creates it
     creator = Thread(target=lambda: connections.append(SqliteConnection(connector, _CHUNK_ROWS)), daemon=True)
     creator.start()

@@ -356,6 +356,8 @@ class HumanRequestService:
         Raises:
             StoreError: the database cannot be used, after all retries.
         """
+        if not turn.may_answer_question:
+            return MessageAnswerResult()
         session_id, run = turn.session_id, turn.run or turn.origin
         is_in_session = (human_requests.c.session == session_id) & (human_requests.c.kind == "question")
         relevant = human_requests.c.decision.is_(None) | human_requests.c.answer_run.is_not(None)

@@ -29,7 +29,7 @@ from core.sessions.resume import resume_run
 from core.sessions.routing import AgentRouter
 from core.store.database import Database
 from core.store.errors import collect_unreadable
-from core.store.schema import inbox, sessions, turns
+from core.store.schema import human_requests, inbox, sessions, turns
 from core.turns.queries import (
     get_messages_of_turns,
     get_requesting_run,
@@ -287,8 +287,10 @@ def _select_claimable(dialect: str) -> sa.Select[Any]:
         .where(is_idle(heads.c.session))
         .subquery("waiting_sessions")
     )
+    is_question = (human_requests.c.session == sessions.c.id) & (human_requests.c.kind == "question")
+    has_question = sa.exists().where(is_question).label("has_question")
     return (
-        sa.select(sessions.c.id, sessions.c.generation, sessions.c.model, sessions.c.agent)
+        sa.select(sessions.c.id, sessions.c.generation, sessions.c.model, sessions.c.agent, has_question)
         .join(found, found.c.session == sessions.c.id)
         .order_by(found.c.round, found.c.served_at, found.c.first)
         .limit(sa.bindparam("limit", type_=sa.Integer))
@@ -373,6 +375,7 @@ async def _next_turn(
         turn_id,
         model=session.model,
         agent=agent,
+        may_answer_question=session.has_question,
         may_have_queued_reaction=time.time() - first.accepted_at > QUEUED_REACTION_SECONDS,
     )
     if first.parent is None:

@@ -48,27 +48,44 @@ log = logging.getLogger(__name__)
 #: The most people whose last start of a turn a worker remembers; other people come first in the round robin.
 MAX_SERVED = 1_000
 
-#: SQL condition that the worker of a fencing token owns a turn in one of `states`.
-_IS_WRITABLE = OWNS_TURN & turns.c.state.in_(sa.bindparam("states", expanding=True))
+
+def _update_turn(returning: sa.ColumnElement[Any] = turns.c.id, **values: Any) -> sa.Update:
+    """Return the `UPDATE` of a turn in one of `states` that the worker of a fencing token owns.
+
+    Args:
+        returning: the column that it returns if it changes the turn.
+        values: the new values, by column.
+    """
+    is_writable = OWNS_TURN & turns.c.state.in_(sa.bindparam("states", expanding=True))
+    return sa.update(turns).where(is_writable).values(values).returning(returning)
+
+
+def _parameter(column: sa.Column[Any]) -> sa.BindParameter[Any]:
+    """Return the parameter `new_COLUMN` of a statement, with the column's type."""
+    return sa.bindparam(f"new_{column.name}", type_=column.type)
+
 
 _IS_RESET = turns.c.cancel_reason == CancelReason.RESET
+_IS_DELETED = turns.c.cancel_reason == CancelReason.MESSAGE_DELETED
 
-#: `UPDATE` that ends a turn and returns its cancel reason; building it takes longer than running it.
-_END = (
-    sa.update(turns)
-    .where(_IS_WRITABLE)
-    .values(
-        state=sa.bindparam("end_state", type_=sa.Text),
-        error=sa.bindparam("end_error", type_=sa.Text),
-        finished_at=sa.bindparam("ended_at", type_=sa.Double),
-        usage=sa.func.coalesce(sa.bindparam("end_usage", type_=turns.c.usage.type), turns.c.usage),
-        text=sa.case((_IS_RESET, None), else_=turns.c.text),
-        run_record=sa.case(
-            (_IS_RESET | (turns.c.cancel_reason == CancelReason.MESSAGE_DELETED), None),
-            else_=sa.func.coalesce(sa.bindparam("end_record", type_=turns.c.run_record.type), turns.c.run_record),
-        ),
-    )
-    .returning(turns.c.cancel_reason)
+# Statements of every turn, built once: that takes longer than to run them.
+_SAVE_CHUNKS = _update_turn(chunks=_parameter(turns.c.chunks))
+_SAVE_ANSWER = _update_turn(
+    state="answered",
+    text=_parameter(turns.c.text),
+    usage=_parameter(turns.c.usage),
+    run_record=_parameter(turns.c.run_record),
+)
+_END = _update_turn(
+    returning=turns.c.cancel_reason,
+    state=_parameter(turns.c.state),
+    error=_parameter(turns.c.error),
+    finished_at=_parameter(turns.c.finished_at),
+    usage=sa.func.coalesce(_parameter(turns.c.usage), turns.c.usage),
+    text=sa.case((_IS_RESET, None), else_=turns.c.text),
+    run_record=sa.case(
+        (_IS_RESET | _IS_DELETED, None), else_=sa.func.coalesce(_parameter(turns.c.run_record), turns.c.run_record)
+    ),
 )
 
 Json = Mapping[str, Any]
@@ -180,7 +197,7 @@ class TurnStore:
         Raises:
             TurnLostError: another worker has claimed the turn, or it has ended.
         """
-        await self._update(turn, ("running", "answered"), chunks=list(chunks))
+        await self._update(turn, ("running", "answered"), _SAVE_CHUNKS, new_chunks=list(chunks))
 
     async def save_answer(
         self, turn: Turn, text: str, usage: Mapping[str, Any], run_record: Json | None = None
@@ -195,8 +212,8 @@ class TurnStore:
         Raises:
             TurnLostError: another worker has claimed the turn, or it has ended.
         """
-        values = {"text": text, "usage": dict(usage), "run_record": run_record}
-        await self._update(turn, states_before("answered"), state="answered", **values)
+        values = {"new_text": text, "new_usage": dict(usage), "new_run_record": run_record}
+        await self._update(turn, states_before("answered"), _SAVE_ANSWER, **values)
 
     async def hand_back(self, turn: Turn, text: str = "") -> None:
         """Release the turn, so that any worker may claim it, and notify all workers.
@@ -211,14 +228,13 @@ class TurnStore:
             TurnLostError: another worker has claimed the turn, or it has ended.
         """
         is_running = turns.c.state == "running"
-        await self._update(
-            turn,
-            ("running", "answered"),
+        release = _update_turn(
             usage=turn.meter.to_json() or turns.c.usage,
             text=sa.case((is_running, text or None), else_=turns.c.text),
             state=sa.case((is_running, "queued"), else_=turns.c.state),
             owner=None,
         )
+        await self._update(turn, ("running", "answered"), release)
         tracing.record_turn_end("handed back")
         await self._notices.notify_now(self._lease.worker_id)
 
@@ -285,8 +301,15 @@ class TurnStore:
         """
         usage = turn.meter.to_json() if state != "done" else None  # a final text is stored
         fence = self.fencing_token(turn)
-        values = {"end_state": state, "end_error": error, "end_usage": usage or None, "end_record": run_record}
-        parameters = {**values, **fence.values, "states": states_before(state), "ended_at": time.time()}
+        new = {
+            "state": state,
+            "error": error,
+            "usage": usage or None,
+            "run_record": run_record,
+            "finished_at": time.time(),
+        }
+        values = {f"new_{column}": value for column, value in new.items()}
+        parameters = {**values, **fence.values, "states": states_before(state)}
 
         async def work() -> None:
             async with self._database.write() as connection:
@@ -315,21 +338,21 @@ class TurnStore:
 
         return await retry_store(work, operation=f"turn {turn.id}")
 
-    async def _update(self, turn: Turn, states: Collection[State], **values: Any) -> None:
+    async def _update(self, turn: Turn, states: Collection[State], update: sa.Update, **values: Any) -> None:
         """Write columns of the turn's row, retried while the database is unavailable.
 
         Args:
             states: the states in which the turn may be.
-            values: the new values, by column of `turns`.
+            update: the result of `_update_turn`.
+            values: the parameters of `update`.
 
         Raises:
             TurnLostError: this worker does not own the turn, or the turn has none of `states`.
         """
         fence = self.fencing_token(turn)
-        update = sa.update(turns).where(_IS_WRITABLE).values(values).returning(turns.c.id)
 
         async def work() -> None:
-            if not await self._database.run(update, **fence.values, states=states):
+            if not await self._database.run(update, **fence.values, **values, states=states):
                 raise fence.lost_error
 
         await retry_store(work, operation=f"turn {turn.id}")

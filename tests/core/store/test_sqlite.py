@@ -1,4 +1,6 @@
+import asyncio
 import logging
+import sqlite3
 from pathlib import Path
 
 import pytest
@@ -6,6 +8,7 @@ import sqlalchemy as sa
 
 from core.store.database import Database
 from core.store.schema import state
+from core.store.sqlite import connect
 
 ROWS = [{"scope": "app", "owner": "a", "key": key, "value": number} for number, key in enumerate("abc")]
 
@@ -48,3 +51,21 @@ async def test_many_rows_and_a_memory_database_work() -> None:
         rows = (await connection.execute(sa.text("SELECT n FROM numbers ORDER BY n"))).scalars()
         assert rows.all() == list(range(1_000))
     await database.aclose()
+
+
+async def test_a_connection_that_is_stopped_while_it_closes_ends(tmp_path: Path) -> None:
+    connection = await connect(str(tmp_path / "parley.db"))
+    closing = asyncio.create_task(connection.close())
+    await asyncio.sleep(0)
+    connection.stop()
+    async with asyncio.timeout(10):
+        await closing
+
+
+async def test_a_transaction_without_statements_leaves_none_open(database: Database) -> None:
+    for _ in range(2):
+        async with database.write():
+            pass
+    await database.run(sa.insert(state).returning(state.c.key), **ROWS[0])
+    with sqlite3.connect(str(database.file), timeout=0) as other:
+        other.execute("DELETE FROM state")
