@@ -84,7 +84,7 @@ class AgentTable(BaseModel):
         return frozenset(self.choose)
 
     def find_conflicts(self) -> Iterator[str]:
-        """Yield an error line, with the remedy, for each conflict in the table.
+        """Yield an error line, with the remedy, for each conflict in this agent's table.
 
         Conflicts are keys that exclude each other, and an instruction file that is empty or cannot be read.
         """
@@ -117,7 +117,7 @@ class AgentsFile(BaseModel):
     places: Mapping[PlaceId, AgentName] = Field(default_factory=dict)
 
     def find_conflicts(self) -> Iterator[str]:
-        """Yield an error line for each unknown agent name and each conflict in a table."""
+        """Yield an error line for each unknown agent name, and for each conflict in an agent's table."""
         known = f"it is not in [agents]: {', '.join(self.agents)}"
         if self.default not in self.agents:
             yield f"default={self.default}: {known}"

@@ -28,8 +28,8 @@ Work = Callable[[Settings, asyncio.Event], Awaitable[None]]
 def run_sandbox(settings: Settings, *, terminal: bool = False, is_tour: bool = False, port: int) -> None:
     """Run the sandbox on a web page, or in the terminal, until the user stops it.
 
-    The terminal is used if `terminal` is set or standard input is a pipe or file. The folder of the agent in `AGENT` is
-    watched for changes.
+    The terminal is used if `terminal` is set or standard input is a pipe or file. The bot restarts when a file of the
+    agent in `AGENT` changes.
 
     Args:
         is_tour: whether the bot starts with the scripted tour's agent.

@@ -60,7 +60,7 @@ class HealthMonitor:
     async def watch(self, channels: Collection[Channel], database: Database) -> None:
         """Watch the channel adapters and the database until cancelled.
 
-        An adapter whose heartbeat is overdue is reconnected.
+        An adapter whose heartbeat is overdue is reconnected. `reasons` has the failures of adapters and database.
 
         Raises:
             ConnectionLostError: a heartbeat is overdue by more than `max_silence_seconds`.

@@ -134,7 +134,7 @@ async def run_local_platforms(
 def _create_tour_launch(settings: Settings, environment: Mapping[str, str], model_url: str) -> LaunchSettings:
     """Create the working folder of the tour's bot; return it and its environment.
 
-    Neither contains the operator's settings, whose keys and tools the tour must not use.
+    The environment has only a few of the operator's settings: the tour must not use the keys and tools of the others.
 
     Args:
         environment: variables of the local platforms.

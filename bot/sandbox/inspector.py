@@ -56,10 +56,11 @@ Json = dict[str, Any]
 
 @asynccontextmanager
 async def connect_inspector(address: str, database: Database, prices: Prices) -> AsyncIterator["InspectorPlugin"]:
-    """Yield a plugin that sends turns and calls to the sandbox's page in the block.
+    """Yield a plugin that sends turns and calls to the sandbox's page until the `with` block ends.
 
     Args:
         address: URL of the page's WebSocket.
+        database: read for the turns and their messages.
         prices: prices of models, for the cost of a turn.
     """
     plugin = InspectorPlugin(address, database, prices)

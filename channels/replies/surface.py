@@ -56,7 +56,7 @@ class EditOutcome(Enum):
 
 @dataclass(frozen=True, slots=True)
 class PlannedMessage:
-    """One message of a plan: the chunk at the index `position`, with its buttons."""
+    """One message that shows a reply: the chunk at the index `position` of `plan.chunks`, with its buttons."""
 
     position: int
     plan: Plan
@@ -407,8 +407,8 @@ class MessageSurface(ABC):
         """Show each of the files once, in order, attached to or below the last message.
 
         Args:
-            files: all files of the plan.
-            last: the platform's id of the plan's last message.
+            files: all files of the reply.
+            last: the platform's id of the reply's last message.
             known: the ids of the already stored files by name; the platform may not show these files yet.
             record: awaited with a file's name and id before the file is shown.
 

@@ -215,7 +215,7 @@ def _choose_name(blob: _Blob, context: InvocationContext) -> str:
 
 
 def _list_names(context: InvocationContext) -> list[str]:
-    """Return the names of the files in the agents' stored events of this run."""
+    """Return the names of the files that are parts of this run's events by agents."""
     events: Sequence[Event] = context.session.events
     return [
         blob.display_name

@@ -45,9 +45,10 @@ MAX_ERROR_CHARACTERS = 500
 
 
 class GuardPlugin(BasePlugin):
-    """ADK plugin that checks and logs tool calls, and converts their results.
+    """ADK plugin that checks and logs tool calls, and makes their results fit a model.
 
-    It is one plugin because ADK calls no further plugin after one that returns a result. The access check must run
+    The access check refuses a call of a tool that the user may not use. Results become JSON that a model can read. It
+    is one plugin because ADK calls no further plugin after one that returns a result. The access check must run
     before the call log, and the call log must store the result that the model gets. It comes before the app's own
     plugins, so that results of these plugins are logged as the tool's result.
 

@@ -136,7 +136,7 @@ class RunRecorder:
         self._sources: tuple[str, ...] = ()
 
     def set_files(self, files: Sequence[FileRecord]) -> None:
-        """Store the attachments of the turn's messages, at most `MAX_FILES`.
+        """Set the attachments of the turn's messages in this record, at most `MAX_FILES`.
 
         Their names and omission reasons are shortened, and secrets in them are masked.
         """

@@ -109,12 +109,14 @@ async def delete_message(
     """Delete the text of an inbox message, in the caller's transaction.
 
     The message gets the outcome `deleted`, so that no turn answers it. If its turn answers no other message, an active
-    turn is cancelled, and the open requests to people and the run record of the turn are deleted. A second call returns
-    the same.
+    turn is cancelled, and the open requests to people and the run record of the turn are deleted.
 
     Args:
         event_key: the event key of the message, not of the deletion.
         turns_: cancels the turn, and notifies the workers.
+
+    Returns:
+        A `ClaimedMessage` if a turn had claimed the message, else a `DeleteResult`; the same for a second call.
     """
     row = await _lock_message(connection, event_key)
     if row is None or parse_inbox_message(row.message) is None or row.outcome not in (None, InboxOutcome.DELETED):

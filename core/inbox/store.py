@@ -193,6 +193,9 @@ class InboxStore:
             is_mention: whether the new text mentions the bot. If the message was stored as one to other people, its row
                 is deleted, and the result is `NOT_RECEIVED`: the caller can accept it.
 
+        Returns:
+            A `ClaimedMessage` if a turn has claimed the message and the text is new, else an `EditResult`.
+
         Raises:
             StoreError: nothing was changed.
         """

@@ -294,7 +294,11 @@ def _fit_message(message: ModelMessage, budget: _FileBudget) -> ModelMessage:
 
 
 def _fit_part(part: Part, budget: _FileBudget) -> Part:
-    """Return a part, with a description in place of files that do not fit."""
+    """Return a part, with a description in place of the files that the model does not get.
+
+    Args:
+        budget: decides by type and size; each file that it accepts uses up some of it.
+    """
     if isinstance(part, Media) and not budget.accept(part):
         return Text(_describe(part))
     if isinstance(part, ToolResult) and part.media:

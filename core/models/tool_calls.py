@@ -84,9 +84,13 @@ def keep_own_signatures(messages: Iterable[ModelMessage], provider: str) -> list
 
 
 def _own_part(part: Part, provider: str) -> Iterable[Part]:
-    """Return a part as a tuple; the tuple is empty if the part is to be dropped.
+    """Return a part of a message in a tuple, without the signature of another provider.
 
-    The part's signature is removed if another provider made it.
+    The tuple is empty for a thought, or a text without characters, that then has no signature: the provider would
+    refuse it.
+
+    Args:
+        provider: the name of the provider that gets the message.
     """
     if not isinstance(part, Text | Thought | Media | ToolCall):
         return (part,)

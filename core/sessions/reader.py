@@ -312,9 +312,12 @@ class HistoryLoader:
         return int(count)
 
     async def _read_turn(self, id_: int) -> dict[int, StoredMessage]:
-        """Return the messages from the user message before row `id_` on, by row id.
+        """Return a message, with the messages since the user message before it and all later ones, by row id.
 
-        At most `4 * BATCH_ROWS` messages are read.
+        These are at most `4 * BATCH_ROWS`, the oldest ones.
+
+        Args:
+            id_: the row id of the message.
         """
         prompts = await self._read_rows(messages.c.id < id_, messages.c.role == "user", limit=1)
         return await self._read_rows(

@@ -51,7 +51,9 @@ class _FileConnection(sqlite3.Connection):
         self.text_factory = partial(str, encoding="utf-8", errors="replace")
 
     def execute(self, *arguments: Any) -> _FetchingCursor:
-        """Return the cursor of a statement, which has run; a `_FirstStatement` begins a transaction before.
+        """Run a statement, and return its cursor, whose rows are unread.
+
+        A `_FirstStatement` begins a transaction before it runs.
 
         Args:
             arguments: the SQL text and its parameters.
@@ -106,7 +108,7 @@ class _Cursor:
         self._rows = rows
 
     async def executemany(self, sql: str, parameters: Iterable[Iterable[Any]]) -> None:
-        """Run a statement without rows for each of several sequences of parameters."""
+        """Run a statement that returns no rows, once for each sequence of parameters."""
         self._rows = _FetchedRows()
         text = self._connection.to_next_statement(sql)
         self._rows.rowcount = (await self._connection.executemany(text, parameters)).rowcount

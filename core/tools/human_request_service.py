@@ -311,6 +311,9 @@ class HumanRequestService:
             id_: the id of the approval.
             verdict: `approved`, `denied`, or `always` to allow all calls of the tool in the session.
 
+        Returns:
+            The result; nothing is stored if it says that the person may not decide, or that the approval is not open.
+
         Raises:
             StoreError: the database cannot be written, after all retries.
         """

@@ -464,7 +464,11 @@ def parse_answer(form: QuestionForm, text: str) -> Any:
 
 
 def _parse_object(form: QuestionForm, text: str) -> Any:
-    """Return the JSON object in a text as a form's answer, or raise `EntryError`."""
+    """Return a form's answer from the text of a JSON object.
+
+    Raises:
+        EntryError: the text is no JSON object, or an entry does not fit its field.
+    """
     try:
         given = json.loads(text)
     except ValueError as error:

@@ -107,7 +107,7 @@ async def claim_turns(
 
 @lru_cache(maxsize=1)
 def _select_claimable_kinds(lease: Lease) -> sa.Select[bool, bool]:
-    """Return the query of `has_abandoned` and `has_waiting`: whether there are turns or messages to claim.
+    """Return the query of two columns: `has_abandoned` turns, and `has_waiting` messages.
 
     Args:
         lease: the lease of this worker.
@@ -397,7 +397,7 @@ async def _to_rerun(connection: AsyncConnection, turn: Turn, parent: sa.Row[Any]
     """Return a new turn with the run, messages and reply of the turn that it repeats.
 
     A turn of the kind `decision` gets only the run and the agent of the turn that asked people. For a rerun, the stored
-    ADK events of the run are moved to the end of the history, or deleted.
+    ADK events of the run are moved to the end of the history (`retry`), or deleted.
 
     Args:
         turn: the new turn.

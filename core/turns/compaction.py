@@ -257,7 +257,7 @@ class HistoryCompactor:
         return _HistoryPart(before.content if before else "", begin or turn_rows[0].created_at, turn_rows)
 
     def _is_full(self, rows: Sequence[Any]) -> bool:
-        """Return whether rows of `messages` have the turns or the tokens for a summary.
+        """Return whether rows of `messages` have enough turns or tokens for a summary.
 
         Args:
             rows: all messages that no summary covers, with `role` and `tokens`.

@@ -120,8 +120,8 @@ async def get_messages_of_turns(
 ) -> dict[str, tuple[InboxMessage, ...]]:
     """Return the inbox messages of each of these turns, by turn id, oldest first.
 
-    Messages that their authors deleted are left out, unless a turn has no others. Turns without a readable message are
-    left out.
+    Messages that their authors deleted are left out, unless a turn has no others. A turn is left out if no message of
+    it can be parsed.
     """
     query = (
         sa.select(inbox.c.turn, inbox.c.message, inbox.c.outcome)

@@ -204,9 +204,13 @@ class SpendingLimiter:
     async def _find_reached_limit(
         self, connection: AsyncConnection, meter: UsageMeter, model: str
     ) -> SpendingLimitError | None:
-        """Return an error for the first spending limit that is reached, else None.
+        """Return an error for a reached spending limit; None if no limit is reached.
 
-        The spending is that of the day on which the turn began.
+        The limits are those per author, place and model, and of all spending, each for the day of the turn's start.
+
+        Args:
+            meter: has the author, the place and the start of the turn.
+            model: the name of the model to call.
         """
         keys = {"person": meter.author, "place": meter.place, "model": model, "all": ""}
         for kind, limit in asdict(self._limits).items():

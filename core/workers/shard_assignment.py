@@ -216,7 +216,12 @@ class ShardAssignment:
             )
 
     def _is_row_of(self, shards: Collection[int], count: int) -> sa.ColumnElement[bool]:
-        """Return the SQL condition that a row of `channels` is one of these shards."""
+        """Return the SQL condition that a row of `channels` belongs to one of these shards.
+
+        Args:
+            shards: the numbers of the shards.
+            count: the number of all shards of the bot.
+        """
         return channels.c.name.in_([self.row_name(shard, count) for shard in shards])
 
     def _is_ours(self) -> sa.ColumnElement[bool]:

@@ -347,7 +347,7 @@ class DiscordUserActions:
         """Click a button of a message as a user, and wait for the acknowledgement.
 
         Returns:
-            The responses that are messages of their own; later ones are appended to the same list.
+            The messages that the bot has sent in response. Later responses are appended to this list.
 
         Raises:
             ValueError: the button does not exist, or is disabled.

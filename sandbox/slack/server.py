@@ -262,7 +262,10 @@ class SlackSandbox(SlackUserActions, SandboxObserver[WorkspaceChange]):
         self._events.dispatch_uninstalled()
 
     def join_enterprise(self, enterprise_id: str) -> None:
-        """Move the workspace to an Enterprise Grid organisation with an org-wide app."""
+        """Make the workspace part of an Enterprise Grid organisation, which has installed the bot's app.
+
+        Events and responses then have the organisation's id, and `is_enterprise_install` is true. Tokens stay valid.
+        """
         self._workspace.enterprise_id = enterprise_id
 
     def add_user(

@@ -62,7 +62,7 @@ def module_of(point: str) -> str:
 
 
 class _Instrumenter(ast.NodeTransformer):
-    """AST transformer that adds calls at the crash points of a module.
+    """AST transformer that adds a call, which may kill the process, at each crash point of a module.
 
     Attributes:
         points: the crash points of the transformed source.

@@ -67,7 +67,7 @@ class SocketModeConnection:
     Args:
         app: the Bolt app to which events are passed.
         app_token: the token of Socket Mode.
-        on_reconnect: called after each reconnection, just before `last_event_at` is that of the new connection.
+        on_reconnect: called after each reconnection, while `last_event_at` is still that of the lost connection.
     """
 
     def __init__(self, app: AsyncApp, app_token: str, *, on_reconnect: Callable[[], None]) -> None:
@@ -150,7 +150,7 @@ class _WebSocket(aiohttp.ClientWebSocketResponse):
     """WebSocket that stores the time of the last frame that it received.
 
     Attributes:
-        last_event_at: seconds since the epoch; 0 until Slack's `hello` message.
+        last_event_at: the time of that frame, pings included, in seconds since the epoch; 0 until Slack's `hello`.
     """
 
     last_event_at = 0.0

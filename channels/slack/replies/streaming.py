@@ -131,7 +131,7 @@ class ReplyStream:
         position: the index of the message in the reply.
         ends_at: the time of the event loop at which to stop the stream.
         text: the text in the stream.
-        card: the status card that the stream shows.
+        card: the card with the agent's status that the stream shows.
         size: the bytes of all chunks that were sent.
     """
 

@@ -64,7 +64,7 @@ class EnvelopeDelivery:
 
 @dataclass(eq=False, slots=True)
 class SocketConnection:
-    """Open WebSocket of a Socket Mode client.
+    """WebSocket connection of a Socket Mode client, until it is closed.
 
     Attributes:
         unacknowledged: deliveries on this socket by envelope id.

@@ -105,7 +105,7 @@ class SlackPayloads:
         return fields
 
     def post_response(self, message: SlackMessage) -> dict[str, Any]:
-        """Return a message's JSON as in the response of `chat.postMessage`."""
+        """Return the field `message` of the response of `chat.postMessage`."""
         fields = self.message(message) | {"app_id": self._workspace.app_id}
         return fields | ({"metadata": message.metadata} if message.metadata else {})
 
