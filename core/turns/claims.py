@@ -17,7 +17,7 @@ import time
 import uuid
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from functools import cache, lru_cache
+from functools import cache
 from itertools import takewhile
 from typing import Any, NamedTuple
 
@@ -96,8 +96,9 @@ async def claim_turns(
     Raises:
         IntegrityError: another worker began a turn of one of the sessions; nothing is claimed.
     """
+    has_abandoned = sa.exists().where(_is_abandoned(lease, running)).label("has_abandoned")
     async with database.read() as connection:
-        found = (await connection.execute(_select_claimable_kinds(lease), {"running": running})).one()
+        found = (await connection.execute(sa.select(has_abandoned, _HAS_WAITING))).one()
     if not (found.has_abandoned or found.has_waiting):
         return []
     async with database.write() as connection:
@@ -105,26 +106,14 @@ async def claim_turns(
         return [*resumed, *await _claim_waiting(connection, lease.worker_id, agents, limit - len(resumed), served)]
 
 
-@lru_cache(maxsize=1)
-def _select_claimable_kinds(lease: Lease) -> sa.Select[bool, bool]:
-    """Return the query of two columns: `has_abandoned` turns, and `has_waiting` messages.
-
-    Args:
-        lease: the lease of this worker.
-    """
-    return sa.select(sa.exists().where(_is_abandoned(lease)).label("has_abandoned"), _HAS_WAITING)
-
-
-def _is_abandoned(lease: Lease) -> sa.ColumnElement[bool]:
+def _is_abandoned(lease: Lease, running: Collection[str]) -> sa.ColumnElement[bool]:
     """Return the SQL condition that a turn is active, and no live worker runs it.
 
-    Its parameter `running` has the ids of the turns that this worker runs. They are not abandoned, even if the lease
-    expired while the process was blocked.
-
     Args:
         lease: the lease of this worker.
+        running: the ids of the turns that this worker runs. They are not abandoned, even if the lease expired while
+            the process was blocked.
     """
-    running: sa.BindParameter[Any] = sa.bindparam("running", expanding=True)
     has_no_runner = (turns.c.owner == lease.worker_id) | lease.has_no_live_worker(turns.c.owner)
     return is_active(turns) & turns.c.id.not_in(running) & has_no_runner
 
@@ -142,13 +131,13 @@ async def _claim_abandoned(
     """
     query = (
         sa.select(turns)
-        .where(_is_abandoned(lease))
+        .where(_is_abandoned(lease, running))
         .order_by(turns.c.created_at)
         .limit(limit)
         .with_for_update(skip_locked=True)
     )
     resumed, damaged = list[Turn](), set[str]()
-    for row in (await connection.execute(query, {"running": running})).all():
+    for row in (await connection.execute(query)).all():
         with collect_unreadable(row.id, damaged):
             resumed.append(await _resumed_turn(connection, lease.worker_id, row))
     if damaged:

@@ -115,9 +115,8 @@ class Lease:
         Args:
             owner: the column with the id of the worker that owns the row.
         """
-        is_trustworthy = sa.bindparam(None, callable_=lambda: self.is_trustworthy, type_=sa.Boolean)
         live = sa.select(workers.c.id).where(workers.c.lease_expires_at > self._database.now)
-        return owner.is_(None) | (is_trustworthy & owner.not_in(live))
+        return owner.is_(None) | (sa.literal(self.is_trustworthy) & owner.not_in(live))
 
     def _distrust_leases(self) -> None:
         """Set `is_trustworthy` to False for twice the duration of a lease.
