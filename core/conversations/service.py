@@ -8,7 +8,6 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from core.concurrency.retry import retry_store
 from core.conversations.status import SessionStatus, get_status
 from core.identity import BOT_PREFIX
 from core.inbox_message import InboxMessage, InboxOutcome, ReplyWithoutMention
@@ -150,12 +149,10 @@ class ConversationService:
         Raises:
             StoreError: the cancellation could not be stored, even after retries.
         """
-
-        async def work() -> StopTurnResult:
-            async with self._database.write() as connection:
-                return await stop_turn(connection, self._turns, turn_id, author=author)
-
-        stopped = await retry_store(work, operation=f"stop of turn {turn_id}")
+        stopped = await self._database.write_with_retries(
+            lambda connection: stop_turn(connection, self._turns, turn_id, author=author),
+            operation=f"stop of turn {turn_id}",
+        )
         self._worker.cancel_and_wake(turn_id if stopped is StopTurnResult.STOPPED else None, CancelReason.STOP)
         return stopped
 

@@ -1,6 +1,6 @@
 """The inbox: stores each message before the platform gets its acknowledgement."""
 
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Collection
 from enum import Enum, auto
 from functools import cache
 from math import inf
@@ -9,7 +9,6 @@ from typing import TypeVar
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from core.concurrency.retry import retry_store
 from core.inbox.edits import ClaimedMessage, DeleteResult, EditResult, delete_message, edit_message
 from core.inbox_message import InboxMessage, InboxOutcome
 from core.sessions.lifecycle import begin_generation, lock_session_row, new_session_row
@@ -89,17 +88,14 @@ class InboxStore:
         Raises:
             StoreError: the message is not stored, so that the platform must not get its acknowledgement.
         """
-
-        async def work(connection: AsyncConnection) -> AcceptResult | RateLimitDenial:
+        async with self._database.write() as connection:
             # in the transaction of the insert: concurrent messages must not pass the limit together
             limited = await self._find_rate_limit(connection, inbound.event_key, inbound.author, inbound.place)
             if limited is not None:
                 await record_message(connection, inbound, InboxOutcome.RATE_LIMITED)
                 return limited
-            return await self._insert(connection, inbound)
-
-        accepted = await self._write(work)
-        if accepted in (AcceptResult.NEXT, AcceptResult.WAITING):
+            accepted = await self._insert(connection, inbound)
+        if accepted is not AcceptResult.DUPLICATE:
             self._worker.wake()
         return accepted
 
@@ -164,11 +160,9 @@ class InboxStore:
             stopped = None
             if kind == "revise" and accepted is not AcceptResult.DUPLICATE:
                 stopped = await self._turns.request_cancel(connection, message.session_id, CancelReason.STOP)
-            await self._turns.notify_workers(connection)
             return (accepted, message), stopped
 
-        operation = f"{kind} of turn {turn_id}"
-        accepted, stopped = await retry_store(lambda: self._write(work), operation=operation)
+        accepted, stopped = await self._database.write_with_retries(work, operation=f"{kind} of turn {turn_id}")
         self._worker.cancel_and_wake(stopped, CancelReason.STOP)
         return accepted
 
@@ -199,13 +193,9 @@ class InboxStore:
         Raises:
             StoreError: nothing was changed.
         """
-
-        async def work(connection: AsyncConnection) -> EditResult | ClaimedMessage:
+        async with self._database.write() as connection:
             revised = await edit_message(connection, event_key, text, is_mention=is_mention)
             await self._turns.notify_workers(connection)  # a claim skips a session whose row is locked
-            return revised
-
-        revised = await self._write(work)
         self._worker.wake()
         return revised
 
@@ -220,13 +210,9 @@ class InboxStore:
         Raises:
             StoreError: nothing was changed.
         """
-
-        async def work(connection: AsyncConnection) -> DeleteResult | ClaimedMessage:
+        async with self._database.write() as connection:
             withdrawn = await delete_message(connection, event_key, self._turns)
             await self._turns.notify_workers(connection)
-            return withdrawn
-
-        withdrawn = await self._write(work)
         ended = withdrawn.turn_id if isinstance(withdrawn, ClaimedMessage) and withdrawn.is_turn_cancelled else None
         self._worker.cancel_and_wake(ended, CancelReason.MESSAGE_DELETED)
         return withdrawn
@@ -283,8 +269,7 @@ class InboxStore:
         Raises:
             StoreError: nothing was changed.
         """
-
-        async def work(connection: AsyncConnection) -> tuple[list[InboxMessage], str | None] | RerunDenied | None:
+        async with self._database.write() as connection:
             if await self._insert(connection, inbound, outcome=InboxOutcome.RESET) is AcceptResult.DUPLICATE:
                 return None
             if await _has_later_turn(connection, inbound, until):
@@ -293,12 +278,7 @@ class InboxStore:
                 return RerunDenied.SUPERSEDED
             # lock turns before messages, as a claim does: the same order everywhere prevents deadlocks
             running_turn = await self._turns.request_cancel(connection, inbound.session_id, CancelReason.RESET)
-            return await self._begin_generation(connection, inbound.session_id, until), running_turn
-
-        done = await self._write(work)
-        if done is None or isinstance(done, RerunDenied):
-            return done
-        dropped, running_turn = done
+            dropped = await self._begin_generation(connection, inbound.session_id, until)
         self._worker.cancel_and_wake(running_turn, CancelReason.RESET)
         return dropped
 
@@ -307,10 +287,6 @@ class InboxStore:
         query = sa.select(sessions.c.id).where(sessions.c.id == session_id)
         async with self._database.read() as connection:
             return (await connection.execute(query)).first() is not None
-
-    async def _write(self, work: Callable[[AsyncConnection], Awaitable[T]]) -> T:
-        async with self._database.write() as connection:
-            return await work(connection)
 
     async def _insert(
         self,

@@ -2,7 +2,7 @@
 
 import hashlib
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,7 +12,6 @@ from google.adk.artifacts.base_artifact_service import ArtifactVersion, ensure_p
 from google.genai import types
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from core.concurrency.retry import retry_store
 from core.sessions import state as scopes
 from core.sessions.codec import to_json_value
 from core.sessions.lifecycle import lock_session_row
@@ -81,12 +80,7 @@ class ArtifactService(BaseArtifactService):
         origin_turns = sa.select(turns.c.id).where(turns.c.origin == origin)
         is_generated = (artifacts.c.session == session_id) & artifacts.c.turn.in_(origin_turns)
         query = sa.select(artifacts).where(is_generated).order_by(artifacts.c.id)
-
-        async def read() -> Sequence[sa.Row[Any]]:
-            async with self.database.read() as connection:
-                return (await connection.execute(query)).all()
-
-        rows = await retry_store(read, operation=f"the files of turn {origin}")
+        rows = await self.database.run_with_retries(query, operation=f"the files of turn {origin}")
         newest = {row.name: row for row in rows}
         current = [row for row in rows if row is newest[row.name] and row.data is not None]
         contents = {hashlib.sha256(row.data).digest(): row for row in reversed(current)}  # a tool saves and returns it
@@ -130,16 +124,15 @@ class ArtifactService(BaseArtifactService):
             "created_at": time.time(),
         }
 
-        async def save() -> int:
-            async with self.database.write() as connection:
-                await self._lock_session(connection, session_id)
-                newest = sa.select(sa.func.max(artifacts.c.version)).where(_matches(scope, filename))
-                version: int | None = (await connection.execute(newest)).scalar()
-                number = 0 if version is None else version + 1
-                await connection.execute(sa.insert(artifacts).values(**values, version=number))
-                return number
+        async def save(connection: AsyncConnection) -> int:
+            await self._lock_session(connection, session_id)
+            newest = sa.select(sa.func.max(artifacts.c.version)).where(_matches(scope, filename))
+            version: int | None = (await connection.execute(newest)).scalar()
+            number = 0 if version is None else version + 1
+            await connection.execute(sa.insert(artifacts).values(**values, version=number))
+            return number
 
-        return await retry_store(save, operation=f"artifact of session {session_id}")
+        return await self.database.write_with_retries(save, operation=f"artifact of session {session_id}")
 
     async def _lock_session(self, connection: AsyncConnection, session_id: str | None) -> None:
         """Lock the rows of the session and of the run's turn until the transaction ends.

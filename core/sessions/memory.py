@@ -17,7 +17,6 @@ from google.adk.sessions import Session
 from google.genai import types
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from core.concurrency.retry import retry_store
 from core.sessions.codec import fold_text, has_word, to_folded_column
 from core.sessions.writer import StoredSession
 from core.store.database import Database
@@ -120,12 +119,7 @@ class MemoryService(BaseMemoryService):
             .order_by(c.created_at.desc(), c.id.desc())
             .limit(_MAX_CANDIDATES)
         )
-
-        async def read() -> Sequence[sa.Row[Any]]:
-            async with self.database.read() as connection:
-                return (await connection.execute(query_matches)).all()
-
-        rows = await retry_store(read, operation="the memories")
+        rows = await self.database.run_with_retries(query_matches, operation="the memories")
         best = sorted(rows, key=lambda row: -sum(word in (row.search_text or row.content.lower()) for word in words))
         results, remaining = list[MemoryEntry](), _MAX_RESULT_CHARACTERS
         for row in best[:_MAX_RESULTS]:
@@ -170,12 +164,11 @@ class MemoryService(BaseMemoryService):
             if words.strip()
         ]
 
-        async def write() -> None:
-            async with self.database.write() as connection:
-                await self._lock_session(connection)
-                await insert_new(connection, memories, *rows)
+        async def write(connection: AsyncConnection) -> None:
+            await self._lock_session(connection)
+            await insert_new(connection, memories, *rows)
 
-        await retry_store(write, operation=f"the memories of session {session}")
+        await self.database.write_with_retries(write, operation=f"the memories of session {session}")
 
     async def _lock_session(self, connection: AsyncConnection) -> None:
         """Lock the rows of the run's session and turn; do nothing outside of a run.

@@ -4,16 +4,17 @@ import asyncio
 import json
 import logging
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, nullcontext
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy.exc import InvalidatePoolError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
+from core.concurrency.retry import retry_store
 from core.errors import DatabaseClosedError
 from core.store.engine_options import engine_options
 from core.store.errors import store_errors
@@ -23,6 +24,8 @@ from core.store.upsert import build_insert
 log = logging.getLogger(__name__)
 
 Rows = Sequence[sa.Row[*tuple[Any, ...]]]
+
+T = TypeVar("T")
 
 #: Seconds that closing all connections to a server may take.
 CLOSE_SECONDS = 2.0
@@ -76,8 +79,7 @@ class Database:
 
         All processes that use the database have the same clock. For SQLite it is the time of this process.
         """
-        own = sa.bindparam(None, callable_=time.time, type_=sa.Double)  # read whenever a statement runs
-        return self.clock(self.engine.dialect.name, own)
+        return self.clock(self.engine.dialect.name, sa.literal(time.time(), sa.Double))
 
     @staticmethod
     def clock(dialect: str, own: sa.ColumnElement[float]) -> sa.ColumnElement[float]:
@@ -124,6 +126,28 @@ class Database:
         with store_errors():
             async with lock, self._connect(self._autocommit) as connection:
                 return (await connection.execute(statement, values)).all()
+
+    async def run_with_retries(self, statement: sa.Executable, *, operation: str) -> Rows:
+        """Run one statement as `run` does, and retry it while the database is unavailable.
+
+        Args:
+            operation: as for `retry_store`.
+        """
+        return await retry_store(partial(self.run, statement), operation=operation)
+
+    async def write_with_retries(self, work: Callable[[AsyncConnection], Awaitable[T]], *, operation: str) -> T:
+        """Return the result of `work` in a transaction, which is retried while the database is unavailable.
+
+        Args:
+            work: gets the connection of each try.
+            operation: as for `retry_store`.
+        """
+
+        async def attempt() -> T:
+            async with self.write() as connection:
+                return await work(connection)
+
+        return await retry_store(attempt, operation=operation)
 
     async def ping(self) -> None:
         """Check that the database accepts writes, by writing a row of `write_checks`.

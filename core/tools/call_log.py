@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -19,7 +19,6 @@ from pydantic import BaseModel
 from pydantic_core import to_jsonable_python
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from core.concurrency.retry import retry_store
 from core.sessions.codec import to_json_value
 from core.store.database import Database
 from core.store.schema import tool_calls, turns
@@ -116,7 +115,7 @@ class ToolCallLog:
                 await connection.execute(sa.update(tool_calls).where(_is_row_of(call)).values(**values))
             return None
 
-        return await self._write_with_retry(call, write)
+        return await self._database.write_with_retries(write, operation=_describe(call))
 
     async def end(self, call: ToolInvocation, result: Any, actions: EventActions) -> None:
         """Store the result of a tool call that has begun.
@@ -143,16 +142,12 @@ class ToolCallLog:
                     raise call.fence.lost_error
             await connection.execute(update)
 
-        await self._write_with_retry(call, write)
+        await self._database.write_with_retries(write, operation=_describe(call))
 
-    async def _write_with_retry(self, call: ToolInvocation, write: Callable[[AsyncConnection], Awaitable[T]]) -> T:
-        """Return the result of `write` in a transaction; retry on database errors."""
 
-        async def write_once() -> T:
-            async with self._database.write() as connection:
-                return await write(connection)
-
-        return await retry_store(write_once, operation=f"call {call.id} of {call.tool}")
+def _describe(call: ToolInvocation) -> str:
+    """Return the name of a tool call for the log."""
+    return f"call {call.id} of {call.tool}"
 
 
 def _is_row_of(call: ToolInvocation) -> sa.ColumnElement[bool]:

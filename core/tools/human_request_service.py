@@ -15,7 +15,6 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from core.concurrency.retry import retry_store
 from core.concurrency.tasks import run_every
 from core.identity import AUTHOR, OTHERS, User
 from core.secret_redaction import format_error
@@ -130,19 +129,18 @@ class HumanRequestService:
         """
         fence = self._turns.fencing_token(turn)
 
-        async def work() -> list[HumanRequest]:
-            async with self._database.write() as connection:
-                generation = await lock_session_row(connection, turn.session_id)
-                can_answer = fence.owns_turn & turns.c.state.in_(states_before("answered"))
-                values = {"text": text, "usage": dict(usage), "run_record": run_record, "state": "answered"}
-                update = sa.update(turns).where(can_answer).values(values).returning(turns.c.cancel_reason)
-                if (row := (await connection.execute(update)).one_or_none()) is None:
-                    raise fence.lost_error
-                if generation == turn.generation and row.cancel_reason is None:
-                    await self._insert_requests(connection, turn, requests)
-                return await select_requests(connection, human_requests.c.turn == turn.id)
+        async def work(connection: AsyncConnection) -> list[HumanRequest]:
+            generation = await lock_session_row(connection, turn.session_id)
+            can_answer = fence.owns_turn & turns.c.state.in_(states_before("answered"))
+            values = {"text": text, "usage": dict(usage), "run_record": run_record, "state": "answered"}
+            update = sa.update(turns).where(can_answer).values(values).returning(turns.c.cancel_reason)
+            if (row := (await connection.execute(update)).one_or_none()) is None:
+                raise fence.lost_error
+            if generation == turn.generation and row.cancel_reason is None:
+                await self._insert_requests(connection, turn, requests)
+            return await select_requests(connection, human_requests.c.turn == turn.id)
 
-        return await retry_store(work, operation=f"turn {turn.id}")
+        return await self._database.write_with_retries(work, operation=f"turn {turn.id}")
 
     async def _insert_requests(
         self, connection: AsyncConnection, turn: Turn, requests: Sequence[ConfirmationRequest | QuestionRequest]
@@ -293,13 +291,8 @@ class HumanRequestService:
             StoreError: the database cannot be read, after all retries.
         """
         query = sa.select(human_requests).where(_led_to_turn(origin), human_requests.c.decision.is_not(None))
-
-        async def work() -> Sequence[sa.Row[Any]]:
-            async with self._database.read() as connection:
-                order = human_requests.c.requested_at, human_requests.c.id
-                return (await connection.execute(query.order_by(*order))).all()
-
-        rows = await retry_store(work, operation=f"the decisions for turn {origin}")
+        oldest_first = query.order_by(human_requests.c.requested_at, human_requests.c.id)
+        rows = await self._database.run_with_retries(oldest_first, operation=f"the decisions for turn {origin}")
         return [_to_decision(row) for row in rows]
 
     async def decide(self, id_: str, person: User, verdict: Verdict) -> DecisionResult:
@@ -335,12 +328,9 @@ class HumanRequestService:
 
     async def _decide_with_retries(self, id_: str, person: User, verdict: Verdict, value: Any) -> DecisionResult:
         """Decide a request in a transaction of its own, and wake the worker."""
-
-        async def work() -> DecisionResult:
-            async with self._database.write() as connection:
-                return await self._decide(connection, id_, verdict, person, value)
-
-        decided = await retry_store(work, operation=f"request {id_}")
+        decided = await self._database.write_with_retries(
+            lambda connection: self._decide(connection, id_, verdict, person, value), operation=f"request {id_}"
+        )
         self._worker.wake()
         return decided
 
@@ -365,22 +355,16 @@ class HumanRequestService:
         is_in_session = (human_requests.c.session == session_id) & (human_requests.c.kind == "question")
         relevant = human_requests.c.decision.is_(None) | human_requests.c.answer_run.is_not(None)
         query = sa.select(human_requests.c.answer_run, human_requests.c.run, human_requests.c.call_id)
-
-        async def read() -> Sequence[Any]:
-            async with self._database.read() as connection:
-                return (await connection.execute(query.where(is_in_session, relevant))).all()
-
-        rows = await retry_store(read, operation=f"the questions of session {session_id}")
+        query = query.where(is_in_session, relevant)
+        rows = await self._database.run_with_retries(query, operation=f"the questions of session {session_id}")
         answers = {row.answer_run: MessageAnswer(row.answer_run, row.run, row.call_id) for row in rows}
         is_new = turn.kind == "message" and run not in answers
         if not is_new or None not in answers:
             return MessageAnswerResult(_find_chain(answers, run))
-
-        async def work() -> MessageAnswerResult:
-            async with self._database.write() as connection:
-                return await self._answer_oldest_question(connection, turn, authors, text, answers)
-
-        result = await retry_store(work, operation=f"the answer of turn {turn.id}")
+        result = await self._database.write_with_retries(
+            lambda connection: self._answer_oldest_question(connection, turn, authors, text, answers),
+            operation=f"the answer of turn {turn.id}",
+        )
         self._worker.wake()
         return result
 

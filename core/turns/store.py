@@ -311,18 +311,17 @@ class TurnStore:
         values = {f"new_{column}": value for column, value in new.items()}
         parameters = {**values, **fence.values, "states": states_before(state)}
 
-        async def work() -> None:
-            async with self._database.write() as connection:
-                row = (await connection.execute(_END, parameters)).one_or_none()
-                if row is None:
-                    raise fence.lost_error
-                if row.cancel_reason == CancelReason.RESET:
-                    answered = inbox.c.turn.in_((turn.id, turn.origin))
-                    await connection.execute(sa.update(inbox).where(answered).values(message=None, edited_message=None))
-                elif row.cancel_reason == CancelReason.MESSAGE_DELETED and state == "cancelled":
-                    await discard_run(connection, turn.session_id, turn.origin, keep_prompt=False)
+        async def work(connection: AsyncConnection) -> None:
+            row = (await connection.execute(_END, parameters)).one_or_none()
+            if row is None:
+                raise fence.lost_error
+            if row.cancel_reason == CancelReason.RESET:
+                answered = inbox.c.turn.in_((turn.id, turn.origin))
+                await connection.execute(sa.update(inbox).where(answered).values(message=None, edited_message=None))
+            elif row.cancel_reason == CancelReason.MESSAGE_DELETED and state == "cancelled":
+                await discard_run(connection, turn.session_id, turn.origin, keep_prompt=False)
 
-        await retry_store(work, operation=f"turn {turn.id}")
+        await self._database.write_with_retries(work, operation=f"turn {turn.id}")
         tracing.record_turn_end(state, error)
 
     async def _read(self, turn: Turn, query: Callable[[AsyncConnection], Awaitable[T]]) -> T:
