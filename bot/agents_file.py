@@ -117,7 +117,7 @@ class AgentsFile(BaseModel):
     places: Mapping[PlaceId, AgentName] = Field(default_factory=dict)
 
     def find_conflicts(self) -> Iterator[str]:
-        """Yield an error line for each unknown agent name, and for each conflict in an agent's table."""
+        """Yield an error line for each unknown agent and each conflict in its table."""
         known = f"it is not in [agents]: {', '.join(self.agents)}"
         if self.default not in self.agents:
             yield f"default={self.default}: {known}"

@@ -56,7 +56,7 @@ Json = dict[str, Any]
 
 @asynccontextmanager
 async def connect_inspector(address: str, database: Database, prices: Prices) -> AsyncIterator["InspectorPlugin"]:
-    """Yield a plugin that sends turns and calls to the sandbox's page until the `with` block ends.
+    """Yield a plugin that sends turns and calls to the sandbox's page, in the block.
 
     Args:
         address: URL of the page's WebSocket.

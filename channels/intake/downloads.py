@@ -80,9 +80,7 @@ class FileClient:
             raise UnreadableFileError("I am not allowed to read it", status=403)
         return FetchedFile(fetched, data)
 
-    @retry(
-        retry=retry_if_exception(_is_transient), wait=wait_exponential(0.3), stop=stop_after_attempt(3), reraise=True
-    )
+    @retry(retry=retry_if_exception(_is_transient), wait=RETRY_WAIT, stop=stop_after_attempt(3), reraise=True)
     async def _get(self, url: str, file: Attachment, check: FileCheck, token: str) -> tuple[bytes, str]:
         timeout = aiohttp.ClientTimeout(total=None, connect=_CONNECT_SECONDS, sock_read=_CONNECT_SECONDS * 2)
         headers = {"Authorization": f"Bearer {token}"} if token else {}

@@ -53,7 +53,7 @@ def find_split(lines: Sequence[SourceLine], text: str, marks: Sequence[str]) -> 
 
 
 def _line_starts(lines: Sequence[SourceLine]) -> Iterator[tuple[int, int]]:
-    """Yield the rank (see `_rank_split`) and start index of each line that a chunk may begin with."""
+    """Yield rank (see `_rank_split`) and start of each line that may begin a chunk."""
     for index, line in enumerate(lines):
         rank = _rank_split(lines, index) if index and line.text.strip() else None
         if rank is not None:

@@ -120,7 +120,7 @@ class Reply:
 
     @property
     def text(self) -> str:
-        """The text so far, in the agent's Markdown; once closed, with the `ending` that `close` added."""
+        """The text so far, in Markdown; once closed, with the `ending` that `close` added."""
         return self._planner.text
 
     @property

@@ -56,7 +56,7 @@ class EditOutcome(Enum):
 
 @dataclass(frozen=True, slots=True)
 class PlannedMessage:
-    """One message that shows a reply: the chunk at the index `position` of `plan.chunks`, with its buttons."""
+    """One message of a reply: the chunk `plan.chunks[position]`, with its buttons."""
 
     position: int
     plan: Plan

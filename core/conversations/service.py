@@ -449,7 +449,7 @@ class ConversationService:
         return bool(changed.rowcount)
 
     def _resolve_agent(self, row: sa.Row[Any] | None, location_names: Sequence[str]) -> AnsweringAgent:
-        """Return the agent that answers in a session: the chosen one, else that of the location.
+        """Return the agent of a session: the chosen one, else that of the location.
 
         Args:
             row: the `sessions` row; None if the session does not exist.

@@ -170,7 +170,7 @@ async def _lock_message(connection: AsyncConnection, event_key: str) -> sa.Row[A
 
 
 async def _get_newest_turn(connection: AsyncConnection, row: sa.Row[Any]) -> sa.Row[str, State] | None:
-    """Return `id` and `state` of the newest turn that answers a message; None without one.
+    """Return `id` and `state` of a message's newest turn; None if no turn answers it.
 
     Args:
         row: the `inbox` row of the message.

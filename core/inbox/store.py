@@ -351,7 +351,7 @@ class InboxStore:
 
 @cache
 def _build_insert(dialect: str) -> sa.Insert:
-    """Return the `INSERT` of a message, which returns no row if its event key is stored.
+    """Return the `INSERT` of a message; it returns no row for a stored event key.
 
     Else it returns whether the session has an active turn or other waiting messages.
 
@@ -366,7 +366,7 @@ def _build_insert(dialect: str) -> sa.Insert:
 
 
 async def _has_later_turn(connection: AsyncConnection, reset: InboxMessage, until: float) -> bool:
-    """Return whether a turn has claimed a session's message that was sent after a time.
+    """Return whether a turn has claimed a session's message sent after a time.
 
     Requests for reruns do not count.
 

@@ -294,7 +294,7 @@ def _fit_message(message: ModelMessage, budget: _FileBudget) -> ModelMessage:
 
 
 def _fit_part(part: Part, budget: _FileBudget) -> Part:
-    """Return a part, with a description in place of the files that the model does not get.
+    """Return a part, with a description in place of files that the model cannot get.
 
     Args:
         budget: decides by type and size; each file that it accepts uses up some of it.

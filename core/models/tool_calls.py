@@ -84,7 +84,7 @@ def keep_own_signatures(messages: Iterable[ModelMessage], provider: str) -> list
 
 
 def _own_part(part: Part, provider: str) -> Iterable[Part]:
-    """Return a part of a message in a tuple, without the signature of another provider.
+    """Return a part in a tuple, without the signature of another provider.
 
     The tuple is empty for a thought, or a text without characters, that then has no signature: the provider would
     refuse it.

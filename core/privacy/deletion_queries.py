@@ -160,8 +160,8 @@ async def delete_old_runs(connection: AsyncConnection, prices: Prices, session_i
     kept_runs = await _list_runs_to_keep(connection, session_id, before)
     in_session = messages.c.session == session_id
     old = in_session & (messages.c.created_at < before) & messages.c.invocation_id.not_in(kept_runs)
-    deleted = await connection.execute(sa.delete(messages).where(old, messages.c.last_covered_id.is_(None)))
-    summaries = in_session & messages.c.last_covered_id.is_not(None)
+    deleted = await connection.execute(sa.delete(messages).where(old, messages.c.summarized_id.is_(None)))
+    summaries = in_session & messages.c.summarized_id.is_not(None)
     if not deleted.rowcount:
         summaries &= messages.c.created_at < before
     answered = sa.exists().where(turns.c.session == session_id, turns.c.origin == inbox.c.turn)
@@ -191,7 +191,7 @@ async def _list_runs_to_keep(connection: AsyncConnection, session_id: str, befor
     conditions = (
         c.created_at < before,
         c.created_at >= before,
-        c.long_running_calls.is_not(None) & c.last_covered_id.is_(None),
+        c.long_running_calls.is_not(None) & c.summarized_id.is_(None),
     )
     found = list[set[str]]()
     for condition in conditions:

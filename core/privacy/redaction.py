@@ -189,7 +189,7 @@ async def redact_session(connection: AsyncConnection, session_id: str, redaction
     runs = {*redaction.runs, *map(correction_run_id, redaction.runs)}
     in_session = messages.c.session == session_id
     await connection.execute(sa.delete(memories).where(memories.c.session == session_id))
-    await connection.execute(sa.delete(messages).where(in_session, messages.c.last_covered_id.is_not(None)))
+    await connection.execute(sa.delete(messages).where(in_session, messages.c.summarized_id.is_not(None)))
     count = 0
     for row in (await connection.execute(sa.select(messages).where(in_session).order_by(messages.c.id))).all():
         if (changed := _redact_message(row, redaction, is_theirs=row.invocation_id in runs)) is not None:

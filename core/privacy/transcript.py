@@ -206,7 +206,7 @@ class _RelatedRows:
             rows: the `messages` rows of the run, oldest first.
             seen: the ids of the runs that were returned before; the id of this run is added.
         """
-        if rows[0].last_covered_id is not None:
+        if rows[0].summarized_id is not None:
             text = TranscriptMessage(rows[0].created_at, "summary", rows[0].author, rows[0].content)
             return [TranscriptRun(run, [text], is_summary=True)]
         of_run = [row for row in self.turns if run in (row.origin, row.run)] if run else []

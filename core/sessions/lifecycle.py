@@ -97,7 +97,7 @@ async def delete_session_data(connection: AsyncConnection, session_id: str) -> N
 
 
 async def delete_unreferenced_blobs(connection: AsyncConnection, session_id: str) -> None:
-    """Delete a session's files in `blobs` whose hash is in none of its stored messages."""
+    """Delete a session's files in `blobs` to which none of its messages refers."""
     stored = sa.select(blobs.c.hash).where(blobs.c.session == session_id)
     unused = set((await connection.execute(stored)).scalars())
     if not unused:

@@ -150,7 +150,7 @@ def _build_snapshot_query(dialect: str) -> sa.CompoundSelect[Any]:
     def select_messages(kind: _RowKind, limit: int, *conditions: sa.ColumnElement[bool]) -> sa.Select[Any]:
         c = messages.c
         calls = to_text(c.long_running_calls).label("calls")
-        covers = sa.func.coalesce(c.last_covered_id, zero).label("until")
+        covers = sa.func.coalesce(c.summarized_id, zero).label("until")
         query = select_rows(kind, c.id, c.role, c.event, c.tokens, calls, c.created_at, covers)
         newest_first = query.where(*conditions, in_generation).order_by(*NEWEST_FIRST)
         return sa.select(*newest_first.limit(sa.literal_column(str(limit))).subquery().c)
@@ -312,9 +312,9 @@ class HistoryLoader:
         return int(count)
 
     async def _read_turn(self, id_: int) -> dict[int, StoredMessage]:
-        """Return a message, with the messages since the user message before it and all later ones, by row id.
+        """Return the messages since the user message before a message, by row id.
 
-        These are at most `4 * BATCH_ROWS`, the oldest ones.
+        These are at most `4 * BATCH_ROWS`, the oldest first. The message itself and all later ones count too.
 
         Args:
             id_: the row id of the message.
@@ -340,7 +340,7 @@ class HistoryLoader:
             .where(
                 is_in_session(self.session),
                 c.generation == self.snapshot.generation,
-                c.last_covered_id.is_(None),
+                c.summarized_id.is_(None),
                 *conditions,
             )
             .order_by(*(OLDEST_FIRST if oldest_first else NEWEST_FIRST))

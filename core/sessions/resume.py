@@ -153,7 +153,7 @@ async def close_calls(connection: AsyncConnection, session_id: str, calls: Set[t
         calls: the run id and the call id of each call; answered calls are ignored.
     """
     generation = sa.select(sessions.c.generation).where(sessions.c.id == session_id).scalar_subquery()
-    has_long_running_calls = messages.c.long_running_calls.is_not(None) & messages.c.last_covered_id.is_(None)
+    has_long_running_calls = messages.c.long_running_calls.is_not(None) & messages.c.summarized_id.is_(None)
     query = sa.select(messages).where(
         messages.c.session == session_id,
         messages.c.generation == generation,

@@ -3,9 +3,9 @@
 The texts of people, tools and agents are untrusted: they are quoted in the request to the model, and so is the summary
 in later prompts.
 
-A summary is stored as an ADK compaction event, in a row of `messages` whose `last_covered_id` is the last message that
+A summary is stored as an ADK compaction event, in a row of `messages` whose `summarized_id` is the last message that
 it summarizes. ADK itself would hide all events between the two times of the compaction. But the events of a retried run
-keep their times, although they move to the end of the history. So the covered messages are found by `last_covered_id`,
+keep their times, although they move to the end of the history. So the covered messages are found by `summarized_id`,
 and the model gets the summary as a user message.
 """
 

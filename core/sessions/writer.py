@@ -185,7 +185,7 @@ def _build_insert(dialect: str, *, is_fenced: bool) -> sa.Insert:
         dialect: `sqlite` or `postgresql`.
         is_fenced: whether this worker must own a turn, with the bind parameters of `OWNS_TURN`.
     """
-    names = [column.name for column in messages.c if column.name not in ("id", "last_covered_id")]
+    names = [column.name for column in messages.c if column.name not in ("id", "summarized_id")]
     locked = sa.select(sessions.c.id, sessions.c.generation).where(
         sessions.c.id == sa.bindparam("session", type_=sa.Text),
         sessions.c.generation == sa.bindparam("generation", type_=sa.Integer),

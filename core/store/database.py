@@ -110,7 +110,7 @@ class Database:
                 yield connection
 
     async def run(self, statement: sa.Executable, **values: Any) -> Rows:
-        """Run one statement as a transaction of its own; on PostgreSQL this takes one round trip.
+        """Run one statement as a transaction of its own, in one round trip.
 
         Args:
             statement: a query, or a write that returns rows.
@@ -136,7 +136,9 @@ class Database:
         return await retry_store(partial(self.run, statement), operation=operation)
 
     async def write_with_retries(self, work: Callable[[AsyncConnection], Awaitable[T]], *, operation: str) -> T:
-        """Return the result of `work` in a transaction, which is retried while the database is unavailable.
+        """Return the result of `work` in a transaction, with retries.
+
+        Both are repeated while the database is unavailable.
 
         Args:
             work: gets the connection of each try.

@@ -65,7 +65,7 @@ def _asyncpg_errors(*names: str, other: tuple[type[Exception], ...] = ()) -> tup
 
 @contextmanager
 def collect_unreadable(id_: str, damaged: set[str]) -> Iterator[None]:
-    """Catch and log an error (`UNREADABLE_ERRORS`) of parsing stored rows in the block.
+    """Catch and log an error of parsing stored rows (`UNREADABLE_ERRORS`) in a block.
 
     The error is not raised, so that the transaction continues with the other rows. Errors of the database are raised.
 
@@ -110,7 +110,7 @@ def store_errors() -> Iterator[None]:
 
 
 def _is_retryable(fault: BaseException) -> bool:
-    """Return whether a statement that failed with this error may succeed a little later.
+    """Return whether a statement that failed with this error may succeed later.
 
     Args:
         fault: the error of the driver.

@@ -80,7 +80,7 @@ def get_lock_holder(database: Database) -> str | None:
 
 @contextmanager
 def _name_file_in_errors(path: Path) -> Iterator[None]:
-    """Translate each `OSError` in the block to a `StoreError` with the path of the file."""
+    """Translate each `OSError` in the block to a `StoreError` with the file's path."""
     try:
         yield
     except OSError as error:

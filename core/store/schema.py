@@ -196,7 +196,7 @@ human_requests = sa.Table(
     sa.Column("hint", sa.Text, nullable=False),
     sa.Column("authors", sa.JSON, nullable=False),
     sa.Column("deciders", sa.JSON, nullable=False),
-    sa.Column("can_allow_always", sa.Boolean, nullable=False),
+    sa.Column("may_allow_always", sa.Boolean, nullable=False),
     sa.Column("secret_paths", sa.JSON, nullable=False),
     sa.Column("requested_at", sa.Double, nullable=False),
     sa.Column("expires_at", sa.Double, nullable=False),
@@ -293,7 +293,7 @@ tool_calls = sa.Table(
 #: tool, or event (without text, such as a checkpoint, a compaction, an error). `tokens`: an estimate for model
 #: calls.
 #: `long_running_calls` keeps a row in the history: its long-running calls, each with whether it was answered, until the
-#: turn after the last answer; empty for a summary; null for all others. `last_covered_id`: of a summary, the last
+#: turn after the last answer; empty for a summary; null for all others. `summarized_id`: of a summary, the last
 #: message that it covers; earlier messages are not sent. `attribution`: of a user message, its authors, see
 #: `core.sessions.prompt_text`. `search_text`: the content for case-insensitive searches; null if it is ASCII or not
 #: searched, see `core.sessions.codec.fold_text`.
@@ -311,7 +311,7 @@ messages = sa.Table(
     sa.Column("tool_calls", sa.JSON, nullable=False),
     sa.Column("tokens", sa.Integer, nullable=False),
     sa.Column("long_running_calls", sa.JSON(none_as_null=True)),
-    sa.Column("last_covered_id", sa.BigInteger),
+    sa.Column("summarized_id", sa.BigInteger),
     sa.Column("attribution", sa.JSON(none_as_null=True)),
     sa.Column("event_id", sa.Text),
     sa.Column("event", sa.Text),

@@ -1,4 +1,4 @@
-"""Connections to SQLite: each statement and its rows take one trip to the connection's thread.
+"""Connections to SQLite that run a statement in one trip to their thread.
 
 SQLAlchemy opens a cursor, runs a statement, fetches its rows and closes the cursor. With aiosqlite's own cursors these
 are four trips of about 0.1 ms each, most of what a statement costs.
@@ -24,7 +24,7 @@ class _FirstStatement(str):
 
 
 class _FetchedRows(list[Any]):
-    """All rows of a statement, with the attributes of its cursor, as DB-API names them."""
+    """All rows of a statement, with the attributes of its DB-API cursor."""
 
     description: Any = None
     rowcount = -1
@@ -32,7 +32,7 @@ class _FetchedRows(list[Any]):
 
 
 class _FetchingCursor(sqlite3.Cursor):
-    """Cursor whose `fetchall` returns its attributes with the rows, for the event loop's thread."""
+    """Cursor whose `fetchall` returns the rows with the cursor's attributes."""
 
     def fetchall(self) -> _FetchedRows:
         rows = _FetchedRows(super().fetchall())
@@ -41,7 +41,7 @@ class _FetchingCursor(sqlite3.Cursor):
 
 
 class _FileConnection(sqlite3.Connection):
-    """Connection in the thread, with U+FFFD in place of the bytes of a text that are not UTF-8.
+    """Connection in the thread, which replaces bytes that are not UTF-8 by U+FFFD.
 
     An error would make all rows of the query unreadable.
     """
@@ -72,7 +72,7 @@ class _FileConnection(sqlite3.Connection):
 
 
 class _Cursor:
-    """Asynchronous cursor of DB-API that has read all rows of a statement once `execute` returns."""
+    """Asynchronous DB-API cursor that has read all rows when `execute` returns."""
 
     arraysize = 1
 
@@ -157,7 +157,10 @@ class SqliteConnection(aiosqlite.Connection):
         return self._end
 
     async def rollback(self) -> None:
-        """Roll back the transaction; without one, make no trip to the thread, as after each read of SQLAlchemy."""
+        """Roll back the transaction, if there may be one.
+
+        SQLAlchemy calls this after each read, too.
+        """
         self._is_beginning = False
         if self.in_transaction or self.is_interrupted:
             await super().rollback()

@@ -24,7 +24,7 @@ TRANSITIONS: Mapping[tuple[State, State], str] = {
 
 
 def states_before(state: State) -> set[State]:
-    """Return the states from which a turn may change to a state, and that state itself.
+    """Return the states from which a turn may change to `state`, and `state` itself.
 
     The state itself is included, so that a repeated write is no error.
     """

@@ -36,7 +36,7 @@ async def insert_or_update(connection: AsyncConnection, table: sa.Table, *rows: 
 
 
 def build_insert(dialect: str, table: sa.Table) -> sqlite.Insert | postgresql.Insert:
-    """Return an `INSERT` for a table with `on_conflict_do_nothing` and `..._do_update`.
+    """Return an `INSERT` for a table that has the method `on_conflict_do_nothing`.
 
     Args:
         dialect: `sqlite` or `postgresql`.

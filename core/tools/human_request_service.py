@@ -182,7 +182,7 @@ class HumanRequestService:
                 "tool_call_id": request.call_id,
                 "hint": "",
                 "deciders": list(request.deciders or (AUTHOR,)),
-                "can_allow_always": False,
+                "may_allow_always": False,
                 "secret_paths": [],
             }
         approvers = self._approvers if request.approvers is None else request.approvers
@@ -192,7 +192,7 @@ class HumanRequestService:
             "hint": request.hint,
             "deciders": list(approvers),
             # a standing approval would let authors decide for themselves
-            "can_allow_always": request.may_allow_always and OTHERS not in approvers,
+            "may_allow_always": request.may_allow_always and OTHERS not in approvers,
             "secret_paths": [list(path) for path in request.secret_paths],
         }
 

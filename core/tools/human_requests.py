@@ -173,7 +173,7 @@ def _to_request(row: sa.Row[Any], inbound: InboxMessage) -> HumanRequest:
     return Approval(
         **common,
         hint=row.hint,
-        may_allow_always=row.can_allow_always,
+        may_allow_always=row.may_allow_always,
         app_name=row.agent,
         secret_paths=frozenset(map(tuple, row.secret_paths)),
     )

@@ -196,7 +196,7 @@ async def _resumed_turn(connection: AsyncConnection, worker: str, row: sa.Row[An
 async def _claim_waiting(
     connection: AsyncConnection, worker: str, agents: AgentRouter, limit: int, served: Mapping[str, int]
 ) -> list[Turn]:
-    """Insert and return a turn for each of at most `limit` idle sessions with messages.
+    """Insert and return turns for at most `limit` idle sessions with messages.
 
     Args:
         worker: the id of the worker that claims the turns.
@@ -343,7 +343,7 @@ def _select_batch(waiting: list[_QueuedMessage]) -> list[_QueuedMessage]:
 async def _next_turn(
     connection: AsyncConnection, session: sa.Row[Any], batch: Sequence[_QueuedMessage], agents: AgentRouter
 ) -> Turn | None:
-    """Return the new turn that answers a batch of messages; the caller inserts its row.
+    """Return the new turn that answers a batch of messages, for the caller to insert.
 
     If the batch is the request to retry a turn that has its answer by now, the request gets the outcome `superseded`,
     and the result is None.

@@ -207,9 +207,9 @@ class HistoryCompactor:
             "session": turn.session_id,
             "generation": turn.generation,
             "content": summary.text,
-            "last_covered_id": last.id,
+            "summarized_id": last.id,
         }
-        old = (messages.c.session == turn.session_id) & messages.c.last_covered_id.is_not(None)
+        old = (messages.c.session == turn.session_id) & messages.c.summarized_id.is_not(None)
         await connection.execute(sa.delete(messages).where(old))
         await connection.execute(sa.insert(messages).values(row))
 
@@ -228,12 +228,10 @@ class HistoryCompactor:
         """
         c = messages.c
         in_generation = is_in_session(turn.session_id) & (c.generation == turn.generation)
-        newest = (
-            sa.select(messages).where(in_generation, c.last_covered_id.is_not(None)).order_by(*NEWEST_FIRST).limit(1)
-        )
+        newest = sa.select(messages).where(in_generation, c.summarized_id.is_not(None)).order_by(*NEWEST_FIRST).limit(1)
         before = (await connection.execute(newest)).one_or_none()
-        last = before.last_covered_id if before else 0
-        since = in_generation & c.last_covered_id.is_(None) & (c.id > last)
+        last = before.summarized_id if before else 0
+        since = in_generation & c.summarized_id.is_(None) & (c.id > last)
         sizes = sa.select(c.role, c.tokens).where(since).order_by(*NEWEST_FIRST).limit(MAX_MESSAGES_READ)
         if not self._is_full((await connection.execute(sizes)).all()):
             return None
@@ -294,7 +292,7 @@ def find_first_kept_id(newest: Sequence[Any], *, tokens: int, turns: int) -> int
 
 
 def _cut_to_whole_turns(rows: Sequence[sa.Row[Any]], budget: int) -> Sequence[sa.Row[Any]]:
-    """Return the oldest turns whose messages fit in `budget` tokens; at least one turn.
+    """Return the oldest turns that fit in `budget` tokens; at least one turn.
 
     Args:
         rows: rows of `messages`, oldest first. If they have more than `budget` tokens, the last turn may be incomplete,

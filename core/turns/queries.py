@@ -55,7 +55,7 @@ def is_idle(session: sa.ColumnElement[str]) -> sa.ColumnElement[bool]:
 
 
 def message_columns(inbound: InboxMessage, generation: Any) -> dict[str, Any]:
-    """Return the values of a message's `inbox` columns, without text, kind and outcome.
+    """Return a message's values of `inbox` columns, without text, kind and outcome.
 
     Args:
         generation: the session generation, as a number or an SQL expression.

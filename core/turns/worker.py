@@ -105,7 +105,7 @@ class Worker:
             run.cancel(reason)
 
     def cancel_and_wake(self, turn_id: str | None, reason: CancelReason) -> None:
-        """Cancel the task of a turn, if it runs in this process; make the loop claim turns.
+        """Cancel a turn's task, if it runs in this process; make the loop claim turns.
 
         Args:
             turn_id: the turn to cancel; None cancels none.
@@ -198,7 +198,7 @@ class Worker:
                     return
 
     async def _watch(self) -> None:
-        """Cancel the tasks of turns that are stored as cancelled, or that another worker owns.
+        """Cancel the tasks of turns that are stored as cancelled, or owned elsewhere.
 
         The database is read every `CANCEL_CHECK_SECONDS`, until this task is cancelled. A turn that this worker does
         not own in two reads gets the reason `LEASE_LOST`.

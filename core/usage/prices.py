@@ -98,7 +98,7 @@ class Prices:
 
     @property
     def names(self) -> list[str]:
-        """Full names of the models that have a price; patterns such as `gemini-*` are left out."""
+        """Full names of models that have a price, without patterns such as `gemini-*`."""
         return [name for name in self._prices if not name.endswith("*")]
 
     def get_price(self, model: str) -> Price | None:

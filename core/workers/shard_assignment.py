@@ -216,7 +216,7 @@ class ShardAssignment:
             )
 
     def _is_row_of(self, shards: Collection[int], count: int) -> sa.ColumnElement[bool]:
-        """Return the SQL condition that a row of `channels` belongs to one of these shards.
+        """Return the SQL condition that a row of `channels` is of one of these shards.
 
         Args:
             shards: the numbers of the shards.

@@ -103,7 +103,7 @@ class ApiCallList:
 
 
 def _newest_calls(calls: list[Any]) -> list[tuple[int, Any]]:
-    """Return the newest `MAX_CALLS` API calls, oldest first, each with its index in `calls`."""
+    """Return the newest `MAX_CALLS` API calls, oldest first, with indexes in `calls`."""
     first = max(0, len(calls) - MAX_CALLS)
     return list(enumerate(calls[first:], first))
 

@@ -262,8 +262,9 @@ class SlackSandbox(SlackUserActions, SandboxObserver[WorkspaceChange]):
         self._events.dispatch_uninstalled()
 
     def join_enterprise(self, enterprise_id: str) -> None:
-        """Make the workspace part of an Enterprise Grid organisation, which has installed the bot's app.
+        """Make the workspace part of an Enterprise Grid organisation.
 
+        The bot's app is then installed in the whole organisation.
         Events and responses then have the organisation's id, and `is_enterprise_install` is true. Tokens stay valid.
         """
         self._workspace.enterprise_id = enterprise_id

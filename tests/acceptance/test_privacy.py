@@ -122,6 +122,6 @@ async def test_a_long_session_is_summarized_exported_and_deleted(
 
 def _count_summaries(file: Path, session: str) -> int:
     with sqlite3.connect(file) as database:
-        query = "SELECT count(*) FROM messages WHERE session = ? AND last_covered_id IS NOT NULL"
+        query = "SELECT count(*) FROM messages WHERE session = ? AND summarized_id IS NOT NULL"
         (count,) = database.execute(query, (session,)).fetchone()
     return int(count)

@@ -1,1 +1,1 @@
-"""Alembic migrations to the tables of `core.store.schema`; one module per revision."""
+"""Alembic migrations to the tables of `core.store.schema`; a module per revision."""

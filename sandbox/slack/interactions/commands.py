@@ -119,7 +119,7 @@ class SlashCommands:
         return response_base_url + key
 
     def _create_invocation(self, user: WorkspaceUser, channel: SlackConversation) -> tuple[str, CommandInvocation]:
-        """Create and store the record of a command or shortcut, under the path of its response URL.
+        """Store a command or shortcut under the path of its new response URL.
 
         Returns:
             The last part of the response URL, and the invocation.

@@ -152,7 +152,7 @@ class StoredConversations:
                 "deciders": ["author"],
                 "drafts": {},
                 "kind": "approval",
-                "can_allow_always": False,
+                "may_allow_always": False,
                 "secret_paths": [],
                 "chunks": [],
             }
@@ -171,7 +171,7 @@ class StoredConversations:
 
     async def save_summary(self, session: str, text: str) -> None:
         row = to_row(create_summary_event(text, begin=1.0, end=2.0), tokens=5)
-        values = {**row, "session": session, "generation": 1, "last_covered_id": 1, "content": text}
+        values = {**row, "session": session, "generation": 1, "summarized_id": 1, "content": text}
         async with self.database.write() as connection:
             await connection.execute(sa.insert(messages).values(values))
 

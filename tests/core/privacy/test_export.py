@@ -64,7 +64,7 @@ async def conversation(database: FailingDatabase, inbox: InboxStore, turns: Turn
     await FeedbackStore(database).save_feedback(turn.id, "U2", "good")
     row = to_row(create_summary_event("Ada looks.\nAt a cat.", begin=1.0, end=2.0), tokens=5)
     async with database.write() as connection:
-        values = {**row, "session": SESSION, "generation": 1, "last_covered_id": 1, "content": "Ada looks.\nAt a cat."}
+        values = {**row, "session": SESSION, "generation": 1, "summarized_id": 1, "content": "Ada looks.\nAt a cat."}
         await connection.execute(sa.insert(messages).values(values))
     return turn.id
 

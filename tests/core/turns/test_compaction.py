@@ -149,7 +149,7 @@ class CompactedConversation:
     async def list_summaries(self) -> list[Any]:
         c = messages.c
         async with self.database.read() as connection:
-            query = sa.select(c.content, c.last_covered_id, c.tokens).where(c.last_covered_id.is_not(None))
+            query = sa.select(c.content, c.summarized_id, c.tokens).where(c.summarized_id.is_not(None))
             return list(await connection.execute(query))
 
     async def list_texts(self) -> list[str]:
