@@ -222,10 +222,10 @@ class Backfill:
                 raise
 
     async def apply_edit(self, event_key: str, text: str | None) -> None:
-        """Change or delete a message that is received but not stored yet.
+        """Change or delete a received message before it is stored.
 
-        If the message is being stored, wait until storing has ended. A deletion is also remembered for a message that
-        is not received yet: Slack may deliver the message after its deletion.
+        If the message is being stored, wait until it is: the caller can then edit it in the inbox. A deletion is also
+        remembered for a message that is not received yet: Slack may deliver the message after its deletion.
 
         Args:
             event_key: the `InboxMessage.event_key` of the message.

@@ -31,9 +31,10 @@ class ReplyLatency:
         self._pending = ["placeholder", "first_text", "final"] if turn.kind == "message" and not turn.is_resumed else []
 
     def record_shown(self, has_text: bool) -> None:
-        """Record the seconds until now if the placeholder or the first text is shown now.
+        """Record in the metric that the placeholder is shown now, or the first text.
 
-        Later calls for the same stage record nothing.
+        The first call records the seconds since the user's message for the placeholder, the first call with a text
+        those for the first text. Other calls do nothing.
 
         Args:
             has_text: whether the reply shows text.
@@ -43,7 +44,7 @@ class ReplyLatency:
             self._record("first_text")
 
     def record_final(self) -> None:
-        """Record the seconds until now, at which the final text is shown."""
+        """Record in the metric that the final text is shown now."""
         self._record("final")
 
     def _record(self, until: str) -> None:

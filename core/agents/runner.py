@@ -118,12 +118,11 @@ class ResumableRunner(Runner):
     async def continue_runs(
         self, answers: Sequence[MessageAnswer], message: types.Content, *, is_decided: bool
     ) -> list[Event] | None:
-        """Merge this run and the runs that it continues in the loaded session.
+        """Make the loaded session's events of this run and of the runs that it continues one run.
 
-        A run continues an earlier one if its message answers a question of the earlier one.
-
-        If the run continues others, the user's message becomes the function response to a question. It is stored,
-        unless an earlier attempt stored it.
+        A run continues an earlier one if its message answers a question of the earlier one. In the loaded session, the
+        events of the earlier runs then get this run's invocation id, and the user's message becomes the function
+        response to the question. The message is stored, unless an earlier attempt stored it.
 
         Args:
             answers: the user messages by which this run continues earlier runs, oldest first.
@@ -131,8 +130,8 @@ class ResumableRunner(Runner):
             is_decided: whether people have decided on requests of this run.
 
         Returns:
-            The stored events of this run with their stored call ids; None if the run continues no other run and resumes
-            by no decision.
+            The events that earlier attempts at this run have stored; None if the run continues no other run and
+            resumes by no decision.
         """
         session, run = self._session, self._run_id
         if not isinstance(session, StoredSession) or not (answers or is_decided):

@@ -130,7 +130,8 @@ class ModelAdapter(BaseLlm):
         """Return the provider of a model, and the model's name at that vendor.
 
         Args:
-            name: the full name of the model; None for this adapter's own.
+            name: the full name of the model; None for this adapter's own. The adapter's own provider gets a name that
+                is neither selectable nor a fallback.
         """
         name = name or self.model
         return self.selectable.get(name) or self.fallbacks.models.get(name) or ModelHandle(self.provider, name)

@@ -39,7 +39,7 @@ class Text:
 class Thought:
     """Visible part of a model's thinking; never shown to users as the answer.
 
-    In a stream, a thought without text has the signature of the thought before it.
+    In a stream, a thought without text brings the signature of the thought before it.
 
     Attributes:
         signature: opaque bytes by which the vendor recognizes its own thought; later requests send them with it.

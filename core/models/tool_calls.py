@@ -33,7 +33,8 @@ _TICKS = re.compile("`{3,}")
 def parse_call(call_id: str, name: str, arguments: str, *, is_truncated: bool) -> ToolCall | None:
     """Return the tool call with these arguments, a JSON text.
 
-    If they are no JSON object, the call's name becomes `MALFORMED_CALL` and the tool's name.
+    If they are no JSON object, the call's name is `MALFORMED_CALL` followed by the tool's name, and its only argument,
+    `arguments`, is the text.
 
     Args:
         call_id: the id of the call.

@@ -293,7 +293,7 @@ def answer_calls(event: Event, answers: Mapping[str, dict[str, Any]]) -> Event:
 
 
 def _pair_calls(events: Sequence[Event]) -> Iterator[Event]:
-    """Yield the events with unique call ids, and without responses to unknown calls.
+    """Yield all events, their call ids made unique, without responses to unknown calls.
 
     A repeated or missing call id is replaced in the call and in its response. Events that are empty then are left out.
     """

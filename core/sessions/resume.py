@@ -374,10 +374,10 @@ async def _add_outcomes(rows: Sequence[_RunMessage], call_log: _RunCallLog, *, r
 
 
 def _is_pending(id_: str, row: _RunMessage, started: Mapping[str, sa.Row[Any]]) -> bool:
-    """Return whether a long-running call was made, and has no result yet.
+    """Return whether a long-running call of a row was made, and has no result yet.
 
     Args:
-        id_: the id of the call.
+        id_: the id of a call; False for one that is not long-running.
         row: the row with the call.
         started: the `tool_calls` rows of the calls that were begun, by call id.
     """

@@ -145,7 +145,7 @@ class HumanRequestService:
     async def _insert_requests(
         self, connection: AsyncConnection, turn: Turn, requests: Sequence[ConfirmationRequest | QuestionRequest]
     ) -> None:
-        """Insert the new requests of a turn, in the caller's transaction."""
+        """Insert those requests of a turn that are not stored, in the caller's transaction."""
         earlier = sa.select(human_requests.c.authors).where(
             human_requests.c.session == turn.session_id,
             human_requests.c.run.in_({request.run for request in requests}),

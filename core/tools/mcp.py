@@ -139,7 +139,7 @@ class McpServer(BaseToolset):
             return []
 
     async def fetch_tools(self, readonly_context: ReadonlyContext | None = None) -> list[BaseTool]:
-        """Return the server's tools, also during the pause after a failure.
+        """Fetch the tools from the server, and store whether it answers in `is_available`.
 
         Raises:
             Exception: any error of the connection or the server.

@@ -115,7 +115,7 @@ class InteractionToken:
         await self._send("attach", message, {}, Priority.FINAL, files=files)
 
     async def send_ephemeral(self, text: str, buttons: Sequence[Button] = ()) -> None:
-        """Send a complete follow-up message that only the author of the interaction sees.
+        """Send a follow-up message that only the author of the interaction sees.
 
         Raises:
             SurfaceError: Discord refuses the message, or cannot be reached.

@@ -132,6 +132,8 @@ async def _try(web: AsyncWebClient, call: Awaitable[Any], setting: str, hint: st
 class TokenMonitor:
     """Checks the bot's token periodically: Slack keeps the sockets of a revoked token.
 
+    A failed check is logged and leaves `valid_at` as it is.
+
     Attributes:
         valid_at: the time at which a check last passed, in seconds since the epoch; 0 before `start`.
     """

@@ -76,7 +76,7 @@ async def _read_response(url: str, response: aiohttp.ClientResponse) -> dict[str
 
 
 async def _convert(body: bytes, charset: str, *, is_html: bool) -> str:
-    """Return the text of a page's body, converted in a process of its own.
+    """Return the body of a page as plain text or Markdown, converted in another process.
 
     Args:
         charset: the charset of the HTTP response.
