@@ -522,7 +522,7 @@ class Answerer:
     async def _end_without_answer(self, turn: Turn, reply: Reply) -> None:
         """Delete the reply, and end the turn: the agent declined to answer.
 
-        An agent may decline only if no message of the turn is addressed to the bot.
+        The caller has checked that no message of the turn is addressed to the bot.
         """
         await reply.discard()
         await self._turns.end(turn, "done")

@@ -71,7 +71,7 @@ class Cell:
     def is_saturated(self) -> bool:
         """True if the machine was too slow for the load, which distorts the figures.
 
-        That is: over 90% CPU, or words that were over 50 platform milliseconds late on average.
+        That is: over 90% CPU, or words that were over 50 ms of the platforms' clock late on average.
         """
         return self.cpu > 0.9 or self.word_late * self.speed > 0.05
 

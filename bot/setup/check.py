@@ -123,7 +123,12 @@ async def _check_agents_and_models(settings: Settings) -> list[CheckResult]:
 
 
 def _find_model_setting(name: str, registry: ModelRegistry) -> str:
-    """Return the name of the setting that names a model."""
+    """Return the setting that has a model, such as `MODELS`, for an error line.
+
+    Args:
+        name: the full name of the model.
+        registry: has the models of each setting. A model that is in none of them is that of an agent.
+    """
     if name == registry.default:
         return "MODEL"
     if name in registry.selectable:

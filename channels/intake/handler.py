@@ -307,7 +307,7 @@ class MessageHandler:
             )
 
     async def drain(self, seconds: float) -> None:
-        """Wait for background tasks, then for reactions; cancel those still running.
+        """Wait for background tasks and queued reactions, then cancel the unfinished.
 
         Args:
             seconds: the most seconds for each of the two waits.

@@ -106,6 +106,7 @@ class ChunkWriter:
 
     Args:
         context: the blocks and marks that are open at the start of the message.
+        dialect: the Markdown of the platform.
         measure: returns the size of a text in the platform's unit.
 
     Attributes:

@@ -207,6 +207,9 @@ class InboxStore:
         Args:
             event_key: the event key of the message, not of the deletion.
 
+        Returns:
+            A `ClaimedMessage` if a turn had claimed the message, else a `DeleteResult`.
+
         Raises:
             StoreError: nothing was changed.
         """

@@ -151,7 +151,7 @@ class Vault:
         return self._cipher.decrypt(token, max_age=max_age) or None
 
     def _encrypt(self, name: str, value: Mapping[str, Any]) -> str:
-        """Return the ciphertext of a value together with its name."""
+        """Return the ciphertext of a JSON list of the name and the value."""
         return self._cipher.encrypt(json.dumps([name, value]))
 
     def _decrypt(self, name: str, sealed: str) -> Mapping[str, Any]:

@@ -106,7 +106,8 @@ async def stop_turn(
 
     Args:
         turns_: marks the turn as cancelled.
-        author: the platform's id of the person who asks; None for an operator, who may stop any turn.
+        author: the platform's id of the person who asks, who may stop a turn that answers a message of theirs; None
+            for an operator, who may stop any turn.
     """
     session = sa.select(turns.c.session).where(turns.c.id == turn_id)
     session_id = (await connection.execute(session)).scalar_one_or_none()

@@ -59,7 +59,10 @@ class PageReader:
 
 
 async def _read_response(url: str, response: aiohttp.ClientResponse) -> dict[str, Any]:
-    """Return the text of a page, or an error, from the HTTP response.
+    """Return the tool's result for an HTTP response.
+
+    It has the `url`, and the `text` of the page, with `cut` if it was cut; or an `error` for a status other than 200
+    and for a page that is no text.
 
     Args:
         url: the URL after redirects.

@@ -118,7 +118,7 @@ class SlackPayloads:
         return {name: value for name, value in self.message(message).items() if name in shown}
 
     def update_response(self, message: SlackMessage) -> dict[str, Any]:
-        """Return a message's JSON as in the response of `chat.update`, without timestamps."""
+        """Return the field `message` of the response of `chat.update`: it has no `ts`."""
         dropped = ("ts", "thread_ts", "parent_user_id")
         return {name: value for name, value in self.post_response(message).items() if name not in dropped}
 
