@@ -108,6 +108,20 @@ async def test_a_turn_resumes_once_all_its_requests_are_decided(
     assert sorted(found.is_allowed for found in await list_decisions(approvals, next_.origin)) == [False, True]
 
 
+async def test_decided_requests_are_read_after_a_database_outage(
+    inbox: InboxStore, turns: TurnStore, approvals: HumanRequestService, database: FailingDatabase
+) -> None:
+    turn = await create_turn_with_requests(inbox, turns, approvals)
+    (request,) = await approvals.list_of_turn(turn.id)
+    await approvals.decide(request.id, ADA, "approved")
+    (next_,) = await turns.claim(1)
+    database.failures, database.fails_reads = 2, True
+    (decided,) = await approvals.list_decided(next_.origin)
+    database.failures = 2
+    (decision,) = await list_decisions(approvals, next_.origin)
+    assert (decided.id, decision.is_allowed) == (request.id, True)
+
+
 async def test_an_expired_request_is_denied_once(
     inbox: InboxStore, turns: TurnStore, database: FailingDatabase, approvals: HumanRequestService
 ) -> None:
