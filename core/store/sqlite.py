@@ -100,7 +100,6 @@ class _Cursor:
 
     async def execute(self, sql: str, parameters: Iterable[Any] = ()) -> None:
         """Run a statement and read all of its rows."""
-        self._connection.is_interrupted = True
         text = self._connection.to_next_statement(sql)
         rows = await self._connection.execute_fetchall(text, parameters)
         self._connection.is_interrupted = False
@@ -112,6 +111,7 @@ class _Cursor:
         self._rows = _FetchedRows()
         text = self._connection.to_next_statement(sql)
         self._rows.rowcount = (await self._connection.executemany(text, parameters)).rowcount
+        self._connection.is_interrupted = False
 
     async def fetchall(self) -> Sequence[Any]:
         """Return all rows."""
@@ -138,7 +138,11 @@ class SqliteConnection(aiosqlite.Connection):
         self._is_beginning = True
 
     def to_next_statement(self, sql: str) -> str:
-        """Return the SQL text, as a `_FirstStatement` if it is the first after `begin`."""
+        """Return the SQL text, as a `_FirstStatement` if it is the first after `begin`.
+
+        Set `is_interrupted`, which the caller has to reset when the statement has run.
+        """
+        self.is_interrupted = True
         is_first, self._is_beginning = self._is_beginning, False
         return _FirstStatement(sql) if is_first else sql
 
