@@ -81,7 +81,7 @@ async def check_discord(login: DiscordSettings) -> list[CheckResult]:
     """Check Discord's token, intents and servers by calls of its API.
 
     Returns:
-        A success, then a note for each warning and a failure for each fault.
+        A success for the valid token, then a note for each warning and a failure for each fault.
 
     Raises:
         SettingsError: Discord refuses the token or cannot be reached.

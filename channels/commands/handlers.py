@@ -464,7 +464,7 @@ class CommandHandler:
         return [f"`{text}{argument}`" for text in (word, slash_command) if text]
 
     def _remove_reactions(self, dropped: Sequence[InboxMessage]) -> None:
-        """Remove the "queued" reactions from users' messages that will not be answered."""
+        """Start to remove the "queued" reactions from messages that will not be answered."""
         for message in dropped:
             self._queued_reactions.remove(message.address)
 

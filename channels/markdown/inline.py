@@ -189,13 +189,15 @@ class InlineParser:
         return False
 
     def _parse_code(self, start: int, inside: int, ticks: str) -> int:
-        """Add a code span to `spans`; without closing backticks, to the open marks too.
+        """Add the code span that begins with these backticks to `spans`.
 
-        Backticks that open no code become a span of their own.
+        Without closing backticks, the code goes on to the end of the paragraph, and its backticks are open marks. That
+        holds while more text may follow, or if the code began in an earlier message. Else the backticks are literal
+        text: they become a span of their own, which no split may cut.
 
         Args:
             start: the position of the opening backticks.
-            inside: the position after the opening backticks; equal to `start` if an earlier message has them.
+            inside: the position after the opening backticks; `start` if these are in an earlier message.
             ticks: the opening backticks.
 
         Returns:

@@ -118,7 +118,7 @@ class ResumableRunner(Runner):
     async def continue_runs(
         self, answers: Sequence[MessageAnswer], message: types.Content, *, is_decided: bool
     ) -> list[Event] | None:
-        """Make the loaded session's events of this run and of the runs that it continues one run.
+        """Merge this run and the runs that it continues in the loaded session.
 
         A run continues an earlier one if its message answers a question of the earlier one. In the loaded session, the
         events of the earlier runs then get this run's invocation id, and the user's message becomes the function

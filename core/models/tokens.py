@@ -72,7 +72,7 @@ class TokenCounter:
 
 
 def has_vocabulary(folder: Path) -> bool:
-    """Return whether a folder contains the undamaged file of the vocabulary."""
+    """Return whether a folder contains the undamaged vocabulary of the tokenizer."""
     return _has_valid_file(folder / VOCABULARY_FILE)
 
 

@@ -296,7 +296,7 @@ def _format_times(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _format_cost(turn: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values of a turn with the exact cost in `dollars` instead of `cost`."""
+    """Return the values of a turn, with `cost` replaced by its text in `dollars`."""
     values = {name: value for name, value in turn.items() if name != "cost"}
     return {**values, "dollars": format_exact_dollars(turn["cost"])} if "cost" in turn else values
 

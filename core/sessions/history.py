@@ -293,7 +293,7 @@ def answer_calls(event: Event, answers: Mapping[str, dict[str, Any]]) -> Event:
 
 
 def _pair_calls(events: Sequence[Event]) -> Iterator[Event]:
-    """Yield all events, their call ids made unique, without responses to unknown calls.
+    """Yield events with unique call ids, and without responses to unknown calls.
 
     A repeated or missing call id is replaced in the call and in its response. Events that are empty then are left out.
     """
@@ -326,13 +326,13 @@ def _pair_calls(events: Sequence[Event]) -> Iterator[Event]:
 
 
 def _replace_call(part: types.Part, call: types.FunctionCall, id_: str, latest: dict[str, str]) -> types.Part:
-    """Return a part with a new call id, and the new id of the call that it confirms.
+    """Return a part whose call, and its `originalFunctionCall`, have new ids.
 
     Args:
         part: the part with the call.
         call: the function call of the part.
         id_: the new id of the call.
-        latest: the newest id by the original id, to update `originalFunctionCall`.
+        latest: the newest id by the original id, from which the id in `originalFunctionCall` is taken.
     """
     update: dict[str, object] = {} if id_ == call.id else {"id": id_}
     original = (call.args or {}).get("originalFunctionCall")

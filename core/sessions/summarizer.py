@@ -115,7 +115,7 @@ class Summarizer:
         return GeneratedSummary(text, tokens)
 
     async def _truncate(self, text: str, max_tokens: int) -> tuple[str, int]:
-        """Return the beginning of a text within `max_tokens`, and its number of tokens.
+        """Return the beginning of a text, of `max_tokens` at most, and its tokens.
 
         The text is cut at the end of a line, if possible.
         """

@@ -146,7 +146,7 @@ class HumanRequestService:
     async def _insert_requests(
         self, connection: AsyncConnection, turn: Turn, requests: Sequence[ConfirmationRequest | QuestionRequest]
     ) -> None:
-        """Insert those requests of a turn that are not stored, in the caller's transaction."""
+        """Insert the requests of a turn that are not stored, in a caller's transaction."""
         earlier = sa.select(human_requests.c.authors).where(
             human_requests.c.session == turn.session_id,
             human_requests.c.run.in_({request.run for request in requests}),

@@ -50,7 +50,7 @@ MAX_SERVED = 1_000
 
 
 def _update_turn(returning: sa.ColumnElement[Any] = turns.c.id, **values: Any) -> sa.Update:
-    """Return the `UPDATE` of a turn that is in one of `states` and owned (`OWNS_TURN`).
+    """Return the `UPDATE` of an owned turn (`OWNS_TURN`) in one of `states`.
 
     Args:
         returning: the column that it returns if it changes the turn.

@@ -15,7 +15,7 @@ from core.store.schema import sessions, turns
 
 
 def _is_owned_by(turn: Any, worker: Any, claim: Any) -> sa.ColumnElement[bool]:
-    """Return the SQL condition that a row of `turns` has this id, owner and claim number.
+    """Return the SQL condition that a turn has this id, owner and claim number.
 
     Args:
         turn: the id, as a value or a bind parameter, like the others.

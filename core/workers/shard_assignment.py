@@ -136,7 +136,7 @@ class ShardAssignment:
     async def _assign(self, count: int) -> frozenset[int]:
         """Claim free shards up to this worker's quota, and return its shards.
 
-        Shards that it owns beyond the quota are not returned.
+        Shards beyond the quota stay in the table until they are released; the result leaves them out.
 
         Args:
             count: the number of shards of the channel.

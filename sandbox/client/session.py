@@ -327,7 +327,11 @@ class ClientSession:
 
 
 def _parse_selection(menu: ClientField, text: str) -> list[str]:
-    """Return the option values that a user typed as `MENU: ENTRY`, or as an option.
+    """Return the values that a user selects in a menu by typing.
+
+    Args:
+        menu: the menu of the message.
+        text: `MENU: ENTRY`, with the beginning of the menu's label and what `parse_entry` takes; or one option's label.
 
     Raises:
         ValueError: the menu has no such option.

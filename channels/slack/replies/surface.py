@@ -214,7 +214,7 @@ class SlackSurface(MessageSurface):
         return {position: str(message["ts"]) for position, message in (await self._messages()).items()}
 
     async def _messages(self) -> dict[int, Answer]:
-        """Fetch the messages of this reply from Slack as JSON, by their index in the reply.
+        """Fetch the messages of this reply from Slack as JSON, by index in the reply.
 
         The message that is being streamed has no metadata. There is only one such message: all other messages of the
         bot after the user's message have the metadata of a reply, or files. It gets the first free index.

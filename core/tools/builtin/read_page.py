@@ -79,7 +79,7 @@ async def _read_response(url: str, response: aiohttp.ClientResponse) -> dict[str
 
 
 async def _convert(body: bytes, charset: str, *, is_html: bool) -> str:
-    """Return the body of a page as plain text or Markdown, converted in another process.
+    """Return the body of a page as text or Markdown, converted in another process.
 
     Args:
         charset: the charset of the HTTP response.

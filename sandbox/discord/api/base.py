@@ -108,7 +108,7 @@ class DiscordRestApi:
         return channel
 
     def check_permissions(self, *permissions: str) -> None:
-        """Check that the bot has permissions; names that are not modelled pass.
+        """Check that the bot has permissions; those that the sandbox does not know pass.
 
         Raises:
             DiscordError: 50013, the bot lacks one of the permissions.

@@ -308,9 +308,10 @@ class GuildEvent:
     """Gateway event that is not about one message.
 
     Attributes:
+        name: Discord's name of the event.
         channel: the channel or thread of the event; None without one.
-        user: the user of the event; None without one.
-        messages: the messages of the event.
+        user: the user who acts, or whose membership or account changes; None without one.
+        messages: the messages that are deleted, or whose reactions or votes change.
         subject: the code of an invite, an emoji, or the number of a poll's answer; "" for none.
         added_ids: ids of the users who joined a thread.
         removed_ids: ids of the users who left a thread.
