@@ -68,7 +68,7 @@ class SessionContender:
 
     Attributes:
         name: the name in the table.
-        fill: inserts events into the session with this id directly.
+        fill: inserts events into a session, by SQL instead of the service.
         stop: closes the service.
         configs: arguments of `get_session`, each measured separately.
     """

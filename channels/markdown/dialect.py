@@ -39,7 +39,7 @@ class Dialect:
         return text
 
     def render_code(self, text: str) -> str:
-        """Return inline code with its backticks; a subclass disables mentions."""
+        """Return inline code with its backticks; subclasses must disable mentions in it."""
         return text
 
     def render_code_line(self, line: str) -> str:

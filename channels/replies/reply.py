@@ -247,7 +247,7 @@ class Reply:
     def _drop_files(self, refused: FileRefusedError) -> None:
         """Remove refused files from the reply, and add a note below its text for each.
 
-        If the platform refuses the file with a long text, the whole text is to be shown in messages.
+        If the platform refuses the file with a long text, later calls show the whole text in messages.
 
         Args:
             refused: the error with the names of the files; it is logged.

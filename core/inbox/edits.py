@@ -116,7 +116,7 @@ async def delete_message(
         turns_: cancels the turn, and notifies the workers.
 
     Returns:
-        A `ClaimedMessage` if a turn had claimed the message, else a `DeleteResult`; the same for a second call.
+        A `ClaimedMessage` if a turn had claimed the message, else a `DeleteResult`. A second call returns an equal one.
     """
     row = await _lock_message(connection, event_key)
     if row is None or parse_inbox_message(row.message) is None or row.outcome not in (None, InboxOutcome.DELETED):

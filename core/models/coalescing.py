@@ -20,7 +20,11 @@ SPACING_SECONDS = 0.0014
 
 
 class DeltaSchedule:
-    """Schedule of the next text delta of each stream, so that not all come at once."""
+    """Times at which the streams of a process pass on their text deltas, one after another.
+
+    It only returns the times: each `CoalescingProvider` waits until its stream's next time, and joins the deltas that
+    come meanwhile.
+    """
 
     def __init__(self) -> None:
         self._last = 0.0

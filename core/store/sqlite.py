@@ -122,10 +122,13 @@ class _Cursor:
 
 
 class SqliteConnection(aiosqlite.Connection):
-    """Connection to a SQLite file, for SQLAlchemy's dialect of aiosqlite.
+    """Connection of aiosqlite with fewer trips to its thread, for SQLAlchemy's dialect.
+
+    A statement and its rows take one trip; so do `BEGIN` and the first statement of a transaction. A rollback takes
+    none if no transaction can be open.
 
     Attributes:
-        is_interrupted: whether a statement failed or its caller was cancelled: it may still begin a transaction.
+        is_interrupted: whether the last statement failed, or its caller was cancelled. A transaction may be open then.
     """
 
     is_interrupted = False

@@ -553,9 +553,11 @@ def _decider_columns(person: User | None, now: float) -> dict[str, Any]:
 def _find_chain(answers: Mapping[str, MessageAnswer], run: str) -> tuple[MessageAnswer, ...]:
     """Return the messages by which a run continues earlier runs, oldest first.
 
+    The message of a run answers a question of an earlier run (`asking_run`), whose message may do the same, and so on.
+
     Args:
-        answers: the messages that have answered questions, by their run id.
-        run: the id of the run, whose message is the last one.
+        answers: the messages that answer questions, by the id of the run that each message started.
+        run: the id of the run, whose message comes last; without one in `answers`, the result is empty.
     """
     chain = list[MessageAnswer]()
     while run in answers and len(chain) < MAX_ANSWERS:
