@@ -387,7 +387,7 @@ async def test_the_page_is_served_only_at_its_own_address(sandbox_page: SandboxP
 
 async def test_a_message_right_after_a_change_of_place_is_shown(page: Page, sandbox_page: SandboxPage) -> None:
     await post_message(page, "slack", "first question")
-    await expect(page.locator("#slack .title")).to_contain_text("first question")
+    await expect(page.locator("#slack div.title")).to_contain_text("first question")
     await page.evaluate(
         """() => {
             document.querySelector("#slack .place").click();
@@ -396,4 +396,4 @@ async def test_a_message_right_after_a_change_of_place_is_shown(page: Page, sand
             line.dispatchEvent(new KeyboardEvent("keydown", { key: "Enter", bubbles: true, cancelable: true }));
         }"""
     )
-    await expect(page.locator("#slack .title")).to_contain_text("second question")
+    await expect(page.locator("#slack div.title")).to_contain_text("second question")
