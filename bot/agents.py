@@ -205,7 +205,8 @@ def find_unusable_tools(app: App) -> list[str]:
 def list_selectable_models(app: App, registry: ModelRegistry) -> tuple[str, ...]:
     """Return the full names of the models that users may choose, the default first.
 
-    If each agent of the app has a fixed model, the only name is that of the first agent's model.
+    If each agent of the app has a fixed model, the only name is that of the first agent's model. Without any agent
+    that calls a model, the only name is that of the default model.
     """
     models = [agent.canonical_model for agent in agents_in(app)]
     if any(isinstance(model, ModelAdapter) and not model.is_fixed for model in models):

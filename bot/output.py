@@ -128,7 +128,7 @@ def to_jsonable(value: Any) -> Any:
     """Return a dataclass or container as JSON types.
 
     Floats under keys that end in `at`, such as `created_at`, are times and become RFC 3339 in UTC. Sets become sorted
-    lists.
+    lists, dataclasses and mappings become dictionaries, and any other value is returned as it is.
     """
     if is_dataclass(value) and not isinstance(value, type):
         return to_jsonable(asdict(value))

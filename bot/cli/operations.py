@@ -454,7 +454,13 @@ def _parse_day(text: str) -> str:
 
 
 def _sum_to_json(spent: SpendingSum, by: SpendingDimension) -> dict[str, str | int]:
-    """Return a row of summed spending as a JSON object, with exact dollars as text."""
+    """Return the spending of one person, place, model or day as a JSON object.
+
+    Returns:
+        The person, place, model or day under its own name as the key, such as `day`; `name` for a person only;
+        the numbers `calls`, `input`, `cached`, `cache_write`, `output` and `unpriced` as in `SpendingSum`; the exact
+        cost as text in `dollars`.
+    """
     name = {"name": spent.name} if by == "person" else {}
     tokens = {name: getattr(spent, name) for name in ("input", "cached", "cache_write", "output", "unpriced")}
     return {by: spent.key, **name, "calls": spent.calls, **tokens, "dollars": format_exact_dollars(spent.cost)}

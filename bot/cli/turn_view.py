@@ -85,7 +85,12 @@ def list_authors(report: TurnReport) -> list[str]:
 
 
 def to_json(report: TurnReport) -> dict[str, Any]:
-    """Return a turn report as JSON types; `dollars` has the exact cost as text."""
+    """Return a turn report as JSON types.
+
+    Returns:
+        The attributes of `TurnReport` by name, except `cost`: `dollars` has the exact cost as text instead. For times
+        see `to_jsonable`.
+    """
     fields = tables.to_jsonable(report)
     return {**fields, "dollars": format_exact_dollars(fields.pop("cost"))}
 

@@ -140,6 +140,9 @@ def describe_errors(error: ValidationError, fields: Mapping[str, FieldInfo]) -> 
 
     Args:
         fields: the fields of the settings, for their defaults and descriptions.
+
+    Returns:
+        The key of the field in `fields`, and a line for operators that names the setting and the expected value.
     """
     found = dict.fromkeys(
         (str(fault["loc"][0]), _describe_error(fault, fields))

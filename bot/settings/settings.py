@@ -206,6 +206,9 @@ def _read_settings(kind: type[Settings]) -> tuple[Settings, dict[str, list[str]]
 
     Args:
         kind: class of the settings.
+
+    Returns:
+        The settings, and a dictionary: the name of each malformed setting in upper case, with its error lines.
     """
     malformed = dict[str, list[str]]()
     defaults = dict[str, Any]()
