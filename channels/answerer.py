@@ -528,7 +528,11 @@ class Answerer:
         await self._turns.end(turn, "done")
 
     def _run_record(self, turn: Turn) -> dict[str, Any] | None:
-        """Return the run record so far as JSON; None if this process ran no agent."""
+        """Return the run record of a turn so far; None if no agent was run for the turn.
+
+        Returns:
+            The record as JSON: see `RunRecord.to_json`.
+        """
         recorder = self._turn_states[turn.id].recorder
         return recorder.run_record if recorder is not None else None
 

@@ -461,6 +461,9 @@ class Channel(Protocol):
         Args:
             address: the address of the reply.
             name: the id of the approval or question, with which the ids of its buttons end.
+
+        Returns:
+            An address as in `InboxMessage.address`: on Slack `address` itself, on Discord with `name` as `side_name`.
         """
         ...
 
@@ -470,6 +473,9 @@ class Channel(Protocol):
         Args:
             address: the address of the reply beside which the message was posted.
             message_id: the platform's id of the message.
+
+        Returns:
+            An address as in `InboxMessage.address`: on Slack `address` itself, on Discord with the id of the message.
         """
         ...
 

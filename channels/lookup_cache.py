@@ -60,6 +60,10 @@ class LookupCache(Generic[K, V]):
         Args:
             fetch: looks up the answer on the platform.
             default: returned if the lookup fails and no older answer is cached.
+
+        Returns:
+            The cached or new answer. If `fetch` raises `SurfaceError` or exceeds the timeout: the last answer for the
+            key, at any age, or else `default`.
         """
         try:
             async with asyncio.timeout(self._timeout):

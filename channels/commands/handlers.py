@@ -131,7 +131,10 @@ class CommandContext:
 
     @property
     def location_names(self) -> tuple[str, ...]:
-        """The names of the location in access rules: see `Location.get_names`."""
+        """The ids of the location in the settings: channel, parents and workspace.
+
+        A direct message also has the names `PLATFORM:dm` and `dm`: see `Location.get_names`.
+        """
         return self.location.get_names(self.channel)
 
     @classmethod

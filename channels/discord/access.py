@@ -60,6 +60,10 @@ class DiscordIdentityResolver:
     async def resolve_interaction(self, interaction: discord.Interaction) -> tuple[Actor, Location]:
         """Return an interaction's author, with their roles, and its location.
 
+        Returns:
+            The author, with the ids of their roles in the server (for direct messages: in the home servers), and the
+            server and channel. Roles that must be fetched are left out if no setting needs roles.
+
         Raises:
             SurfaceError: the roles or the channel cannot be fetched.
         """
@@ -85,7 +89,11 @@ class DiscordIdentityResolver:
         return Location(str(guild), str(channel.id) if channel else "", parents)
 
     async def _find_category(self, channel: Any) -> int | None:
-        """Return the category id of a channel, or of a thread's channel; None for none."""
+        """Return the category id of a channel, or of a thread's channel; None for none.
+
+        A thread's channel that discord.py does not know is fetched if access rules or approvals name any ids; else None
+        is returned.
+        """
         source = channel.parent if isinstance(channel, discord.Thread) else channel
         if source is None and isinstance(channel, discord.Thread) and self._needs_roles:
             source = await self._channels.get(channel.parent_id, lambda: self._api.fetch_channel(channel.parent_id))

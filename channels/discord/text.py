@@ -64,7 +64,11 @@ def remove_mentions(text: str, *ids: int) -> str:
 
 
 def find_mentions(text: str) -> set[tuple[str, int]]:
-    """Return the roles and channels that a text mentions: each as `@&` or `#`, and id."""
+    """Return the roles and channels that a text mentions; users are left out.
+
+    Returns:
+        Pairs of a sign and an id: `@&` with the id of a role, `#` with the id of a channel.
+    """
     return {(token["kind"], int(token["id"])) for token in _TOKEN.finditer(text) if token["kind"] in ("@&", "#")}
 
 

@@ -145,14 +145,17 @@ class ContextBuilder:
 
 
 def question_subject(author: str, name: str, text: str, sent_at: float) -> dict[str, Any]:
-    """Return a JSON entry of `InboxMessage.references` for the subject of a question.
+    """Return the message that a user asks about, for `InboxMessage.references`.
 
-    The subject is a message of any user; the user who asks chose the bot's entry in the message's menu.
+    The user chose the bot's entry in the menu of this message; its author may be anybody.
 
     Args:
         author: the platform's id of the message's author.
         name: the author's display name.
         sent_at: seconds since the epoch.
+
+    Returns:
+        JSON with the key `about`, whose value has the keys `author`, `name`, `text` and `sent_at`.
     """
     return {ABOUT: {"author": author, "name": name, "text": storable_text(text), "sent_at": sent_at}}
 

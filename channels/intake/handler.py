@@ -73,7 +73,10 @@ class IncomingMessage:
 
     @property
     def command(self) -> tuple[CommandName, str] | None:
-        """The name and argument of the command; None if the message is not a command."""
+        """The name of the command and its argument (empty for none).
+
+        None if the message does not mention the bot, has files, or is no command: see `parse_command`.
+        """
         return parse_command(self.inbound.text) if self.is_mention and not self.inbound.attachments else None
 
 

@@ -70,8 +70,8 @@ class Interaction:
     def to_json(self) -> dict[str, Any]:
         """Return the interaction as JSON for the database: see `from_json`.
 
-        In the JSON, `until` of `context` is the time at which the interaction was sent: a delayed `stop` or reset must
-        not affect messages that were sent after it.
+        The keys are the attributes of the interaction, without `id`. In the JSON, `until` of `context` is the time at
+        which the interaction was sent: a delayed `stop` or reset must not affect messages that were sent after it.
         """
         return asdict(replace(self, context=replace(self.context, until=self.context.sent_at)))
 

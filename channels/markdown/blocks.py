@@ -221,7 +221,10 @@ class BlockParser:
 
 
 def split_quote(line: str) -> tuple[str, str]:
-    """Return the block quote markers (`> `) of a line, and the rest of the line."""
+    """Return the block quote markers (`> `) at the start of a line, and its rest.
+
+    The first text is empty for a line without markers.
+    """
     found = _QUOTE.match(line)
     end = found.end() if found else 0
     return line[:end], line[end:]

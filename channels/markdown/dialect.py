@@ -52,6 +52,9 @@ class Dialect:
         Args:
             marks: the backticks or tildes of the source.
             info: the info string, such as the language.
+
+        Returns:
+            The line before the code block and the line after it, such as "```python" and "```".
         """
         space = " " if info.startswith("~") else ""  # without it, `~~~ ~` would be four marks
         return f"{marks}{space}{self.render_code(info)}", marks
@@ -77,7 +80,10 @@ class Dialect:
         return line
 
     def render_link(self, link: Link) -> tuple[str, str]:
-        """Return the texts to put before and after the rendered label of a link."""
+        """Return the texts to put before and after the rendered label of a link.
+
+        By default, these are the link's source before and after the label, such as `[` and `](https://a.b)`.
+        """
         start = link.source.index("[") + 1
         return link.source[:start], link.source[start + len(link.label) :]
 

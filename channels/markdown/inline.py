@@ -121,7 +121,10 @@ class InlineParser:
 
     @property
     def unsplittable_spans(self) -> Iterator[tuple[int, int]]:
-        """Start and end index of each part that must not be split, in order."""
+        """Start and end index of each part that must not be split, in order.
+
+        The parts are the `spans`, and the `unfinished` link or token up to the end of the text.
+        """
         for span in self.spans:
             yield span.start, span.end
         if self.unfinished:
@@ -365,12 +368,15 @@ def _mark_parts(marks: Sequence[str]) -> Iterator[tuple[bool, str]]:
 
 
 def _render_parts(text: str, spans: Sequence[InlineSpan], dialect: Dialect) -> Iterator[tuple[bool, str]]:
-    """Yield the parts of a paragraph: True with rendered code, False with other text.
+    """Yield the parts of a paragraph in order, with code and links rendered.
 
-    The other text is not rendered yet, except for its links.
+    Emphasis and other inline Markdown are not rendered yet.
 
     Args:
         spans: the spans of the text: see `InlineParser.spans`.
+
+    Returns:
+        Pairs: whether the part is inline code, and its text.
     """
     at = 0
     for span in spans:

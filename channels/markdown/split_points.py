@@ -53,7 +53,11 @@ def find_split(lines: Sequence[SourceLine], text: str, marks: Sequence[str]) -> 
 
 
 def _line_starts(lines: Sequence[SourceLine]) -> Iterator[tuple[int, int]]:
-    """Yield rank (see `_rank_split`) and start of each line that may begin a chunk."""
+    """Yield two numbers for each line that may begin a chunk, in order.
+
+    Returns:
+        The rank of a split before the line, 0 for the best (see `_rank_split`), and the line's start index in the text.
+    """
     for index, line in enumerate(lines):
         rank = _rank_split(lines, index) if index and line.text.strip() else None
         if rank is not None:

@@ -67,7 +67,7 @@ class PlannedMessage:
 
     @property
     def buttons(self) -> tuple[Button, ...]:
-        """The buttons under this message: those of the plan if it is the last message."""
+        """The buttons of the plan if this is its last message; else empty."""
         return tuple(self.plan.buttons) if self.position == len(self.plan.chunks) - 1 else ()
 
     @property
@@ -479,6 +479,6 @@ def file_prefix(id_: str) -> str:
 
 
 def _parse_file_entry(entry: str) -> tuple[str, str]:
-    """Return the name and the id of a file from its entry: see `_file_entry`."""
+    """Return the name and the id of a file from the text `file:ID:NAME`."""
     id_, _, name = entry.removeprefix(_FILE_PREFIX).partition(":")
     return name, id_

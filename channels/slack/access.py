@@ -74,9 +74,9 @@ class SlackIdentityResolver:
         return author, location_of(team, channel)
 
     async def _groups_of(self, team: str, user: str) -> tuple[str, ...]:
-        """Return the ids of a user's groups in a workspace.
+        """Return the ids of a user's groups in a workspace; empty for none.
 
-        Nothing is looked up, and no group returned, if no setting needs groups.
+        If no setting needs groups, nothing is looked up, and the result is empty.
 
         Raises:
             SurfaceError: the groups cannot be looked up.

@@ -50,6 +50,9 @@ def manifest(*, prompts: Sequence[str], address: str = "", oauth_address: str = 
         prompts: the suggested prompts in direct messages.
         address: the public URL of the bot's HTTP server (`https://...`) for HTTP mode; empty for Socket Mode.
         oauth_address: the public URL of the same server for OAuth in several workspaces; empty for one workspace.
+
+    Returns:
+        The keys `display_information`, `features`, `oauth_config` and `settings`, as Slack documents them.
     """
     url = f"{address}{PATH}" if address else ""
     redirect = {"redirect_urls": [f"{oauth_address}{REDIRECT_PATH}"]} if oauth_address else {}

@@ -297,6 +297,9 @@ class DiscordApi:
         Args:
             channel: the id of the channel or thread.
             guild: the server, if it was fetched before; the result then refers to this object.
+
+        Returns:
+            The `discord.Thread`, or the guild, DM or group channel.
         """
         return await self.fetch(
             "channel", partial((guild or self._client).fetch_channel, channel), ("channel", channel)
@@ -307,7 +310,11 @@ class DiscordApi:
         return self._client.get_partial_messageable(channel)
 
     async def fetch_member(self, guild: int, user: int) -> Any:
-        """Fetch a member of a server, as Discord's JSON; no privileged intent is needed."""
+        """Fetch a member of a server; no privileged intent is needed.
+
+        Returns:
+            Discord's guild member object (JSON): its `roles` are the ids of the member's roles.
+        """
         return await self.fetch("member", partial(self._client.http.get_member, guild, user), ("member", guild))
 
     async def fetch_guild(self, guild: int, *, priority: Priority = Priority.PROGRESS) -> discord.Guild:

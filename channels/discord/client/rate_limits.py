@@ -97,6 +97,9 @@ class PendingCalls:
 
         Args:
             call: the call, such as `Messageable.send`; its error is raised.
+
+        Returns:
+            The decoded JSON body of the first successful response, such as a message object.
         """
         body, context = asyncio.get_running_loop().create_future(), copy_context()
         context.run(RESPONSE_BODY.set, body)

@@ -83,9 +83,11 @@ def parse_text(message: discord.Message, bot: discord.abc.User) -> str:
 
 
 def _parse_references(message: discord.Message) -> Iterator[dict[str, Any]]:
-    """Yield the entries of `InboxMessage.references` for a message.
+    """Yield what a message replies to or forwards, for `InboxMessage.references`.
 
-    These are the ids of the replied-to message, and the text and time of each forwarded message.
+    Returns:
+        For a reply, the ids `channel` and `message` of the message replied to. Then, for each forwarded message, its
+        `text` and `at` (seconds since the epoch).
     """
     to = message.reference
     if to is not None and to.message_id is not None and message.type is discord.MessageType.reply:
@@ -123,7 +125,7 @@ def is_for_others(message: discord.Message, bot: discord.abc.User) -> bool:
 
 
 def parse_attachments(message: discord.Message) -> tuple[Attachment, ...]:
-    """Return the files of a message as attachments."""
+    """Return the metadata of a message's files, in their order; empty for no files."""
     return tuple(_parse_attachment(file, message) for file in message.attachments)
 
 

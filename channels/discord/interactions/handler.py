@@ -201,9 +201,11 @@ class DiscordInteractionHandler(InteractionHandler):
     async def _create_form(
         self, interaction: discord.Interaction, press: Press, say: MessageCatalog
     ) -> discord.ui.Modal | str:
-        """Return the modal of an open question; if it cannot be answered, the reason.
+        """Return the modal for answering an open question of the agent.
 
-        The reason is a text for the user; it may be empty.
+        Returns:
+            The modal, with the user's draft. If the user may not use the bot or may not answer the question, or if the
+            question is closed: a text that tells them the reason, possibly empty.
         """
         authorized = await self.authorize(partial(self._identify, interaction, self._parse(interaction, "form", {})))
         if isinstance(authorized, str):

@@ -103,12 +103,15 @@ async def verify_tokens(web: AsyncWebClient, app_token: str) -> str:
 
 
 async def _try(web: AsyncWebClient, call: Awaitable[Any], setting: str, hint: str, faults: list[str]) -> Any:
-    """Return the response of a call with a token; None if Slack refuses the token.
+    """Await a call that checks a token; describe a refusal of the token in `faults`.
 
     Args:
         setting: the name of the token's setting.
         hint: a sentence on the place at which to get the token.
         faults: the list to which a sentence is appended if the token is refused.
+
+    Returns:
+        The result of `call`, a response of `slack_sdk`; None if Slack refuses the token.
 
     Raises:
         SettingsError: Slack cannot be reached, or has a temporary error.

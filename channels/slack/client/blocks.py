@@ -29,6 +29,10 @@ def message_content(text: str, controls: Sequence[Button] = ()) -> dict[str, Any
     Args:
         text: the text in Slack's Markdown (see `SlackMarkdown`).
         controls: the buttons and menus below the text.
+
+    Returns:
+        The arguments `blocks` and `text` of `chat.postMessage`. The latter is the escaped text, cut to
+        `NOTIFICATION_SIZE` characters.
     """
     notice = escape(text.replace("&lt;", "<"))
     return {
@@ -38,10 +42,11 @@ def message_content(text: str, controls: Sequence[Button] = ()) -> dict[str, Any
 
 
 def button_blocks(controls: Sequence[Button]) -> list[dict[str, Any]]:
-    """Return the Block Kit blocks with buttons and menus.
+    """Return the Block Kit blocks with buttons and menus; empty for none.
 
-    The two rating buttons become Slack's `feedback_buttons` element. They are not two `icon_button` elements, whose
-    only icon is a bin.
+    The buttons and menus are in one block of the type `actions`. If the two rating buttons are among them, these are in
+    a block of the type `context_actions` instead, as Slack's `feedback_buttons` element. They are not two
+    `icon_button` elements, whose only icon is a bin.
     """
     verdicts = {name: c for c in controls for name in (_GOOD, _BAD) if c.id.startswith(name)}
     rated = list(verdicts.values()) if len(verdicts) == 2 else []
@@ -62,7 +67,7 @@ def button_blocks(controls: Sequence[Button]) -> list[dict[str, Any]]:
 
 
 def button_element(control: Button) -> dict[str, Any]:
-    """Return the Block Kit element of a button or a menu."""
+    """Return a Block Kit element: a `static_select` for a menu, else a `button`."""
     if control.options:
         options = [{"text": _plain_text(option.label), "value": option.id} for option in control.options]
         menu = {"type": "static_select", "action_id": control.id, "placeholder": _plain_text(control.label)}

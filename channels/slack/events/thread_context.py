@@ -127,7 +127,7 @@ class SlackContextFetcher:
 def _forwards_of(message: InboxMessage) -> list[Mapping[str, Any]]:
     """Return the messages that a stored message forwarded when it was sent.
 
-    For the keys of a message see `forwarded_messages`.
+    Each has the keys `author`, `name`, `text` and `ts`: see `forwarded_messages`. The list is empty for none.
     """
     return [part for part in message.references if "text" in part]
 

@@ -338,6 +338,10 @@ class SlackInteractionHandler(InteractionHandler):
         """Post a user's question about a message in the thread of that message.
 
         See `InteractionHandler.show_question`.
+
+        Returns:
+            The question as a message to answer, and a function that deletes the posted question and tells its author
+            the reason. None if Slack refuses the post; the user is then told that the bot is no member of the channel.
         """
         target, context = ResponseTarget(**interaction.surface), interaction.context
         question, message, user = interaction.values["text"], interaction.values["about"], target.user

@@ -110,9 +110,10 @@ class StatusCard:
         return card, [*completion, card._chunk("in_progress")]
 
     def completion(self) -> list[dict[str, Any]]:
-        """Return the stream chunks that complete the card's task; none if it is complete.
+        """Return the stream chunk that completes the card's task; none if no task is open.
 
-        Slack shows a task that is never completed as failed.
+        The list has one `task_update` chunk (JSON for `chat.appendStream`), or is empty. Slack shows a task that is
+        never completed as failed.
         """
         return [self._chunk("complete")] if self.is_open else []
 

@@ -207,6 +207,10 @@ class SlackSurface(MessageSurface):
 
         Args:
             position: the index of the message in the reply.
+
+        Returns:
+            Slack's message metadata, with the keys `event_type` and `event_payload`; the payload has the keys `turn`
+            and `chunk`.
         """
         return {"event_type": _METADATA_EVENT, "event_payload": {"turn": self._turn_id, "chunk": position}}
 
