@@ -230,9 +230,12 @@ class DiscordPlatform:
         )
 
     async def _get_or_start_channel(self, person: PlatformUser, place: ClientLocation) -> GuildChannel | str:
-        """Return the channel or thread of a location, or the channel's id.
+        """Return the channel or thread of a location; start a missing thread.
 
-        A thread that does not exist is started on its first message.
+        The thread is started on its first message, as the user.
+
+        Returns:
+            The thread of the location; the channel's id if the location is no thread.
 
         Raises:
             ValueError: the first message of the thread is deleted, or cannot have a thread.

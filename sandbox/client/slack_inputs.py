@@ -29,7 +29,8 @@ _CONVERSATION_TYPES = {"channel": "public", "group": "private", "im": "im"}
 def list_buttons(slack: SlackSandbox, message: SlackMessage) -> list[tuple[str, BlockControl]]:
     """Return the buttons of a message as pairs of an id and a button.
 
-    The ids are unique in the message. Options of menus are left out.
+    An id is the control's own id (see `BlockControl.id`) or, if two buttons share one, `BLOCK_ID/CONTROL_ID` for all.
+    Options of menus are left out.
     """
     controls = _filter_buttons(find_controls(message.blocks or ()))
     if len({control.id for control in controls}) == len(controls):
@@ -131,7 +132,13 @@ def _create_field(slack: SlackSandbox, view: SlackView, block: Mapping[str, Any]
 def _list_values(element: Mapping[str, Any], value: Any) -> tuple[str, ...]:
     """Return the present value of a Block Kit element as texts.
 
-    The texts are values of options, ids, the entered text, or a date and time.
+    Args:
+        element: JSON of the element.
+        value: the value as in payloads; None, "" or an empty list for none.
+
+    Returns:
+        The values of the selected options, the selected ids, the entered text, or the local date and time in ISO
+        format; empty without a value.
     """
     entries = value if isinstance(value, list) else [] if value in (None, "") else [value]
     if element["type"] == "datetimepicker":
@@ -141,6 +148,8 @@ def _list_values(element: Mapping[str, Any], value: Any) -> tuple[str, ...]:
 
 def _list_choices(slack: SlackSandbox, element: Mapping[str, Any], user: str | None) -> tuple[ClientOption, ...]:
     """Return the options of a Block Kit element: its own ones, or users or channels.
+
+    A users menu has all users. A menu of conversations or channels has those that its type and filter allow.
 
     Args:
         user: the id of the user whose DM with the bot is an option; None for no DM.

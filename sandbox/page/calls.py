@@ -30,8 +30,11 @@ class ApiCallList:
     def create_view(self) -> dict[str, Any]:
         """Return the newest API calls and the use of rate limits as JSON values by key.
 
-        Each of the newest `MAX_CALLS` calls has a key such as `call/S7` (S for Slack, D for Discord, then its number).
-        `calls` has these keys, newest first, `calls_total` the number of all calls, and `budgets` the rate limits.
+        Returns:
+            `call/S7` and so on: one of the newest `MAX_CALLS` calls (S for Slack, D for Discord, then its number), with
+            `on` (the platform), `name`, `words` (an extract of the request), `time`, `status`, `error`, `limited`,
+            `lost` and `budget`. `calls`: these keys, newest first. `calls_total`: the number of all calls. `budgets`: a
+            list of rate limits with `on`, `name`, `left` (calls), `of` (calls) and `seconds`.
         """
         slack = [(c.received_at, f"call/S{i}", self._create_slack_row(c)) for i, c in _newest_calls(self._slack.calls)]
         discord = [
@@ -103,7 +106,7 @@ class ApiCallList:
 
 
 def _newest_calls(calls: list[Any]) -> list[tuple[int, Any]]:
-    """Return the newest `MAX_CALLS` API calls, oldest first, with indexes in `calls`."""
+    """Return (index in `calls`, call) for the newest `MAX_CALLS` calls, oldest first."""
     first = max(0, len(calls) - MAX_CALLS)
     return list(enumerate(calls[first:], first))
 

@@ -84,7 +84,12 @@ class FaultSwitches:
             self._get_faults(switch).set_latency(0)
 
     def create_view(self) -> list[Mapping[str, Any]]:
-        """Return the switches as JSON; `active` is true if the fault is pending or lasts."""
+        """Return the switches as JSON for the browser, in the order of display.
+
+        Returns:
+            For each switch: `name`, `on` (the platform), `label`, `about` (the description), and `active`: whether the
+            fault is pending or lasts.
+        """
         return [
             {"name": s.name, "on": s.platform, "label": s.label, "about": s.description, "active": self._is_on(s)}
             for s in self._switches

@@ -58,9 +58,11 @@ class InspectorStore(ChangePublisher[None]):
         self.notify()
 
     def create_view(self) -> dict[str, Any]:
-        """Return the turns as JSON values for the browser.
+        """Return the turns as JSON values by key, for the browser.
 
-        The keys are `turn/ID` for each turn, and `turns` for the list of ids, newest first.
+        Returns:
+            `turn/ID` for each turn: the bot's fields, `states` (pairs of a state and its Unix time), and the lists
+            `asks` (model calls) and `tools` (tool calls). `turns`: the ids, newest first.
         """
         turns_by_key = {
             f"turn/{id_}": turn | {"asks": list(turn["asks"].values()), "tools": list(turn["tools"].values())}

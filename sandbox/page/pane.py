@@ -85,7 +85,7 @@ class PlatformPane(Protocol):
         """Return the name and the bytes of a file in a message.
 
         Args:
-            key: id of the file.
+            key: the platform's id of the file.
 
         Raises:
             ValueError: the file does not exist.
@@ -96,8 +96,11 @@ class PlatformPane(Protocol):
 def create_pane_view(pane: PlatformPane, session: ClientSession) -> dict[str, Any]:
     """Return one platform's half of the page as JSON values by key.
 
-    Each of the newest `MAX_MESSAGES` messages has a key such as `slack/ID`. The value of the platform's name in lower
-    case has all other parts.
+    Returns:
+        `slack/ID` or `discord/ID`: one of the newest `MAX_MESSAGES` messages. `slack` or `discord`: an object with
+        `connected`, `bot`, `place` (the open channel, DM or thread), `direct`, `threads`, `places` (all that the user
+        can open), `order` (the ids of the messages, oldest first), `menu`, `modal` (None without an open form), and the
+        keys of `PlatformPane.create_state_view`.
     """
     platform, key = pane.platform, pane.platform.name.lower()
     messages = pane.create_message_views(session)[-MAX_MESSAGES:]

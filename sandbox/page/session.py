@@ -170,7 +170,14 @@ class PageSession:
             await socket.send_json(answer)
 
     def _get_pane(self, order: Json) -> tuple[PlatformPane, ClientSession]:
-        """Return the pane and the client session of the platform in `order["on"]`."""
+        """Return the pane and the client session of the platform in `order["on"]`.
+
+        Args:
+            order: an action's JSON; `on` is `slack` or `discord`.
+
+        Raises:
+            KeyError: `on` is missing or another text.
+        """
         key = order["on"]
         return self._panes[key], self._sessions[key]
 

@@ -120,6 +120,9 @@ def _parse_credentials(request: web.Request, values: Mapping[str, Any]) -> tuple
     """Return the client id and the client secret of a request.
 
     They come from HTTP basic auth, or else from the arguments; "" if missing.
+
+    Args:
+        values: the arguments of the request by name.
     """
     scheme, _, encoded = request.headers.get("Authorization", "").partition(" ")
     if scheme != "Basic":

@@ -52,9 +52,11 @@ class DiscordRestApi:
         self.routes[route] = handler
 
     def match_route(self, method: str, path: str) -> tuple[str, dict[str, str]] | None:
-        """Return the route of a request, and the ids in its path by name.
+        """Return the route of a request, and the ids in its path.
 
-        It is None if Discord or the sandbox has no such route.
+        Returns:
+            The route, such as `GET /channels/{channel}`, and the ids by their names in it (`channel`). None if Discord
+            or the sandbox has no such route.
         """
         for pattern, route in self._patterns:
             if match := pattern.fullmatch(f"{method} {path}"):

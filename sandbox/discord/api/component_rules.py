@@ -94,7 +94,7 @@ def check_embed(path: str, embed: Mapping[str, Any]) -> None:
 
 
 def _walk(components: Sequence[Component], path: str) -> Iterator[tuple[str, Component]]:
-    """Yield a pair of path and component for components and their nested components.
+    """Yield the pair (path, component) for components and their nested components.
 
     Args:
         path: the path of the components in the message, for errors.

@@ -188,7 +188,10 @@ def _parse_attachments(
 
 
 def _parse_allowed_mentions(value: Any) -> Mapping[str, Any] | None:
-    """Return the `allowed_mentions` of a message; None if the request has none.
+    """Return the valid object `allowed_mentions` unchanged; None for null.
+
+    Args:
+        value: the field of the request; None if it is missing.
 
     Raises:
         DiscordError: 50035, the object is malformed or contradicts itself.
@@ -213,7 +216,7 @@ def _parse_allowed_mentions(value: Any) -> Mapping[str, Any] | None:
 
 
 def parse_nonce(form: Mapping[str, Any]) -> str | int | None:
-    """Return the nonce in a message's form; None without one.
+    """Return the nonce in a message's form, a text or a number; None without one.
 
     Raises:
         DiscordError: the nonce is too long, or neither text nor number.

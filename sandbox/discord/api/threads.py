@@ -233,6 +233,8 @@ class ThreadRoutes:
 def _parse_thread(form: Mapping[str, Any]) -> tuple[str, int]:
     """Return the name of a thread and its auto-archive time in minutes.
 
+    A form without the time has 1440 minutes (a day).
+
     Raises:
         DiscordError: 50035, the name or the time is invalid.
     """

@@ -132,6 +132,10 @@ def _parse_value(part: Mapping[str, Any], value: ModalValue | None, guild: Guild
         part: JSON of the input.
         value: the entered value; None for the preset value.
 
+    Returns:
+        A text for a text input ("" if empty), a bool for a checkbox, the selected value or None for a radio group, and
+        the list of the selected values or ids for any other input.
+
     Raises:
         ValueError: the input does not accept the value.
     """

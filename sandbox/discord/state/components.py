@@ -92,10 +92,10 @@ def assign_component_ids(components: Sequence[Mapping[str, Any]]) -> list[Json]:
 
 
 def list_media(component: Json) -> list[tuple[str, Json]]:
-    """Return a pair for each media item of a component.
+    """Return the pair (path, holder) for each media item of a component.
 
-    The pair has the JSON path of the URL in the component, such as `items.0.media.url`, and the object that contains
-    the item.
+    The path leads to the item's URL in the component, such as `items.0.media.url`. The holder is the JSON object with
+    the field `media` or `file`: the component itself or one of its `items`.
     """
     holders = {"": component} | {f"items.{number}.": item for number, item in enumerate(component.get("items", ()))}
     return [(f"{path}{name}.url", item) for path, item in holders.items() for name in ("media", "file") if name in item]

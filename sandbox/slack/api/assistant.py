@@ -107,6 +107,10 @@ class AssistantMethods:
         """Run `agents.sessions.setStatus`: set the status of a thread's agent session.
 
         The session is created if it does not exist.
+
+        Returns:
+            The response's fields: `status`, `title`, and `warning` for `processing` without a subscription to the event
+            of stopped sessions.
         """
         channel, thread_ts = self._parse_thread(arguments)
         status = arguments.get_required("status")
@@ -135,8 +139,8 @@ class AssistantMethods:
     def set_thread_status(self, arguments: Arguments) -> dict[str, Any]:
         """Run `assistant.threads.setStatus`: show a text in a thread until the app posts.
 
-        An empty status removes the text. Slack: "accepts either the assistant:write or chat:write scope for the time
-        being".
+        An empty status removes the text. The response has no fields. Slack: "accepts either the assistant:write or
+        chat:write scope for the time being".
         """
         if not self._api.has_scope(_AGENT_SCOPE):
             self._api.require_scope("chat:write")

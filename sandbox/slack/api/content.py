@@ -64,6 +64,9 @@ def parse_content(arguments: Arguments) -> SlackContent:
 def parse_attachments(arguments: Arguments) -> tuple[Mapping[str, Any], ...]:
     """Parse the argument `attachments`, and add ids, fallback texts and block ids.
 
+    Returns:
+        The JSON of each attachment, without its empty fields; no attachments if the argument is missing or empty.
+
     Raises:
         SlackError: `too_many_attachments`, `invalid_attachments`, `no_text` or an error of the blocks.
     """
@@ -166,7 +169,9 @@ def parse_thread_ts(workspace: Workspace, channel: SlackConversation, arguments:
 
 
 def parse_metadata(arguments: Arguments) -> dict[str, Any] | None:
-    """Return the argument `metadata` as a JSON object; None without it.
+    """Return the argument `metadata` as a JSON object; None if it is missing or empty.
+
+    The object has `event_type` and `event_payload`.
 
     Raises:
         SlackError: `invalid_metadata_format`.

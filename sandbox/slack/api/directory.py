@@ -51,7 +51,9 @@ class DirectoryMethods:
         api.register("conversations.replies", self.conversations_replies)
 
     def api_test(self, arguments: Arguments) -> dict[str, Any]:
-        """Run `api.test`: return the arguments.
+        """Run `api.test`: return the arguments, without the token, in the field `args`.
+
+        Without arguments, the response has no fields.
 
         Raises:
             SlackError: the argument `error` is set; its value is the code.
@@ -85,6 +87,12 @@ class DirectoryMethods:
         """Run `bots.info`: return the bot with the id in the argument `bot`.
 
         Slack: "The bot parameter is required if you want to actually return information".
+
+        Returns:
+            The response's field `bot`; no field without the argument.
+
+        Raises:
+            SlackError: `bot_not_found`.
         """
         if not (id_ := arguments.text("bot")):
             return {}
@@ -171,6 +179,9 @@ class DirectoryMethods:
         """Run `users.conversations`: return a page of the conversations of a user.
 
         The default user is the bot.
+
+        Returns:
+            The response's fields: `channels`, and `response_metadata` with `next_cursor` ("" on the last page).
         """
         user = self._api.find_user(arguments.text("user") or self._workspace.bot.id)
         joined = (channel for channel in self._workspace.channels.values() if user.id in channel.members)
@@ -227,6 +238,13 @@ class DirectoryMethods:
         """Run `conversations.history`: return a page of a channel's messages.
 
         The newest message is first. Broadcast thread replies are included, other replies are not.
+
+        Returns:
+            The response's fields: `messages`, `has_more`, `pin_count` and, if there are more, `response_metadata` with
+            `next_cursor`.
+
+        Raises:
+            SlackError: `channel_not_found`, `missing_scope`, `not_in_channel`, or an invalid argument.
         """
         channel = self._api.find_channel(arguments)
         self._api.require_conversation_scope(channel, "history")
@@ -242,6 +260,13 @@ class DirectoryMethods:
 
         The root is first, then the replies, oldest first. The root is on every page, as measured by `thread.go` of
         rusq/slackdump and `getRepliesFromThread` of dust-tt/dust. The latter shows that `limit` does not count it.
+
+        Returns:
+            The response's fields: `messages`, `has_more` and, if there are more, `response_metadata` with
+            `next_cursor`.
+
+        Raises:
+            SlackError: `channel_not_found`, `missing_scope`, `thread_not_found`, or an invalid argument.
         """
         channel = self._api.find_channel(arguments)
         self._api.require_conversation_scope(channel, "history")

@@ -105,7 +105,10 @@ class FileMethods:
     def list_files(self, arguments: Arguments) -> dict[str, Any]:
         """Run `files.list`: return a page of the files in the bot's conversations.
 
-        The newest file is first.
+        The newest file is first. The arguments `types`, `user`, `channel`, `ts_from` and `ts_to` select files.
+
+        Returns:
+            The response's fields: `files`, as in `files.info`, and `paging` (see `select_page`).
         """
         types = set((arguments.text("types") or "all").split(","))
         if not types <= FILE_TYPES:
@@ -156,6 +159,9 @@ class FileMethods:
         """Run `files.completeUploadExternal`: post uploaded files as one message.
 
         Without the argument `channel_id`, nothing is posted.
+
+        Returns:
+            The response's field `files`: for posted files as in `files.info`, otherwise with `id` and `title` only.
         """
         listed = arguments.json("files", error="invalid_arguments")
         if not isinstance(listed, list) or not listed:
@@ -181,7 +187,13 @@ class FileMethods:
         return {"files": [self._payloads.shared_file(file.id, [message]) for file in files]}
 
     def delete_file(self, arguments: Arguments) -> dict[str, Any]:
-        """Run `files.delete`: delete a file of the app, and the messages that contain it."""
+        """Run `files.delete`: delete a file of the app, and the messages that contain it.
+
+        The response has no fields.
+
+        Raises:
+            SlackError: `file_not_found`.
+        """
         file_id = arguments.get_required("file")
         if self._uploads.pop(file_id, None) is None:
             raise SlackError("file_not_found")

@@ -135,12 +135,14 @@ class SlackRateLimits:
         return usage
 
     def remaining(self, method: str, channel: str) -> tuple[int, int] | None:
-        """Return the remaining calls and the limit of a method's fullest window.
-
-        It is None for a method without rate limits.
+        """Return the number of calls that a method's rate limits still allow.
 
         Args:
             channel: the id of the channel of the call; "" without one.
+
+        Returns:
+            (remaining calls, calls per window) of the window with the fewest remaining calls; None for a method without
+            rate limits.
         """
         rates = self._rates.get(method, ())
         windows = ((rate, self._calls[method, rate, channel if rate.per_channel else ""]) for rate in rates)

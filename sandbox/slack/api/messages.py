@@ -93,6 +93,9 @@ class MessageMethods:
         """Run `chat.meMessage`: post a message as the command `/me` does.
 
         The message has no blocks and no thread.
+
+        Returns:
+            The response's fields: `channel` (its id) and `ts`.
         """
         channel = self._api.find_destination(arguments)
         text = arguments.text("text")

@@ -35,7 +35,15 @@ class ReactionMethods:
         return {}
 
     def get_reactions(self, arguments: Arguments) -> dict[str, Any]:
-        """Run `reactions.get`: return a message with its reactions, or a file."""
+        """Run `reactions.get`: return a message with its reactions, or a file.
+
+        Returns:
+            With the argument `file`: `type` ("file") and `file`. Otherwise `type` ("message"), `channel` (its id) and
+            `message`, for the message that `channel` and `timestamp` name.
+
+        Raises:
+            SlackError: `file_not_found`, or as for `WebApi.find_item`.
+        """
         if not (file_id := arguments.text("file")):
             return self._describe(self._api.find_item(arguments))
         found = self._workspace.find_file_messages(file_id)
@@ -46,8 +54,11 @@ class ReactionMethods:
     def list_reactions(self, arguments: Arguments) -> dict[str, Any]:
         """Run `reactions.list`: return a page of the messages to which a user has reacted.
 
-        The newest message is first, and the default user is the bot. Slack pages by `cursor`, or by `count` and
-        `page`.
+        The newest message is first, and the default user is the bot.
+
+        Returns:
+            The response's fields: `items`, each with `type`, `channel` and `message`; `paging` if the call has the
+            argument `count` or `page`, otherwise `response_metadata` with `next_cursor` ("" on the last page).
         """
         user = self._api.find_user(arguments.text("user") or self._workspace.bot.id)
         reacted = [

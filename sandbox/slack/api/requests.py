@@ -33,7 +33,10 @@ class SlackError(Exception):
         self.fields = fields
 
     def body(self) -> dict[str, Any]:
-        """Return the JSON body of the error response."""
+        """Return the JSON body of the error response.
+
+        Its keys are `ok` (False), `error`, and those of `fields`; `errors` and `response_metadata` if they have lines.
+        """
         body: dict[str, Any] = {"ok": False, "error": self.code} | self.fields
         if self.errors:
             body["errors"] = self.errors
@@ -61,7 +64,9 @@ FORM_METHODS = frozenset(
 
 
 async def read_arguments(request: web.Request, *, accepts_json: bool = True) -> dict[str, Any]:
-    """Return the arguments in a request's query and body (JSON or form).
+    """Return the arguments in a request's query and body (JSON or form), by name.
+
+    An argument in the body replaces one in the query.
 
     Args:
         accepts_json: whether the method accepts JSON. Otherwise Slack does not read it, as measured:
@@ -86,9 +91,10 @@ async def read_arguments(request: web.Request, *, accepts_json: bool = True) -> 
 
 
 def with_charset_warning(body: dict[str, Any], request: web.Request) -> dict[str, Any]:
-    """Return the body of a response, with Slack's warning about the request's charset.
+    """Return the JSON body of a response, with Slack's warning about the charset.
 
-    The warning is added if the charset is missing or superfluous. Slack:
+    The warning is added if the request is JSON without a charset, or a form with one. Otherwise, the body is unchanged.
+    Slack:
     docs.slack.dev/changelog/2016-09-28-response-metadata-is-on-the-way, slackapi/python-slack-sdk #692.
     """
     if request.content_type == "application/json" and request.charset is None:
@@ -116,7 +122,7 @@ class Arguments:
         return self._values.get(name) is not None
 
     def omit(self, name: str) -> dict[str, Any]:
-        """Return all arguments except one."""
+        """Return all arguments by name, without the argument `name`."""
         return {key: value for key, value in self._values.items() if key != name}
 
     def get_required(self, name: str) -> str:
@@ -147,7 +153,7 @@ class Arguments:
     def optional_flag(self, name: str) -> bool | None:
         """Return an argument as a boolean; None if it is missing.
 
-        The texts `true`, `1`, `false` and `0` are accepted.
+        The texts `true`, `1`, `false` and `0`, in any letter case, are accepted.
         """
         value = self._values.get(name)
         if value is None or isinstance(value, bool):
@@ -172,9 +178,9 @@ class Arguments:
         return min(value, max_value)
 
     def json(self, name: str, *, error: str) -> Any:
-        """Return an argument that is JSON; None if it is missing.
+        """Return the value of an argument that is JSON; None if it is missing or "".
 
-        The text of a form field is parsed.
+        A text, as of a form field, is parsed; a value of a JSON body is returned unchanged.
 
         Raises:
             SlackError: with code `error` for invalid JSON in a form field.

@@ -80,7 +80,12 @@ class ScheduledMessageMethods:
     def list_messages(self, arguments: Arguments) -> dict[str, Any]:
         """Run `chat.scheduledMessages.list`: return a page of scheduled messages.
 
-        The message that is due first comes first. The argument `channel` selects those of one channel.
+        The message that is due first comes first. The argument `channel` selects those of one channel, `oldest` and
+        `latest` those that are due in between.
+
+        Returns:
+            The response's fields: `scheduled_messages`, each with `id`, `channel_id`, `post_at`, `date_created` and
+            `text`, and `response_metadata` with `next_cursor` ("" on the last page).
         """
         channel = arguments.text("channel")
         if channel and channel not in self._workspace.channels:

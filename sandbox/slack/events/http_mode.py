@@ -206,7 +206,7 @@ class EnvelopeSender:
 def encode_body(type_: EnvelopeType, payload: Mapping[str, Any]) -> tuple[str, str]:
     """Return the body and the content type of a request to the request URL.
 
-    An event is JSON; slash commands and interactions are forms.
+    An event is JSON. A slash command is a form with its fields, an interaction a form with its JSON in `payload`.
     """
     if type_ == "events_api":
         return json.dumps(payload), "application/json"
@@ -218,7 +218,11 @@ def encode_body(type_: EnvelopeType, payload: Mapping[str, Any]) -> tuple[str, s
 def _parse_response(type_: EnvelopeType, text: str) -> dict[str, Any] | None:
     """Return the payload in the text of the app's response; None without one.
 
-    It is a JSON object, or for a slash command a plain text: Bolt for JavaScript responds so to `ack("...")`.
+    Bolt for JavaScript responds with plain text to `ack("...")`.
+
+    Returns:
+        The JSON object in the text. For another text in response to a slash command, `{"text": text}`; None for any
+        other text.
     """
     with suppress(ValueError):
         response = json.loads(text)

@@ -58,7 +58,10 @@ class EnvelopeDelivery:
 
     @property
     def response(self) -> dict[str, Any] | None:
-        """The payload of the app's acknowledgement; None without one."""
+        """The JSON payload of the app's acknowledgement.
+
+        None before an acknowledgement, and for one without a payload.
+        """
         return next((e.response for e in self.sent if e.acknowledged_at is not None), None)
 
 

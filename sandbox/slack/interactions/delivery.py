@@ -125,7 +125,11 @@ class SlackInteractions:
         return list(find_controls(self._payloads.blocks(message)))
 
     def _visible_blocks(self, user: WorkspaceUser, target: SlackMessage | SlackView) -> Sequence[Mapping[str, Any]]:
-        """Return the blocks of a message or view; none if the user does not see it."""
+        """Return the Block Kit blocks of a message or view; empty if it is hidden.
+
+        A view is hidden if it is closed or another user's. A message is hidden if it is deleted, or ephemeral to
+        another user.
+        """
         if isinstance(target, SlackView):
             is_open = target in (*self._open_views.modals, *self._open_views.homes.values())
             return target.content["blocks"] if is_open and target.user == user else ()
@@ -308,8 +312,11 @@ class SlackInteractions:
     def _base_payload(self, kind: str, user: WorkspaceUser) -> dict[str, Any]:
         """Return the fields that the payloads of all interactions have.
 
+        They are `type`, `user`, `token`, `team`, `enterprise`, `is_enterprise_install` and, except for message
+        shortcuts, `api_app_id`.
+
         Args:
-            kind: the `type` of the payload.
+            kind: the `type` of the payload; `message_action` for a message shortcut.
         """
         names = {"name": user.name} | ({} if kind == "message_action" else {"username": user.name})
         fields: dict[str, Any] = {

@@ -32,6 +32,10 @@ def parse_input(element: Mapping[str, Any], value: InputValue, workspace: Worksp
         element: the Block Kit element.
         value: the value, with users and channels by name or id; None or empty for no value.
 
+    Returns:
+        For an element with several values, a list. Otherwise the option's JSON, the rich text's JSON, the id of the
+        user or conversation, the Unix time of a date and time as an int, or the text; None without a value.
+
     Raises:
         ValueError: Slack's form would not accept the value.
     """
@@ -92,7 +96,9 @@ def _parse_unix_time(_: Mapping[str, Any], value: str, __: Workspace) -> int:
 
 
 def _match(pattern: re.Pattern[str], expected: str) -> Callable[[Mapping[str, Any], str, Workspace], str]:
-    """Return a parser that accepts texts which match a pattern.
+    """Return a parser that returns a text unchanged if all of it matches a pattern.
+
+    For another text, the parser raises `ValueError`.
 
     Args:
         expected: noun for the accepted texts, for the error.

@@ -32,7 +32,11 @@ class BlockControl:
     option: Mapping[str, Any] | None = None
 
     def action_payload(self) -> dict[str, Any]:
-        """Return the item of a payload's `actions` for a click."""
+        """Return the item of a payload's `actions` for a click, as JSON.
+
+        It has the fields of `create_action`. An option of an overflow menu adds `selected_option`. Any other control
+        adds `text`, and `value` and `style` if it has them.
+        """
         payload = create_action(self.element, self.block_id)
         if self.element["type"] == "overflow" and self.option is not None:
             return payload | {"selected_option": {**self.option, "text": _plain_text(self.option["text"])}}
@@ -42,7 +46,10 @@ class BlockControl:
 
 
 def create_action(element: Mapping[str, Any], block_id: str) -> dict[str, Any]:
-    """Return the fields that an item of a payload's `actions` has for any element."""
+    """Return the fields that an item of a payload's `actions` has for any element.
+
+    They are `type`, `action_id`, `block_id`, `action_ts` (now) and, if the element has one, `placeholder`.
+    """
     placeholder = element.get("placeholder")
     return {
         "type": element["type"],

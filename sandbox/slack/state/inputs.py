@@ -56,9 +56,11 @@ class InputState:
         self._values[block_id, element["action_id"], element["type"]] = value
 
     def get_value(self, block_id: str, element: Mapping[str, Any]) -> Any:
-        """Return the entered or preset value of an element.
+        """Return the value that the user entered into an element, else its preset value.
 
-        Without one, it is None, or an empty list for an element with several values.
+        Returns:
+            The value as in payloads (see `parse_input`). Without one, None, or an empty list for an element with
+            several values.
         """
         kind = element["type"]
         preset = element.get(INPUT_FIELDS[kind][1])
@@ -83,7 +85,10 @@ class InputState:
 
 
 def find_elements(blocks: Sequence[Mapping[str, Any]]) -> Iterator[tuple[Mapping[str, Any], Json]]:
-    """Yield a pair of block and element for each Block Kit element in blocks."""
+    """Yield the pair (block, element) for each Block Kit element in blocks.
+
+    The elements are accessories, and those of `actions`, `context_actions` and `input` blocks.
+    """
     for block in blocks:
         elements = block.get("elements", ()) if block["type"] in ("actions", "context_actions") else ()
         for element in (*elements, *filter(None, [block.get("accessory"), block.get("element")])):

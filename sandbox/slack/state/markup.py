@@ -249,7 +249,7 @@ def _find_pings_in_block(block: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _child_blocks(block: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """Yield the text objects and elements in a block, in visible order."""
+    """Yield the JSON of the text objects and elements in a block, in visible order."""
     for key in ("title", "text", "fields", "elements", "accessory", "rows"):
         yield from _flatten(block.get(key))
 

@@ -175,7 +175,7 @@ class SlackMessage:
 
     @property
     def tasks(self) -> tuple[TaskCard, ...]:
-        """The task cards of the newest version."""
+        """The task cards of the newest version; empty for a message without a stream."""
         return self.versions[-1].tasks
 
     def version_for(self, user: str) -> SlackMessageVersion:

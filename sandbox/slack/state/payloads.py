@@ -28,7 +28,10 @@ class SlackPayloads:
     # Messages
 
     def message(self, message: SlackMessage) -> dict[str, Any]:
-        """Return a message's JSON as in a `message` event."""
+        """Return a message's JSON as in a `message` event, without the channel's fields.
+
+        Fields without a value are left out.
+        """
         user = None if message.username else message.user
         is_by_bot_user = message.bot_id == self._workspace.bot_id and user is not None
         fields: dict[str, Any] = {
@@ -105,7 +108,10 @@ class SlackPayloads:
         return fields
 
     def post_response(self, message: SlackMessage) -> dict[str, Any]:
-        """Return the field `message` of the response of `chat.postMessage`."""
+        """Return the field `message` of the response of `chat.postMessage`.
+
+        It is the JSON of `message` with `app_id`, and with `metadata` if the message has any.
+        """
         fields = self.message(message) | {"app_id": self._workspace.app_id}
         return fields | ({"metadata": message.metadata} if message.metadata else {})
 
@@ -125,8 +131,8 @@ class SlackPayloads:
     def blocks(self, message: SlackMessage) -> list[dict[str, Any]]:
         """Return the blocks of a message with block and action ids.
 
-        Without blocks, it is the `rich_text` block of the text. The `markdown` blocks of a stream become `rich_text`,
-        too.
+        A message without blocks has one `rich_text` block of its text, or none if the text is empty. The `markdown`
+        blocks of a stream become `rich_text`, too.
         """
         if message.content.blocks is None:
             return to_rich_text(message.content.text)
@@ -137,7 +143,10 @@ class SlackPayloads:
         return with_ids(blocks, message.ts)
 
     def pinned_item(self, message: SlackMessage) -> dict[str, Any]:
-        """Return a pinned message's JSON as in `pins.list` and in the events of pins."""
+        """Return a pinned message's JSON as in `pins.list` and in the events of pins.
+
+        Its keys are `type`, `channel` (the id), `created` (Unix time of the pin), `created_by` (user id) and `message`.
+        """
         shown = self.message(message) | {"permalink": self.permalink(message)}
         shown.pop("client_msg_id", None)
         return {
@@ -179,7 +188,10 @@ class SlackPayloads:
         }
 
     def _file_in_event(self, message: SlackMessage, file: SlackFile) -> dict[str, Any]:
-        """Return a file's JSON as in events: only the id if another organisation owns it."""
+        """Return a file's JSON as in events.
+
+        If another organisation owns the file, it has only `id`, `mode` and `file_access`.
+        """
         if file.is_from_other_org:
             return {"id": file.id, "mode": "file_access", "file_access": "check_file_info"}
         return self.file(message, file)
@@ -210,7 +222,9 @@ class SlackPayloads:
         }
 
     def shared_file(self, file_id: str, messages: Sequence[SlackMessage]) -> dict[str, Any]:
-        """Return a file's JSON as in `files.info` and `files.list`, with its shares.
+        """Return a file's JSON as in `files.info` and `files.list`.
+
+        It also has the ids of the conversations (`channels`, `groups`, `ims`) and, in `shares`, the messages with it.
 
         Args:
             file_id: the id of the file.
@@ -233,7 +247,10 @@ class SlackPayloads:
         return described | places | {"shares": shares, "has_more_shares": False}
 
     def _broadcast_root(self, message: SlackMessage) -> dict[str, Any] | None:
-        """Return the JSON of the thread's root for a broadcast reply; else None."""
+        """Return the JSON of the thread's root for a broadcast reply.
+
+        None for any other message, and if the root does not exist any more.
+        """
         if message.thread_ts is None or message.subtype != BROADCAST_SUBTYPE:
             return None
         root = self._workspace.find_message(message.channel, message.thread_ts)
@@ -255,7 +272,7 @@ class SlackPayloads:
     # Bots, users and channels
 
     def bot_profile(self) -> dict[str, Any]:
-        """Return the app's bot as in the field `bot_profile` of messages."""
+        """Return the JSON of the app's bot, as in the field `bot_profile` of messages."""
         return _describe_bot(self._workspace.bot_id, self._workspace.bot.name) | {
             "app_id": self._workspace.app_id,
             "team_id": self._workspace.team_id,
