@@ -70,7 +70,7 @@ def plan_from_scratch(limits: MessageLimits, text: str) -> int:
 
 
 def measure_cpu(plan_all: Callable[[MessageLimits, str], int], limits: MessageLimits, text: str) -> tuple[float, int]:
-    """Return the CPU seconds of a call of `plan_all`, and the chunk count it returns.
+    """Call `plan_all`; return the CPU seconds of the call, and the number of chunks.
 
     Args:
         plan_all: `plan_incrementally` or `plan_from_scratch`.

@@ -72,7 +72,15 @@ def _row(cell: Cell) -> tuple[str, ...]:
 
 
 def _floor_row(cell: Cell) -> tuple[str, ...]:
-    """Return the table row of the least possible values under the load of `cell`."""
+    """Return the cells of the table row with the least possible values under a load.
+
+    Args:
+        cell: a measured cell of the load, whose floors are shown.
+
+    Returns:
+        The load, "*least possible*", two empty cells, and the least mean age, mean end and 99th percentile of the
+        ends, in seconds.
+    """
     times = (cell.age_floor, cell.end_mean_floor, cell.end_p99_floor)
     return (_name(cell), "*least possible*", "", "", *(f"{seconds:.2f}" for seconds in times))
 

@@ -56,7 +56,10 @@ def _find_unreceived(session: UserSession, outcome: Outcome) -> list[str]:
 
 
 def _find_out_of_order(verdict: SessionVerdict, outcome: Outcome) -> list[tuple[str, str]]:
-    """Return the verdict's disordered (older, newer) messages without the late ones."""
+    """Return those (older, newer) pairs of names whose answers are in the wrong order.
+
+    Pairs whose older message was late (see `Outcome.late`) are left out.
+    """
     return [pair for pair in verdict.disordered if pair[0] not in outcome.late]
 
 

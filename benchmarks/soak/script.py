@@ -113,7 +113,7 @@ def find_history_fault(messages: Sequence[tuple[str, str]]) -> str:
 
 
 def find_disordered(ids: Sequence[str]) -> tuple[tuple[str, str], ...]:
-    """Return a pair (older, newer) for each message name that follows a newer one.
+    """Return each pair (older, newer) of message names in which the newer comes first.
 
     Args:
         ids: names of one session's messages.

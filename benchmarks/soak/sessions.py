@@ -39,12 +39,13 @@ class Place(Protocol):
     """Channel, thread or DM of one session."""
 
     async def post_message(self, text: str, files: Mapping[str, str] | None = None) -> Any:
-        """Post a user's message, and return the platform's message.
-
-        In a channel or thread it mentions the bot.
+        """Post a message as the session's user, mentioning the bot outside DMs.
 
         Args:
             files: texts of the attached files by file name.
+
+        Returns:
+            The `SlackMessage` or `DiscordMessage`, as `edit_message` expects it.
         """
 
     async def edit_message(self, message: Any, text: str) -> None: ...

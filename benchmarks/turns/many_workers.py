@@ -91,11 +91,14 @@ class WorkerPool:
         self.reports: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
 
     async def wait_for_report(self, kind: str, **fields: Any) -> dict[str, Any]:
-        """Return the next report of this kind with these fields; drop other reports.
+        """Wait for a report of a worker and return it; discard the reports before it.
 
         Args:
             kind: such as "ready", "began" or "ended".
             fields: values that the report must have.
+
+        Returns:
+            The report's JSON: `worker` (the number of the worker), `kind`, `at` (Unix time) and the fields of its kind.
 
         Raises:
             TimeoutError: after `REPORT_TIMEOUT_SECONDS`.

@@ -97,6 +97,9 @@ async def measure_single_turns(url: str) -> tuple[SingleTurns, IdleUsage]:
 
     Args:
         url: a migrated database.
+
+    Returns:
+        The figures of the turns, and those of the idle worker.
     """
     recorder = _TurnRecorder()
     async with run_worker(url, on_start=recorder.record_start, on_end=recorder.record_end) as services:
