@@ -95,7 +95,8 @@ def _select_history_end(turn: Turn) -> sa.Select[Any]:
 def _select_other_authors(turn: Turn) -> sa.Select[tuple[object]]:
     """Return the query of the newest inbox message of each other author in a session.
 
-    Other authors wrote none of the messages of the turn. At most `MAX_OTHERS` are returned, oldest first.
+    Other authors wrote none of the messages of the turn. The query returns the column `inbox.message` (JSON) of at most
+    `MAX_OTHERS` messages, oldest first.
 
     Args:
         turn: the turn, with its session.

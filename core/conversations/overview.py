@@ -201,7 +201,7 @@ async def _list_workers(connection: AsyncConnection, now: float, *, ends: bool) 
 
     Args:
         now: the time by the database's clock, in seconds since the epoch.
-        ends: whether leases end; False for SQLite.
+        ends: whether leases end. False for SQLite: `lease_seconds` of each worker is None then.
     """
     own = sa.select(sa.func.count()).where(turns.c.owner == workers.c.id, is_active(turns)).scalar_subquery()
     rows = (

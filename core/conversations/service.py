@@ -189,6 +189,8 @@ class ConversationService:
     async def choose_agent(self, session_id: str, agent: str, *, place: str, location_names: Sequence[str]) -> bool:
         """Set the agent of a session from its next turn on; create the session if needed.
 
+        If `agent` answers at the location without a choice, the choice is stored as None.
+
         Args:
             agent: the name of the agent.
             place: the place of the session, as `InboxMessage.place`; stored for a new session.
@@ -332,7 +334,8 @@ class ConversationService:
             form: `md` for people, `json` for programs.
             prices: the prices of models, for turns whose cost is not stored yet.
             max_bytes: the most bytes of UTF-8; a longer text is cut and ends with a note. None for no limit.
-            viewer: the person who gets the text, without tool calls of other people; None shows everything.
+            viewer: the person who gets the text. Arguments and results of tool calls that they may not see are replaced
+                by `[hidden]`: see `ExportViewer`. None shows everything.
 
         Raises:
             StoreError: the database cannot be read.
@@ -356,7 +359,8 @@ class ConversationService:
                 answers if the same author wrote the last message, and that message was for the bot. `never`: the bot
                 answers none.
             is_on_answer: whether the message is in a thread on an answer of the bot. The bot then answers the first
-                message of the thread, whose session is not stored yet.
+                message of the thread, whose session is not stored yet. Otherwise the result is False without a stored
+                session.
 
         Raises:
             StoreError: the database cannot be used.
@@ -400,10 +404,11 @@ class ConversationService:
         return next((n for n, author in enumerate(authors) if not author.startswith(BOT_PREFIX)), len(authors))
 
     async def get_latest_turn(self, turn_id: str) -> LatestTurn | None:
-        """Return the newest turn that answers the same messages as a turn: it or a rerun.
+        """Return the newest turn that answers the same messages as a turn.
 
         Returns:
-            The newest turn; None if the session was reset, or the turn or its messages are deleted.
+            The turn itself, or its newest rerun. None if the session was reset, the turn is not stored, or its messages
+            are deleted.
 
         Raises:
             StoreError: the database cannot be read.

@@ -210,6 +210,8 @@ class TurnReports:
     ) -> str | None:
         """Return the id of the newest turn that answers a message or has sent the message.
 
+        If a turn answers the message, replies are not searched.
+
         Args:
             session_id: the session, whose newest turns are searched for a message of a reply.
             message_id: the platform's id of the message, if the bot has sent the message.

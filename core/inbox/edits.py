@@ -18,13 +18,13 @@ from core.turns.turn import CancelReason
 
 
 class EditResult(Enum):
-    """Result of an edit of a message that no turn has claimed.
+    """Result of an edit that changes no message of a turn.
 
     Attributes:
-        NOT_RECEIVED: the inbox has no row of the message any more, and the new text mentions the bot: the caller can
+        NOT_RECEIVED: the inbox has no row of the message (any more), and the new text mentions the bot: the caller can
             accept the message.
         UNKNOWN: the message is not stored, was deleted, belongs to a session before its reset, or was not for the bot;
-            nothing is stored.
+            or its turn is deleted. Nothing is stored.
         UNCHANGED: the stored text is the same.
         WAITING: the message waits for a turn, which will answer the new text.
     """
@@ -39,7 +39,8 @@ class DeleteResult(Enum):
     """Result of a deletion of a message that no turn has claimed.
 
     Attributes:
-        UNKNOWN: the inbox has no row with the text of this message; nothing changes.
+        UNKNOWN: the message is not stored with its text, belongs to a session before its reset, or was not for a turn;
+            or its turn is deleted. Nothing changes.
         DROPPED: the message waited for a turn; no turn answers it now.
     """
 
@@ -79,6 +80,10 @@ async def edit_message(
         text: the new text without the mention of the bot.
         is_mention: whether the new text mentions the bot. If the message was stored as one to other people, its row is
             deleted, so that the caller can accept the message.
+
+    Returns:
+        A `ClaimedMessage` if a turn has claimed the message, and the text differs from the newest stored text. Else an
+        `EditResult`; only for `WAITING`, the new text is stored.
     """
     if is_mention and await _delete_unaddressed(connection, event_key):
         return EditResult.NOT_RECEIVED
@@ -108,15 +113,17 @@ async def delete_message(
 ) -> DeleteResult | ClaimedMessage:
     """Delete the text of an inbox message, in the caller's transaction.
 
-    The message gets the outcome `deleted`, so that no turn answers it. If its turn answers no other message, an active
-    turn is cancelled, and the open requests to people and the run record of the turn are deleted.
+    The message gets the outcome `deleted`, so that no turn answers it. The texts of requests for reruns of its turn are
+    deleted too. If its turn answers no other message, an active turn is cancelled, and the open requests to people and
+    the run record of the turn are deleted.
 
     Args:
         event_key: the event key of the message, not of the deletion.
         turns_: cancels the turn, and notifies the workers.
 
     Returns:
-        A `ClaimedMessage` if a turn had claimed the message, else a `DeleteResult`. A second call returns an equal one.
+        A `ClaimedMessage` if a turn had claimed the message; `DROPPED` if the message waited; `UNKNOWN` if nothing was
+        changed. A second call returns a result of the same kind.
     """
     row = await _lock_message(connection, event_key)
     if row is None or parse_inbox_message(row.message) is None or row.outcome not in (None, InboxOutcome.DELETED):
@@ -205,9 +212,10 @@ async def _list_reruns(connection: AsyncConnection, row: sa.Row[Any]) -> Sequenc
 
 
 def _without_text(row: sa.Row[Any]) -> dict[str, Any] | None:
-    """Return the message of an `inbox` row as JSON without text and files.
+    """Return the message of an `inbox` row as JSON, with an empty text and no files.
 
-    The address stays in the message, since the turn ends its reply there. None if the row has no readable message.
+    The JSON is that of `InboxMessage.to_json`. The address stays, since the turn ends its reply there. None if the
+    row's message is NULL or cannot be parsed.
     """
     message = parse_inbox_message(row.message)
     return replace(message, text="", attachments=()).to_json() if message else None

@@ -83,7 +83,7 @@ class InboxStore:
         If the message exceeds a user rate limit, its row is stored without text, with the outcome `rate_limited`.
 
         Returns:
-            The result, or the user rate limit that the message exceeds.
+            A `RateLimitDenial` if the message is new and exceeds a user rate limit; else the `AcceptResult`.
 
         Raises:
             StoreError: the message is not stored, so that the platform must not get its acknowledgement.
@@ -137,6 +137,7 @@ class InboxStore:
 
         The worker claims turns then. A `retry` is answered after all messages that wait in the session. The other kinds
         are denied if a newer message or turn follows. A `revise` also cancels the running turn, which has the old text.
+        An accepted request deletes the approvals and questions of the turn to people.
 
         Args:
             turn_id: the turn to repeat.
@@ -144,7 +145,9 @@ class InboxStore:
                 wrote one of the messages.
 
         Returns:
-            The result and the message that is answered again; or the reason for the denial.
+            The `AcceptResult` of the request, and the stored message: a copy of the newest message of the turn.
+            `DUPLICATE` if a request for this turn waits or runs. A `RateLimitDenial` if `author` exceeds a user rate
+            limit, which is checked first; else a `RerunDenied` if the turn must not be repeated.
 
         Raises:
             StoreError: the request could not be stored, even after retries.
@@ -266,8 +269,8 @@ class InboxStore:
                 nothing is reset.
 
         Returns:
-            The dropped messages. None if the request was stored before. `SUPERSEDED` if a turn has claimed a message
-            that was sent after `until`.
+            The dropped messages, maybe none. None if the request was stored before. `RerunDenied.SUPERSEDED` if a turn
+            has claimed a message that was sent after `until`.
 
         Raises:
             StoreError: nothing was changed.
@@ -306,6 +309,10 @@ class InboxStore:
             kind: `message`, or the kind of a rerun.
             parent: the id of the turn that a rerun repeats; None for other messages.
             outcome: the reason why no turn answers the message; None if a turn will.
+
+        Returns:
+            `DUPLICATE` if the event key was stored before; nothing is inserted then. `WAITING` if the session has an
+            active turn or other waiting messages, else `NEXT`.
         """
         # PostgreSQL: the lock makes the message wait for a reset, and gives it the generation after that
         generation = await lock_session_row(connection, inbound.session_id)

@@ -85,6 +85,8 @@ class Watermarks:
     async def list_active_places(self, channel: str, *, since: float, limit: int) -> list[ActivePlace]:
         """Return the places where people talk to the bot, newest message first.
 
+        A place without an active session is returned too, with empty `sessions`.
+
         Args:
             channel: the name of the adapter.
             since: seconds since the epoch; a session is active if its newest message is not older.

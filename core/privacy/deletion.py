@@ -152,6 +152,11 @@ class DeletionService:
     async def list_sessions(self, request: DeletionRequest) -> tuple[list[str], list[str]]:
         """Return two lists of session ids: to delete as a whole, and to delete in part.
 
+        Returns:
+            By the attribute of the request. `session_id`: that session if it is stored; no others. `user_id`: the
+            sessions in which only the user wrote; and those that others share. `before`: the sessions that were not
+            used since; and those with some older messages.
+
         Raises:
             StoreError: the database cannot be read.
         """

@@ -149,8 +149,9 @@ async def _insert_tombstone(connection: AsyncConnection, session: sa.Row[Any], r
 async def delete_old_runs(connection: AsyncConnection, prices: Prices, session_id: str, before: float) -> None:
     """Delete a session's runs that ended before a time, with their rows in all tables.
 
-    These are messages, memories, tool calls, files, turns, and inbox messages without a turn. Summaries that cover
-    deleted messages are deleted as well. Runs that wait for people or belong to an active turn stay.
+    These are messages, memories, tool calls, files and turns. Of inbox messages without a turn, only the event keys and
+    times stay. Summaries that cover deleted messages are deleted as well. Runs that wait for people or belong to an
+    active turn stay.
 
     Args:
         prices: the prices of models, for turns whose cost is not stored yet.

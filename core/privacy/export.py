@@ -98,8 +98,8 @@ async def stream_export(
         format_: `md` for people, `json` for programs.
         prices: the prices of models, for turns whose cost is not stored yet.
         max_bytes: the most bytes of UTF-8; a longer text is cut and ends with a note. None for no limit.
-        viewer: the person who gets the text, without tool calls of other people; None shows everything, as to
-            operators.
+        viewer: the person who gets the text. Arguments and results of tool calls that they may not see are replaced by
+            `[hidden]`: see `ExportViewer`. None shows everything, as to operators.
 
     Raises:
         StoreError: the database cannot be read.
@@ -126,7 +126,10 @@ async def stream_export(
 
 
 def _add_cost(run: TranscriptRun, prices: Prices) -> TranscriptRun:
-    """Return a run with the cost of its turn, computed if it is not stored yet."""
+    """Return a run with the cost of its turn, computed if it is not stored yet.
+
+    A run without a turn, or whose turn has no stored model calls, is returned unchanged.
+    """
     if run.turn is None or "cost" in run.turn or not (calls := stored_calls(run.turn.get("usage"))):
         return run
     return replace(run, turn={**run.turn, "cost": prices.total_cost(calls)[0]})
@@ -135,7 +138,10 @@ def _add_cost(run: TranscriptRun, prices: Prices) -> TranscriptRun:
 async def _load_header(database: Database, session_id: str) -> dict[str, Any]:
     """Return `place`, `model`, `generation` and `agents` of a session, by these names.
 
-    The dict is empty if the session does not exist.
+    Returns:
+        `place`: the id of the channel or person. `model`: the full name of the chosen model, or None. `generation`: the
+        number of the session generation. `agents`: the names of the agents that answered, or of the session's app if
+        none did. The dict is empty if the session does not exist.
     """
     async with database.read() as connection:
         row = (await connection.execute(sa.select(sessions).where(sessions.c.id == session_id))).one_or_none()
@@ -250,7 +256,12 @@ _WRITERS: Mapping[ExportFormat, type[_MarkdownWriter | _JsonWriter]] = {"md": _M
 
 
 def _message_to_json(message: TranscriptMessage) -> dict[str, Any]:
-    """Return the values of a message for the JSON export, without empty ones."""
+    """Return the values of a message for the JSON export, without empty ones.
+
+    Returns:
+        `at` (ISO 8601), `role`, `author`, `text`, `parts` (objects with `by`, `name` and `text`), `calls` and `results`
+        (see `_call_to_json`), `files` (see `ExportedFile.to_json`), and `sources` (URLs).
+    """
     parts = [{"by": id_, "name": name, "text": words} for id_, name, words in message.parts]
     values = {
         "at": _format_iso(message.at),
@@ -271,6 +282,9 @@ def _call_to_json(call: Mapping[str, str]) -> dict[str, Any]:
 
     Args:
         call: an item of `TranscriptMessage.calls`: a result if it has `output`, else a call.
+
+    Returns:
+        `id` of the call, `tool` (the name of the tool), and `result` for a result, `arguments` for a call.
     """
     name, given = ("result", call["output"]) if "output" in call else ("arguments", call.get("input"))
     return {"id": call.get("id"), "tool": call.get("name"), name: _parse_json_or_text(given)}
@@ -288,15 +302,18 @@ def _parse_json_or_text(text: str | None) -> Any:
 
 
 def _format_times(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return values by name, with times as ISO 8601.
+    """Return a copy of values by name, with times as ISO 8601.
 
-    Times are the values in seconds since the epoch whose name ends with `_at`.
+    Times are the values in seconds since the epoch whose name ends with `_at`. All other values are unchanged.
     """
     return {name: _format_iso(value) if name.endswith("_at") and value else value for name, value in values.items()}
 
 
 def _format_cost(turn: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values of a turn, with `cost` replaced by its text in `dollars`."""
+    """Return a copy of a turn's values with the text `dollars` in place of `cost`.
+
+    Without `cost`, the copy has neither.
+    """
     values = {name: value for name, value in turn.items() if name != "cost"}
     return {**values, "dollars": format_exact_dollars(turn["cost"])} if "cost" in turn else values
 

@@ -50,7 +50,11 @@ class ExportedFile:
     data: bytes = b""
 
     def to_json(self) -> dict[str, Any]:
-        """Return name, title, MIME type, size and SHA-256 for a JSON export, if known."""
+        """Return the file's values for a JSON export, without empty ones.
+
+        Returns:
+            `name`, `title`, `kind` (the MIME type), `size` in bytes, and `sha256`.
+        """
         values = {"name": self.name, "title": self.title, "kind": self.kind, "size": self.size, "sha256": self.digest}
         return {name: value for name, value in values.items() if value}
 
@@ -58,7 +62,8 @@ class ExportedFile:
 def safe_name(title: str) -> str:
     """Return the last part of a path-like title, safe as a file name.
 
-    Characters that a file system or a shell interprets become `_`.
+    Characters that a file system or a shell interprets become `_`. Of a long name, the last `_MAX_NAME_LENGTH`
+    characters stay. The result is `file` if nothing stays.
     """
     last = re.split(r"[/\\]", title)[-1]
     plain = _UNSAFE_CHARACTERS.sub("_", last).strip(" .")
@@ -67,6 +72,8 @@ def safe_name(title: str) -> str:
 
 def list_message_files(row: sa.Row[Any]) -> list[ExportedFile]:
     """Return the files in the ADK event of a message or a tool result.
+
+    The list is empty if the event has no files, or cannot be parsed.
 
     Args:
         row: the row of `messages`.

@@ -84,7 +84,10 @@ class Redaction:
             yield f"{LINE_PREFIX}{DELETED_TEXT}" if is_theirs else line
 
     def redact_json(self, value: Any) -> Any:
-        """Return a JSON value with `redact_text` applied to all of its texts and keys."""
+        """Return a copy of a JSON value with `redact_text` applied to all texts and keys.
+
+        Numbers, booleans and None are returned unchanged.
+        """
         match value:
             case str():
                 return self.redact_text(value)
@@ -98,10 +101,12 @@ class Redaction:
 async def find_sessions_of(connection: AsyncConnection, user_id: str) -> tuple[list[str], list[str]]:
     """Return the ids of sessions in which only a user wrote, and of shared sessions.
 
-    Sessions that only name the user, or in which they only decided something, count as shared. Both lists are sorted.
-
     Args:
         user_id: the platform's id of the user.
+
+    Returns:
+        The sessions in which no other person wrote to the bot; and all other sessions that have data of the user. The
+        second list includes sessions that only name the user, or in which they only decided something. Both are sorted.
     """
     inbox_sessions = sa.select(inbox.c.session).where(inbox.c.author == user_id).distinct()
     ids = await list_sessions_with(connection, user_id) | set((await connection.execute(inbox_sessions)).scalars())
@@ -276,7 +281,7 @@ def _redact_message(row: sa.Row[Any], redaction: Redaction, *, is_theirs: bool) 
         is_theirs: whether the message belongs to a run that answered the user: then all its text is replaced.
 
     Returns:
-        The values by column; None if nothing changes.
+        The values by column; None if nothing changes. If the event of the row cannot be parsed, all content is removed.
     """
     event = parse_event(row.event, row.id) if row.event else None
     if event is None:  # unreadable: it may hold anything
@@ -357,9 +362,10 @@ def _redact_part(part: types.Part, redaction: Redaction, *, is_theirs: bool) -> 
 
 
 def _empty_arguments(args: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return a tool call's arguments without all but `originalFunctionCall`.
+    """Return a tool call's arguments with only `originalFunctionCall`, if it has one.
 
-    The `args` of `originalFunctionCall` are emptied too. ADK continues a confirmed call by the name and the id in it.
+    The result is `{"originalFunctionCall": {..., "args": {}}}`, else an empty dict. ADK continues a confirmed call by
+    the name and the id in `originalFunctionCall`.
     """
     original = (args or {}).get("originalFunctionCall")
     return {"originalFunctionCall": {**original, "args": {}}} if isinstance(original, dict) else {}

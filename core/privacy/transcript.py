@@ -102,7 +102,8 @@ class _RunGrouper:
     def add(self, row: sa.Row[Any]) -> _RunRows | None:
         """Add the next row; return the former run if the row begins a new one, else None.
 
-        The rows of a corrected run belong to the run itself.
+        The former run is a tuple of its id and its rows. None is returned for the very first row too. Rows with the run
+        id `correction_run_id(run)` belong to `run`.
         """
         of_run = self.run if row.invocation_id == f"{self.run}{_CORRECTION}" else row.invocation_id
         if self.rows and of_run == self.run:
@@ -113,7 +114,7 @@ class _RunGrouper:
         return ended
 
     def finish(self) -> _RunRows | None:
-        """Return the current run with its rows; None if no row was added."""
+        """Return the id of the current run and its rows; None if no row was added."""
         return (self.run, self.rows) if self.rows else None
 
 
@@ -158,7 +159,8 @@ async def _load_runs(
 
     Args:
         groups: the id and the `messages` rows of each run.
-        seen: the ids of the runs that were returned before; the ids of these runs are added.
+        seen: the ids of the runs whose files were returned before: their files are left out. The ids of these runs are
+            added.
     """
     ids = {run for run, _ in groups if run}
     is_of_runs = turns.c.origin.in_(ids) | turns.c.run.in_(ids)
@@ -196,15 +198,19 @@ class _RelatedRows:
     artifacts: Sequence[sa.Row[Any]]
 
     def build_runs(self, run: str, rows: Sequence[sa.Row[Any]], seen: set[str]) -> list[TranscriptRun]:
-        """Return the parts of a run, each with its turn, ratings, requests and files.
+        """Return the rows of a run as one or more parts, or a summary as one.
 
-        A run has one part, and one more for each turn that continued it after decisions of people. The files of the run
-        are in its first part.
+        A run has one part, and one more for each turn that continued it after decisions of people.
 
         Args:
-            run: the id of the run.
-            rows: the `messages` rows of the run, oldest first.
-            seen: the ids of the runs that were returned before; the id of this run is added.
+            run: the id of the run; without an id (empty), there is one part, without turn and files.
+            rows: the `messages` rows of the run, oldest first; or the row of a summary.
+            seen: the ids of the runs whose files were returned before; the id of this run is added, unless the row is a
+                summary.
+
+        Returns:
+            The parts, oldest first, each with the messages, ratings and requests to people of its turn. The first part
+            has the files of the run, unless `seen` has the id of the run: then no part has files.
         """
         if rows[0].summarized_id is not None:
             text = TranscriptMessage(rows[0].created_at, "summary", rows[0].author, rows[0].content)
@@ -273,13 +279,17 @@ def _list_sources(row: sa.Row[Any]) -> list[str]:
 
 
 def _turn_values(row: sa.Row[Any], message_rows: Sequence[sa.Row[Any]]) -> dict[str, Any]:
-    """Return the columns of a turn for an export, by name, without empty ones.
+    """Return the columns of a turn for an export, by name, without NULL.
 
     The `usage` of a running turn is computed from the stored answers of its models.
 
     Args:
         row: the row of `turns`.
         message_rows: the `messages` rows of the turn's run.
+
+    Returns:
+        `id`, `kind`, `state`, `agent`, `model`, `attempt`, `usage`, `cost` (trillionths of a dollar), `created_at` and
+        `finished_at`.
     """
     names = ("id", "kind", "state", "agent", "model", "attempt", "usage", "cost", "created_at", "finished_at")
     values = {name: value for name, value in row._mapping.items() if name in names and value is not None}
@@ -291,10 +301,14 @@ def _turn_values(row: sa.Row[Any], message_rows: Sequence[sa.Row[Any]]) -> dict[
 
 
 def _decision_values(row: sa.Row[Any]) -> dict[str, Any]:
-    """Return the columns of an approval or question for an export, without empty ones.
+    """Return the columns of an approval or question for an export, without NULL.
 
     Args:
         row: the row of `human_requests`.
+
+    Returns:
+        `kind`, `tool`, `arguments`, `hint`, `requested_at`, `decision`, `decided_by`, `decided_by_name`, `decided_at`
+        and `answer`.
     """
     names = (
         "kind",

@@ -95,6 +95,8 @@ class Vault:
     async def get(self, name: str) -> Mapping[str, Any] | None:
         """Return the decrypted value of a name; None if it is not stored, or has expired.
 
+        The value is the JSON object of `put`; it is empty after `reserve`.
+
         Raises:
             SettingsError: the value was encrypted with another key, or under another name.
             StoreError: the database cannot be used.
@@ -155,7 +157,7 @@ class Vault:
         return self._cipher.encrypt(json.dumps([name, value]))
 
     def _decrypt(self, name: str, sealed: str) -> Mapping[str, Any]:
-        """Return the decrypted value of a row.
+        """Return the decrypted value of a row: the JSON object of `put`.
 
         Args:
             name: the name of the row.
