@@ -180,7 +180,7 @@ class EventMapper:
 def find_open_calls(events: Sequence[Event]) -> set[str | None]:
     """Return the ids of the function calls in `events` without a response there.
 
-    Long-running calls are left out.
+    Long-running calls are left out. The set contains None if a call has no id.
     """
     responses = {answer.id for event in events for answer in event.get_function_responses()}
     calls = (
@@ -246,7 +246,11 @@ def _result_text(response: types.FunctionResponse) -> str:
 
 
 def _map_response(response: types.FunctionResponse) -> Iterator[StreamEvent]:
-    """Yield `tool_end` for a tool's response, after an `error` if the response is one."""
+    """Yield `tool_end` for a tool's response, after an `error` if the response is one.
+
+    The response is an error if `error` is its only key. The `error` event has the call's id, or the tool's name without
+    an id.
+    """
     name, call_id, result = response.name or "", response.id or "", response.response or {}
     if set(result) == {"error"}:
         error = RuntimeError(str(result["error"]))

@@ -54,7 +54,9 @@ def load_app(agent_path: str, plugins: Sequence[BasePlugin] = ()) -> App:
 
 
 def _load(agent: str) -> App:
-    """Return the app of a user's agent, or a new app around its bare root agent.
+    """Import a user's agent, and return its app, or a new app around its root agent.
+
+    The new app, for an agent that defines no app, has the name of the folder or of the module.
 
     Raises:
         SettingsError: there is no such folder or module, or no agent in it.
@@ -75,6 +77,9 @@ def _load_folder(agent: str, folder: Path) -> App | BaseNode:
     Args:
         agent: value of the setting `AGENT`, for error messages.
         folder: the folder of the agent.
+
+    Returns:
+        The ADK `App` named `app`; the `root_agent` if the module with it has no such app.
 
     Raises:
         SettingsError: the folder's name cannot be imported, or the folder contains no agent.
@@ -98,6 +103,9 @@ def _load_module(agent: str) -> App | BaseNode:
     """Import a module, and return its `app` or `root_agent`.
 
     If the module has neither, its submodule `agent` is tried, as ADK's loader does.
+
+    Returns:
+        The `app` if it is an ADK `App`; otherwise the `root_agent`.
 
     Raises:
         SettingsError: neither module exists, or neither has an `app` or `root_agent`.

@@ -124,7 +124,8 @@ class MediaPlugin(BasePlugin):
 def _list_addresses(event: Event) -> Iterator[types.Part | types.FunctionResponsePart]:
     """Yield the parts of an event that contain a file's address instead of its bytes.
 
-    Parts of tool responses are among them; thoughts are not.
+    Parts of the event itself are `types.Part`, those in its tool responses `types.FunctionResponsePart`. Thoughts are
+    left out.
     """
     for part in (event.content and event.content.parts) or ():
         if part.file_data is not None and not part.thought:
@@ -146,6 +147,10 @@ def _choose_type(declared: str, served: str) -> str:
     Args:
         declared: the MIME type of the file in the event.
         served: the MIME type in the HTTP response.
+
+    Returns:
+        `declared` if the server sent this type or an unknown one; `served` if both are images, both audio, or both
+        video; otherwise an empty text.
     """
     if served in ("application/octet-stream", declared):
         return declared
@@ -188,7 +193,7 @@ def _replace_unusable_files(event: Event) -> None:
 def _find_fault(blob: _Blob | None) -> str:
     """Return the note for the user on an empty or too large file, and log its size.
 
-    The note is empty if the file can be saved, or if there is none.
+    The note is empty, and nothing is logged, if the file can be saved, or if there is none.
     """
     if blob is None or 0 < len(blob.data or b"") <= MAX_FILE_BYTES:
         return ""

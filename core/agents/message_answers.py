@@ -100,7 +100,10 @@ def _requests_input(event: Event) -> bool:
 
 
 def _to_response(call: types.FunctionCall, call_id: str, text: str) -> types.Part:
-    """Return a message's text as the function response to a question's call."""
+    """Return a message's text as the function response to a question's call.
+
+    A text that does not fit the question's form is the answer unchanged.
+    """
     tool = call.name or ""
     try:
         value = parse_answer(create_form(tool, call.args or {}), text)

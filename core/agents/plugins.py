@@ -101,6 +101,10 @@ class GuardPlugin(BasePlugin):
     ) -> dict[str, Any] | None:
         """Log the start of a tool call, and return a result if the call must not be made.
 
+        It also sets the time limit of the tool, starts the timer of the call, and applies the session's standing
+        approval of the tool. A transfer to an agent is not logged, nor is a call that needs an approval or whose
+        session is not stored.
+
         Returns:
             None to make the call; else the result for the model. It is an error if the user may not use the tool, the
             name of an agent is unknown, or the tool needs an approval that cannot be requested. It is the logged result
@@ -134,8 +138,9 @@ class GuardPlugin(BasePlugin):
     ) -> Any:
         """Log the result of a tool call, and return the result for the model.
 
-        Bytes in the result become artifacts, secrets are removed, and the size is limited. A request for a sign-in
-        becomes an error, and so does a request for an approval in a session that is not stored.
+        It stops the timer of the call. Bytes in the result become artifacts, secrets are removed, and the size is
+        limited. A request for a sign-in becomes an error, and so does a request for an approval in a session that is
+        not stored.
 
         Returns:
             The result for the model; None to use the tool's own result unchanged.
@@ -226,7 +231,9 @@ class _LoggedResult(dict[str, Any]):
     def from_entry(cls, entry: ToolCallEntry, tool: BaseTool, tool_context: ToolContext) -> "_LoggedResult":
         """Return a logged call's result, and apply its state changes and actions.
 
-        The result is the error `INTERRUPTED` if the logged call has not ended.
+        Returns:
+            The logged dict; any other logged result under the key `result`. It is empty if a long-running tool returned
+            nothing. If the logged call has not ended, `error` is `INTERRUPTED`, and nothing is applied.
         """
         if not entry.has_ended:
             return cls(error=INTERRUPTED)
@@ -246,7 +253,7 @@ def _get_parts(response: LlmResponse) -> Sequence[types.Part]:
 
 
 def _approval_unavailable_error(tool: BaseTool) -> dict[str, Any]:
-    """Return the error result for a tool that cannot request its approval.
+    """Return a tool result with an `error`: the tool's approval cannot be requested.
 
     Tools of an agent that runs as a tool cannot request one: ADK cannot resume its session.
     """
@@ -257,7 +264,7 @@ def _approval_unavailable_error(tool: BaseTool) -> dict[str, Any]:
 
 
 def _sign_in_unavailable_error(tool: BaseTool) -> dict[str, Any]:
-    """Return the error result for a tool that needs the user to sign in.
+    """Return a tool result with an `error`: the tool needs the user to sign in.
 
     A conversation with several people cannot offer a sign-in.
     """
@@ -300,7 +307,10 @@ def _has_decision(entry: ToolCallEntry, tool_context: ToolContext) -> bool:
 
 
 def _check_speaker(tool: BaseTool, tool_context: ToolContext) -> dict[str, Any] | None:
-    """Return an error for the model if the user may not use the tool, else None."""
+    """Return a tool result with an `error` if the user may not use a tool, else None.
+
+    The user is the one for whom the agent runs; without one, it is `ANONYMOUS`.
+    """
     if is_allowed(tool, _get_speaker(tool_context.run_config) or ANONYMOUS):
         return None
     return {"error": f"{tool.name} may not be used by this user: tell them so"}
@@ -315,9 +325,10 @@ def _get_speaker(run: RunConfig | None) -> User | None:
 
 
 def _check_agent_name(tool: BaseTool, tool_args: dict[str, Any]) -> dict[str, Any] | None:
-    """Return an error that lists the valid names, for an unknown agent's name.
+    """Return a tool result with an `error` if a transfer names an unknown agent.
 
-    None if the agent is known, or the tool is not ADK's tool for transfers.
+    The `error` lists the valid names. The result is None if the agent is known, or the tool is not ADK's tool for
+    transfers.
     """
     if not isinstance(tool, TransferToAgentTool):
         return None
@@ -343,8 +354,8 @@ class WorkflowAnswerPlugin(BasePlugin):
     async def on_event_callback(self, *, invocation_context: InvocationContext, event: Event) -> None:
         """Change a workflow's message or result to a model answer.
 
-        A message gets the role `model`, and a result becomes the content. ADK stores the changed event. Events of users
-        stay unchanged.
+        A message gets the role `model`, and a result becomes the content. ADK stores the changed event. All other
+        events, such as those of users, stay unchanged.
         """
         del invocation_context
         if event.author == "user":
@@ -366,7 +377,9 @@ class MeterPlugin(BasePlugin):
         super().__init__(name="parley_meter")
 
     async def before_model_callback(self, *, callback_context: CallbackContext, llm_request: LlmRequest) -> None:
-        """Check the spending limits before an external model is called.
+        """Check the spending limits before an external model is called; store the start.
+
+        The start of the call is stored in the current meter. For a `ModelAdapter`, nothing is done.
 
         Raises:
             SpendingLimitError: a limit is reached; the model is not called.
@@ -376,7 +389,11 @@ class MeterPlugin(BasePlugin):
             current_meter().call_starts[_call_key(callback_context)] = time.monotonic()
 
     async def after_model_callback(self, *, callback_context: CallbackContext, llm_response: LlmResponse) -> None:
-        """Add the call of an external model, with its token counts, to the current meter."""
+        """Add the call of an external model, with its token counts, to the current meter.
+
+        The response is marked as counted: see `UsageMeter.add_answer`. Partial responses and those of a `ModelAdapter`
+        are ignored.
+        """
         if (model := _get_external_model(callback_context)) is not None and not llm_response.partial:
             current_meter().add_answer(llm_response, model.model, _measure_seconds(callback_context))
 
@@ -397,14 +414,18 @@ def _get_external_model(context: CallbackContext) -> BaseLlm | None:
 
 
 def _call_key(context: CallbackContext) -> Any:
-    """Return the key in `UsageMeter.call_starts`: run id, agent name and branch."""
+    """Return the key of a model call in `UsageMeter.call_starts`.
+
+    It is a tuple of the run's id, the agent's name and the branch.
+    """
     return context.invocation_id, context.agent_name, context._invocation_context.branch
 
 
 def _measure_seconds(context: CallbackContext) -> float:
     """Return the seconds since a model call began, and set its start to now.
 
-    Each response with token counts is the end of one call, so the next call starts then.
+    It returns 0 if no start is stored. Each response with token counts is the end of one call, so the next call starts
+    then.
     """
     now, starts = time.monotonic(), current_meter().call_starts
     since = now - starts.get(_call_key(context), now)

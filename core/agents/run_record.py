@@ -100,14 +100,17 @@ class RunRecord:
     seconds: float = 0.0
 
     def to_json(self) -> dict[str, Any]:
-        """Return the record as the JSON value that is stored with the turn."""
+        """Return a dict of all fields by name, which is stored with the turn.
+
+        The records in it, such as those of the tool calls, are dicts too.
+        """
         return asdict(self)
 
     @classmethod
     def from_json(cls, data: object) -> "RunRecord | None":
         """Return the run record that `to_json` made.
 
-        None if `data` is None, or the JSON of another version of this class.
+        None if `data` is None, or does not fit the fields of this version of the class.
         """
         try:
             return None if data is None else _RUN_RECORD.validate_python(data)
@@ -173,7 +176,7 @@ class RunRecorder:
 
     @property
     def run_record(self) -> dict[str, Any]:
-        """The record of the events so far, as `RunRecord.to_json` returns it."""
+        """The run record of the events so far: the dict that `RunRecord.to_json` returns."""
         return RunRecord(
             tool_calls=tuple(self._tool_calls.values()),
             omitted_tool_calls=self._omitted_tool_calls,

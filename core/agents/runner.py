@@ -77,7 +77,10 @@ class ResumableRunner(Runner):
 
     @property
     def history(self) -> HistoryWindow | None:
-        """Size and limits of the history that the model gets; None before `load_run`."""
+        """Size and limits of the history that the model gets.
+
+        None before `load_run`, and for a session that is no `StoredSession`.
+        """
         return self._session.window if isinstance(self._session, StoredSession) else None
 
     async def load_run(

@@ -179,10 +179,11 @@ class AgentRuntime:
     def get_media_support(self, model: str | None = None) -> SupportedFiles:
         """Return the types and sizes of files that the agent can read with a model.
 
-        For an external model, it returns types and sizes that most models can read.
+        It returns `DEFAULT_FILES`, the types and sizes that most models can read, for an external model or a root agent
+        that is no `LlmAgent`.
 
         Args:
-            model: the full name of the selected model; None for the agent's own model.
+            model: the full name of the selected model; None for the root agent's own model.
         """
         agent = self.app.root_agent
         adapter = agent.canonical_model if isinstance(agent, LlmAgent) else None
@@ -225,7 +226,7 @@ class AgentRuntime:
         """Run the agent and yield its events; the last is `done` or an `error` of the run.
 
         If a model names an unknown agent, the run is repeated once, with the valid names in its prompt. A `step_reset`
-        comes before the repeated run's events.
+        comes before the repeated run's events. Any other error of the run ends it.
         """
         failed: StreamEvent | None = None
         async with aclosing(self._stream_once(request)) as events:
@@ -277,9 +278,10 @@ class AgentRuntime:
         return await _collect_text(events)
 
     async def _stream_once(self, request: RunRequest) -> AsyncGenerator[StreamEvent, None]:
-        """Run the agent, or resume the run `request.run_id`, and yield its events.
+        """Run the agent once, and yield its events.
 
-        An exception becomes the last event, an `error`.
+        If earlier attempts stored events of the run `request.run_id`, that run resumes. An exception becomes the last
+        event, an `error`.
         """
         set_current_meter(request.meter)
         set_current_chat(request.chat)
