@@ -195,7 +195,9 @@ def _iterate_secret_paths(
 
 
 def _resolve_schemas(schemas: Sequence[Any], root: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return JSON Schemas, and the schemas that they refer to or combine.
+    """Return JSON Schemas, and the schemas that they refer to or combine, each once.
+
+    Schemas that are no mapping, such as `true`, are left out.
 
     Args:
         root: the schema to which references (`#/...`) are relative.
@@ -211,7 +213,13 @@ def _resolve_schemas(schemas: Sequence[Any], root: Mapping[str, Any]) -> list[Ma
 
 
 def _resolve_reference(reference: Any, root: Mapping[str, Any]) -> Any:
-    """Return the part of a schema that a reference (`#/...`) names; None without one."""
+    """Return the part of a JSON Schema at a reference such as `#/$defs/Name`.
+
+    None if the schema has no such part.
+
+    Args:
+        root: the schema.
+    """
     target: Any = root
     for name in str(reference).removeprefix("#").split("/")[1:]:
         target = target.get(name.replace("~1", "/").replace("~0", "~")) if isinstance(target, Mapping) else None
@@ -230,7 +238,8 @@ def _get_item_schema(schema: Mapping[str, Any], position: int) -> Any:
 def apply_standing_approval(context: ToolContext, tool: str) -> None:
     """Confirm a tool call without a request if all calls of the tool are allowed.
 
-    A person allows them for a session. The confirmation is set in `context`.
+    A person allows them for a session. The confirmation is set in `context`. If they are not allowed, or `context` has
+    a decision already, nothing changes.
 
     Args:
         tool: the name of the tool.

@@ -172,6 +172,10 @@ def to_response_part(
         decision: the decision on a confirmation, or the answer to a question.
         call: the call that waits for the response; None if it is not stored.
         confirmation: the confirmation request of the call; None for a question.
+
+    Returns:
+        The part. Its response has the key `confirmed` for a decision, `result` for an answer, and `error` for an
+        expired question.
     """
     response: dict[str, Any]
     match decision:
@@ -189,8 +193,9 @@ def to_response_part(
 def _to_result(value: Any, call: types.FunctionCall | None) -> Any:
     """Return the value of an answer as ADK expects it in the function response.
 
-    Missing properties of an object become None. ADK parses a string as JSON, even if the schema requires a string: a
-    string such as `"12"` is encoded as JSON, so that it stays a string.
+    Only answers to `adk_request_input` calls with a schema change. Missing properties of an object become None. ADK
+    parses a string as JSON, even if the schema requires a string: a string such as `12` is encoded as JSON, so that it
+    stays a string. Any other value is returned unchanged.
     """
     schema = (call.args or {}).get("response_schema") if call is not None and call.name == INPUT_CALL else None
     if isinstance(value, Mapping) and isinstance(schema, Mapping) and isinstance(schema.get("properties"), Mapping):

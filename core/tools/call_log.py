@@ -85,7 +85,8 @@ class ToolCallLog:
             may_repeat: returns whether a call that an earlier attempt at the run began may be made again.
 
         Returns:
-            None if the call is to be made now; else the stored row of the earlier call, which stays unchanged.
+            None if the call is to be made now: no such call is stored, or `may_repeat` allows it. Otherwise the stored
+            row of the earlier call, which stays unchanged.
 
         Raises:
             SessionResetError: the session was reset.
@@ -163,7 +164,12 @@ def hash_arguments(arguments: Any) -> str:
 
 
 def _begin_values(call: ToolInvocation) -> dict[str, Any]:
-    """Return the columns of `tool_calls` for a call that begins now, without its key."""
+    """Return the columns of `tool_calls` for a call that begins now, without its key.
+
+    Returns:
+        A dict with `tool`, `arguments`, `arguments_hash`, `state` (`begun`), `result` and `actions` (None), and
+        `started_at` (seconds since the epoch). The key columns `session`, `run` and `id` are left out.
+    """
     arguments = to_json_value(call.arguments)
     return {
         "tool": call.tool,
@@ -177,7 +183,11 @@ def _begin_values(call: ToolInvocation) -> dict[str, Any]:
 
 
 def _encode_result(value: Any) -> Any:
-    """Return a tool result as JSON values; a file becomes the JSON of its ADK part."""
+    """Return a tool result as JSON values; a file becomes the JSON of its ADK part.
+
+    A file becomes a dict with the key `$media` and this JSON as a text. Other pydantic objects become dicts. A key that
+    begins with `$media` gets a `$` at its end.
+    """
     match value:
         case types.Part():
             return {_MEDIA_KEY: value.model_dump_json(exclude_none=True)}
@@ -195,7 +205,10 @@ def _encode_result(value: Any) -> Any:
 
 
 def _decode_result(value: Any) -> Any:
-    """Return the tool result that `_encode_result` encoded."""
+    """Return the tool result that `_encode_result` encoded.
+
+    Files become ADK parts (`types.Part`) again. Other pydantic objects stay dicts, and tuples stay lists.
+    """
     match value:
         case {"$media": str(part)}:
             return types.Part.model_validate_json(part)

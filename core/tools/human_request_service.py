@@ -176,7 +176,13 @@ class HumanRequestService:
             await insert_new(connection, human_requests, row)
 
     def _kind_columns(self, request: ConfirmationRequest | QuestionRequest) -> dict[str, Any]:
-        """Return the columns of `human_requests` that depend on the kind of a request."""
+        """Return the columns of `human_requests` that depend on the kind of a request.
+
+        Returns:
+            A dict with `kind` (`question` or `approval`), `tool_call_id`, `hint`, `deciders`, `may_allow_always` and
+            `secret_paths`. If the request names no deciders, they are the author for a question, and the approvers of
+            the settings for an approval.
+        """
         if isinstance(request, QuestionRequest):
             return {
                 "kind": "question",
@@ -287,10 +293,11 @@ class HumanRequestService:
     async def list_decisions(self, origin: str) -> list[Decision | Answer]:
         """Return the decisions and answers with which a turn resumes a run.
 
-        They are in the order of the requests.
-
         Args:
             origin: the `Turn.origin` of that turn.
+
+        Returns:
+            A `Decision` for each approval and an `Answer` for each question, the oldest request first.
 
         Raises:
             StoreError: the database cannot be read, after all retries.
@@ -303,7 +310,8 @@ class HumanRequestService:
     async def decide(self, id_: str, person: User, verdict: Verdict) -> DecisionResult:
         """Store a person's decision on an open approval that they may decide.
 
-        After the last decision on the requests of its turn, a new turn resumes the run.
+        An approval past its time expires instead. After the last decision on the requests of its turn, a new turn
+        resumes the run.
 
         Args:
             id_: the id of the approval.
@@ -320,11 +328,15 @@ class HumanRequestService:
     async def answer(self, id_: str, person: User, value: Any) -> DecisionResult:
         """Store a person's answer to an open question that they may answer.
 
-        After the last decision on the requests of its turn, a new turn resumes the run.
+        A question past its time expires instead. After the last decision on the requests of its turn, a new turn
+        resumes the run.
 
         Args:
             id_: the id of the question.
             value: JSON value that fits the form of the question.
+
+        Returns:
+            The result; nothing is stored if it says that the person may not answer, or that the question is not open.
 
         Raises:
             StoreError: the database cannot be written, after all retries.
@@ -350,6 +362,11 @@ class HumanRequestService:
             turn: the turn of the message.
             authors: the authors of the turn's messages; the last one is stored as the person who answered.
             text: the text of the message without author names.
+
+        Returns:
+            The result; without a question if the message answers none. If the text does not fit the question, it has an
+            `error`, and nothing is stored. If the run of the message has answered a question before, it has only its
+            `answers`.
 
         Raises:
             StoreError: the database cannot be used, after all retries.
@@ -422,6 +439,9 @@ class HumanRequestService:
     async def expire(self) -> list[HumanRequest]:
         """Store the verdict `expired` for requests past their time, and return them.
 
+        Requests that were decided meanwhile are left out. If no request of a turn is open then, its run resumes, unless
+        all of them are expired questions.
+
         Raises:
             StoreError: the database cannot be used.
         """
@@ -460,11 +480,15 @@ class HumanRequestService:
         """Store the decision on a request, in the caller's transaction.
 
         Nothing is stored if the request is decided already or the person may not decide. The verdict is `expired` if
-        the request has expired.
+        the request has expired. The verdict `always` also allows the tool in the session's state. After the last
+        decision on the requests of the turn, `_queue_next_turn` is run.
 
         Args:
             person: the person who decides; None for an expiry, which needs no permission.
             value: the answer, if `verdict` is `answered`.
+
+        Returns:
+            The result; its request is None if the id is unknown.
         """
         session = sa.select(human_requests.c.session).where(human_requests.c.id == id_)
         await lock_session_row(connection, (await connection.execute(session)).scalar_one_or_none())
@@ -498,7 +522,8 @@ class HumanRequestService:
     async def _queue_next_turn(self, connection: AsyncConnection, request: HumanRequest, now: float) -> None:
         """Insert the inbox row that resumes the run, if no request of the turn is open.
 
-        If all are questions that expired, no row is inserted: their calls get an error as response.
+        The workers are notified of the row. If all requests are questions that expired, no row is inserted: their calls
+        get an error as response.
 
         Args:
             request: a request of the turn.
@@ -546,7 +571,12 @@ def _is_permitted(request: HumanRequest, verdict: Verdict, person: User | None) 
 
 
 def _decider_columns(person: User | None, now: float) -> dict[str, Any]:
-    """Return the columns of `human_requests` for the person who decides, and the time."""
+    """Return the columns of `human_requests` for the person who decides, and the time.
+
+    Returns:
+        A dict with `decided_by` (the person's id) and `decided_by_name`, both None without a person, and `decided_at`,
+        which is `now`.
+    """
     return {"decided_by": person and person.id, "decided_by_name": person and person.name, "decided_at": now}
 
 
@@ -567,7 +597,10 @@ def _find_chain(answers: Mapping[str, MessageAnswer], run: str) -> tuple[Message
 
 
 def _to_decision(row: sa.Row[Any]) -> Decision | Answer:
-    """Return the decision or answer in a decided row of `human_requests`."""
+    """Return the decision or answer in a decided row of `human_requests`.
+
+    It is an `Answer` if the row's `kind` is `question`, otherwise a `Decision`.
+    """
     if row.kind == "question":
         return Answer(row.call_id, row.tool, row.answer, is_expired=row.decision == "expired")
     return Decision(row.call_id, row.arguments_hash, row.decision in ("approved", "always"))

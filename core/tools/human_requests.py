@@ -149,8 +149,13 @@ async def select_requests(connection: AsyncConnection, condition: sa.ColumnEleme
 def _to_request(row: sa.Row[Any], inbound: InboxMessage) -> HumanRequest:
     """Return the approval or question in a row of `human_requests`.
 
+    It is a `Question` if the row's `kind` is `question`, otherwise an `Approval`.
+
     Args:
         inbound: the newest message that led to the request.
+
+    Raises:
+        TypeError: a column of the row is unreadable.
     """
     common: dict[str, Any] = {
         "id": row.id,

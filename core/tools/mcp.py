@@ -139,10 +139,12 @@ class McpServer(BaseToolset):
             return []
 
     async def fetch_tools(self, readonly_context: ReadonlyContext | None = None) -> list[BaseTool]:
-        """Fetch the tools from the server, and store whether it answers in `is_available`.
+        """Fetch and return the server's tools, and set `is_available` to True.
+
+        Each tool gets the time limit of the server's calls.
 
         Raises:
-            Exception: any error of the connection or the server.
+            Exception: any error of the connection or the server; `is_available` stays as it is.
         """
         async with asyncio.timeout(self._config.seconds):
             tools: list[BaseTool] = await self._toolset.get_tools(readonly_context)
@@ -154,7 +156,10 @@ class McpServer(BaseToolset):
         return tools
 
     async def process_llm_request(self, *, tool_context: ToolContext, llm_request: LlmRequest) -> None:
-        """Add an instruction to a model request if the server's tools are unavailable."""
+        """Add an instruction to a model request if the server's tools are unavailable.
+
+        The tools are requested from the server first. If they are available, the request stays unchanged.
+        """
         await self.get_tools_with_prefix(tool_context)
         if not self.is_available:
             llm_request.append_instructions(
@@ -206,7 +211,11 @@ def load_servers(file: Path, variables: Mapping[str, str | None] | None = None) 
 
 
 def _create_toolset(config: McpConfig) -> "McpToolset":
-    """Return ADK's toolset of a server, which connects at its first use."""
+    """Return ADK's toolset of a server, which connects at its first use.
+
+    Raises:
+        ImportError: the extra `mcp` is not installed.
+    """
     from google.adk.tools.mcp_tool import (  # noqa: PLC0415 - an extra
         McpToolset,
         StdioConnectionParams,

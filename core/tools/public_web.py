@@ -109,7 +109,7 @@ async def open_url(
         is_allowed: returns whether an IP address may be connected to.
 
     Yields:
-        The URL of the last redirect, and the response to it.
+        A tuple of the URL after all redirects, and the response to it.
 
     Raises:
         UrlRefusedError: the URL or a redirect is not allowed. If a host name leads to an address that is not allowed,

@@ -143,6 +143,9 @@ class _Resolved:
 def create_form(tool: str, arguments: Mapping[str, Any]) -> QuestionForm:
     """Return the form by which a person answers a question.
 
+    The form of `adk_request_input` is made from its schema, that of `get_user_choice` from its options. Any other call
+    has one text field.
+
     Args:
         tool: the name of the call with the question, as in `core.tools.adk_requests.QuestionRequest`.
         arguments: the arguments of that call.
@@ -326,7 +329,14 @@ def _resolve(schema: Any, root: Mapping[str, Any], depth: int = 0) -> _Resolved:
 
 
 def _find_reference(reference: str, root: Mapping[str, Any]) -> Any:
-    """Return the part of a schema that a reference names, or raise `_SchemaError`."""
+    """Return the part of a JSON Schema at a reference such as `#/$defs/Name`.
+
+    Args:
+        root: the schema.
+
+    Raises:
+        _SchemaError: the schema has no such part.
+    """
     target: Any = root
     for name in reference.removeprefix("#").split("/")[1:]:
         key = name.replace("~1", "/").replace("~0", "~")
@@ -337,7 +347,10 @@ def _find_reference(reference: str, root: Mapping[str, Any]) -> Any:
 
 
 def _to_mapping(schema: Any) -> dict[str, Any]:
-    """Return a JSON Schema as a dict; raise `_SchemaError` if it is none."""
+    """Return a JSON Schema as a dict; raise `_SchemaError` if it is none.
+
+    None and `true`, which allow any value, become an empty dict.
+    """
     if schema is None or schema is True:
         return {}
     if not isinstance(schema, Mapping):
@@ -383,7 +396,8 @@ def check_form(form: QuestionForm, entries: Entries) -> tuple[Any, dict[str, Ent
             default: ADK passes None to an agent for a property that an answer lacks.
 
     Returns:
-        The answer, which is complete only without errors; and the errors by field name.
+        A tuple of the answer, which is complete only without errors, and the errors by field name. The answer is a dict
+        by field name if `form.is_object`; otherwise it is the value of the only field, or None.
     """
     values, errors = dict[str, Any](), dict[str, EntryError]()
     for field_ in form.fields:
@@ -404,7 +418,8 @@ def check_entry(field_: FormField, entry: str | Sequence[str]) -> Any:
     """Return the JSON value of a person's entry in a field.
 
     Returns:
-        The value; an empty text for an empty entry in an optional field.
+        The value, of the JSON type of the field's kind. An empty entry in an optional field becomes an empty list for
+        `choices`, and an empty text for any other kind.
 
     Raises:
         EntryError: the entry does not fit the field.
@@ -429,7 +444,12 @@ def _find_options(field_: FormField, entry: str | Sequence[str]) -> list[Any]:
 
 
 def _parse_entry(field_: FormField, text: str) -> Any:
-    """Return the JSON value of a text by the kind of its field, or raise `EntryError`."""
+    """Return the JSON value of a text by the kind of its field, or raise `EntryError`.
+
+    Returns:
+        The value of the option for `choice` and `boolean`, a number for `integer` and `number`, the lines for `list`,
+        the parsed JSON for `json`, `object` and `array`; otherwise the text.
+    """
     match field_.kind:
         case "choice" | "boolean":
             return _find_option(field_, text)
@@ -445,11 +465,14 @@ def _parse_entry(field_: FormField, text: str) -> Any:
 def parse_answer(form: QuestionForm, text: str) -> Any:
     """Return the JSON value of a message that answers a question.
 
-    For a form with several fields the message has to be a JSON object. If the form `accepts_any_text`, a message that
-    does not fit is returned unchanged.
+    For a form with several fields the message has to be a JSON object.
+
+    Returns:
+        A dict by field name if `form.is_object`; otherwise the value of the only field. If the form `accepts_any_text`,
+        a message that does not fit is returned unchanged.
 
     Raises:
-        EntryError: the message does not fit the form.
+        EntryError: the message does not fit the form, and the form does not accept any text.
     """
     try:
         if not form.is_object:
@@ -464,7 +487,9 @@ def parse_answer(form: QuestionForm, text: str) -> Any:
 
 
 def _parse_object(form: QuestionForm, text: str) -> Any:
-    """Return a form's answer from the text of a JSON object.
+    """Return a form's answer, a dict by field name, from the text of a JSON object.
+
+    Properties that are no field are ignored.
 
     Raises:
         EntryError: the text is no JSON object, or an entry does not fit its field.
@@ -485,7 +510,8 @@ def _parse_object(form: QuestionForm, text: str) -> Any:
 def to_entry(field_: FormField, value: Any) -> str | list[str]:
     """Return a JSON value as an entry, for which `check_entry` returns the value.
 
-    The entry of `choices` is a list, any other entry a text; None becomes an empty text.
+    The entry of `choices` is a list, any other entry a text. None becomes an empty text. For `choices`, a value that is
+    no list becomes an empty list.
     """
     if value is None:
         return ""
@@ -503,10 +529,12 @@ def to_entry(field_: FormField, value: Any) -> str | list[str]:
 def describe_answer(form: QuestionForm, value: Any) -> list[tuple[str, str]]:
     """Return the label and the text of each field of an answer, for people to read.
 
-    Empty fields are left out. The label is empty if the form has one value. Secret values are masked.
-
     Args:
         value: JSON value of the answer.
+
+    Returns:
+        Tuples of the label and the text, in the order of the fields. Empty fields are left out. The label is empty if
+        the form has one value. Secret values are masked.
     """
     if not form.is_object:
         return [("", _describe_value(form.fields[0], value))]
@@ -532,6 +560,11 @@ def _describe_value(field_: FormField, value: Any) -> str:
 def _find_option(field_: FormField, text: str) -> Any:
     """Return the JSON value of the option with this position, label or value.
 
+    For a `boolean` field, English and Korean words for yes and no are accepted too.
+
+    Args:
+        text: `OPTION_PREFIX` and a position, or a label or value in any case.
+
     Raises:
         EntryError: there is no such option.
     """
@@ -550,7 +583,10 @@ def _find_option(field_: FormField, text: str) -> Any:
 
 
 def _to_number(field_: FormField, text: str) -> int | float:
-    """Return the number in a text; raise `EntryError` if it does not fit the field."""
+    """Return the number in a text; raise `EntryError` if it does not fit the field.
+
+    It is an `int` for a field of the kind `integer`, otherwise a `float`.
+    """
     number: int | float
     try:
         number = int(text) if field_.kind == "integer" else float(text.replace(",", "."))
@@ -566,9 +602,10 @@ def _to_number(field_: FormField, text: str) -> int | float:
 
 
 def _to_json(field_: FormField, text: str) -> Any:
-    """Return the JSON value of a text.
+    """Return the JSON value of a text: a dict for `object`, a list for `array`.
 
-    A text that is no JSON is returned unchanged if the form has one field of any type.
+    For `json` it is any value. A text that is no JSON is then returned unchanged if the field has no name, as in a form
+    of one value.
 
     Raises:
         EntryError: the text is no JSON, or no object or array as the field requires.

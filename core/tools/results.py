@@ -31,7 +31,9 @@ _CUT_NOTE = "… (cut: there is more)"
 def to_model_result(result: Any) -> Any:
     """Return a tool's result as JSON values without secrets, cut to a limited size.
 
-    ADK's and other pydantic objects, such as files, stay unchanged. A note replaces each part that is cut.
+    Returns:
+        None, a boolean, a number, a text, a list, or a dict with text keys. ADK's and other pydantic objects, such as
+        files, stay unchanged. A note replaces each part that is cut.
     """
     return _ResultConverter().convert(result)
 
@@ -45,6 +47,9 @@ class _ResultConverter:
 
     def convert(self, result: Any, depth: int = 0) -> Any:
         """Return a value of the result as JSON, without secrets and cut to the limits.
+
+        Pydantic objects stay unchanged, and a note replaces each part that is cut. The value uses up the limits of the
+        converter.
 
         Args:
             depth: the number of mappings and lists around the value.
@@ -100,7 +105,11 @@ class _ResultConverter:
 
 
 def _to_json(value: Any) -> Any:
-    """Return an object that is no JSON value as one; long bytes become their length."""
+    """Return an object that is no JSON value as JSON values.
+
+    Short bytes become base64, and bytes over `_MAX_INLINE_BYTES` a text with their length. An object that contains
+    itself becomes the name of its class.
+    """
     if isinstance(value, bytes | bytearray | memoryview):
         return b64encode(value).decode() if len(value) <= _MAX_INLINE_BYTES else f"({len(value)} bytes)"
     try:
@@ -110,12 +119,14 @@ def _to_json(value: Any) -> Any:
 
 
 async def save_files(result: Any, tool: str, context: ToolContext) -> Any:
-    """Return a tool's result, after its bytes are saved as artifacts of the session.
-
-    The name, type and size of its file replace bytes that are the whole result, or an item of a mapping or list.
+    """Save the bytes in a tool's result as artifacts of the session.
 
     Args:
         tool: the name of the tool, from which the names of the files are made.
+
+    Returns:
+        The result with a dict in place of bytes that are the whole result, or an item of a mapping or list. The dict
+        has the keys `file`, `kind`, `size` and `note`. A result without such bytes is returned unchanged.
     """
     match result:
         case bytes() | bytearray():
@@ -137,7 +148,11 @@ def _get_file_name(key: object, tool: str) -> str:
 
 
 async def _save_file(data: bytes, name: str, context: ToolContext) -> dict[str, Any]:
-    """Save bytes as an artifact, and return its name, type and size for the model."""
+    """Save bytes as an artifact, and return its name, type and size for the model.
+
+    Returns:
+        A dict with `file` (the name), `kind` (the MIME type), `size` in bytes, and `note`, a sentence.
+    """
     kind = (
         media.detect_mime_type(data, media.guess_mime_type(name, None) if "." in name else None)
         or "application/octet-stream"
