@@ -245,11 +245,14 @@ def _shorten(
 ) -> list[ModelMessage] | None:
     """Return the messages of a refused request with less content, or None.
 
-    For a fallback whose context is too short, the older half of the messages is left out; else the files are. None if
-    there is nothing to leave out.
+    For a fallback whose context is too short, the older half of the messages is left out. In all other cases, a
+    description replaces each file.
 
     Args:
         is_fallback: whether the model replaces another one that failed.
+
+    Returns:
+        The messages, oldest first; None if there is nothing to leave out.
     """
     if is_fallback and isinstance(refusal, ContextLengthError):
         return shorten_history(messages)
@@ -260,7 +263,8 @@ def _shorten(
 def _to_model_request(llm_request: LlmRequest, handle: ModelHandle) -> ModelRequest:
     """Return ADK's request as a request to a provider.
 
-    A description replaces each file that the model does not accept.
+    A description replaces each file that the model does not accept. If the last message is neither a user's nor a tool
+    result, a user message tells the model to go on.
     """
     config = llm_request.config
     history = convert_messages(llm_request.contents, config.system_instruction)

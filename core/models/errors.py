@@ -61,6 +61,10 @@ def status_error(provider: str, model: str, status: int, *, retry_after: float |
         provider: the name of the provider.
         model: the model's name at the vendor.
         retry_after: seconds that the provider asks to wait; None if it asks for none.
+
+    Returns:
+        `ProviderAuthError` for 401 and 403, `ModelNotFoundError` for 404, `ProviderRateLimitError` for 429,
+        `ProviderUnavailableError` for 408 and from 500, and `ProviderRequestError` for any other status.
     """
     if status in (401, 403):
         return ProviderAuthError(f"{provider} refused the key (HTTP {status})")

@@ -65,9 +65,9 @@ def clean_text(text: str) -> str:
 
 
 def clean_json(value: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a mapping as JSON values, with `clean_text` applied to its strings.
+    """Return a mapping as a dict of JSON values, with `clean_text` for all strings.
 
-    Bytes become base64, NaN becomes null, and any other object its `str`.
+    Keys are cleaned too. Bytes become base64, NaN and infinity become None, and any other object its `str`.
     """
     plain = to_jsonable_python(value, fallback=str, inf_nan_mode="null", bytes_mode="base64")
     return {clean_text(key): _clean_value(item) for key, item in plain.items()}
@@ -233,7 +233,10 @@ def list_tools(config: types.GenerateContentConfig) -> list[ToolSpec]:
 
 
 def answer_schema(config: types.GenerateContentConfig) -> dict[str, Any] | None:
-    """Return the JSON Schema that the answer must match; None if there is none."""
+    """Return the JSON Schema that the answer must match; None if there is none.
+
+    It is `response_json_schema` of the configuration if that is set, otherwise `response_schema`.
+    """
     if config.response_json_schema is not None:
         return _to_json_schema(config.response_json_schema)
     if config.response_schema is not None:
@@ -248,7 +251,11 @@ def _list_declarations(config: types.GenerateContentConfig) -> Iterable[types.Fu
 
 
 def parameter_schema(declaration: types.FunctionDeclaration) -> dict[str, Any]:
-    """Return the JSON Schema of a function's arguments; an empty object without any."""
+    """Return the JSON Schema of a function's arguments.
+
+    It is `parameters_json_schema` of the declaration if that is set, otherwise `parameters`. Without both, it is the
+    schema of an object without properties.
+    """
     schema = declaration.parameters_json_schema or declaration.parameters
     return _to_json_schema(schema) if schema else {"type": "object", "properties": {}}
 

@@ -196,9 +196,11 @@ ProviderEvent = Text | Thought | Media | ToolCall | Grounding | Done
 
 
 def join_text(first: ProviderEvent | None, second: ProviderEvent | None) -> Text | Thought | None:
-    """Return two texts, or two thoughts, as one; None if they cannot be joined.
+    """Return two deltas of text, or two of a thought, as one.
 
-    Events of other types, or with a signature, cannot be joined.
+    Returns:
+        `Text` for two `Text`s, `Thought` for two `Thought`s. None for events of other or different types, or if one has
+        a signature.
     """
     match first, second:
         case Text(start, None), Text(end, None):

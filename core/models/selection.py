@@ -171,7 +171,8 @@ class ModelSelectionPlugin(BasePlugin):
     async def before_model_callback(self, *, callback_context: CallbackContext, llm_request: LlmRequest) -> None:
         """Set the model of a request to the one that the conversation has selected.
 
-        Agents that name a model of their own are left out. An unknown selection is logged.
+        Without a selection, and for agents that name a model of their own, nothing changes. If the selected model is
+        unknown, a warning is logged, and the default model is called.
         """
         run, agent = callback_context.run_config, callback_context._invocation_context.agent
         if not isinstance(run, AgentRunConfig) or run.model is None or not isinstance(agent, LlmAgent):

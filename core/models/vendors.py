@@ -61,7 +61,8 @@ def can_call_tools(model: str) -> bool:
 def split_model(model: str) -> tuple[str, str]:
     """Return the vendor in a model's full name, and the model's name at the vendor.
 
-    The vendor is empty for `gemini/NAME`, which is no valid name.
+    The name of a Gemini model is its full name. The vendor is empty for `gemini/NAME`, which is no valid name. Any
+    other text without `/` is a vendor with an empty name.
     """
     if model.startswith("gemini-"):
         return "gemini", model

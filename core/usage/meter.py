@@ -89,12 +89,15 @@ class ModelCall:
         return self.input + self.output + self.thinking
 
     def to_json(self) -> dict[str, Any]:
-        """Return the fields that differ from their defaults, by name."""
+        """Return a dict of the fields by name, without empty texts, zeros and False."""
         return {name: value for name, value in asdict(self).items() if value}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> ModelCall:
-        """Return the call that `to_json` wrote."""
+        """Return the call that `to_json` wrote.
+
+        Unknown fields are ignored, and missing ones have their default; a missing `model` is empty.
+        """
         known = {column.name for column in fields(cls)}
         return cls(**{"model": "", **{name: value for name, value in data.items() if name in known}})
 
@@ -190,6 +193,10 @@ class UsageMeter:
 
         Args:
             usage: token counts of the answer. Its `cache_write` is in the metadata, because ADK has no field for it.
+
+        Returns:
+            A dict with the one key `parley_call`; its value has the keys `turn`, `part` (the id of the attempt), and
+            `cache_write` unless that is 0.
         """
         metadata = {"cache_write": usage.cache_write} if usage is not None and usage.cache_write else {}
         return {_METADATA_KEY: {"turn": self.turn, "part": self._attempt_id, **metadata}}
@@ -235,7 +242,9 @@ class UsageMeter:
     def to_json(self) -> dict[str, Any]:
         """Return the token sums, the attribution and the calls, to store with the turn.
 
-        The dict is empty without a call.
+        Returns:
+            A dict with the fields of `Usage`, the keys of `to_attribution`, `calls` (see `ModelCall.to_json`) and
+            `parts` (the ids of all attempts). It is empty without a call.
         """
         if not self._calls:
             return {}

@@ -148,7 +148,11 @@ def format_exact_dollars(amount: int) -> str:
 
 
 def _read_file(file: Path) -> tuple[dict[str, Price], datetime.date | None]:
-    """Return the prices in a price file by model name, and its date (or None).
+    """Return the prices in a price file, and the date of the file.
+
+    Returns:
+        A tuple of the prices by model name (or pattern, such as `gemini-*`), and the date `written` in the file, None
+        without one.
 
     Raises:
         SettingsError: the file cannot be read or is not a price file.

@@ -103,7 +103,7 @@ class SpendingStore:
     async def count_turn(self, turn_id: str) -> None:
         """Insert the model calls of an ended turn into `spending`, unless they are there.
 
-        The cost of the turn is written to the turn.
+        The cost of the turn is written to the turn. A turn that has not ended stays unchanged.
 
         Raises:
             StoreError: the database cannot be used.
@@ -237,6 +237,9 @@ def make_rows(
     Args:
         usage: day, place and author (`UsageMeter.to_attribution`).
         turn: id of the running turn whose estimated rows these are; None for final rows.
+
+    Returns:
+        Dicts of all columns but `id`, in the order of the calls. `cost` is in trillionths of a dollar.
     """
     of_turn = {
         "turn": turn,
@@ -315,7 +318,9 @@ def text_has_person_id(text: str, person_id: str) -> bool:
 
 
 def _make_turn_rows(turn_id: str, usage: Any, started_at: float, prices: Prices) -> list[dict[str, Any]]:
-    """Return the final `spending` rows of a turn; none if its usage is unreadable.
+    """Return the final `spending` rows of a turn: see `make_rows`.
+
+    If the usage of the turn is unreadable, an error is logged, and there are no rows.
 
     Args:
         usage: the column `usage` of the turn.

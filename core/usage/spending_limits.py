@@ -98,7 +98,7 @@ class SpendingLimiter:
         """Check the spending limits before each model call of a run in the block.
 
         At exit, the turn is counted if it has ended: its calls are inserted into `spending`. A failure of that is
-        logged.
+        logged. Without spending limits, nothing is done.
 
         Args:
             meter: the meter of the run, whose `check_limits` is set.
@@ -145,7 +145,8 @@ class SpendingLimiter:
     async def list_nearly_spent(self, fraction: float) -> list[SpendingUsage]:
         """Return the limits of which at least a fraction is spent or reserved today (UTC).
 
-        There is one item for each person, place or model; in each kind, the highest spending comes first.
+        There is one item for each person, place or model. Items of the same limit are together, the highest spending
+        first.
 
         Args:
             fraction: between 0 and 1.

@@ -47,7 +47,10 @@ class FencingToken:
 
     @property
     def values(self) -> dict[str, Any]:
-        """The bind parameters of `OWNS_TURN` for this token."""
+        """The bind parameters of `OWNS_TURN` for this token.
+
+        They are `owned_turn`, `owner_worker` and `owner_claim`.
+        """
         return {"owned_turn": self.turn, "owner_worker": self.worker, "owner_claim": self.claim_number}
 
     @property

@@ -157,11 +157,14 @@ class ShardAssignment:
     async def _read(self, count: int) -> tuple[list[str | None], list[str]]:
         """Return the owner of each shard, and the workers that may get shards.
 
-        The owners are in the order of the shards, each the id of a live worker or None. Workers that could not connect
-        a shard recently are left out, unless no others are live. Missing rows in `channels` are inserted.
+        Missing rows in `channels` are inserted.
 
         Args:
             count: the number of shards of the channel.
+
+        Returns:
+            A tuple of the owners, in the order of the shards, each the id of a live worker or None; and the ids of the
+            workers. Workers that could not connect a shard recently are left out, unless no others are live.
         """
         worker_id, names = self._lease.worker_id, [self.row_name(shard, count) for shard in range(count)]
         row, now = channels.c, self._database.now
@@ -183,7 +186,15 @@ class ShardAssignment:
         return [leaders.get(name) for name in names], fit_workers or [worker for worker, _ in fitness]
 
     async def _claim(self, shards: Collection[int], count: int) -> frozenset[int]:
-        """Make this worker the owner of shards without a live owner, and return these."""
+        """Make this worker the owner of those shards that have no live owner.
+
+        Args:
+            shards: the numbers of the shards.
+            count: the number of shards of the channel.
+
+        Returns:
+            The numbers of the shards that this worker now owns.
+        """
         acquired = set[int]()
         if shards:
             async with self._database.write() as connection:

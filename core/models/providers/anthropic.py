@@ -239,7 +239,10 @@ class _AnthropicAnswer:
 
 
 def _parse_delta(delta: Any) -> ProviderEvent | None:
-    """Return the provider event of a content block's delta; None if it has none."""
+    """Return the provider event of a content block's delta; None for other deltas.
+
+    It is `Text` for a text, `Thought` for thinking or its signature, and `Grounding` for a citation.
+    """
     match delta:
         case TextDelta(type="text_delta", text=text):
             return Text(text)
@@ -279,7 +282,12 @@ def _from_status_error(error: anthropic.APIStatusError, model: str) -> ProviderE
 
 
 def build_body(request: ModelRequest) -> dict[str, Any]:
-    """Return the keyword arguments of the SDK's `messages.create`, without `stream`."""
+    """Return the keyword arguments of the SDK's `messages.create`, without `stream`.
+
+    Returns:
+        A dict with `model`, `max_tokens`, `messages`, and the options that the request has, such as `system` and
+        `tools`.
+    """
     config = request.config
     messages = _format_messages(move_files_to_user(request.messages))
     limit = config.max_output_tokens or DEFAULT_MAX_TOKENS
@@ -329,6 +337,9 @@ def _sampling(config: types.GenerateContentConfig) -> dict[str, Any]:
     """Return the temperature or `top_p` of a request, as fields of `extra_body`.
 
     Anthropic: a temperature of at most 1.0, or `top_p`, not both. Newer models and the SDK have neither.
+
+    Returns:
+        A dict with `temperature` if the request has one, otherwise with `top_p`; empty if it has neither.
     """
     if config.temperature is not None:
         return {"temperature": min(config.temperature, 1.0)}
@@ -338,7 +349,8 @@ def _sampling(config: types.GenerateContentConfig) -> dict[str, Any]:
 def _thinking(config: types.ThinkingConfig | None) -> Block | None:
     """Return Anthropic's option `thinking` for Gemini's thinking budget.
 
-    A budget of 0 disables thinking; a negative one, or None, lets the model decide.
+    A budget of 0 disables thinking; a negative one, or None, lets the model decide. Any other becomes at least
+    `_MIN_THINKING_TOKENS`.
 
     Returns:
         The option; None if the request has no thinking configuration.
@@ -367,9 +379,13 @@ def _can_think(messages: Sequence[Block]) -> bool:
 
 
 def _format_tools(request: ModelRequest) -> dict[str, Any]:
-    """Return the options `tools` and `tool_choice` of a request; empty without tools.
+    """Return the options `tools` and `tool_choice` of a request.
 
     Anthropic: calls in the history require declared tools, even if the tools no longer exist.
+
+    Returns:
+        A dict with `tools` if the request has tools or wants a search. If it only has calls in its messages, `tools`
+        are placeholders for them, and `tool_choice` forbids calls. Otherwise it is empty.
     """
     search = [_WEB_SEARCH] if wants_search(request.config) else []
     if request.tools or search:

@@ -246,7 +246,10 @@ class _CallBuilder:
         return [call for call in read if call is not None]
 
     def _find_open_call(self, index: int | None, call_id: str | None, name: str | None) -> dict[str, Any] | None:
-        """Return the call that a delta continues; None if the delta starts a new call."""
+        """Return the call that a delta continues; None if the delta starts a new call.
+
+        The call is a dict with `index`, `id`, `name`, and the text of `arguments` so far.
+        """
         if index is None:
             last = self._calls[-1] if self._calls else None
             begins = (call_id and last and last["id"] != call_id) or (name and not call_id)
@@ -319,6 +322,9 @@ def build_body(request: ModelRequest, *, is_openai: bool) -> dict[str, Any]:
     Args:
         is_openai: whether the server is OpenAI's. Its newer models accept only `max_completion_tokens`, other servers
             `max_tokens`.
+
+    Returns:
+        A dict with `model`, `messages`, and the options that the request has, such as `temperature` and `tools`.
     """
     config = request.config
     limit = "max_completion_tokens" if is_openai else "max_tokens"
@@ -343,7 +349,12 @@ def build_body(request: ModelRequest, *, is_openai: bool) -> dict[str, Any]:
 
 
 def _modalities(config: types.GenerateContentConfig) -> dict[str, Any]:
-    """Return the options `modalities` and `audio`; empty for answers of text only."""
+    """Return the options `modalities` and `audio`; empty for answers of text only.
+
+    Returns:
+        A dict with `modalities`, a list of `text` and the other kinds. If `audio` is one of them, it has `audio` too,
+        with the voice and the format.
+    """
     modalities = {str(kind).rpartition(".")[2].lower() for kind in config.response_modalities or ()} - {"text"}
     if not modalities:
         return {}
@@ -361,7 +372,10 @@ def _format_tool(spec: ToolSpec) -> dict[str, Any]:
 
 
 def _response_format(request: ModelRequest) -> dict[str, Any] | None:
-    """Return the option `response_format` for a JSON answer; None for a text answer."""
+    """Return the option `response_format` for a JSON answer; None for a text answer.
+
+    It has the type `json_schema` if the request has a schema, and `json_object` if it only requires JSON.
+    """
     schema = answer_schema(request.config)
     if schema is not None:
         return {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema}}
@@ -371,7 +385,11 @@ def _response_format(request: ModelRequest) -> dict[str, Any] | None:
 
 
 def _format_message(message: ModelMessage) -> Iterable[dict[str, Any]]:
-    """Yield the messages in OpenAI's format for one message; none for thoughts alone."""
+    """Yield the messages in OpenAI's format for one message; none for thoughts alone.
+
+    Each is a dict with `role` and `content`. A model's calls are in `tool_calls`, and the id of a result's call in
+    `tool_call_id`.
+    """
     if message.role == "tool":
         yield from _format_results([part for part in message.parts if isinstance(part, ToolResult)])
     elif message.role == "assistant":
@@ -395,7 +413,7 @@ def _format_message(message: ModelMessage) -> Iterable[dict[str, Any]]:
 def _format_results(results: Sequence[ToolResult]) -> Iterable[dict[str, Any]]:
     """Yield one tool message per result, and one user message with the results' files.
 
-    OpenAI's tool messages contain only text.
+    OpenAI's tool messages contain only text. Without files, there is no user message.
     """
     for result in results:
         yield {"role": "tool", "tool_call_id": result.id, "content": _to_json(result.result)}
