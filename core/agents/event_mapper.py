@@ -237,7 +237,11 @@ def _format_address(file: types.FileData) -> str:
 
 
 def _result_text(response: types.FunctionResponse) -> str:
-    """Return a tool's result as the text of the answer; empty for an error."""
+    """Return a tool's result as the text of the answer; empty for an error.
+
+    A text is returned unchanged, any other value as a code block of JSON. The key `result` is left out if it is the
+    only one.
+    """
     result = response.response or {}
     if not result or "error" in result:
         return ""

@@ -57,7 +57,7 @@ class MediaPlugin(BasePlugin):
         """Save the files of an agent's event as artifacts, and list them in the event.
 
         Files at http(s) addresses are fetched first. A note for the user replaces each file that is empty or too large.
-        Events of users and partial events stay unchanged.
+        Events of users and partial events stay unchanged, and so do all events if the app has no artifact service.
         """
         service = invocation_context.artifact_service
         if event.partial or event.author == "user" or event.content is None or service is None:

@@ -29,10 +29,10 @@ def disable_gc() -> None:
 
 
 def freeze_gc() -> None:
-    """Turn the garbage collector on, without present objects and with rare full runs.
+    """Turn the garbage collector on; it ignores all objects that exist now.
 
-    Present objects, garbage too, are never freed by it: 3,000 of 300,000 are garbage. A collection before would take
-    0.3 s.
+    Full collections become rare. The objects that exist now, garbage too, are never freed by it: 3,000 of 300,000 are
+    garbage. A collection before would take 0.3 s.
     """
     gc.freeze()
     gc.enable()

@@ -144,6 +144,8 @@ def is_text_type(mime_type: str) -> bool:
 def detect_mime_type(data: bytes, expected_type: str | None) -> str | None:
     """Return the MIME type of a file from its bytes; None if it is unknown.
 
+    It is `text/plain` for every text.
+
     Args:
         expected_type: the result of `guess_mime_type`. If the bytes contradict it, the type is unknown.
     """

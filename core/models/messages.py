@@ -185,7 +185,10 @@ def _list_texts(instruction: types.ContentUnion | None) -> Iterable[str]:
 
 
 def _convert_part(part: types.Part) -> Part | None:
-    """Return an ADK part as text, thought or file; None for an empty part."""
+    """Return an ADK part as text, thought or file; None for an empty part.
+
+    Bytes and addresses of files become `Media`, other parts `Thought` or `Text`.
+    """
     signature = part.thought_signature
     if part.inline_data is not None:
         return Media(

@@ -84,7 +84,8 @@ class ModelRegistry:
     def make_adapter(self, name: str) -> ModelAdapter:
         """Return the ADK model for the full name of a model.
 
-        A conversation's selection replaces only the default model.
+        A conversation's selection replaces only the default model. If `replaces_keyless` is set, the default model
+        replaces a model without a key, whose name is added to `replaced_models`.
 
         Args:
             name: full name of the default model, or of a model that an agent names.

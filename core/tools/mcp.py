@@ -89,7 +89,7 @@ class McpConfig(BaseModel):
 
     @model_validator(mode="after")
     def _check_transport(self) -> "McpConfig":
-        """Check that either `command` or `url` is set.
+        """Check that either `command` or `url` is set, and return the configuration.
 
         Raises:
             ValueError: both or neither are set.

@@ -435,7 +435,17 @@ def check_entry(field_: FormField, entry: str | Sequence[str]) -> Any:
 
 
 def _find_options(field_: FormField, entry: str | Sequence[str]) -> list[Any]:
-    """Return the JSON values of the options in an entry, or raise `EntryError`."""
+    """Return the JSON values of the options in an entry, in the order of the entry.
+
+    Args:
+        entry: texts for `_find_option`; each line of a text is one.
+
+    Returns:
+        The values; empty for an empty entry in an optional field.
+
+    Raises:
+        EntryError: an option is unknown, or the entry is empty and the field required.
+    """
     entered = [part for line in ([entry] if isinstance(entry, str) else entry) for part in line.split("\n")]
     chosen = [_find_option(field_, part.strip()) for part in entered if part.strip()]
     if not chosen and field_.is_required:

@@ -94,7 +94,10 @@ class ShardAssignment:
             await asyncio.sleep(LOOK_SECONDS)
 
     async def release(self) -> None:
-        """Release all shards of this worker, so that other workers may connect them."""
+        """Release all shards of this worker, so that other workers may connect them.
+
+        A failure is logged; the shards are then free when the lease of this worker ends.
+        """
         await self._release(self._is_ours())
 
     async def report_failure(self, shards: Collection[int], count: int) -> None:

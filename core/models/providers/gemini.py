@@ -311,7 +311,10 @@ def _to_provider_error(error: Exception, model: str) -> ProviderError:
 
 
 def _list_error_details(body: Any) -> Iterable[dict[str, Any]]:
-    """Return the items of `details` in the JSON body of an API error."""
+    """Return the items of `details` in the JSON body of an API error, if it has any.
+
+    Each is a dict of Google's format, with keys such as `reason` or `retryDelay`.
+    """
     error = body.get("error", body) if isinstance(body, dict) else {}
     details = error.get("details") if isinstance(error, dict) else None
     return (detail for detail in details or () if isinstance(detail, dict))
