@@ -240,6 +240,9 @@ def why(turn: str, *, as_json: bool) -> None:
 def retry(turn: str, wait: float, *, as_json: bool) -> None:
     """Request a retry of a failed turn, like the Retry button, and print the result.
 
+    The request is stored in the database, and a worker carries it out. If none does so within `wait` seconds, the
+    output says that the retry is requested.
+
     Args:
         turn: id of the turn, or its first characters.
         wait: seconds to wait for a worker to begin the retry.
@@ -267,7 +270,8 @@ def retry(turn: str, wait: float, *, as_json: bool) -> None:
 def cancel(turn: str, wait: float, *, as_json: bool) -> None:
     """Request a turn's cancellation, like the Stop button, and print the result.
 
-    The text that the reply shows so far stays.
+    The text that the reply shows so far stays. The request is stored in the database, and a worker carries it out. If
+    none does so within `wait` seconds, the output says that the cancellation is requested.
 
     Args:
         turn: id of the turn, or its first characters.
@@ -386,11 +390,14 @@ async def _wait_for_result(
 ) -> RequestResult:
     """Wait at most `seconds` until a worker has carried out a request for a turn.
 
-    Without a live worker, the function returns at once.
+    The database is read repeatedly. Without a live worker, the function returns at once.
 
     Args:
         report: report of the turn before the request.
         is_done: returns whether a newer report of the turn shows that the request is carried out.
+
+    Returns:
+        The result, with `is_done` False if no worker is alive or the time is over; the request stays stored then.
     """
     until = time.monotonic() + seconds
     overview = await get_overview(database, reports.prices)
@@ -407,6 +414,8 @@ async def _wait_for_result(
 
 def _print_result(result: RequestResult, outcome: str, *, as_json: bool) -> int:
     """Print the result of a request for a turn, and return the exit code 0.
+
+    If the request is not carried out yet, the line says that a worker will do so.
 
     Args:
         outcome: text after the turn's id if the request is carried out, such as `is cancelled`.

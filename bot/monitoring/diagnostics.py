@@ -72,8 +72,10 @@ class Diagnosis:
 def is_alive(worker: WorkerOverview, holder: str | None) -> bool:
     """Return whether a worker is alive: its lease has not ended.
 
+    With SQLite leases do not end: a worker is alive if any process locks the SQLite file.
+
     Args:
-        holder: id of the process that locks the SQLite file, where leases do not end; None if no process does.
+        holder: id of the process that locks the SQLite file; None if no process does, or with PostgreSQL.
     """
     return holder is not None if worker.lease_seconds is None else worker.lease_seconds > 0
 

@@ -110,7 +110,11 @@ def _is_logged(record: logging.LogRecord) -> bool:
 
 
 def _context_ids() -> Mapping[str, str]:
-    """Return the ids of the current `turn`, `session` and `trace`, if there are any."""
+    """Return the ids of the current turn, session and trace, for a log entry.
+
+    Returns:
+        The keys `turn` and `session` while a turn runs, and `trace` within a trace; empty for neither.
+    """
     run, trace = get_current_turn(), get_trace_id()
     ids = {"turn": run.turn, "session": run.session} if run is not None else {}
     return {**ids, "trace": trace} if trace else ids

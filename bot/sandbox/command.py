@@ -134,7 +134,8 @@ async def run_local_platforms(
 def _create_tour_launch(settings: Settings, environment: Mapping[str, str], model_url: str) -> LaunchSettings:
     """Create the working folder of the tour's bot; return it and its environment.
 
-    The environment has only a few of the operator's settings: the tour must not use the keys and tools of the others.
+    Of the operator's settings, the environment has only the data folder: the tour must not use their keys and tools.
+    Environment variables that are no settings are inherited.
 
     Args:
         environment: variables of the local platforms.

@@ -197,7 +197,11 @@ class InspectorPlugin(BasePlugin):
         await asyncio.sleep(self._model_delay)
 
     async def after_model_callback(self, *, callback_context: CallbackContext, llm_response: LlmResponse) -> None:
-        """Queue the start or the end of a model's answer, with its tokens, for the page."""
+        """Queue the start or the end of a model's answer, with its tokens, for the page.
+
+        A part of a streamed answer is delayed by a tenth of the delay that the user of the page has set. Nothing is
+        queued outside of a turn.
+        """
         about = self._current_call(callback_context)
         if about is None:
             return
@@ -228,9 +232,10 @@ class InspectorPlugin(BasePlugin):
             self._queue_update("answer", {**about, "ended": True, "error": type(error).__name__})
 
     def _current_call(self, context: CallbackContext) -> Json | None:
-        """Return `id`, `turn` and age in `seconds` of the current model call.
+        """Return the model call that an agent is making; None outside of a turn.
 
-        It is None outside of a turn.
+        Returns:
+            The call's `id`, the id of its `turn`, and the `seconds` since its start.
         """
         found = self._model_calls.get((context.invocation_id, context.agent_name))
         turn = self._active_turns.get(context._invocation_context.session.id)
@@ -282,10 +287,14 @@ def _turn_json(report: TurnReport) -> Json:
 
 
 async def _load_titles(connection: AsyncConnection, condition: sa.ColumnElement[bool]) -> dict[str, str]:
-    """Return titles by turn id: the turn's messages, or the decisions that started it.
+    """Return the titles of turns, as the page shows them.
 
     Args:
         condition: selects the turns.
+
+    Returns:
+        By the id of the turn: the texts of its messages, one per line. If it has none, and decisions on approvals or
+        questions started it: these decisions. A turn with neither is left out.
     """
     messages_of_turns = (
         sa.select(turns.c.id, inbox.c.message).join(inbox, inbox.c.turn == turns.c.origin).where(condition)
@@ -324,7 +333,12 @@ def _message_json(message: ModelMessage) -> Json:
 
 
 def _part_json(part: Part) -> list[str]:
-    """Return the kind and the redacted text of a part of a model message, as a pair."""
+    """Return a part of a model message as JSON for the page.
+
+    Returns:
+        A list of two texts: the kind (`text`, `thought`, `file`, `call` or `result`), and the content of at most
+        `MAX_PART_CHARS` characters, with secrets redacted.
+    """
     match part:
         case Text(text):
             kind_and_text = "text", text

@@ -123,11 +123,14 @@ async def _check_agents_and_models(settings: Settings) -> list[CheckResult]:
 
 
 def _find_model_setting(name: str, registry: ModelRegistry) -> str:
-    """Return the setting that has a model, such as `MODELS`, for an error line.
+    """Return the name of the setting that contains a model, for an error line.
 
     Args:
         name: the full name of the model.
-        registry: has the models of each setting. A model that is in none of them is that of an agent.
+        registry: has the models of each setting.
+
+    Returns:
+        `MODEL`, `MODELS` or `MODEL_FALLBACKS`, the first that contains the model; else "the model of an agent".
     """
     if name == registry.default:
         return "MODEL"

@@ -19,7 +19,9 @@ EXAMPLE_URL = "https://your-bot.example.com"
 
 
 def format_manifest(platform: SetupPlatform, settings: AccessSection) -> str:
-    """Return a Slack app's manifest as JSON, or a Discord bot's invitation link.
+    """Return a Slack app's manifest as JSON text, or a Discord bot's invitation link.
+
+    The platform decides which; the other platform's settings are not read.
 
     Raises:
         SettingsError: a required setting is missing or wrong.

@@ -175,8 +175,8 @@ class _Wizard:
     def _ask(self, question: SetupQuestion) -> _AnswerResult:
         """Ask until an answer passes its check or the user skips the question.
 
-        A valid answer is saved to `.env`. If the setting is in the environment, nothing is asked and that value is
-        checked.
+        A valid answer is saved to `.env`, and an invalid one only if the user insists. If the setting is in the
+        environment, nothing is asked or saved: that value is checked, and its result returned.
         """
         try:
             return self._ask_until_valid(question)
@@ -240,7 +240,8 @@ class _Wizard:
     def _judge(self, question: SetupQuestion, findings: Sequence[CheckResult]) -> _AnswerResult:
         """Return the result of a question from the results of its check.
 
-        It is `ELSEWHERE` if all failures are about the question's `earlier_setting`.
+        It is `GOOD` without failures, `ELSEWHERE` if all failures are about the question's `earlier_setting`, and else
+        `LEFT_OUT`.
         """
         failures = [finding.line for finding in findings if finding.verdict is Verdict.FAIL]
         if (
