@@ -68,7 +68,7 @@ class AnswerHandler:
             id_: the question's id.
 
         Returns:
-            The question; the text to show the user if they cannot answer it.
+            The question. A text to show the user if it is unknown or closed, or they may not answer it.
 
         Raises:
             StoreError: the database cannot be read.
@@ -84,12 +84,14 @@ class AnswerHandler:
     async def choose(self, id_: str, position: str, user: User, say: MessageCatalog) -> str:
         """Store a chosen option as the answer to a question.
 
+        Nothing is stored if the user may not answer, or the question is closed or has no such option.
+
         Args:
             id_: the question's id.
             position: the index of the option, as text.
 
         Returns:
-            The text to show the user; empty for none.
+            The text to show the user, such as the reason that nothing is stored; empty for none.
 
         Raises:
             StoreError: the database cannot be reached.
@@ -150,6 +152,10 @@ class AnswerHandler:
             positions: the entries by the index of the field (as text).
             page: the submitted page, from 0.
             page_size: the fields on a page; 0 if the form has one page.
+
+        Returns:
+            The text for the user, and the page to open again if entries are missing or invalid. If the user cannot
+            answer the question, only the text that says so.
 
         Raises:
             StoreError: the database cannot be reached.

@@ -245,6 +245,8 @@ class CommandHandler:
     ) -> CommandResult:
         """Return the turn report for a message of a reply, or for a user's message.
 
+        If no turn has the message, or the user may not see the report, the text of the result says so.
+
         Args:
             message_id: the platform's id of the message.
             event_key: the event key of the message: see `InboxMessage.event_key`.
@@ -263,6 +265,8 @@ class CommandHandler:
         self, message_id: str, event_key: str, rating: Rating, context: CommandContext
     ) -> CommandResult:
         """Store a user's rating of an answer, and return the text to show them.
+
+        If no stored answer belongs to the message, nothing is stored, and the text says so.
 
         Args:
             message_id: the platform's id of a message of the answer, or of the user's message.
@@ -408,6 +412,8 @@ class CommandHandler:
 
     async def _agent(self, session: str, agent: str, context: CommandContext, say: MessageCatalog) -> CommandResult:
         """Choose the agent of a session; without a name, return a list of the agents.
+
+        For a name that users may not choose here, nothing is changed, and the text says so and lists the agents.
 
         Args:
             agent: the name of the agent; empty for the list.

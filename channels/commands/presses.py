@@ -52,7 +52,8 @@ class PressHandler:
     async def handle(self, button: str, *, actor: Actor, locale: str, name: str = "") -> str:
         """Perform the action of a pressed button, if this user may do so.
 
-        The caller has checked that the user has access to the bot.
+        If they may not, or the button is out of date, nothing is changed and the returned text says so. The caller
+        has checked that the user has access to the bot.
 
         Args:
             button: the id of the button.
@@ -123,7 +124,8 @@ class PressHandler:
         it did so.
 
         Returns:
-            The text to show the user; empty for none.
+            The text to show the user if they are no approver, or the approval is gone or was decided before; empty if
+            the decision is stored.
         """
         if (approval := await self._services.human_requests.get(approval_id)) is not None:
             await ensure_message_ids(self._services, approval)

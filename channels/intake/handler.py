@@ -279,7 +279,7 @@ class MessageHandler:
             is_mention: whether the new text mentions the bot.
 
         Returns:
-            True if the message is not stored and mentions the bot now: the caller is to accept it.
+            True if the message is not stored and mentions the bot now: the caller is to accept it. Else False.
 
         Raises:
             StoreError: the edit is not stored, and must not be acknowledged.

@@ -121,7 +121,8 @@ def _describe_problem(question: Question, say: MessageCatalog) -> str:
 def _list_long_options(question: Question) -> str:
     """Return the options of a question as a numbered list, if a label is too long.
 
-    The list has at most `MAX_OPTION_LIST` characters. The text is empty if all labels fit on buttons.
+    The list has at most `MAX_OPTION_LIST` characters. The text is empty if the question has no options, or all labels
+    fit on buttons.
     """
     choice = question.form.choice
     if choice is None or all(len(option.label) <= MAX_OPTION_LABEL for option in choice.options):

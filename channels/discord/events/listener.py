@@ -206,7 +206,7 @@ class MessageListener:
             store: stores the edit or deletion; retried while the database is unavailable.
 
         Returns:
-            False if the edit or deletion could not be stored, which is logged.
+            False if the edit or deletion could not be stored, which is logged; else True.
         """
         if self._work.is_stopping or not self._is_served(guild):
             return True

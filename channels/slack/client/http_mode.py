@@ -47,7 +47,10 @@ class HttpMode:
 
     @property
     def last_event_at(self) -> float:
-        """The time until which requests were accepted, in epoch seconds; now while open."""
+        """The time until which requests were accepted, in seconds since the epoch.
+
+        It is the present time between `open` and `close`.
+        """
         return time.time() if self._is_open else self._closed_at
 
     async def open(self) -> None:

@@ -79,9 +79,9 @@ class SignedStateStore(AsyncOAuthStateStore):
         return self._vault.create_token(_STATE_PREFIX + secrets.token_urlsafe(16)).rstrip("=")
 
     async def async_consume(self, state: str) -> bool:
-        """Return whether an OAuth state is valid and used for the first time; store it.
+        """Return whether an OAuth state is valid and used for the first time.
 
-        A state is valid for `STATE_SECONDS`.
+        A state is valid for `STATE_SECONDS`. A valid state is stored, so that the next call with it returns False.
 
         Raises:
             StoreError: the database cannot be used.

@@ -74,7 +74,8 @@ class AgentContexts:
         """Return the agent context of a stored message, for the agent's state.
 
         Returns:
-            `action_token` for `assistant.search.context`, and `entities` as Slack sent them; empty for none.
+            The keys `action_token` (decrypted, for `assistant.search.context`) and `entities` (as Slack sent them). A
+            key that Slack did not send is missing.
         """
         context = dict(message.address.get(_KEY) or {})
         if "action_token" in context:

@@ -105,8 +105,8 @@ class SlackInteractionHandler(InteractionHandler):
             body: Slack's payload.
 
         Returns:
-            The body of the acknowledgement, such as the errors in a submitted form. None if the payload is no
-            interaction of this app.
+            The JSON body of the acknowledgement: empty, or for a form with errors the keys `response_action` and
+            `errors`. None if the payload is no interaction of this app.
         """
         if body.get("type") == "message_action" and body.get("callback_id") == ASK:
             self._intake.run_in_background(self._open_form(body), name="form")
@@ -172,7 +172,8 @@ class SlackInteractionHandler(InteractionHandler):
         Slack: `actions` has the one button that was pressed.
 
         Returns:
-            The interaction; None if the button chooses a session that is not in the channel.
+            An interaction of the kind `command` for a button that chooses a session (see `choice_buttons`), else of
+            the kind `press`. None if the chosen session is of another channel, or the button's id is malformed.
         """
         target, button = ResponseTarget.of_message(body), pressed_id(body["actions"][0])
         if not button.startswith(CHOICE_PREFIX):
@@ -209,10 +210,12 @@ class SlackInteractionHandler(InteractionHandler):
         return Interaction("answer", context, {"question": question, "entries": entries}, asdict(target))
 
     async def _find_form_errors(self, body: Mapping[str, Any]) -> dict[str, str]:
-        """Return the errors in a submitted form, by the ids of the modal's blocks.
+        """Check the entries of a submitted form before its acknowledgement.
 
-        If the check takes longer than `FORM_CHECK_SECONDS`, no error is returned: the errors are sent in a message
-        later.
+        Returns:
+            The error message by the id of the modal's block with the invalid field. Empty if all fields are valid, the
+            question is closed, or the check fails or takes longer than `FORM_CHECK_SECONDS`. The form is then
+            processed, and the user gets any errors in a message.
         """
         id_, entries = parse_form(body["view"])
         team, user = str((body.get("team") or {}).get("id") or ""), str(body["user"]["id"])

@@ -54,7 +54,7 @@ class AssistantThreads:
             address: the address of the reply.
 
         Returns:
-            The arguments; empty if this process has not set the status.
+            The argument `session_status`; empty if this process has not set the status, or Slack refuses to set it.
         """
         is_set = _get_key(address) in self._processing and str(address["team"]) not in self._refused
         return {"session_status": "processing"} if is_set else {}

@@ -357,7 +357,8 @@ class StreamSurface(SlackSurface):
         """Append the new text and status of a message to its stream.
 
         Returns:
-            The outcome of the append; None if the stream cannot be used any more.
+            `DONE`, or `DROPPED` if the rate limit does not allow the append. None if the stream cannot be used any
+            more: it is full or too old, Slack refuses the append, or its outcome is unknown.
         """
         new = _settled_text(piece)[len(stream.text) :]
         is_silent = not (stream.text or new)

@@ -104,7 +104,7 @@ class SlackSurface(MessageSurface):
 
     @property
     def _thread_arguments(self) -> dict[str, str]:
-        """The arguments by which a post goes into the thread; empty without a thread."""
+        """The argument `thread_ts` for posts into the thread; empty without a thread."""
         return {"thread_ts": self._thread_ts} if self._thread_ts else {}
 
     @property
