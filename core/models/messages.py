@@ -128,7 +128,10 @@ class _MessageBuilder:
             self._messages.append((ModelMessage(role, tuple(parts)), calls))
 
     def build(self) -> list[ModelMessage]:
-        """Return the messages, each with a tool message after it if it has calls."""
+        """Return the messages, each with a tool message after it if it has calls.
+
+        The tool message has one result per call; for a call without a response, it is `INTERRUPTED`.
+        """
         messages: list[ModelMessage] = []
         for message, calls in self._messages:
             messages.append(message)

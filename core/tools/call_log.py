@@ -164,11 +164,11 @@ def hash_arguments(arguments: Any) -> str:
 
 
 def _begin_values(call: ToolInvocation) -> dict[str, Any]:
-    """Return the columns of `tool_calls` for a call that begins now, without its key.
+    """Return the columns of `tool_calls` for a call that begins now.
 
     Returns:
         A dict with `tool`, `arguments`, `arguments_hash`, `state` (`begun`), `result` and `actions` (None), and
-        `started_at` (seconds since the epoch). The key columns `session`, `run` and `id` are left out.
+        `started_at` (seconds since the epoch). The columns of the primary key, `session`, `run` and `id`, are left out.
     """
     arguments = to_json_value(call.arguments)
     return {

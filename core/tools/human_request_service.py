@@ -54,8 +54,8 @@ class DecisionResult:
 
     Attributes:
         request: the request as it is now; None if it does not exist.
-        is_first: whether this attempt decided the request; False if it was decided before, or the person may not
-            decide.
+        is_first: whether this attempt stored the verdict, which is `expired` for a request past its time; False if the
+            request was decided before, or the person may not decide.
     """
 
     request: HumanRequest | None = None
@@ -278,7 +278,7 @@ class HumanRequestService:
 
         Args:
             person: the platform's id of the person.
-            entries: the entries by field name.
+            entries: the texts or chosen options by field name, as for `check_form`.
 
         Raises:
             StoreError: the database cannot be written.

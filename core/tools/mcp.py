@@ -73,9 +73,9 @@ class McpConfig(BaseModel):
     @field_validator("env", "headers")
     @classmethod
     def _fill_in_variables(cls, values: Mapping[str, str], info: ValidationInfo) -> dict[str, str]:
-        """Replace each `${NAME}` by its value in the validation context.
+        """Return `env` or `headers` with the value of the variable for each `${NAME}`.
 
-        The value is registered as a secret, which is redacted in logs.
+        The variables are the validation context. Each value used is registered as a secret, which is redacted in logs.
 
         Raises:
             ValueError: a variable is not set.

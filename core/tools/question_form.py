@@ -62,9 +62,10 @@ class FormField:
 
     Attributes:
         name: the property of the schema; empty if the form has one value.
-        kind: `choice` is one of `options`, `choices` several, `list` one text per line, `json` any JSON value.
+        kind: `choice` is one of `options`, `choices` several, `list` one text per line, `json` any JSON value, `object`
+            and `array` a JSON value of this type.
         options: the options of a `choice`, `choices` or `boolean`.
-        default: JSON value of the answer for an empty entry, if `has_default`.
+        default: JSON value of the answer if nothing is entered, if `has_default`.
         minimum, maximum: the limits of a number, inclusive; None for no limit.
         min_length, max_length: the limits of a text, in characters; None for no limit.
         is_secret: whether the answer is not shown: the schema has `writeOnly` or the format `password`.
@@ -389,11 +390,11 @@ def _to_line(text: Any) -> str:
 
 
 def check_form(form: QuestionForm, entries: Entries) -> tuple[Any, dict[str, EntryError]]:
-    """Return the JSON value of a person's entries, and the errors in them.
+    """Return the JSON value of a person's entries in a form, and the errors in them.
 
     Args:
-        entries: the person's entries by field name; a missing entry is an empty one. An empty entry becomes the field's
-            default: ADK passes None to an agent for a property that an answer lacks.
+        entries: what `check_entry` takes, by field name; a missing entry is an empty one. An empty entry becomes the
+            field's default: ADK passes None to an agent for a property that an answer lacks.
 
     Returns:
         A tuple of the answer, which is complete only without errors, and the errors by field name. The answer is a dict
@@ -416,6 +417,10 @@ def check_form(form: QuestionForm, entries: Entries) -> tuple[Any, dict[str, Ent
 
 def check_entry(field_: FormField, entry: str | Sequence[str]) -> Any:
     """Return the JSON value of a person's entry in a field.
+
+    Args:
+        entry: the text that the person entered; for a chosen option, `OPTION_PREFIX` and its position. Several are a
+            list, or the lines of a text.
 
     Returns:
         The value, of the JSON type of the field's kind. An empty entry in an optional field becomes an empty list for
@@ -518,10 +523,10 @@ def _parse_object(form: QuestionForm, text: str) -> Any:
 
 
 def to_entry(field_: FormField, value: Any) -> str | list[str]:
-    """Return a JSON value as an entry, for which `check_entry` returns the value.
+    """Return the entry for a JSON value: the text for which `check_entry` returns it.
 
-    The entry of `choices` is a list, any other entry a text. None becomes an empty text. For `choices`, a value that is
-    no list becomes an empty list.
+    The text of an option is `OPTION_PREFIX` and its position. The entry of `choices` is a list of such texts, or an
+    empty one if the value is no list. None becomes an empty text.
     """
     if value is None:
         return ""
