@@ -97,9 +97,10 @@ class TourStep:
 
 
 def respond_to_tour(request: ReceivedRequest) -> Turn:
-    """Return the model's turn in the step that the newest message starts.
+    """Return the model's turn in the step of the tour to which a request belongs.
 
-    The first step is the default. The sub-agent `writer` always gets the turn with its letter.
+    If the request ends with a result of a step's tool, it is that step. Otherwise it is the last step whose pattern
+    matches the user's newest text, or else the first step. The sub-agent `writer` always gets the turn with its letter.
     """
     if _WRITER_NAME in request.system:
         return _say(LETTER, STEPS[0])
@@ -126,7 +127,14 @@ def _call(tool: str, **arguments: object) -> CallTool:
 
 
 def _get_result(request: ReceivedRequest, tool: str) -> object:
-    """Return the result of the tool call just before a request; None for another tool."""
+    """Return a tool's result from the calls just before a request.
+
+    Args:
+        tool: the name of the tool.
+
+    Returns:
+        The decoded JSON result; None if none of these calls was to the tool.
+    """
     return next((result.content for result in request.tool_results if result.name == tool), None)
 
 

@@ -60,7 +60,8 @@ def create_table(specification: Json) -> str:
 def _compact(schema: Json) -> Json:
     """Return an OpenAPI schema with only those parts that `request_schemas` checks.
 
-    Descriptions are dropped, references become `ref`, unions become `any`, and only the format `uri` stays.
+    Descriptions are dropped, and only the format `uri` stays. A reference becomes `ref` (a snowflake: the type
+    `snowflake`), a union of constants `enum`, any other union `any`.
     """
     if (reference := schema.get("$ref")) is not None:
         name = reference.rsplit("/", 1)[-1]

@@ -162,9 +162,9 @@ class DiscordPane:
         }
 
     def _create_thread_view(self, message: DiscordMessage) -> Json | None:
-        """Return the thread or forum post that begins with a message as JSON, or None.
+        """Return the thread or forum post that begins with a message as JSON.
 
-        Keys: `id`, `name`, and `count` (number of replies).
+        Keys: `id`, `name`, and `count` (number of replies). None if the message begins no thread.
         """
         thread = message.thread or (message.channel if message.channel.id == message.id else None)
         if thread is None:
@@ -175,8 +175,8 @@ class DiscordPane:
     def _create_reference_view(self, message: DiscordMessage, names: Mapping[str, str]) -> Json | None:
         """Return the line above a message as JSON: `author`, `text` and message `id`.
 
-        It quotes the message to which this one replies, or names the user of its slash command. It is None for any
-        other message.
+        For a response to a slash command, it names the user of the command, and `id` is "". For a reply, it quotes the
+        message to which this one replies. It is None for any other message.
         """
         if message.origin is not None and message.origin.type == 2:
             user = message.origin.user
@@ -212,7 +212,10 @@ def _create_command_view(command: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _create_button_views(content: DiscordContent) -> list[Json]:
-    """Return the buttons of a message as JSON for the browser."""
+    """Return the buttons of a message as JSON for the browser.
+
+    Keys: `id` (the custom id; "" without one), `label`, `emoji`, `look`, `off` (disabled), and `url` (None for none).
+    """
     buttons: list[Json] = []
     for part in iterate_components(content.components):
         if part.get("type") == 2:

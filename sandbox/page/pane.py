@@ -42,7 +42,8 @@ class PlatformPane(Protocol):
     def create_message_views(self, session: ClientSession) -> list[Json]:
         """Return the messages that the user can see as JSON, oldest first.
 
-        They are those of the session's open channel, DM or thread.
+        They are those of the session's open channel, DM or thread. Each has at least `id`, `author`, `time`, `html`,
+        `files`, `buttons` and `reactions`.
         """
         ...
 
@@ -157,7 +158,7 @@ def format_local_time(seconds: float) -> str:
 def create_file_view(name: str, size: int, url: str, about: str = "") -> Json:
     """Return a file of a message as JSON for the browser.
 
-    `show` is `image`, `audio` or `download`.
+    Keys: `name`, `size`, `url`, `about`, and `show`, which is `image`, `audio` or `download`.
 
     Args:
         size: in bytes.

@@ -97,7 +97,10 @@ class SlackPane:
         ]
 
     def _create_prompt_views(self, session: ClientSession) -> Sequence[Json]:
-        """Return the suggested prompts that the bot set for the user's DM, as JSON."""
+        """Return the suggested prompts that the bot set for the user's DM, as JSON.
+
+        Keys: `title` (the button's label) and `message` (the text to post).
+        """
         channel = self._slack.open_dm(session.user.id)
         return [{"title": title, "message": message} for title, message in channel.prompts]
 
@@ -110,9 +113,9 @@ class SlackPane:
     def _create_root_view(
         self, message: SlackMessage, replies: Sequence[SlackMessage], user_id: str, names: Mapping[str, str]
     ) -> Json:
-        """Return a message outside threads as JSON, with its thread's `replies`.
+        """Return a message outside threads as JSON, with `replies` if it has any.
 
-        These are the number of replies, up to four of their authors and the newest reply.
+        Keys of `replies`: `count`, `people` (the names of up to four authors) and `newest` (the newest reply as JSON).
         """
         root = self._create_message_view(message, user_id, names)
         if replies:

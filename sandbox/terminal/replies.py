@@ -94,7 +94,8 @@ class ReplyTracker:
         """Wait until no reply is in flight and none has changed for the quiet time.
 
         Returns:
-            False if a reply is still in flight after the limits of `QuietTime`.
+            True if all replies are complete; False if one is in flight or still changes after the limits of
+            `QuietTime`.
         """
         try:
             async with asyncio.timeout(self._quiet_time.limit_seconds):

@@ -115,7 +115,10 @@ class ChannelRoutes:
         return ApiResponse(self._payloads.invite(invite))
 
     def _list_invites(self, request: ApiRequest) -> ApiResponse:
-        """Return the invites of the channel in a request's path, or of the server."""
+        """Return the invites of the channel in a request's path.
+
+        If the path has no channel, return all invites of the server.
+        """
         self._api.check_guild(request)
         self._api.check_permissions("manage_channels")
         channel_id = self._api.get_channel(request).id if "channel" in request.path_ids else None

@@ -260,7 +260,8 @@ class MessageRoutes:
     def _list_messages(self, request: ApiRequest) -> ApiResponse:
         """Return a page of a channel's messages, newest first.
 
-        The query has at most one of `before`, `after` and `around`.
+        The query has at most one of `before`, `after` and `around`; without one, the newest messages are returned. The
+        page is empty if the bot may not read the channel's history.
         """
         channel, query = self._api.get_channel(request), request.query
         limit_count = parse_limit(query, MAX_HISTORY_MESSAGES, default=50)

@@ -55,7 +55,7 @@ def create_form_error(field: str, code: str, message: str) -> DiscordError:
 
 
 def is_true(query: Mapping[str, str], name: str) -> bool:
-    """Return whether a parameter of a query is `1` or `true`."""
+    """Return whether a parameter of a query is `1` or `true`; False if it is missing."""
     return query.get(name) in ("1", "true", "True")
 
 
@@ -76,7 +76,7 @@ def parse_timestamp(name: str, text: str) -> datetime:
 
 
 def parse_limit(query: Mapping[str, str], max_limit: int, *, default: int) -> int:
-    """Return the page size in the parameter `limit` of a query.
+    """Return the page size in the parameter `limit` of a query, or else `default`.
 
     Raises:
         DiscordError: 50035, the limit is not a number from 1 to `max_limit`.

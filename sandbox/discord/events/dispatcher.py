@@ -181,12 +181,13 @@ class DiscordEventDispatcher:
         return {} if channel.is_dm else {"guild_id": self._guild.id}
 
     def _message_payload(self, message: DiscordMessage, *, content: bool) -> Json:
-        """Return a message's JSON as in events.
+        """Return a message's JSON as in gateway events.
 
-        The author and the mentioned users have their server members.
+        Outside DMs, the author and the mentioned users have their server members.
 
         Args:
-            content: whether the session has the message content intent.
+            content: whether the session has the message content intent. Without it, the content is left out unless the
+                bot may read it anyway.
         """
         about = self._payloads.message(message, content=content or self._api.is_readable(message))
         # Discord: discord-api-docs #8311; discord.js needs it to create the channel of a first DM.

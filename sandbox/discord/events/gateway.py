@@ -420,7 +420,11 @@ class LocalGateway:
     def set_guild_available(self, available: bool) -> None:
         """Begin or end an outage of the server.
 
-        Each session receives GUILD_DELETE or GUILD_CREATE.
+        At the beginning, each session with the intent for servers receives `GUILD_DELETE`, at the end `GUILD_CREATE`.
+        Nothing happens if the state is the same.
+
+        Args:
+            available: False begins an outage, True ends it.
         """
         if self.is_guild_available == available:
             return

@@ -50,7 +50,7 @@ class CommandRegistry:
             api.add_route(f"DELETE {place}/{{command}}", self._delete_command)
 
     def _replace_commands(self, request: ApiRequest) -> ApiResponse:
-        """Replace all commands of the server, or all global ones.
+        """Replace all commands of the server in a request's path, else all global ones.
 
         A new command of the same type and name has the id of the old one.
         """
@@ -76,7 +76,8 @@ class CommandRegistry:
     def _create_command(self, request: ApiRequest) -> ApiResponse:
         """Create a command, or replace the one with the same type and name.
 
-        Discord: replies with 200 instead of 201 if the command existed.
+        The command is one of the server in the request's path, else a global one. Discord: replies with 200 instead of
+        201 if the command existed.
         """
         self._api.check_guild(request)
         place, form = request.path_ids.get("guild"), request.form
@@ -136,7 +137,7 @@ class CommandRegistry:
         return {"id": ids.get(_key(about)) or create_id(), **about}
 
     def _list_commands(self, request: ApiRequest) -> ApiResponse:
-        """Return the commands of the server, or the global ones.
+        """Return the commands of the server in a request's path, else the global ones.
 
         Localizations are included if the query has `with_localizations`.
         """
@@ -180,7 +181,11 @@ def create_command_data(command: Json, options: Mapping[str, Any], *, focused: s
     Args:
         command: the command's JSON.
         options: option values by name.
-        focused: the option that the user is typing, for autocompletion; "" for a complete command.
+        focused: the name of the option that the user is typing, for autocompletion; "" for a complete command. Required
+            options may then be missing.
+
+    Returns:
+        `id`, `name`, `type` and, if there are any, `options`, each with `name`, `type`, `value` and perhaps `focused`.
 
     Raises:
         ValueError: an option is unknown or missing, or its value is not a choice.

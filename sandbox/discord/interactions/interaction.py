@@ -65,17 +65,17 @@ class DiscordModal:
 
     @property
     def inputs(self) -> dict[str, Json]:
-        """Input components of the modal by custom id.
+        """JSON of the modal's input components by custom id.
 
-        Each has the `label` and `description` of the label component around it.
+        An input in a label component also has the `label` and `description` of that component.
         """
         return {part["custom_id"]: part for part in iterate_inputs(self.components)}
 
 
 def iterate_inputs(components: Sequence[Mapping[str, Any]]) -> Iterator[Json]:
-    """Yield the input components in a modal's action rows and labels.
+    """Yield a copy of each input component in a modal's action rows and labels.
 
-    Each has the `label` and `description` of the label component around it.
+    An input in a label component also has the `label` and `description` of that component.
     """
     for component in components:
         if component["type"] == ACTION_ROW:

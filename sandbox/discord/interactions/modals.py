@@ -74,6 +74,9 @@ def create_submission(
     Args:
         values: values by custom id; an omitted one is the preset value.
 
+    Returns:
+        `custom_id`, `components` with the entered values, and `resolved` if users, roles or channels are selected.
+
     Raises:
         ValueError: an input does not exist, or does not accept its value.
     """
@@ -111,6 +114,10 @@ def create_selection(
     Args:
         components: the components of the message.
         custom_id: the custom id of the menu.
+        values: the selected values of options, or ids of users, roles or channels.
+
+    Returns:
+        `custom_id`, `component_type`, `id` and `values`; also `resolved` for a menu of users, roles or channels.
 
     Raises:
         ValueError: the menu does not exist, is disabled, or does not accept the values.
@@ -212,9 +219,10 @@ def list_menu_options(part: Mapping[str, Any], guild: Guild) -> dict[str, str]:
 
 
 def create_resolved(ids: Sequence[str], guild: Guild, payloads: DiscordPayloads) -> Json:
-    """Return the field `resolved` of an interaction for some ids.
+    """Return an object with the field `resolved` of an interaction for some ids.
 
-    It has the JSON of the users, members, roles and channels with these ids. The object is empty without ids.
+    The field has the JSON of the `users`, `members`, `roles` and `channels` with these ids, by id; unknown ids are left
+    out. Without ids, the returned object is empty.
     """
     users = [guild.users[id_] for id_ in ids if id_ in guild.users]
     roles = {role["id"]: role for role in payloads.guild()["roles"]}
@@ -232,6 +240,9 @@ def create_resolved(ids: Sequence[str], guild: Guild, payloads: DiscordPayloads)
 
 
 def _partial_member(payloads: DiscordPayloads, user: DiscordUser) -> Json:
-    """Return a server member's JSON as in `resolved`, where it has fewer fields."""
+    """Return a server member's JSON as in `resolved`.
+
+    It lacks `user`, `deaf` and `mute`, and has the member's `permissions`.
+    """
     member = payloads.member(user, with_user=False) | {"permissions": payloads.user_permissions(user)}
     return {name: value for name, value in member.items() if name not in ("deaf", "mute")}

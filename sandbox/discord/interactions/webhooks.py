@@ -71,7 +71,10 @@ class WebhookRoutes:
         return ApiResponse(self._payload(webhook))
 
     def _list_webhooks(self, request: ApiRequest) -> ApiResponse:
-        """Return the webhooks of the channel in a request's path, or of the server."""
+        """Return the webhooks of the channel in a request's path.
+
+        If the path has no channel, return all webhooks of the server.
+        """
         self._api.check_guild(request)
         self._api.check_permissions("manage_webhooks")
         channel_id = self._api.get_channel(request).id if "channel" in request.path_ids else None
@@ -120,7 +123,10 @@ class WebhookRoutes:
     # Messages
 
     def _post_message(self, request: ApiRequest) -> ApiResponse:
-        """Post a message as a webhook; without `wait` in the query, the response is empty."""
+        """Post a message as a webhook.
+
+        The response is the message's JSON if `wait` in the query is true, otherwise empty.
+        """
         webhook, form = self._find_webhook(request), request.form
         content = parse_content(request.body, form)
         author = DiscordUser(webhook.id, form.get("username") or webhook.name, webhook.name, is_bot=True)
@@ -134,7 +140,8 @@ class WebhookRoutes:
     ) -> GuildChannel:
         """Return the channel or thread in which a webhook posts a message.
 
-        With `thread_name`, a new forum post is started.
+        With `thread_name`, a new forum post is started and returned. Otherwise it is the thread with the id `thread_id`
+        in the query or, without that, the webhook's channel.
 
         Args:
             author: the webhook as the author of the message.

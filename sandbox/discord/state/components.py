@@ -24,7 +24,10 @@ _DEFAULTS: Mapping[int, Json] = {
 
 
 def create_extra_fields(message: DiscordMessage, guild: Guild) -> Json:
-    """Return the JSON fields of a message's stickers and poll."""
+    """Return the JSON fields of a message's stickers and poll.
+
+    They are `sticker_items` and `poll`; each is left out if the message has none.
+    """
     about: Json = {}
     if message.content.stickers:
         names = guild.integrations.stickers
@@ -105,6 +108,7 @@ def _create_media(url: str, files: Mapping[str, Json]) -> Json:
     """Return the JSON of a media item: a file of the message, or another URL.
 
     Args:
+        url: `attachment://NAME` for a file of the message, or any other URL.
         files: JSON of the message's files by name.
     """
     about: Json = {"width": None, "height": None, "content_type": None}

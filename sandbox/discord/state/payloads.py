@@ -259,13 +259,13 @@ class DiscordPayloads:
     def guild_counts(self) -> Json:
         """Return the JSON fields with the numbers of members and of online members.
 
-        All members count as online.
+        They are `approximate_member_count` and `approximate_presence_count`. All members count as online.
         """
         people = len(self._guild.list_members())
         return {"approximate_member_count": people, "approximate_presence_count": people}
 
     def bot_guilds(self, *, with_counts: bool = False) -> list[Json]:
-        """Return the JSON of the bot's servers: one, or none before its invitation.
+        """Return the JSON of the bot's servers: the sandbox's, or none without the bot.
 
         Args:
             with_counts: whether to include the numbers of members.
@@ -428,7 +428,7 @@ class DiscordPayloads:
     def _forward_fields(self, message: DiscordMessage, *, content: bool) -> Json:
         """Return the JSON fields of a message that forwards `message`.
 
-        They contain a snapshot of it without its author.
+        They are `message_reference`, and `message_snapshots` with a copy of `message` without its author.
 
         Args:
             content: False for an app without the message content intent.
@@ -503,7 +503,8 @@ class DiscordPayloads:
     def integration_owners(self, user: DiscordUser, channel: GuildChannel) -> Json:
         """Return the field `authorizing_integration_owners` of an interaction.
 
-        It has the server or the user who installed the app. In DMs with a server's app, Discord reports "0".
+        Its key is "1" with the user's id in a channel without the bot, where the user has installed the app. Otherwise
+        it is "0" with the server's id or, in a DM, with "0".
         """
         if not channel.has_bot_access:
             return {"1": user.id}

@@ -172,7 +172,7 @@ class SlackInteractions:
     def _view_context(self, view: SlackView) -> Json:
         """Return the fields that a `block_actions` payload has for an action in a view.
 
-        They include a new trigger id.
+        They are `container`, `view`, and `trigger_id`, for which a new trigger id is created.
         """
         return {
             "container": {"type": "view", "view_id": view.id},

@@ -45,7 +45,7 @@ class SlackView:
 
     @property
     def inputs(self) -> dict[str, Json]:
-        """Input blocks of the view by action id."""
+        """JSON of the view's input blocks by the action id of their element."""
         return {b["element"]["action_id"]: b for b in self.content["blocks"] if b["type"] == "input"}
 
 
