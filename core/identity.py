@@ -87,7 +87,8 @@ class Location:
     def get_names(self, platform: str) -> tuple[str, ...]:
         """Return the names of the location for rules in the settings, the narrowest first.
 
-        These are the ids of channel, parents and workspace, and for direct messages also `PLATFORM:dm` and `dm`.
+        These are the ids of channel, parents and workspace, without empty ones. For direct messages, `PLATFORM:dm` and
+        `dm` come after the channel.
 
         Args:
             platform: the name of the adapter, such as `slack`.

@@ -123,7 +123,10 @@ def replace_known(text: str, mask: Callable[[int], str]) -> str:
 
 
 def _find_known(text: str) -> list[tuple[int, int]]:
-    """Return the start and the end of each known secret in a text; spans may overlap."""
+    """Return the start and the end of each known secret in a text; spans may overlap.
+
+    These are indexes in the text, in no order; the end is that of a slice. Known secrets are those of `add_secret`.
+    """
     known = (secret for secret in _known if secret in text)
     return [found.span() for secret in known for found in re.finditer(re.escape(secret), text)]
 
@@ -149,10 +152,10 @@ def _replace(text: str, hidden: list[tuple[int, int]], mask: Callable[[int], str
 
 
 def mask_json(value: Any, depth: int = _MAX_DEPTH) -> Any:
-    """Return a JSON value with `[redacted]` for secrets.
+    """Return a copy of a JSON value with `[redacted]` for secrets.
 
     All texts are changed by `redact_secrets`. Texts, lists and objects under names such as `password` or `token` are
-    replaced as a whole.
+    replaced as a whole. Numbers, booleans and None stay.
 
     Args:
         depth: the number of nesting levels; deeper values are replaced as a whole.
@@ -171,9 +174,14 @@ def mask_json(value: Any, depth: int = _MAX_DEPTH) -> Any:
 
 
 def _mask_value(name: str, value: Any, depth: int) -> Any:
-    """Return `[redacted]` for a value under a secret's name, else mask the value.
+    """Return the value of a JSON object's key, with `[redacted]` for secrets.
 
-    Numbers, booleans and None are not redacted.
+    Under a name such as `password` or `token`, the whole value is `[redacted]`, except a number, a boolean or None. Any
+    other value is the result of `mask_json`.
+
+    Args:
+        name: the key of the value.
+        depth: the number of nesting levels of the value; deeper values are replaced as a whole.
     """
     is_named = _SECRET_NAME.search(name) and not isinstance(value, (bool, int, float, type(None)))
     return MASK if is_named else mask_json(value, depth)

@@ -104,7 +104,7 @@ def encode_event(event: Event) -> EncodedEvent:
 def to_json_value(value: Any) -> Any:
     """Return a Python value converted to JSON values.
 
-    NaN becomes null, a lone surrogate becomes U+FFFD, and an object of an unknown type becomes its `repr`.
+    The result has only dicts, lists, texts, numbers, booleans and None. NaN becomes null, a lone surrogate becomes U+FFFD, and an object of an unknown type becomes its `repr`.
     """
     return from_json(to_json(_replace_surrogates(value), inf_nan_mode="null", serialize_unknown=True))
 
@@ -112,7 +112,8 @@ def to_json_value(value: Any) -> Any:
 def to_row(event: Event, blobs: dict[str, bytes] | None = None, *, tokens: int = 0) -> dict[str, Any]:
     """Return the values of the columns of `messages` for an ADK event, by column name.
 
-    ADK's `error_message`, the text of a model provider's error, is left out.
+    ADK's `error_message`, the text of a model provider's error, is left out. The columns `id`, `session`, `generation`,
+    `attribution` and `summarized_id` are not in the result.
 
     Args:
         blobs: the event's files of more than `MAX_INLINE_BYTES` are added to this dict, by their SHA-256; the columns
@@ -349,7 +350,10 @@ def _to_json(value: Any) -> str:
 
 
 def _replace_surrogates(value: Any) -> Any:
-    """Return a JSON value with U+FFFD for each lone surrogate in its texts and keys."""
+    """Return a value with U+FFFD for each lone surrogate in its texts and keys.
+
+    Dicts, lists and tuples are copied, tuples as lists. All other values are returned unchanged.
+    """
     if isinstance(value, str):
         return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     if isinstance(value, dict):

@@ -108,6 +108,8 @@ def token_budget_truncate(
 def _find_budget_start(entries: Sequence[HistoryEntry], remaining: int, turns: int, free: set[int]) -> int:
     """Return the index of the oldest entry that fits in the tokens and turns.
 
+    This is the number of entries if none fits.
+
     Args:
         entries: the events of the history, oldest first.
         remaining: the most tokens of the entries from that index on.

@@ -50,7 +50,11 @@ class EventRebuilder:
         return event
 
     def _get_author(self, row: sa.Row[Any]) -> str:
-        """Return the author of a row: its column; for a role, `user` or the agent's name."""
+        """Return the author of a row, for an ADK event.
+
+        This is the column `author`. If that is empty or the name of a role, it is `user` for a user's row, else the
+        agent's name.
+        """
         if row.author not in _ROLES:
             return str(row.author)
         return "user" if "user" in (row.author, row.role) else self._agent

@@ -31,7 +31,7 @@ async def lock_session_row(connection: AsyncConnection, session_id: str | None) 
     """Lock a session's row until the transaction ends, if it exists.
 
     Returns:
-        The generation of the session; None if it does not exist.
+        The generation of the session; None if the session does not exist, or `session_id` is None.
     """
     row = await find_session_row(connection, session_id, for_update=True)
     return None if row is None else int(row.generation)
@@ -62,6 +62,9 @@ def new_session_row(session_id: str, app: str, user_id: str) -> dict[str, Any]:
     Args:
         app: the name of the default agent.
         user_id: the place of the session, as `InboxMessage.place`.
+
+    Returns:
+        `id`, `app`, `user_id`, `created_at` and `updated_at`; the other columns have defaults.
     """
     now = time.time()
     return {"id": session_id, "app": app, "user_id": user_id, "created_at": now, "updated_at": now}

@@ -102,7 +102,7 @@ class MemoryService(BaseMemoryService):
         """Return the memories of a place that contain the most words of a query.
 
         Case is ignored. Among memories with as many words, the newest comes first. At most 10 memories are returned,
-        with 12,000 characters in all.
+        with 12,000 characters in all; none for a query without a word of three letters or more (two outside of ASCII).
 
         Args:
             app_name: the agent whose memories are searched.
@@ -182,7 +182,10 @@ class MemoryService(BaseMemoryService):
 
 
 def _to_entries(events: Iterable[Event]) -> Iterable[tuple[str | None, str, str, float]]:
-    """Return the event id, author, text and time of each event, for `_save_entries`."""
+    """Return the event id, author, text and time of each event, for `_save_entries`.
+
+    Times are in seconds since the epoch. The text is empty for an event without text.
+    """
     return ((event.id, event.author, _get_text(event.content), event.timestamp) for event in events)
 
 

@@ -214,8 +214,9 @@ class HistoryLoader:
     async def load(self) -> tuple[list[Event], HistoryWindow]:
         """Return the ADK events that are sent to the model, oldest first, and their size.
 
-        These are the newest summary, if there is one, and the messages after it within the limits. Every call has a
-        response, except calls that may still be answered.
+        The events are the newest summary, if there is one, and the messages after it within the limits. Every call has
+        a response, except calls that may still be answered. The `HistoryWindow` has the number of these messages, their
+        tokens, and the limit by which older messages are left out.
         """
         summary, summarized_id, budget = self._summary, 0, self.budget or DEFAULT_BUDGET_TOKENS
         if summary is not None:
@@ -272,11 +273,12 @@ class HistoryLoader:
     async def _read_newest(self, summarized_id: int) -> tuple[dict[int, StoredMessage], bool]:
         """Return the newest messages after the summary, and whether these are all.
 
-        The messages are by row id. If they are not all, the last one that was read exceeds the limit of tokens or
-        turns.
-
         Args:
             summarized_id: the id of the last message that the summary covers; 0 without a summary.
+
+        Returns:
+            The messages by row id, and True if older messages after the summary do not exist. With False, the oldest
+            of the messages exceeds the limit of tokens or turns.
         """
         rows: dict[int, StoredMessage] = {}
         batch: Mapping[int, StoredMessage] = self.snapshot.newest

@@ -212,7 +212,7 @@ class _RunMessage:
 
     @property
     def agent_key(self) -> tuple[str, str | None]:
-        """Name and ADK branch of the agent that made the event."""
+        """The name of the event's agent, and its ADK branch; None for the root branch."""
         return self.event.author, self.event.branch
 
     @property
@@ -391,6 +391,10 @@ def _get_outcome(call: sa.Row[Any] | None) -> dict[str, Any]:
 
     Args:
         call: the `tool_calls` row of the call; None if the call never began.
+
+    Returns:
+        `{"error": NOT_STARTED}` if the call never began, `{"error": INTERRUPTED}` if it did not end. Else the stored
+        result; a result that is no JSON object is the value of `result`.
     """
     if call is None:
         return {"error": NOT_STARTED}

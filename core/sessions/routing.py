@@ -47,6 +47,9 @@ class AgentRouter:
 
         Args:
             places: the names of the place, the narrowest first.
+
+        Returns:
+            The agent in `agent_by_place` for the first of `places` that has one; else `default`.
         """
         return next((self.agent_by_place[place] for place in places if place in self.agent_by_place), self.default)
 
@@ -54,9 +57,11 @@ class AgentRouter:
         """Return the name of the agent that answers in a session.
 
         Args:
-            chosen: the name of the agent that people chose for the session; None without a choice. It is ignored if it
-                may not be chosen at the place.
+            chosen: the name of the agent that people chose for the session; None without a choice.
             places: the names of the session's place, the narrowest first.
+
+        Returns:
+            `chosen`, if that agent may be chosen at the place; else the result of `get_agent_at`.
         """
         return chosen if chosen is not None and chosen in self.list_selectable(places) else self.get_agent_at(places)
 

@@ -300,7 +300,10 @@ class SessionService(BaseSessionService):
 
 
 def _apply_config(events: list[Event], config: GetSessionConfig | None) -> list[Event]:
-    """Return the events that ADK's `GetSessionConfig` selects by time and number."""
+    """Return the events that ADK's `GetSessionConfig` selects by time and number.
+
+    All events are returned if `config` is None or has neither. The newest events are returned if it has a number.
+    """
     if config is not None and config.after_timestamp is not None:
         events = [event for event in events if event.timestamp >= config.after_timestamp]
     if config is not None and config.num_recent_events is not None:

@@ -117,7 +117,9 @@ class Summarizer:
     async def _truncate(self, text: str, max_tokens: int) -> tuple[str, int]:
         """Return the beginning of a text, of `max_tokens` at most, and its tokens.
 
-        The text is cut at the end of a line, if possible.
+        Returns:
+            The text, unchanged if it is short enough, else cut at the end of a line if possible; and the number of
+            tokens of the returned text.
         """
         tokens = await self._counter.count(text)
         while tokens > max_tokens:

@@ -42,10 +42,14 @@ class StoredSession(Session):
     window: HistoryWindow = Field(default=HistoryWindow(), exclude=True)
 
     def get_attribution(self, event: Event) -> dict[str, Any] | None:
-        """Return the authors of the turn's prompt as JSON; None for another event.
+        """Return the authors of the turn's prompt as JSON, if an event is the prompt.
 
         Args:
             event: an event that is to be stored; it is the prompt if it is a user message with the prompt's text.
+
+        Returns:
+            The result of `AttributedPrompt.to_json`, for the column `attribution`. None if the event is not the prompt,
+            or the session has no `prompt`.
         """
         first = next(iter((event.content and event.content.parts) or ()), None)
         if self.prompt is None or first is None or first.text != self.prompt.text or not is_user_message(event):

@@ -131,7 +131,10 @@ class Database:
         """Run one statement as `run` does, and retry it while the database is unavailable.
 
         Args:
-            operation: as for `retry_store`.
+            operation: the operation as a noun phrase, for the log; see `retry_store`.
+
+        Returns:
+            The rows.
         """
         return await retry_store(partial(self.run, statement), operation=operation)
 
@@ -142,7 +145,7 @@ class Database:
 
         Args:
             work: gets the connection of each try.
-            operation: as for `retry_store`.
+            operation: the operation as a noun phrase, for the log; see `retry_store`.
         """
 
         async def attempt() -> T:

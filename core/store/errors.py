@@ -55,9 +55,13 @@ UNREADABLE_ERRORS = (TypeError, ValueError, AttributeError, LookupError)
 
 
 def _asyncpg_errors(*names: str, other: tuple[type[Exception], ...] = ()) -> tuple[type[Exception], ...]:
-    """Return the error classes of asyncpg with these names, after the classes `other`.
+    """Return error classes for an `except`: `other`, then the classes of asyncpg.
 
     Only `other` is returned while asyncpg is not imported.
+
+    Args:
+        names: the names of the classes in `asyncpg.exceptions`.
+        other: the classes that come first.
     """
     exceptions = sys.modules.get("asyncpg.exceptions")
     return (*other, *(getattr(exceptions, name) for name in names)) if exceptions is not None else other

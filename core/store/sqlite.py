@@ -85,7 +85,10 @@ class _Cursor:
 
     @property
     def description(self) -> Any:
-        """The columns of the rows; None for a statement without rows."""
+        """DB-API description of the rows' columns; None for a statement without rows.
+
+        It has a tuple of seven values for each column: the name, and None six times.
+        """
         return self._rows.description
 
     @property

@@ -36,9 +36,11 @@ async def insert_or_update(connection: AsyncConnection, table: sa.Table, *rows: 
 
 
 def build_insert(dialect: str, table: sa.Table) -> sqlite.Insert | postgresql.Insert:
-    """Return an `INSERT` for a table that has the method `on_conflict_do_nothing`.
+    """Return SQLAlchemy's `INSERT` of a dialect for a table.
+
+    This has `on_conflict_do_nothing` and `on_conflict_do_update`, unlike `sa.insert`.
 
     Args:
-        dialect: `sqlite` or `postgresql`.
+        dialect: `postgresql` for the `INSERT` of PostgreSQL; any other name for that of SQLite.
     """
     return postgresql.insert(table) if dialect == "postgresql" else sqlite.insert(table)

@@ -237,7 +237,8 @@ _SET_TURN = sa.update(inbox).where(inbox.c.id == sa.bindparam("message_id")).val
 async def _lock_sessions(connection: AsyncConnection, limit: int, served: Mapping[str, int]) -> dict[str, sa.Row[Any]]:
     """Lock at most `limit` idle sessions with waiting messages, and return their rows.
 
-    The dict has the `sessions` rows by session id, in a round robin over people. The first session of each person comes
+    The dict has a row by session id, in a round robin over people. A row has `id`, `generation`, `model`, `agent` and
+    `has_question`: whether a question of an agent to a person is stored. The first session of each person comes
     before the second one of anybody. Among the first ones, the session of the person with the oldest last turn comes
     first. A session counts for the author of its oldest waiting message.
 
@@ -346,10 +347,10 @@ async def _next_turn(
     """Return the new turn that answers a batch of messages, for the caller to insert.
 
     If the batch is the request to retry a turn that has its answer by now, the request gets the outcome `superseded`,
-    and the result is None.
+    and the result is None. If the turn to repeat or continue is deleted, the new turn is of the kind `message`.
 
     Args:
-        session: the locked row of `sessions`.
+        session: the locked row of the session, from `_lock_sessions`.
         batch: the messages, oldest first; or one request for a rerun, or one decision of people.
         agents: decides which agent answers.
     """

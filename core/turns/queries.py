@@ -59,6 +59,10 @@ def message_columns(inbound: InboxMessage, generation: Any) -> dict[str, Any]:
 
     Args:
         generation: the session generation, as a number or an SQL expression.
+
+    Returns:
+        `event_key`, `session`, `generation`, `place`, `author`, `sent_at`, and `accepted_at` with the time of this
+        process.
     """
     return {
         "event_key": inbound.event_key,
@@ -120,8 +124,8 @@ async def get_messages_of_turns(
 ) -> dict[str, tuple[InboxMessage, ...]]:
     """Return the inbox messages of each of these turns, by turn id, oldest first.
 
-    Messages that their authors deleted are left out, unless a turn has no others. A turn is left out if no message of
-    it can be parsed.
+    Messages that their authors deleted are left out, unless a turn has no others. A turn without a message that can be
+    parsed is not in the dict.
     """
     query = (
         sa.select(inbox.c.turn, inbox.c.message, inbox.c.outcome)
@@ -162,7 +166,8 @@ async def get_turn_row(connection: AsyncConnection, turn_id: str) -> sa.Row[Any]
 async def get_message_chain(connection: AsyncConnection, turn_id: str) -> list[InboxMessage]:
     """Return the messages of a turn, then those of its parent, up to the first turn.
 
-    The parent is the turn that it repeats or continues. The messages of one turn are oldest first.
+    The parent is the turn that a turn repeats or continues. The messages of one turn are oldest first. The list is
+    empty if the turn is not stored.
     """
     found, query = list[InboxMessage](), sa.select(turns)
     turn = (await connection.execute(query.where(turns.c.id == turn_id))).one_or_none()

@@ -47,6 +47,10 @@ async def create_rerun_message(
     Args:
         turn_id: the turn whose messages are answered again.
         author: the platform's id of the person who asks; None for an operator, who may repeat any turn.
+
+    Returns:
+        A copy of the newest message of the turn, with the event key of the request and the current time. It is returned
+        again while an earlier request waits or its turn runs. Else the reason why the turn is not repeated.
     """
     session = sa.select(turns.c.session).where(turns.c.id == turn_id)
     generation = await lock_session_row(connection, (await connection.execute(session)).scalar_one_or_none())
@@ -112,7 +116,9 @@ async def _has_followers(connection: AsyncConnection, turn: sa.Row[Any]) -> bool
 async def _has_ended(connection: AsyncConnection, event_key: str) -> bool | None:
     """Return whether the rerun that an event key requested has ended.
 
-    None if the inbox has no such request.
+    Returns:
+        True if the turn of the rerun has ended, or the request has an outcome, so that no turn answers it. False while
+        the request waits or its turn runs. None if the inbox has no row with this event key.
     """
     query = (
         sa.select(inbox.c.outcome.is_not(None) | turns.c.state.in_(ENDED_STATES))

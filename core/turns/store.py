@@ -50,7 +50,9 @@ MAX_SERVED = 1_000
 
 
 def _update_turn(returning: sa.ColumnElement[Any] = turns.c.id, **values: Any) -> sa.Update:
-    """Return the `UPDATE` of an owned turn (`OWNS_TURN`) in one of `states`.
+    """Return the `UPDATE` of a turn that this worker owns, in one of some states.
+
+    The bind parameters are those of `OWNS_TURN`, and `states`. Without a matching turn it changes and returns no row.
 
     Args:
         returning: the column that it returns if it changes the turn.
@@ -153,7 +155,8 @@ class TurnStore:
     async def list_owned(self) -> dict[str, CancelReason | None]:
         """Return the cancel reason of each turn that this worker owns, by turn id.
 
-        Turns that have ended are left out. The reason is None for a turn that is not cancelled.
+        A worker owns a turn from its claim until it hands the turn back, or another worker claims the turn. Turns that
+        have ended are left out. The reason is None for a turn that is not cancelled.
         """
         owned = sa.select(turns.c.id, turns.c.cancel_reason).where(
             is_active(turns), turns.c.owner == self._lease.worker_id
