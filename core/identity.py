@@ -137,7 +137,7 @@ def is_permitted(rule: Collection[str], user: User) -> bool:
     """Return whether a rule of the settings permits an action to a user.
 
     Args:
-        rule: ids of users and roles, `ADMINS` and `EVERYONE`; one of them must match.
+        rule: ids of users and roles, `ADMINS` and `EVERYONE`; one of them must match. An empty rule permits nobody.
     """
     return (
         EVERYONE in rule

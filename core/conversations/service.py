@@ -157,7 +157,9 @@ class ConversationService:
         return stopped
 
     async def get_status(self, session_id: str, location_names: Sequence[str] = ()) -> SessionStatus:
-        """Return the status of a session; an empty one if the session does not exist.
+        """Return the status of a session, which may not exist yet.
+
+        For a session that does not exist, all counts are 0, and model and agent are those that would answer.
 
         Args:
             location_names: the names of the session's location, as `InboxMessage.location_names`.

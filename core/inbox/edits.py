@@ -73,7 +73,8 @@ async def edit_message(
     """Store the new text of an inbox message, in the caller's transaction.
 
     A message that waits for a turn gets the new text. For a message that a turn has claimed, the new text is stored
-    beside the old one, for a rerun of the kind `revise`.
+    beside the old one, for a rerun of the kind `revise`. If it is the text that the turn has got, an earlier edit is
+    deleted.
 
     Args:
         event_key: the event key of the message, not of the edit.
@@ -83,7 +84,7 @@ async def edit_message(
 
     Returns:
         A `ClaimedMessage` if a turn has claimed the message, and the text differs from the newest stored text. Else an
-        `EditResult`; only for `WAITING`, the new text is stored.
+        `EditResult`: `WAITING` if the new text is stored, and another one if not.
     """
     if is_mention and await _delete_unaddressed(connection, event_key):
         return EditResult.NOT_RECEIVED

@@ -173,7 +173,7 @@ class _MarkdownWriter:
         return "".join(f"\n{paragraph}\n" for paragraph in self._list_paragraphs(run))
 
     def format_end(self, *, is_whole: bool) -> str:
-        """Return the end of the export: a note if it is not whole."""
+        """Return a note that the rest is left out; empty if the export is whole."""
         return "" if is_whole else "\n*The rest is left out: the export reached its size limit.*\n"
 
     def _list_paragraphs(self, run: TranscriptRun) -> Iterator[str]:

@@ -54,7 +54,10 @@ class TranscriptMessage:
 
     @property
     def heading(self) -> str:
-        """The names of a prompt's authors, or `Question` if unknown; else `author`."""
+        """The names of a prompt's authors; for a message that is no prompt, `author`.
+
+        For a prompt without known names, this is `Question`.
+        """
         if self.role != "user":
             return self.author
         return ", ".join(dict.fromkeys(name for id_, name, _ in self.parts if id_ and name)) or "Question"

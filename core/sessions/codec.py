@@ -104,7 +104,8 @@ def encode_event(event: Event) -> EncodedEvent:
 def to_json_value(value: Any) -> Any:
     """Return a Python value converted to JSON values.
 
-    The result has only dicts, lists, texts, numbers, booleans and None. NaN becomes null, a lone surrogate becomes U+FFFD, and an object of an unknown type becomes its `repr`.
+    The result has only dicts, lists, texts, numbers, booleans and None. NaN becomes null, a lone surrogate becomes
+    U+FFFD, and an object of an unknown type becomes its `repr`.
     """
     return from_json(to_json(_replace_surrogates(value), inf_nan_mode="null", serialize_unknown=True))
 

@@ -80,7 +80,7 @@ class EventRebuilder:
         """Return the tool responses of a row as ADK content.
 
         Without stored responses, the row's content is the response to the oldest open call, or a text without such a
-        call.
+        call. None if the row has neither responses, nor an open call, nor content.
         """
         answers = [call for call in row.tool_calls if "output" in call]
         if not answers and self._unanswered:

@@ -254,7 +254,7 @@ class HistoryLoader:
             newest: the newest messages, by row id.
 
         Returns:
-            `newest` and the added messages, by row id.
+            `newest` and the added messages, by row id; none if `newest` is empty.
         """
         rows = dict(newest)
         if not rows:
@@ -358,7 +358,8 @@ class HistoryLoader:
     async def _to_entries(self, rows: Sequence[StoredMessage]) -> list[HistoryEntry]:
         """Return the ADK events of messages, with their files from `blobs`.
 
-        An event that cannot be parsed, or lacks a file, is rebuilt from the columns of its row.
+        An event that cannot be parsed, or lacks a file, is rebuilt from the columns of its row. If that row was deleted
+        meanwhile, the event is left out.
 
         Args:
             rows: the messages, oldest first.
@@ -411,7 +412,8 @@ class HistoryLoader:
 def _take_newest_turns(rows: Mapping[int, StoredMessage], turns: int) -> dict[int, StoredMessage]:
     """Return the messages of the newest turns, and the one user message before them.
 
-    By that user message, `describe_window` sees that older messages are left out.
+    By that user message, `describe_window` sees that older messages are left out. If there are at most `turns` turns,
+    all messages are returned.
 
     Args:
         rows: messages by row id.

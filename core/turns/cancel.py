@@ -129,7 +129,7 @@ async def _get_running_turn(connection: AsyncConnection, session_id: str | None)
 
 
 async def _may_stop(connection: AsyncConnection, turn: sa.Row[Any], author: str | None, until: float = inf) -> bool:
-    """Return whether the author and the time of a stop permit it to cancel a turn.
+    """Return whether a request to stop may cancel a turn, by its author and time.
 
     Args:
         turn: the row of `turns`.

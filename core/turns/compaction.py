@@ -296,7 +296,7 @@ def _cut_to_whole_turns(rows: Sequence[sa.Row[Any]], budget: int) -> Sequence[sa
 
     Args:
         rows: rows of `messages`, oldest first. If they have more than `budget` tokens, the last turn may be incomplete,
-            and is left out.
+            and is left out. If that is the only turn, all rows are returned.
     """
     begins = [place for place, row in enumerate(rows) if row.role == "user" and place]
     ends = [*begins, len(rows)] if sum(row.tokens for row in rows) <= budget else begins
