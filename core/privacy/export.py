@@ -42,7 +42,9 @@ class ExportViewer:
     def limit_run(self, run: TranscriptRun, authors: Collection[str]) -> TranscriptRun:
         """Return a run with only those tool arguments and results that the viewer may see.
 
-        Others are replaced by `[hidden]`. In an export that is not private, secrets are masked.
+        The viewer may see them if they are one of `authors`, or an admin in a private export. Else the arguments and
+        results of tool calls, and the arguments, hints and answers of requests to people, are replaced by `[hidden]`.
+        In an export that is not private, secrets in them are masked.
 
         Args:
             run: the run with all its tool calls and requests to people.

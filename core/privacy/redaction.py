@@ -73,7 +73,10 @@ class Redaction:
         return text.replace(self.user_id, DELETED_NAME)
 
     def _redact_quote(self, lines: Iterable[str]) -> Iterable[str]:
-        """Yield the lines of a prompt, with `[deleted]` for quoted messages of the user."""
+        """Yield the lines of a prompt, with `[deleted]` for quoted messages of the user.
+
+        Further lines of these messages are left out. All other lines are unchanged.
+        """
         is_theirs = False
         for line in lines:
             if line.startswith(CONTINUATION_PREFIX) or line == CONTINUATION_PREFIX.rstrip():  # a continuation line

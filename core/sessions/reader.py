@@ -131,10 +131,14 @@ async def read_snapshot(
 def _build_snapshot_query(dialect: str) -> sa.CompoundSelect[Any]:
     """Return the query of a session, its state and its messages, as one UNION.
 
-    Each row has its `_RowKind` and seven columns, whose meaning depends on the kind: see `read_snapshot`.
-
     Args:
         dialect: `sqlite` or `postgresql`.
+
+    Returns:
+        The query, with the bind parameters `session`, `app_owner`, `user_owner` and `session_owner`. Each row has its
+        `_RowKind` and seven columns. `SESSION`: generation, app, user id, 0, NULL, time of the change, 0. `STATE`: 0,
+        scope, key, 0, JSON value, 0, 0. `NEWEST` and `REQUIRED`: id, role, event, tokens, long-running calls, time,
+        `summarized_id` or 0.
     """
     session = sa.bindparam("session", type_=sa.Text)
     zero: sa.ColumnElement[int] = sa.literal_column("0")

@@ -183,7 +183,8 @@ def _build_insert(dialect: str, *, is_fenced: bool) -> sa.Insert:
     """Return the `INSERT` of one message that locks its session and checks its turn.
 
     Nothing is inserted if the session was reset, the turn is lost, or the event is stored. The same applies if the
-    session has long-running calls that the message may answer. The bind parameters have the names of the columns.
+    session has long-running calls that the message may answer. The bind parameters have the names of the columns; a
+    further one is `may_answer_calls`. The statement returns the id of the inserted row.
 
     Args:
         dialect: `sqlite` or `postgresql`.

@@ -291,9 +291,9 @@ class TurnStore:
     ) -> None:
         """Store the end of the turn: its state, usage, error and run record.
 
-        If the turn has the cancel reason `RESET`, its text, its run record and the texts of its messages are deleted. If
-        it has the reason `MESSAGE_DELETED`, its run record is deleted; for the state `cancelled`, the stored ADK events
-        of its run are deleted too.
+        If the cancel reason of the turn is `RESET`, its text, its run record and the texts of its messages are deleted.
+        For `MESSAGE_DELETED`, its run record is deleted; for the state `cancelled`, the stored ADK events of its run
+        are deleted too.
 
         Args:
             state: the new state of the turn.
