@@ -7,7 +7,7 @@ T = TypeVar("T")
 
 
 def find_named(kind: str, name_or_id: str, by_name: Mapping[str, T], by_id: Mapping[str, T]) -> T:
-    """Return the user, channel or other item with a given name or id.
+    """Return the user, channel or other item with a given name, else with this id.
 
     A `#` before the name is ignored.
 

@@ -68,7 +68,10 @@ class SoakPlatform(Protocol):
     def create_place(self, number: int) -> Place: ...
 
     def receipt_times(self) -> dict[str, float]:
-        """Return the bot's first receipt of each user message, by message name."""
+        """Return the time of the bot's first receipt of each user message.
+
+        The keys are the names of the messages, the times monotonic seconds.
+        """
 
     def count_bot_messages(self) -> int:
         """Return the number of the bot's messages in all channels, threads and DMs."""
@@ -234,7 +237,7 @@ class DiscordSoakPlatform:
         return DiscordPlace(self.sandbox, self.sandbox.open_dm(user), user)
 
     def receipt_times(self) -> dict[str, float]:
-        """Return the first delivery of each message to a client, by message name.
+        """Return the time of the first delivery of each user message, by its name.
 
         Resumed clients count as well. Times are monotonic seconds.
         """

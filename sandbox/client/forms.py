@@ -119,6 +119,8 @@ def parse_entry(field: ClientField, text: str) -> list[str]:
 def find_option(label: str, options: Sequence[ClientOption], name: str) -> ClientOption:
     """Return the option with the label `name`, else the first whose label begins so.
 
+    Case does not matter.
+
     Args:
         label: the label of the menu or field, for the error.
 

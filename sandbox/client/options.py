@@ -15,6 +15,9 @@ def parse_options(command: Mapping[str, Any], text: str) -> dict[str, OptionValu
     Args:
         command: the command's definition in Discord's JSON.
 
+    Returns:
+        The values of the typed options only; empty for an empty text.
+
     Raises:
         ValueError: a value does not fit its option, or the command has no options.
     """

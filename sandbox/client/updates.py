@@ -146,6 +146,8 @@ def filter_by_place(place: ClientLocation, messages: Iterable[ClientMessage]) ->
 def encode_mentions(text: str, names: Mapping[str, str]) -> str:
     """Replace each `@name` in a text by `<@id>`; case does not matter.
 
+    Unknown names stay.
+
     Args:
         names: names by id.
     """

@@ -294,7 +294,7 @@ class SlackUserActions:
             value: a text, an option's value, a date, a time, a Unix time, a user or channel; a list for several.
 
         Returns:
-            False if Slack sent an action that the app did not acknowledge in time.
+            False if Slack sent an action that the app did not acknowledge in time; True otherwise.
 
         Raises:
             ValueError: the element does not exist or does not accept the value.

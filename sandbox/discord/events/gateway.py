@@ -224,7 +224,7 @@ class LocalGateway:
             guild_id: the server of the event, which decides its shard; None for a DM.
 
         Returns:
-            The sessions that receive the event.
+            The sessions that receive the event; none for an event of the server during its outage.
         """
         if guild_id is not None and not self.is_guild_available:
             return []

@@ -163,7 +163,7 @@ class Guild:
         """Archive or reopen a thread without an event.
 
         Returns:
-            Whether an archived thread was reopened.
+            True if the thread was archived and is reopened; False otherwise.
         """
         if thread.archived == archived:
             return False
@@ -332,7 +332,10 @@ class Guild:
         self._on_change(GuildChange("updated", message))
 
     def pin_message(self, message: DiscordMessage, user: DiscordUser) -> DiscordMessage:
-        """Pin a message, and return the system message that Discord posts about it."""
+        """Pin a message, publish the change, and return Discord's system message.
+
+        The system message is posted in the channel with `user` as its author.
+        """
         message.pinned_at = message.channel.last_pinned_at = datetime.now(UTC)
         self.publish_update(message)
         self.emit(GuildEvent("CHANNEL_PINS_UPDATE", message.channel))
@@ -355,7 +358,11 @@ class Guild:
             self._on_change(GuildChange("reaction_added", message, user.id, emoji))
 
     def remove_reaction(self, message: DiscordMessage, user: DiscordUser, emoji: str) -> bool:
-        """Remove a user's reaction from a message; return False if there is none."""
+        """Remove a user's reaction from a message, and publish the change.
+
+        Returns:
+            Whether the reaction existed; otherwise nothing is published.
+        """
         users = message.reactions.get(emoji, [])
         if user.id not in users:
             return False

@@ -41,9 +41,11 @@ def parse_mentions(
 ) -> MessageMentions:
     """Return those mentions of a message's text that ping.
 
+    Mentions of unknown users are left out.
+
     Args:
         text: the text as sent.
-        allowed: the valid `allowed_mentions` of the request; None if it has none.
+        allowed: the valid `allowed_mentions` of the request; None if it has none. Then all mentions and replies ping.
         known: the ids of the existing users.
         reply_to: the id of the author of the message to which this one replies; None for no reply.
     """

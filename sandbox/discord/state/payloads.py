@@ -384,7 +384,8 @@ class DiscordPayloads:
         """Return a message's JSON as in REST responses.
 
         Args:
-            content: False for an app without the message content intent.
+            content: False for an app without the message content intent. Then the text is "", and files, embeds,
+                components, stickers and the poll are left out.
             with_reference: whether to include the message to which this one replies.
         """
         message_content = message.content

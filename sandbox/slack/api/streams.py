@@ -171,7 +171,11 @@ def _parse_chunks(arguments: Arguments) -> tuple[Sequence[Mapping[str, Any]], st
 
 
 def _is_chunk(chunk: object) -> bool:
-    """Return whether Slack would accept an item of the argument `chunks`."""
+    """Return whether Slack would accept an item of the argument `chunks`.
+
+    Raises:
+        SlackError: as for `check_blocks`, for a chunk with blocks.
+    """
     match chunk:
         case {"type": "markdown_text", "text": str(text)}:
             return len(text) <= MAX_MARKDOWN_CHARS

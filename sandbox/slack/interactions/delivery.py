@@ -87,7 +87,7 @@ class SlackInteractions:
             response_base_url: the address of response URLs, with a slash at the end.
 
         Returns:
-            False if Slack sent an action that the app did not acknowledge in time.
+            False if Slack sent an action that the app did not acknowledge in time; True otherwise.
 
         Raises:
             ValueError: the element does not exist or does not accept the value.
@@ -241,10 +241,11 @@ class SlackInteractions:
     def _apply_response(self, view: SlackView, response: Json) -> bool:
         """Apply the app's response to the submission of a modal.
 
-        The response closes, updates, pushes or clears views, or sets errors.
+        Its `response_action` updates the view, pushes another one, clears the whole modal, or sets errors. Without an
+        action, the view is closed.
 
         Returns:
-            False if the response has errors.
+            False if the response sets errors; True otherwise.
 
         Raises:
             SlackError: Slack would show "We had some trouble connecting" for this response.

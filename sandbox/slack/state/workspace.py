@@ -282,11 +282,14 @@ class Workspace:
         return self._on_change(WorkspaceChange("deleted", message))
 
     def add_reaction(self, message: SlackMessage, user: str, reaction: str) -> bool:
-        """Add a user's reaction to a message; return False if it exists already.
+        """Add a user's reaction to a message, and publish the change.
 
         Args:
             user: the id of the user.
             reaction: the emoji's name.
+
+        Returns:
+            False if the reaction exists already, and nothing changes; True otherwise.
         """
         users = message.reactions.setdefault(reaction, [])
         if user in users:
@@ -296,11 +299,14 @@ class Workspace:
         return True
 
     def remove_reaction(self, message: SlackMessage, user: str, reaction: str) -> bool:
-        """Remove a user's reaction from a message; return False if there is none.
+        """Remove a user's reaction from a message, and publish the change.
 
         Args:
             user: the id of the user.
             reaction: the emoji's name.
+
+        Returns:
+            False if there is no such reaction, and nothing changes; True otherwise.
         """
         users = message.reactions.get(reaction, [])
         if user not in users:
@@ -317,10 +323,11 @@ class Workspace:
         return sorted(pinned, key=lambda message: message.pinned_at, reverse=True)
 
     def set_pin(self, message: SlackMessage, user: str, *, is_pinned: bool) -> None:
-        """Pin a message to its channel, or unpin it.
+        """Pin a message to its channel, or unpin it, and publish the change.
 
         Args:
             user: the id of the user who does it.
+            is_pinned: True to pin the message, False to unpin it.
         """
         message.pinned_by, message.pinned_at = (user, int(time())) if is_pinned else (None, 0)
         self._on_change(WorkspaceChange("pinned" if is_pinned else "unpinned", message, user))

@@ -15,7 +15,11 @@ _TEXT_FIELDS = {"plain_text": {"emoji": boolean}, "mrkdwn": {"verbatim": boolean
 
 
 def text(max_chars: int, *kinds: str) -> Check:
-    """Return a check for a text object of one of these kinds, by default `plain_text`."""
+    """Return a check for a text object of 1 to `max_chars` characters.
+
+    Args:
+        kinds: the accepted types, `plain_text` and `mrkdwn`; none for `plain_text` only.
+    """
     required = TYPE | {"text": string(max_chars, min_chars=1)}
     return variants({kind: shape(required, _TEXT_FIELDS[kind]) for kind in kinds or ("plain_text",)})
 
