@@ -191,7 +191,10 @@ def select_summary_model(settings: Settings, agent_set: AgentSet, registry: Mode
 
 
 def find_unusable_tools(app: App) -> list[str]:
-    """Return a warning for each agent of an app that has tools its model cannot call."""
+    """Return a warning for each agent of an app that has tools its model cannot call.
+
+    The list is empty if there is no such agent.
+    """
     lines = list[str]()
     for agent in agents_in(app):
         names = [getattr(tool, "name", None) or getattr(tool, "__name__", "") for tool in agent.tools]

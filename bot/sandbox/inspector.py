@@ -58,6 +58,8 @@ Json = dict[str, Any]
 async def connect_inspector(address: str, database: Database, prices: Prices) -> AsyncIterator["InspectorPlugin"]:
     """Yield a plugin that sends turns and calls to the sandbox's page, in the block.
 
+    A background task connects to the page and sends; it is cancelled at the end of the block.
+
     Args:
         address: URL of the page's WebSocket.
         database: read for the turns and their messages.
