@@ -131,7 +131,7 @@ class CommandContext:
 
     @property
     def location_names(self) -> tuple[str, ...]:
-        """The ids of the location in the settings: channel, parents and workspace.
+        """The ids that name the location in settings: of channel, parents and workspace.
 
         A direct message also has the names `PLATFORM:dm` and `dm`: see `Location.get_names`.
         """

@@ -27,7 +27,8 @@ _MIN_WAIT_SECONDS = 1.0
 def find_turn_id(text: str) -> str:
     """Return the turn id in a command's argument: the last word, in lower case.
 
-    The argument may also be a pasted error message, which ends with the id. If it is empty, so is the result.
+    The argument may also be a pasted error message, which ends with the id. The result is not checked, and may be no
+    turn's id. An argument without a word is returned unchanged.
     """
     found = _WORD.findall(text.lower())
     return found[-1] if found else text

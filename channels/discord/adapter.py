@@ -349,7 +349,7 @@ class DiscordChannel:
         limit of its author or place. A failure is logged.
 
         Returns:
-            The message, with the session and address of the thread if one was started.
+            The message, with the session and address of the thread if one was started; else unchanged.
         """
         in_thread = move_to_thread(incoming) if self._settings.auto_thread and incoming.is_mention else None
         if in_thread is None or await self._intake.get_rate_limit(incoming.inbound):

@@ -320,7 +320,8 @@ class Backfill:
     async def _fetch_all(self) -> None:
         """Fetch and store the missed messages of all places, then close the gap.
 
-        After `BACKFILL_TIMEOUT` seconds the gap is closed anyway. A gap that was opened meanwhile stays open.
+        The gap is the period in which messages may have been missed; without a gap nothing is done. After
+        `BACKFILL_TIMEOUT` seconds the gap is closed anyway. A gap that was opened meanwhile stays open.
 
         Raises:
             StoreError: too many messages wait to be stored.
@@ -347,7 +348,8 @@ class Backfill:
     async def _wait_for_fetches(self, places: Collection[str]) -> None:
         """Fetch and store the missed messages of some places, if there is a gap.
 
-        Does nothing without `delays_new_messages`. Failures are logged; the call takes at most `MAX_WAIT_SECONDS`.
+        A gap is a period in which messages may have been missed. Does nothing without `delays_new_messages`. Failures
+        are logged; the call takes at most `MAX_WAIT_SECONDS`.
 
         Args:
             places: the ids of the places.
@@ -388,7 +390,10 @@ class Backfill:
                         raise
 
     async def _list_missing(self, gap: _Gap, place_id: str) -> list[IncomingMessage]:
-        """Fetch a place's messages since the gap; return those to store, oldest first."""
+        """Fetch a place's messages since the start of a gap; return those not stored yet.
+
+        They are in order of age, the oldest first: see `filter_missing`. An unknown or inactive place has none.
+        """
         places = await self._list_places(gap)
         if place_id not in places:
             return []

@@ -156,7 +156,8 @@ class InteractionHandler(ABC):
         A platform may show the author the sessions to choose from, if they are several.
 
         Returns:
-            The command; None if the author was asked to choose a session, which sends another interaction.
+            The command, by default unchanged; None if the author was asked to choose a session, which sends another
+            interaction.
         """
         return interaction
 
@@ -247,6 +248,9 @@ class InteractionHandler(ABC):
 
     async def _get_refusal(self, interaction: Interaction) -> str | None:
         """Return the reason to refuse an interaction: missing access or a rate limit.
+
+        Only a question is refused for a rate limit. If the reason is missing access, the database stores that the
+        author was told: see `MessageHandler.get_refusal`.
 
         Returns:
             The translated reason; empty if the author was told within the last hour. None to process the interaction.

@@ -128,7 +128,10 @@ class RateLimiter:
 
     @contextmanager
     def reserve(self) -> Iterator[None]:
-        """Reserve a slot in the `with` block: stream updates and backfill cannot use it."""
+        """Reserve a slot (the permission for one call) in the `with` block.
+
+        Calls with the priorities `STREAM_UPDATE` and `BACKFILL` cannot use the slot.
+        """
         self._reserved += 1
         try:
             yield
@@ -160,10 +163,12 @@ class RateLimiter:
             raise
 
     def try_acquire(self, priority: Priority) -> bool:
-        """Acquire a slot without waiting, if one is free and no more urgent call waits.
+        """Acquire a slot (the permission for one call), if one is free now.
+
+        The caller then ends the slot by `complete` or `release`.
 
         Returns:
-            True if a slot was acquired.
+            True if a slot was acquired; False if none is free, or a more urgent call waits for the slot.
         """
         waiter = self._waiter(priority)
         if (self._queue and self._queue[0] < waiter) or self._wait_seconds(waiter) > 0:
@@ -172,12 +177,18 @@ class RateLimiter:
         return True
 
     def release(self) -> None:
-        """Free an acquired slot whose call is not made."""
+        """Free an acquired slot (the permission for one call) whose call is not made.
+
+        The slot is assigned to a waiting call, if any.
+        """
         self._in_flight = max(0, self._in_flight - 1)
         self._admit_waiters()
 
     def complete(self) -> None:
-        """Record the end of a call; its slot becomes free one window later."""
+        """Record the end of a call that used an acquired slot.
+
+        The slot (the permission for one call) becomes free one window of the rate limit later.
+        """
         self._answered.append(event_loop.now())
         self.release()
 

@@ -73,7 +73,7 @@ def create_button(action: ButtonAction, target_id: str, say: MessageCatalog, *, 
 
 
 def growing_buttons(turn_id: str, say: MessageCatalog, *, is_revised: bool = False) -> list[Button]:
-    """Return the buttons under a growing reply: *Stop*.
+    """Return the buttons under a reply whose text is still being written: *Stop*.
 
     Args:
         is_revised: whether a user edited a message of the turn since the turn was claimed; then *Answer the edited

@@ -37,7 +37,9 @@ class QueuedReactions:
         self._background = BackgroundTasks()
 
     def add(self, address: Address) -> None:
-        """Add the reaction in the background, unless this process added or assumed it.
+        """Add the "queued" reaction to a user's message, in a background task.
+
+        Does nothing if this process has added or assumed (see `assume_added`) the reaction already.
 
         Args:
             address: the address of the reply to the user's message.
@@ -48,11 +50,23 @@ class QueuedReactions:
             self._background.add(task)
 
     def assume_added(self, address: Address) -> None:
-        """Store that another process may have added the reaction, for `remove`."""
+        """Store that another process may have added the "queued" reaction to a message.
+
+        A later `remove` then removes the reaction.
+
+        Args:
+            address: the address of the reply to the user's message.
+        """
         self._tasks.setdefault(_key(address), None)
 
     def remove(self, address: Address) -> None:
-        """Remove the reaction in the background, if this process added or assumed it."""
+        """Remove the "queued" reaction from a user's message, in a background task.
+
+        Does nothing if this process has neither added nor assumed (see `assume_added`) the reaction.
+
+        Args:
+            address: the address of the reply to the user's message.
+        """
         key = _key(address)
         if key in self._tasks:
             self._background.add(

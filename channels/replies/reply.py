@@ -199,7 +199,10 @@ class Reply:
         self._on_activity()
 
     def update_buttons(self, buttons: Sequence[Button]) -> None:
-        """Change the buttons of the growing reply; those of a closed reply do not change."""
+        """Change the buttons under the reply; do nothing once `close` was called.
+
+        The background task shows them with its next update.
+        """
         if not self.is_closed:
             self._buttons = buttons
             self._mark_dirty()

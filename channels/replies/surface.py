@@ -161,7 +161,10 @@ class MessageSurface(ABC):
         return self._edit_limiter.can_reserve(0 if self._is_reserved else 1)
 
     def _track_message(self) -> None:
-        """Count the growing message among those that share the rate limit of edits."""
+        """Count a growing message among those that share the rate limit of edits.
+
+        A message is growing while later text of the reply will be added to it. `_close_message` ends the count.
+        """
         self._tracking.enter_context(self._edit_limiter.track_reply(self._began_at))
 
     def _close_message(self) -> None:

@@ -298,7 +298,8 @@ class DiscordSurface(DiscordMessageSurface):
     async def _find_strays(self, shown_ids: Sequence[str]) -> Sequence[str]:
         """Look up the reply's messages on Discord; return the ids that `shown_ids` lacks.
 
-        The list is empty for a message beside a reply, and if Discord cannot be reached (which is logged).
+        The list is empty for a message beside a reply, such as an approval. It is also empty if Discord refuses the
+        look-up or cannot be reached, which is logged.
         """
         if self._side_name:
             return ()
@@ -338,6 +339,10 @@ async def edit_outcome(edit: Awaitable[object]) -> EditOutcome:
 
     Args:
         edit: an awaitable whose result is None if the rate limits dropped the `STREAM_UPDATE`.
+
+    Returns:
+        `DROPPED` if that is None, `LOST` after a `TransientError`, `GONE` if Discord says that the message cannot be
+        edited any more (such as a deleted one), else `DONE`.
 
     Raises:
         RefusedError: Discord refuses the edit of a message that exists.

@@ -52,6 +52,8 @@ class AgentContexts:
     def attach(self, incoming: IncomingMessage, event: Mapping[str, Any]) -> IncomingMessage:
         """Return a message with its agent context in the address, if Slack sent any.
 
+        Otherwise the message is returned unchanged. The action token in the address is encrypted.
+
         Slack: `action_token` is a field of the event (slack-go/slack #1577), and of `assistant_thread` in older events.
 
         Args:

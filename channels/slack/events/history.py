@@ -88,7 +88,8 @@ class SlackHistory:
             messages: the fetched messages of the channel.
 
         Returns:
-            The answer; None, without a call, if all authors of the messages belong to the workspace.
+            True or False, from a call of `conversations.info`; None, without a call, if all authors of the messages
+            belong to the workspace.
         """
         if {message.get("user_team") or message.get("team") or team for message in messages} <= {team}:
             return None

@@ -163,12 +163,15 @@ def parse_mention_by_edit(
 
 
 def parse_change(body: Mapping[str, Any]) -> MessageChange | None:
-    """Return the edit or deletion of a person's message in a payload; None for none.
+    """Return the edit or deletion of a person's message in an Events API payload.
 
     Slack: a deleted message that has replies becomes a tombstone. Other changes, such as a link preview, are no edits.
 
     Args:
         body: an Events API payload.
+
+    Returns:
+        The edit or deletion; None for any other event, and for messages of the bot itself or of other bots.
     """
     event = body.get("event") or {}
     before, now, channel = event.get("previous_message") or {}, event.get("message") or {}, event.get("channel")
