@@ -133,8 +133,8 @@ class ResumableRunner(Runner):
             is_decided: whether people have decided on requests of this run.
 
         Returns:
-            The events that earlier attempts at this run have stored; None if the run continues no other run and
-            resumes by no decision.
+            The events that earlier attempts at this run have stored. None if the run continues no other run and resumes
+            by no decision, or if the session is no `StoredSession`.
         """
         session, run = self._session, self._run_id
         if not isinstance(session, StoredSession) or not (answers or is_decided):

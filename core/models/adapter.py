@@ -290,6 +290,9 @@ def _estimate_input_tokens(request: ModelRequest) -> int:
 def _final_response(answer: "_AnswerBuilder", done: Done) -> LlmResponse:
     """Return the complete response of a model call from the pieces of its answer.
 
+    A response without text, file or call has an error code: `NO_CONTENT` after a normal end, otherwise the finish
+    reason.
+
     Raises:
         ContentBlockedError: safety rules left no content.
     """
@@ -336,9 +339,10 @@ class _AnswerBuilder:
         self._ids = {call.id for message in messages for call in message.tool_calls}
 
     def add(self, piece: Text | Thought | Media | ToolCall | Grounding) -> None:
-        """Add a piece of the answer, joined to the last piece of its kind if possible.
+        """Add a piece of the answer, joined to the last piece if both are text or thought.
 
-        Pieces with a signature are not joined. A thought without text has the signature of the thought before it.
+        Pieces with a signature are not joined. A thought without text has the signature of the thought before it. Web
+        pages are added to `grounding` and `read_urls`.
         """
         if isinstance(piece, Grounding):
             self.grounding = merge_grounding(self.grounding, piece.metadata)

@@ -225,7 +225,7 @@ def _list_media(response: types.FunctionResponse) -> Iterable[Media]:
 def wants_search(config: types.GenerateContentConfig) -> bool:
     """Return whether the configuration of a request has Gemini's `google_search`.
 
-    The providers of other vendors then add their own search.
+    For Anthropic, and for OpenAI at its own server, the provider then adds the vendor's search.
     """
     return any(isinstance(tool, types.Tool) and tool.google_search is not None for tool in config.tools or ())
 

@@ -344,7 +344,10 @@ class HumanRequestService:
         return await self._decide_with_retries(id_, person, "answered", value)
 
     async def _decide_with_retries(self, id_: str, person: User, verdict: Verdict, value: Any) -> DecisionResult:
-        """Decide a request in a transaction of its own, and wake the worker."""
+        """Run `_decide` in its own transaction, wake the worker, and return the result.
+
+        It is retried while the database is unavailable.
+        """
         decided = await self._database.write_with_retries(
             lambda connection: self._decide(connection, id_, verdict, person, value), operation=f"request {id_}"
         )
@@ -404,6 +407,9 @@ class HumanRequestService:
 
         Args:
             answers: the messages that have answered questions of the session, by their run id.
+
+        Returns:
+            The result of `answer_with_message`.
         """
         await lock_session_row(connection, turn.session_id)
         is_open = (human_requests.c.session == turn.session_id) & human_requests.c.decision.is_(None)

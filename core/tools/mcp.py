@@ -125,7 +125,8 @@ class McpServer(BaseToolset):
     async def get_tools(self, readonly_context: ReadonlyContext | None = None) -> list[BaseTool]:
         """Return the server's tools for a model call; none while it is unreachable.
 
-        A failure is logged, and the server is not contacted again until `retry_pause` has passed.
+        After a failure, which is logged, `is_available` is False, and the server is not contacted again until
+        `retry_pause` has passed.
         """
         if time.monotonic() < self._next_try_at:
             return []

@@ -114,7 +114,7 @@ class EntryError(ValueError):
     Attributes:
         fault: the reason.
         field: the field; None if the text for the whole form is no JSON object.
-        limit: the limit that the value exceeds; None for other reasons.
+        limit: the minimum or maximum that the number, or the length of the text, violates; None for other reasons.
     """
 
     def __init__(self, fault: Fault, field_: FormField | None = None, limit: float | None = None) -> None:
@@ -253,7 +253,7 @@ def _plan_list(plain: FormField, items: Mapping[str, Any], root: Mapping[str, An
     """Return the form field for an array schema: options, one text per line, or JSON.
 
     Args:
-        plain: the field without a kind.
+        plain: the field for the array, whose `kind` and `options` are replaced.
         items: the schema of the items.
         root: the schema to which references (`#/...`) are relative.
     """
@@ -638,7 +638,10 @@ def _to_json(field_: FormField, text: str) -> Any:
 
 
 def _check_length(field_: FormField, text: str) -> str:
-    """Return a text unchanged; raise `EntryError` if the field forbids its length."""
+    """Return a text unchanged; raise `EntryError` if the field forbids its length.
+
+    No field allows more than `MAX_ENTRY` characters.
+    """
     if field_.min_length is not None and len(text) < field_.min_length:
         raise EntryError("min_length", field_, field_.min_length)
     longest = min(field_.max_length or MAX_ENTRY, MAX_ENTRY)

@@ -92,7 +92,10 @@ class _ResultConverter:
         return converted
 
     def _cut_text(self, text: str) -> str:
-        """Return a text without secrets, cut to the characters left for the result."""
+        """Return a text without secrets, cut to the characters left for the result.
+
+        A cut text ends with a note about its length. The length of the text is subtracted from the characters left.
+        """
         limit = max(self._characters, 0)
         self._characters -= len(text)
         redacted = redact_secrets(clean_text(text[: limit + 1]))

@@ -114,7 +114,8 @@ class SpendingStore:
     async def add_followup(self, meter: UsageMeter) -> None:
         """Insert model calls that followed a turn, such as a summary, into `spending`.
 
-        If the turn still exists, the calls are added to its usage and cost.
+        If the turn has ended, the calls are added to its usage and cost too. If it was deleted, the rows name no
+        author.
 
         Args:
             meter: the meter of these calls: see `UsageMeter.followup_meter`.
@@ -149,7 +150,8 @@ class SpendingStore:
     ) -> list[SpendingSum]:
         """Return sums of the spending of ended turns, the most expensive first.
 
-        Sums by day are in the order of the days. Ended turns that are not in `spending` yet are inserted first.
+        Sums by day are in the order of the days. Without `by`, there is always one sum. Ended turns that are not in
+        `spending` yet are inserted first.
 
         Args:
             by: dimension of the sums: one for each person, place, model or day; None for one total.

@@ -207,7 +207,8 @@ class SpendingLimiter:
     ) -> SpendingLimitError | None:
         """Return an error for a reached spending limit; None if no limit is reached.
 
-        The limits are those per author, place and model, and of all spending, each for the day of the turn's start.
+        The limits are those per author, place and model, and of all spending, each for the day of the turn's start. The
+        first reached one in this order decides the class of the error, such as `PersonSpendingLimitError`.
 
         Args:
             meter: has the author, the place and the start of the turn.

@@ -77,7 +77,7 @@ class Lease:
     async def _renew(self) -> None:
         """Write a new expiry time of the lease to `workers`.
 
-        After a failure, `is_trustworthy` is False for twice the duration of the lease.
+        After a failure, which is raised, `is_trustworthy` is False for twice the duration of the lease.
         """
         try:
             async with asyncio.timeout(self._seconds), self._database.write() as connection:

@@ -171,10 +171,14 @@ class _AnthropicAnswer:
         self._usages: list[StartUsage | MessageDeltaUsage] = []
 
     def add_chunk(self, chunk: RawMessageStreamEvent) -> ProviderEvent | None:
-        """Add a chunk of the stream, and return its provider event; None without one.
+        """Add a chunk of the stream, and return its provider event.
 
         Anthropic: unknown types of chunks and blocks are no errors. The SDK parses them as a known class, so only
         `type` is reliable.
+
+        Returns:
+            The event; None for a chunk without one. Tool calls, token counts and the reason of the end have none, and
+            are stored.
         """
         match chunk:
             case RawMessageStartEvent(type="message_start"):
@@ -233,7 +237,11 @@ class _AnthropicAnswer:
         )
 
     def _latest_count(self, count: str) -> int:
-        """Return the newest value of a token count in the stream; 0 without one."""
+        """Return the newest value of a token count in the stream; 0 without one.
+
+        Args:
+            count: the name of the count in the SDK, such as `input_tokens`.
+        """
         counts: Sequence[Any] = [getattr(usage, count) for usage in self._usages]
         return next((tokens for tokens in reversed(counts) if tokens is not None), 0)
 
@@ -268,7 +276,12 @@ def _to_provider_error(error: Exception, model: str) -> ProviderError:
 
 
 def _from_status_error(error: anthropic.APIStatusError, model: str) -> ProviderError:
-    """Return the error for an HTTP error of the API, or for an error within a stream."""
+    """Return the error for an HTTP error of the API, or for an error within a stream.
+
+    Returns:
+        A `ProviderRateLimitError` that is not retried if the credit is used up, a `ContextLengthError` if the prompt is
+        too long, otherwise the error of `status_error`.
+    """
     if error.type == "billing_error":
         exhausted = ProviderRateLimitError("anthropic: the credit of this key is used up")
         exhausted.retryable = False

@@ -176,7 +176,10 @@ class OpenAIProvider:
                 return ProviderRequestError(f"{self.name}: the request cannot be sent ({type(error).__name__})")
 
     def _from_status_error(self, error: openai.APIStatusError, model: str) -> ProviderError:
-        """Return the error for an HTTP error response of the API."""
+        """Return the error for an HTTP error response of the API.
+
+        It is the error of `_from_error_code`, or without one that of `status_error`.
+        """
         wait = parse_retry_after(error.response.headers)
         return self._from_error_code(error, model) or status_error(
             self.name, model, error.status_code, retry_after=wait
@@ -194,7 +197,10 @@ class OpenAIProvider:
         return self._from_error_code(error, model) or status_error(self.name, model, status)
 
     def _from_error_code(self, error: openai.APIError, model: str) -> ProviderError | None:
-        """Return the error for OpenAI's error code; None if the HTTP status determines it."""
+        """Return the error for OpenAI's error code; None if the HTTP status determines it.
+
+        There is one for an unknown model, blocked content, a conversation that is too long, and a used-up quota.
+        """
         match error.code:
             case "model_not_found":
                 return unknown_model(self.name, model)
