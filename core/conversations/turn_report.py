@@ -314,7 +314,7 @@ async def load_reports(connection: AsyncConnection, rows: Sequence[sa.Row[Any]],
 
 
 def _group_by_first_column(rows: Iterable[sa.Row[Any]]) -> dict[str, list[sa.Row[Any]]]:
-    """Return rows in lists by the value of their first column."""
+    """Return lists of rows by the value of their first column, in the rows' order."""
     found = dict[str, list[sa.Row[Any]]]()
     for row in rows:
         found.setdefault(row[0], []).append(row)

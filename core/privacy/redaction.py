@@ -62,7 +62,11 @@ class Redaction:
     runs: frozenset[str] = frozenset()
 
     def redact_text(self, text: str) -> str:
-        """Return another author's text with the user's messages, names and id replaced."""
+        """Return another author's text with the user's messages, names and id replaced.
+
+        Messages of `MIN_QUOTE_LENGTH` characters or more, and quotes of the user in prompts, become `[deleted]`. Names,
+        as whole words, and the id become `somebody`.
+        """
         for words in sorted(self.texts, key=len, reverse=True):
             if len(words) >= MIN_QUOTE_LENGTH:
                 text = text.replace(words, DELETED_TEXT)

@@ -29,7 +29,11 @@ class EventRebuilder:
         self._unanswered: list[dict[str, str]] = []
 
     def note_row(self, row: sa.Row[Any]) -> None:
-        """Update the list of calls without a response by the calls and responses of a row."""
+        """Update the list of calls without a response by the calls and responses of a row.
+
+        A row of an agent replaces the list by its calls. A row of tool responses removes as many of the oldest calls. A
+        row of a user empties the list.
+        """
         if row.role in ("assistant", "model"):
             self._unanswered = list(row.tool_calls)
         elif row.role in ("tool", "function"):

@@ -184,7 +184,7 @@ class MemoryService(BaseMemoryService):
 def _to_entries(events: Iterable[Event]) -> Iterable[tuple[str | None, str, str, float]]:
     """Return the event id, author, text and time of each event, for `_save_entries`.
 
-    Times are in seconds since the epoch. The text is empty for an event without text.
+    Times are in seconds since the epoch. The text is empty for an event without text. No event id is None.
     """
     return ((event.id, event.author, _get_text(event.content), event.timestamp) for event in events)
 

@@ -320,7 +320,8 @@ class HistoryLoader:
     async def _read_turn(self, id_: int) -> dict[int, StoredMessage]:
         """Return the messages since the user message before a message, by row id.
 
-        These are at most `4 * BATCH_ROWS`, the oldest first. The message itself and all later ones count too.
+        The message itself and all later ones are returned too. If there are more than `4 * BATCH_ROWS`, only the oldest
+        are returned. Without an earlier user message, the message itself is the first.
 
         Args:
             id_: the row id of the message.
@@ -407,7 +408,10 @@ class HistoryLoader:
         return events
 
     async def _read_blobs(self, digests: Set[str]) -> dict[str, bytes]:
-        """Return the bytes of the session's files with these SHA-256 digests, by digest."""
+        """Return the bytes of the session's files with these SHA-256 digests, by digest.
+
+        Files that are not in `blobs` are left out.
+        """
         query = sa.select(blobs.c.hash, blobs.c.data).where(blobs.c.session == self.session, blobs.c.hash.in_(digests))
         async with self.database.read() as connection:
             return {row.hash: row.data for row in await connection.execute(query)}

@@ -299,7 +299,10 @@ class _RunCallLog:
     runs: Sequence[str]
 
     async def find_calls(self, ids: Set[str]) -> dict[str, sa.Row[Any]]:
-        """Return the `tool_calls` rows with these call ids, by call id."""
+        """Return the run's `tool_calls` rows with these call ids, by call id.
+
+        Calls without a row are left out.
+        """
         query = sa.select(tool_calls).where(self._is_in_run, tool_calls.c.id.in_(ids))
         return {row.id: row for row in await self.connection.execute(query)}
 

@@ -98,7 +98,10 @@ class _Cursor:
 
     @property
     def lastrowid(self) -> int | None:
-        """The id of the last row that the connection has inserted."""
+        """The id of the last row that the connection has inserted.
+
+        None before `execute`, and after `executemany`.
+        """
         return self._rows.lastrowid
 
     async def execute(self, sql: str, parameters: Iterable[Any] = ()) -> None:
@@ -160,7 +163,7 @@ class SqliteConnection(aiosqlite.Connection):
         """Stop the thread, and return the same future of its end for each call.
 
         A second future of aiosqlite (0.22) is never done. SQLAlchemy stops the thread during `close` if the caller is
-        cancelled twice.
+        cancelled twice. The result is None without an event loop.
         """
         if self._end is None:
             self._end = super().stop()

@@ -392,7 +392,7 @@ async def _to_rerun(connection: AsyncConnection, turn: Turn, parent: sa.Row[Any]
     Args:
         turn: the new turn.
         parent: the row of the turn that the new one repeats, or that asked people for decisions.
-        kind: `decision`, or a `RerunKind`.
+        kind: `decision`, or a `RerunKind`; the new turn gets the kind that `prepare_rerun` returns for it.
     """
     if kind == "decision":
         return replace(turn, kind="decision", run=await get_requesting_run(connection, parent), agent=parent.agent)
