@@ -81,6 +81,9 @@ def parse_form_line(form: ClientForm, line: str) -> dict[str, list[str]]:
     Text before any label is for the first field. Options are named by the beginning of their label, several ones with a
     comma between them.
 
+    Returns:
+        The values of the typed fields only (see `parse_entry`); empty for an empty line.
+
     Raises:
         ValueError: a field has no such option, or the form has no fields.
     """

@@ -245,9 +245,12 @@ class ScriptPlayer:
         self._turns.extend(turns)
 
     def next_turn(self, request: ReceivedRequest) -> Sequence[Step]:
-        """Return the steps of the response to a request, and remove them from the script.
+        """Return the steps of the response to a request.
 
-        They are `[Fail(400)]` if the script has no turn left.
+        A script that is a function is called with the request. Otherwise the next turn is removed from the script.
+
+        Returns:
+            The steps of the turn, a text as one `Say`; one `Fail` with status 400 if the script has no turn left.
         """
         if self._respond is not None:
             turn = self._respond(request)

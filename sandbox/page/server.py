@@ -155,7 +155,11 @@ class PageServer:
         return web.Response(body=data, status=status, content_type=kind or "application/octet-stream", headers=headers)
 
     async def _serve_page_socket(self, request: web.Request) -> web.StreamResponse:
-        """Run the session of a browser over a WebSocket until it disconnects."""
+        """Run the session of a browser over a WebSocket until it disconnects.
+
+        Raises:
+            web.HTTPForbidden: the request has no `Origin`, or the page has no bot yet.
+        """
         if request.headers.get("Origin") is None or self._bot is None:  # browsers always send it
             raise web.HTTPForbidden
         visit = PageSession(self._panes, self._bot, self.inspector, self._calls, self._switches)
@@ -166,7 +170,8 @@ class PageServer:
     async def _serve_inspector_socket(self, request: web.Request) -> web.StreamResponse:
         """Serve the WebSocket of the bot until it disconnects.
 
-        The bot sends turns and calls for the page, and receives the delay of model calls.
+        The bot sends turns and calls, which are stored in `inspector`, and receives the delay of model calls. Former
+        notices of the bot are deleted first.
         """
 
         async def send_model_delay() -> None:

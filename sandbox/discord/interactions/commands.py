@@ -216,10 +216,10 @@ def _key(command: Mapping[str, Any]) -> tuple[int, str]:
 
 
 def _check_counts(commands: Sequence[Json]) -> None:
-    """Check that there are not too many commands of each type.
+    """Check that there are at most `MAX_COMMANDS` commands of each type.
 
     Raises:
-        DiscordError: 30032, there are too many.
+        DiscordError: 30032, there are more.
     """
     for type_, max_count in MAX_COMMANDS.items():
         if sum(command["type"] == type_ for command in commands) > max_count:

@@ -374,6 +374,9 @@ class DiscordInteractions:
         The first one after a deferral replaces the deferred response. Discord: five are allowed where only the user has
         installed the app.
 
+        Returns:
+            The message's JSON.
+
         Raises:
             DiscordError: the token is invalid, or there are too many follow-up messages.
         """

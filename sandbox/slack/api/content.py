@@ -141,7 +141,8 @@ def parse_author(api: WebApi, arguments: Arguments) -> dict[str, Any]:
     them, as measured (papercups-io/papercups #522, linyows/dewy #362).
 
     Returns:
-        Keyword arguments of `SlackMessage`; empty if the bot posts under its own name.
+        Keyword arguments of `SlackMessage`: `username`, `icons` and `subtype`. Empty without these arguments or the
+        scope, so that the bot posts under its own name.
     """
     names = ("username", "icon_emoji", "icon_url")
     if not any(arguments.text(name) for name in names) or not api.has_scope(AUTHOR_SCOPE):

@@ -287,7 +287,10 @@ class SocketModeServer:
         self._activity_log.notify()
 
     def _remove_socket(self, socket: SocketConnection) -> None:
-        """Remove a closed WebSocket; queue its unacknowledged events first, as retries."""
+        """Remove a closed WebSocket; queue its unacknowledged events first, as retries.
+
+        Events after their last retry, and unacknowledged commands and interactions, are not sent again.
+        """
         if socket not in self._sockets:
             return
         self._sockets.remove(socket)
@@ -334,7 +337,9 @@ class SocketModeServer:
         self._queue.clear()
 
     async def refresh_sockets(self, reason: str) -> None:
-        """Send `disconnect` to every client, and close its WebSocket later.
+        """Send `disconnect` to every client, and close its WebSocket in the background.
+
+        The WebSocket is closed after `CLOSE_DELAY_SECONDS`, and receives no more envelopes until then.
 
         Args:
             reason: Slack's reason in the message, such as `refresh_requested`.

@@ -64,6 +64,8 @@ class SlashCommands:
     ) -> list[SlackMessage]:
         """Send a slash command to the app, and wait for its acknowledgement.
 
+        Slackbot posts an error if the app has no connection, does not acknowledge in time, or sends a wrong response.
+
         Args:
             response_base_url: the address of response URLs, with a slash at the end.
 
