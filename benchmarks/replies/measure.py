@@ -112,7 +112,7 @@ def final_time(text: str, ended: float, versions: Iterable[Version]) -> float | 
         versions: the versions of the reply's messages, oldest first.
 
     Returns:
-        None if the last versions show another text.
+        Monotonic seconds, as in the versions; None if the last versions show another text.
     """
     whole = _strip_whitespace(text)
     current: dict[str, Version] = {}
@@ -154,7 +154,7 @@ def drain(replies: Sequence[MeasuredReply], rate: float, window: float, until: f
         until: the end of the queue of a reply without a final text.
 
     Returns:
-        None if no queue was long enough.
+        The final edits in these times, divided by those that the limit allows; None if no queue was long enough.
     """
     finals, seconds = 0, 0.0
     for start, ended in _backlogs(replies, until):

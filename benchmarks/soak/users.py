@@ -74,7 +74,7 @@ class UserSession:
         """Wait until all messages with these names have complete answers.
 
         Returns:
-            False if an answer is missing after `ANSWER_TIMEOUT_SECONDS`.
+            True once all answers are complete; False if one is missing after `ANSWER_TIMEOUT_SECONDS`.
         """
         return await poll_until(lambda: self.has_answers(names))
 
@@ -83,7 +83,7 @@ async def poll_until(condition: Callable[[], bool]) -> bool:
     """Call `condition` every `POLL_SECONDS` until it returns True.
 
     Returns:
-        False if it is still False after `ANSWER_TIMEOUT_SECONDS`.
+        True once `condition` has returned True; False after `ANSWER_TIMEOUT_SECONDS` without it.
     """
     for _ in range(int(ANSWER_TIMEOUT_SECONDS / POLL_SECONDS)):
         if condition():
