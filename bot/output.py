@@ -154,7 +154,7 @@ def format_rfc3339(at: float) -> str:
 
 
 def format_time(at: float) -> str:
-    """Return a time (seconds since the epoch) in UTC as text for people."""
+    """Return a time (seconds since the epoch) as `YYYY-MM-DD HH:MM:SS` in UTC."""
     return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M:%S}"
 
 

@@ -367,9 +367,12 @@ async def _find_report(reports: TurnReports, given: str) -> TurnReport:
 
 
 def _make_services(database: Database, report: TurnReport) -> tuple[InboxStore, ConversationService]:
-    """Return the inbox and conversation services of a turn's app, to store requests.
+    """Return the services by which a command requests a retry or cancellation.
 
     The process of a command runs no turns: these services raise an error if one would run.
+
+    Args:
+        report: a turn of the app for which the services are.
     """
     turns = TurnStore(database, Lease(database), AgentRouter(report.app))
     worker = Worker(turns, _refuse_to_answer)
