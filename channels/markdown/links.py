@@ -80,7 +80,8 @@ class Link:
 def show_target(link: Link) -> tuple[str, str]:
     """Return the texts to put before and after a link's label to show its URL as text.
 
-    The text after the label is ` (URL)`; the bare URL if the label is blank. The text before it is empty.
+    Returns:
+        An empty text, and the text after the label: ` (URL)`, or the bare URL if the label is blank.
     """
     return "", f" ({link.target})" if link.label.strip() else link.target
 

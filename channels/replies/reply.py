@@ -289,7 +289,7 @@ class Reply:
             self._reprioritize()
 
     def _reprioritize(self) -> None:
-        """Cancel the wait for a slot of the rate limits.
+        """Cancel the background task's wait for a slot of the rate limits, if it waits.
 
         The background task then starts a new wait, with a new priority.
         """
@@ -485,7 +485,10 @@ class Reply:
 
     @property
     def _elapsed_text(self) -> str:
-        """The time without activity as a text; empty if below `SILENCE_SECONDS`."""
+        """The time without new text or status, as a text in the author's language.
+
+        It is rounded down to a multiple of `SILENCE_SECONDS`; empty if shorter than that.
+        """
         seconds = event_loop.now() - self._last_activity_at
         return (
             self.say.format_elapsed(int(seconds // SILENCE_SECONDS * SILENCE_SECONDS))

@@ -52,8 +52,8 @@ class ReplyRerenderer:
     async def rerender(self, channel: Channel, turn: LatestTurn, *, ending: str = "") -> None:
         """Wait until a turn has ended in any process, then edit its reply.
 
-        The reply gets the stored text and files, and current buttons. It stays as it is if the turn has no stored text
-        or one of its messages is missing.
+        The reply gets the stored text and files, and current buttons. It stays as it is if the turn failed, was
+        cancelled or has no stored text, or if one of the reply's messages is missing on the platform.
 
         Args:
             channel: the adapter of the platform with the reply.

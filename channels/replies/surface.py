@@ -321,6 +321,10 @@ class MessageSurface(ABC):
     async def _edit_planned(self, message_id: str, piece: PlannedMessage) -> EditOutcome:
         """Edit a message to its planned content, unless it has that content already.
 
+        Returns:
+            The outcome of the edit; `DONE` if the message has the content already. A message whose outcome is `LOST`
+            is edited again by `_undo_late_calls`.
+
         Raises:
             EditRefusedError: the platform refuses an edit of a growing message.
             RefusedError: the platform refuses the final text.

@@ -159,7 +159,8 @@ class SlackApi:
     ) -> list[Answer]:
         """Return the `messages` of a paginated method, from at most `max_pages` pages.
 
-        Fewer pages are fetched if the rate limit does not allow another call before the deadline (see `deadline`).
+        The messages are JSON objects in Slack's order. Fewer pages are fetched if the rate limit does not allow another
+        call before the deadline (see `deadline`); the messages of the pages so far are then returned.
 
         Raises:
             RateLimitDeadlineError: the rate limit does not allow the first call before the deadline.

@@ -106,6 +106,9 @@ class SlackHistory:
             sessions: the `ts` of each thread with an active session, of any age; "" for direct messages that are one
                 session.
             since: seconds since the epoch.
+
+        Returns:
+            Slack's message objects, each once, in no particular order. A thread that is deleted is left out.
         """
         arguments = {"channel": channel, "oldest": _ts(since - (ACTIVE_SECONDS if "" in sessions else THREAD_SECONDS))}
         first = await self._read_pages("conversations.history", team, arguments)

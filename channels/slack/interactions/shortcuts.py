@@ -68,6 +68,10 @@ def modal_metadata(target: ResponseTarget, message: Mapping[str, Any]) -> str:
     Args:
         target: the user and place of the shortcut.
         message: the message object of Slack.
+
+    Returns:
+        A JSON object with `channel`, `root` (the `ts` of the thread), `author` (an id), `name` (of a bot, else empty),
+        `ts`, `url` (the `response_url`), `text` and `files` (the attributes of each `Attachment`).
     """
     bot = str(message.get("bot_id") or "")
     metadata = {
