@@ -458,6 +458,8 @@ class ConversationService:
     def _resolve_agent(self, row: sa.Row[Any] | None, location_names: Sequence[str]) -> AnsweringAgent:
         """Return the agent of a session: the chosen one, else that of the location.
 
+        A chosen agent that may not answer at the location is only named in `unavailable_choice`.
+
         Args:
             row: the `sessions` row; None if the session does not exist.
             location_names: the names of the session's location, as `InboxMessage.location_names`.

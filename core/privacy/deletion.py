@@ -170,7 +170,9 @@ class DeletionService:
     async def delete(self, request: DeletionRequest, *, pause: float = 0.0) -> DeletionResult:
         """Delete the data of a request, one session after the other.
 
-        From sessions that a user shares with others, only the user's texts, names and id are removed.
+        From sessions that a user shares with others, only the user's texts, names and id are removed. The user is also
+        removed from the spending ledger, and their ratings, denial notices and names in decisions are deleted. For a
+        request with `before`, the people of older rows are removed from the ledger.
 
         Args:
             request: the data to delete.

@@ -56,7 +56,7 @@ class RetentionService:
             await run_every(INTERVAL_SECONDS, self.delete_expired, failure=failure, retry_seconds=RETRY_SECONDS)
 
     async def delete_expired(self) -> None:
-        """Delete the messages that are older than `days`, and log their number."""
+        """Delete the messages that are older than `days`; log their number if any."""
         async with self._database.read() as connection:
             now = await connection.scalar(sa.select(self._database.now)) or 0.0
         before = now // DAY * DAY - self._days * DAY

@@ -61,8 +61,9 @@ async def stop_session(
     """Cancel a session's running turn, and drop the messages that wait for a turn.
 
     A turn with a stored final text is not cancelled. Dropped messages get the outcome `stopped`. Waiting requests for
-    reruns are deleted, and so are decisions of people that no turn has continued yet. If the session has no turn and no
-    message at all, its open questions to people are deleted. Everything is written in the transaction of `connection`.
+    reruns are deleted, and so are decisions of people that no turn has continued yet. Open questions to people are
+    deleted only if the session has neither a queued or running turn, nor messages to drop, nor messages after `until`.
+    Everything is written in the transaction of `connection`.
 
     Args:
         turns_: marks the turn as cancelled, and notifies the workers.

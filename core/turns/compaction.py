@@ -224,7 +224,7 @@ class HistoryCompactor:
 
         Returns:
             The part; None if the messages without a summary have less than `START_FRACTION` of the turns and of the
-            tokens that are sent to the model.
+            tokens that are sent to the model, or if all of them belong to the newest turns.
         """
         c = messages.c
         in_generation = is_in_session(turn.session_id) & (c.generation == turn.generation)
