@@ -156,9 +156,9 @@ def fold_text(text: str) -> str:
 
 
 def to_folded_column(content: str) -> str | None:
-    """Return the value of the column `search_text` for a content; None for ASCII.
+    """Return `fold_text` of a content, for the column `search_text`; None for ASCII.
 
-    For ASCII the search uses the database's `lower()` of the content.
+    The search uses the database's `lower()` of the content where the column is null.
     """
     return None if content.isascii() else fold_text(content)
 

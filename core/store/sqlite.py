@@ -147,9 +147,10 @@ class SqliteConnection(aiosqlite.Connection):
         self._is_beginning = True
 
     def to_next_statement(self, sql: str) -> str:
-        """Return the SQL text, as a `_FirstStatement` if it is the first after `begin`.
+        """Return the text of the next statement, as a `_FirstStatement` after `begin`.
 
-        Set `is_interrupted`, which the caller has to reset when the statement has run.
+        Each call sets `is_interrupted`. The caller resets it when the statement has run: it stays set after a failure
+        and after a cancellation.
         """
         self.is_interrupted = True
         is_first, self._is_beginning = self._is_beginning, False

@@ -143,7 +143,7 @@ def format_dollars(amount: int) -> str:
 
 
 def format_exact_dollars(amount: int) -> str:
-    """Return trillionths of a dollar as an exact number of dollars, for programs."""
+    """Return trillionths of a dollar as an exact decimal of dollars, such as `0.0012`."""
     return f"{Decimal(amount) / UNITS_PER_DOLLAR:f}"
 
 

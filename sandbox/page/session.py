@@ -194,7 +194,13 @@ class PageSession:
         session.open_place(place)
 
     async def _open_thread(self, order: Json) -> None:
-        """Open the thread of a message; the thread need not exist yet."""
+        """Show the thread of a message in a pane.
+
+        Without a thread, the pane shows an empty one, which the first message posted there begins.
+
+        Args:
+            order: an action's JSON, with the platform in `on` and the id of the `message`.
+        """
         _, session = self._get_pane(order)
         session.open_place(session.get_thread(find_message(session, order["message"])))
 
