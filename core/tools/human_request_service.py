@@ -178,10 +178,7 @@ class HumanRequestService:
     def _kind_columns(self, request: ConfirmationRequest | QuestionRequest) -> dict[str, Any]:
         """Return the columns of `human_requests` that depend on the kind of a request.
 
-        Returns:
-            A dict with `kind` (`question` or `approval`), `tool_call_id`, `hint`, `deciders`, `may_allow_always` and
-            `secret_paths`. If the request names no deciders, they are the author for a question, and the approvers of
-            the settings for an approval.
+        Without deciders in the request, they are the author for a question, and the approvers of the settings.
         """
         if isinstance(request, QuestionRequest):
             return {
@@ -344,10 +341,7 @@ class HumanRequestService:
         return await self._decide_with_retries(id_, person, "answered", value)
 
     async def _decide_with_retries(self, id_: str, person: User, verdict: Verdict, value: Any) -> DecisionResult:
-        """Run `_decide` in its own transaction, wake the worker, and return the result.
-
-        It is retried while the database is unavailable.
-        """
+        """Return the result of `_decide` in its own transaction, with retries; wake the worker."""
         decided = await self._database.write_with_retries(
             lambda connection: self._decide(connection, id_, verdict, person, value), operation=f"request {id_}"
         )
@@ -367,9 +361,8 @@ class HumanRequestService:
             text: the text of the message without author names.
 
         Returns:
-            The result; without a question if the message answers none. If the text does not fit the question, it has an
-            `error`, and nothing is stored. If the run of the message has answered a question before, it has only its
-            `answers`.
+            The result; without a question if the message answers none, and with an `error` if the text does not fit the
+            question: nothing is stored then. A run that has answered a question before has only `answers`.
 
         Raises:
             StoreError: the database cannot be used, after all retries.
@@ -407,9 +400,6 @@ class HumanRequestService:
 
         Args:
             answers: the messages that have answered questions of the session, by their run id.
-
-        Returns:
-            The result of `answer_with_message`.
         """
         await lock_session_row(connection, turn.session_id)
         is_open = (human_requests.c.session == turn.session_id) & human_requests.c.decision.is_(None)
@@ -577,11 +567,9 @@ def _is_permitted(request: HumanRequest, verdict: Verdict, person: User | None) 
 
 
 def _decider_columns(person: User | None, now: float) -> dict[str, Any]:
-    """Return the columns of `human_requests` for the person who decides, and the time.
+    """Return the columns `decided_by`, `decided_by_name` and `decided_at` of a decision.
 
-    Returns:
-        A dict with `decided_by` (the person's id) and `decided_by_name`, both None without a person, and `decided_at`,
-        which is `now`.
+    The first two are None without a person.
     """
     return {"decided_by": person and person.id, "decided_by_name": person and person.name, "decided_at": now}
 

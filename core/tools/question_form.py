@@ -250,10 +250,9 @@ def _plan_field(name: str, resolved: _Resolved, root: Mapping[str, Any], *, is_r
 
 
 def _plan_list(plain: FormField, items: Mapping[str, Any], root: Mapping[str, Any]) -> FormField:
-    """Return the form field for an array schema: options, one text per line, or JSON.
+    """Return `plain` as the field of an array schema: options, lines of text, or JSON.
 
     Args:
-        plain: the field for the array, whose `kind` and `options` are replaced.
         items: the schema of the items.
         root: the schema to which references (`#/...`) are relative.
     """
@@ -265,11 +264,7 @@ def _plan_list(plain: FormField, items: Mapping[str, Any], root: Mapping[str, An
 def _list_options(schema: Mapping[str, Any], root: Mapping[str, Any]) -> tuple[FormOption, ...]:
     """Return the options of a schema: its `enum`, `const`, or alternatives of `const`.
 
-    Returns:
-        The options without null; empty if the schema has none.
-
-    Raises:
-        _SchemaError: there are more than `MAX_OPTIONS`, or they are malformed.
+    Null is left out. More than `MAX_OPTIONS`, and malformed ones, raise `_SchemaError`.
     """
     values = schema.get("enum")
     if values is not None:
@@ -330,14 +325,7 @@ def _resolve(schema: Any, root: Mapping[str, Any], depth: int = 0) -> _Resolved:
 
 
 def _find_reference(reference: str, root: Mapping[str, Any]) -> Any:
-    """Return the part of a JSON Schema at a reference such as `#/$defs/Name`.
-
-    Args:
-        root: the schema.
-
-    Raises:
-        _SchemaError: the schema has no such part.
-    """
+    """Return the part of the schema `root` at `#/$defs/...`, or raise `_SchemaError`."""
     target: Any = root
     for name in reference.removeprefix("#").split("/")[1:]:
         key = name.replace("~1", "/").replace("~0", "~")
@@ -348,10 +336,7 @@ def _find_reference(reference: str, root: Mapping[str, Any]) -> Any:
 
 
 def _to_mapping(schema: Any) -> dict[str, Any]:
-    """Return a JSON Schema as a dict; raise `_SchemaError` if it is none.
-
-    None and `true`, which allow any value, become an empty dict.
-    """
+    """Return a JSON Schema as a dict, empty for `true`; else raise `_SchemaError`."""
     if schema is None or schema is True:
         return {}
     if not isinstance(schema, Mapping):
@@ -440,16 +425,9 @@ def check_entry(field_: FormField, entry: str | Sequence[str]) -> Any:
 
 
 def _find_options(field_: FormField, entry: str | Sequence[str]) -> list[Any]:
-    """Return the JSON values of the options in an entry, in the order of the entry.
+    """Return the JSON values of the options in an entry, or raise `EntryError`.
 
-    Args:
-        entry: texts for `_find_option`; each line of a text is one.
-
-    Returns:
-        The values; empty for an empty entry in an optional field.
-
-    Raises:
-        EntryError: an option is unknown, or the entry is empty and the field required.
+    Each line of a text is an option. An empty entry in an optional field has none.
     """
     entered = [part for line in ([entry] if isinstance(entry, str) else entry) for part in line.split("\n")]
     chosen = [_find_option(field_, part.strip()) for part in entered if part.strip()]
@@ -461,9 +439,7 @@ def _find_options(field_: FormField, entry: str | Sequence[str]) -> list[Any]:
 def _parse_entry(field_: FormField, text: str) -> Any:
     """Return the JSON value of a text by the kind of its field, or raise `EntryError`.
 
-    Returns:
-        The value of the option for `choice` and `boolean`, a number for `integer` and `number`, the lines for `list`,
-        the parsed JSON for `json`, `object` and `array`; otherwise the text.
+    It is an option's value, a number, a list of lines, parsed JSON, or the text.
     """
     match field_.kind:
         case "choice" | "boolean":
@@ -502,13 +478,7 @@ def parse_answer(form: QuestionForm, text: str) -> Any:
 
 
 def _parse_object(form: QuestionForm, text: str) -> Any:
-    """Return a form's answer, a dict by field name, from the text of a JSON object.
-
-    Properties that are no field are ignored.
-
-    Raises:
-        EntryError: the text is no JSON object, or an entry does not fit its field.
-    """
+    """Return the answer in a JSON object, a dict by field name, or raise `EntryError`."""
     try:
         given = json.loads(text)
     except ValueError as error:
@@ -542,14 +512,9 @@ def to_entry(field_: FormField, value: Any) -> str | list[str]:
 
 
 def describe_answer(form: QuestionForm, value: Any) -> list[tuple[str, str]]:
-    """Return the label and the text of each field of an answer, for people to read.
+    """Return the label and the text of each field of an answer, in their order.
 
-    Args:
-        value: JSON value of the answer.
-
-    Returns:
-        Tuples of the label and the text, in the order of the fields. Empty fields are left out. The label is empty if
-        the form has one value. Secret values are masked.
+    Empty fields are left out. The label is empty if the form has one value. Secret values are masked.
     """
     if not form.is_object:
         return [("", _describe_value(form.fields[0], value))]
@@ -573,15 +538,10 @@ def _describe_value(field_: FormField, value: Any) -> str:
 
 
 def _find_option(field_: FormField, text: str) -> Any:
-    """Return the JSON value of the option with this position, label or value.
-
-    For a `boolean` field, English and Korean words for yes and no are accepted too.
+    """Return the JSON value of an option, or raise `EntryError`.
 
     Args:
-        text: `OPTION_PREFIX` and a position, or a label or value in any case.
-
-    Raises:
-        EntryError: there is no such option.
+        text: `OPTION_PREFIX` and a position; a label or value in any case; for `boolean`, also yes or no in a language.
     """
     position = text.removeprefix(OPTION_PREFIX)
     if text.startswith(OPTION_PREFIX) and position.isascii() and position.isdigit():
@@ -598,10 +558,7 @@ def _find_option(field_: FormField, text: str) -> Any:
 
 
 def _to_number(field_: FormField, text: str) -> int | float:
-    """Return the number in a text; raise `EntryError` if it does not fit the field.
-
-    It is an `int` for a field of the kind `integer`, otherwise a `float`.
-    """
+    """Return the int or float in a text; raise `EntryError` if the field forbids it."""
     number: int | float
     try:
         number = int(text) if field_.kind == "integer" else float(text.replace(",", "."))
@@ -617,13 +574,9 @@ def _to_number(field_: FormField, text: str) -> int | float:
 
 
 def _to_json(field_: FormField, text: str) -> Any:
-    """Return the JSON value of a text: a dict for `object`, a list for `array`.
+    """Return the JSON value of a text, or raise `EntryError`.
 
-    For `json` it is any value. A text that is no JSON is then returned unchanged if the field has no name, as in a form
-    of one value.
-
-    Raises:
-        EntryError: the text is no JSON, or no object or array as the field requires.
+    It is a dict for `object`, a list for `array`. Text that is no JSON is returned for a `json` field without a name.
     """
     try:
         value = json.loads(text)
@@ -638,10 +591,7 @@ def _to_json(field_: FormField, text: str) -> Any:
 
 
 def _check_length(field_: FormField, text: str) -> str:
-    """Return a text unchanged; raise `EntryError` if the field forbids its length.
-
-    No field allows more than `MAX_ENTRY` characters.
-    """
+    """Return a text unchanged; raise `EntryError` if the field forbids its length."""
     if field_.min_length is not None and len(text) < field_.min_length:
         raise EntryError("min_length", field_, field_.min_length)
     longest = min(field_.max_length or MAX_ENTRY, MAX_ENTRY)
