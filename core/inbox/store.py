@@ -4,7 +4,6 @@ from collections.abc import Collection
 from enum import Enum, auto
 from functools import cache
 from math import inf
-from typing import TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -29,8 +28,6 @@ from core.turns.store import TurnStore
 from core.turns.turn import CancelReason, TurnKind
 from core.turns.worker import Worker
 from core.usage.user_rate_limits import NO_RATE_LIMITS, RateLimitDenial, UserRateLimiter
-
-T = TypeVar("T")
 
 
 class AcceptResult(Enum):
@@ -90,10 +87,11 @@ class InboxStore:
         """
         async with self._database.write() as connection:
             # in the transaction of the insert: concurrent messages must not pass the limit together
-            limited = await self._find_rate_limit(connection, inbound.event_key, inbound.author, inbound.place)
-            if limited is not None:
-                await record_message(connection, inbound, InboxOutcome.RATE_LIMITED)
-                return limited
+            if self._rates:
+                limited = await self._find_rate_limit(connection, inbound.event_key, inbound.author, inbound.place)
+                if limited is not None:
+                    await record_message(connection, inbound, InboxOutcome.RATE_LIMITED)
+                    return limited
             accepted = await self._insert(connection, inbound)
         if accepted is not AcceptResult.DUPLICATE:
             self._worker.wake()
@@ -102,7 +100,7 @@ class InboxStore:
     async def _find_rate_limit(
         self, connection: AsyncConnection, event_key: str, author: str, place: str
     ) -> RateLimitDenial | None:
-        if not self._rates or await has_message(connection, event_key):
+        if await has_message(connection, event_key):
             return None
         until = await self._rates.limited_until(connection, author=author, place=place)
         return None if until is None else RateLimitDenial(until)
@@ -120,6 +118,8 @@ class InboxStore:
         Raises:
             StoreError: the database cannot be read.
         """
+        if not self._rates:
+            return None
         async with self._database.read() as connection:
             return await self._find_rate_limit(connection, event_key, author, place)
 
@@ -319,6 +319,8 @@ class InboxStore:
         row = message_columns(inbound, generation or 1) | {"message": inbound.to_json()}
         row |= {"kind": kind, "parent": parent, "outcome": outcome}
         identity = {"own_key": inbound.event_key, "own_session": inbound.session_id}
+        # for a duplicate, too: a claim skips a session whose row is locked
+        await self._turns.notify_workers(connection)
         inserted = await connection.execute(_build_insert(connection.dialect.name), row | identity)
         has_predecessor: bool | None = inserted.scalar_one_or_none()
         if has_predecessor is None:
@@ -326,7 +328,6 @@ class InboxStore:
         if generation is None:
             new_session = new_session_row(inbound.session_id, self._turns.agents.default, inbound.place)
             await insert_new(connection, sessions, new_session)
-        await self._turns.notify_workers(connection)
         return AcceptResult.WAITING if has_predecessor else AcceptResult.NEXT
 
     async def _begin_generation(self, connection: AsyncConnection, session_id: str, until: float) -> list[InboxMessage]:

@@ -10,7 +10,7 @@ import json
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any
 
 import sqlalchemy as sa
 from google.adk.events.event_actions import EventActions
@@ -23,8 +23,6 @@ from core.sessions.codec import to_json_value
 from core.store.database import Database
 from core.store.schema import tool_calls, turns
 from core.workers.fencing import FencingToken, lock_session_and_turn
-
-T = TypeVar("T")
 
 #: Key in a logged result for a file, which is no JSON value; the value is the JSON of its ADK part.
 _MEDIA_KEY = "$media"
