@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, nullcontext
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -19,7 +19,7 @@ from core.errors import DatabaseClosedError
 from core.store.engine_options import engine_options
 from core.store.errors import store_errors
 from core.store.schema import write_checks
-from core.store.upsert import build_insert
+from core.store.upsert import insert_or_update
 
 log = logging.getLogger(__name__)
 
@@ -127,16 +127,34 @@ class Database:
             async with lock, self._connect(self._autocommit) as connection:
                 return (await connection.execute(statement, values)).all()
 
-    async def run_with_retries(self, statement: sa.Executable, *, operation: str) -> Rows:
+    async def run_with_retries(self, statement: sa.Executable, *, operation: str, **values: Any) -> Rows:
         """Run one statement as `run` does, and retry it while the database is unavailable.
 
         Args:
+            statement: a query, or a write that returns rows.
+            values: the bind parameters by name.
             operation: the operation as a noun phrase, for the log; see `retry_store`.
 
         Returns:
             The rows.
         """
-        return await retry_store(partial(self.run, statement), operation=operation)
+        return await retry_store(partial(self.run, statement, **values), operation=operation)
+
+    async def read_with_retries(self, work: Callable[[AsyncConnection], Awaitable[T]], *, operation: str) -> T:
+        """Return the result of `work` with a connection for reading, with retries.
+
+        Both are repeated while the database is unavailable.
+
+        Args:
+            work: gets the connection of each try.
+            operation: the operation as a noun phrase, for the log; see `retry_store`.
+        """
+
+        async def attempt() -> T:
+            async with self.read() as connection:
+                return await work(connection)
+
+        return await retry_store(attempt, operation=operation)
 
     async def write_with_retries(self, work: Callable[[AsyncConnection], Awaitable[T]], *, operation: str) -> T:
         """Return the result of `work` in a transaction, with retries.
@@ -160,7 +178,8 @@ class Database:
         Raises:
             StoreError: the database accepts no writes; the text has the reason.
         """
-        await self.run(_build_pulse(self.engine.dialect.name), now=time.time())
+        async with self.write() as connection:
+            await insert_or_update(connection, write_checks, {"id": 1, "written_at": time.time()})
 
     async def aclose(self) -> None:
         """Close all connections; later calls of other methods raise `DatabaseClosedError`.
@@ -188,15 +207,6 @@ class Database:
     def _check_open(self) -> None:
         if self._is_closed:
             raise DatabaseClosedError
-
-
-@cache
-def _build_pulse(dialect: str) -> sa.Insert:
-    now = sa.bindparam("now", type_=sa.Double)
-    insert = build_insert(dialect, write_checks).values(id=sa.literal_column("1"), written_at=now)
-    return insert.on_conflict_do_update(
-        index_elements=[write_checks.c.id], set_={"written_at": insert.excluded.written_at}
-    )
 
 
 def _read_json(text: str) -> Any:

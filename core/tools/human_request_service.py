@@ -15,7 +15,6 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from core.concurrency.retry import retry_store
 from core.concurrency.tasks import run_every
 from core.identity import AUTHOR, OTHERS, User
 from core.secret_redaction import format_error
@@ -230,12 +229,10 @@ class HumanRequestService:
             StoreError: the database cannot be read, after all retries.
         """
         continues = _led_to_turn(origin) | (human_requests.c.answer_run == origin)
-
-        async def read() -> list[HumanRequest]:
-            async with self._database.read() as connection:
-                return await select_requests(connection, continues & human_requests.c.decision.is_not(None))
-
-        return await retry_store(read, operation=f"the decided requests of turn {origin}")
+        return await self._database.read_with_retries(
+            lambda connection: select_requests(connection, continues & human_requests.c.decision.is_not(None)),
+            operation=f"the decided requests of turn {origin}",
+        )
 
     async def list_open(self, *, session_id: str = "", event_key: str = "") -> list[HumanRequest]:
         """Return the undecided requests of a session, or of the turns for a message.

@@ -13,22 +13,21 @@ worker fail. `Turn.attempt` counts up when another worker claims the turn after 
 kills its workers is given up. It does not count up for a turn that was handed back, or that its own worker claims
 again.
 
-Writes and reads of a turn are retried while the database fails (`retry_store`). If it fails longer, the caller gets the
-error, and the turn is claimed again when the database is back.
+Writes and reads of a turn are retried while the database fails. If it fails longer, the caller gets the error, and the
+turn is claimed again when the database is back.
 """
 
 import logging
 import time
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import count
-from typing import Any, TypeVar
+from typing import Any
 
 import sqlalchemy as sa
 from cachetools import LRUCache
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from core.concurrency.retry import retry_store
 from core.inbox_message import InboxMessage
 from core.observability import tracing
 from core.sessions.resume import discard_run, is_prompt_stored
@@ -67,6 +66,16 @@ def _parameter(column: sa.Column[Any]) -> sa.BindParameter[Any]:
     return sa.bindparam(f"new_{column.name}", type_=column.type)
 
 
+def _to_parameters(fence: FencingToken, states: Collection[State], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parameters of a statement of `_update_turn`, by name.
+
+    Args:
+        states: the states in which the turn may be.
+        values: the values of the parameters that `_parameter` returned, by column.
+    """
+    return {**fence.values, "states": states, **{f"new_{column}": value for column, value in values.items()}}
+
+
 _IS_RESET = turns.c.cancel_reason == CancelReason.RESET
 _IS_DELETED = turns.c.cancel_reason == CancelReason.MESSAGE_DELETED
 
@@ -91,7 +100,6 @@ _END = _update_turn(
 )
 
 Json = Mapping[str, Any]
-T = TypeVar("T")
 
 
 class TurnStore:
@@ -175,12 +183,16 @@ class TurnStore:
             TurnLostError: another worker has claimed the turn.
         """
         if not self._lease.is_trustworthy:
-            await self._read(turn, self.fencing_token(turn).check)
+            await self._database.read_with_retries(self.fencing_token(turn).check, operation=f"turn {turn.id}")
 
     async def has_stored_prompt(self, turn: Turn) -> bool:
         """Return whether the session's history has the user message of the turn's run."""
         marked = sa.select(is_prompt_stored(turn.session_id, turn.generation, turn.origin))
-        return bool(await self._read(turn, lambda connection: connection.scalar(marked)))
+        return bool(
+            await self._database.read_with_retries(
+                lambda connection: connection.scalar(marked), operation=f"turn {turn.id}"
+            )
+        )
 
     async def get_message_chain(self, turn: Turn) -> list[InboxMessage]:
         """Return the inbox messages that led to the run that a turn continues.
@@ -188,10 +200,10 @@ class TurnStore:
         These are the messages of the turn, then those of its parent, up to the first turn; within a turn, the oldest
         comes first. The list is empty if the turn continues no run (`Turn.run` is None).
         """
-        return (
-            []
-            if turn.run is None
-            else await self._read(turn, lambda connection: get_message_chain(connection, turn.id))
+        if turn.run is None:
+            return []
+        return await self._database.read_with_retries(
+            lambda connection: get_message_chain(connection, turn.id), operation=f"turn {turn.id}"
         )
 
     async def save_message_ids(self, turn: Turn, chunks: Sequence[str]) -> None:
@@ -200,7 +212,7 @@ class TurnStore:
         Raises:
             TurnLostError: another worker has claimed the turn, or it has ended.
         """
-        await self._update(turn, ("running", "answered"), _SAVE_CHUNKS, new_chunks=list(chunks))
+        await self._update(turn, ("running", "answered"), _SAVE_CHUNKS, chunks=list(chunks))
 
     async def save_answer(
         self, turn: Turn, text: str, usage: Mapping[str, Any], run_record: Json | None = None
@@ -215,7 +227,7 @@ class TurnStore:
         Raises:
             TurnLostError: another worker has claimed the turn, or it has ended.
         """
-        values = {"new_text": text, "new_usage": dict(usage), "new_run_record": run_record}
+        values = {"text": text, "usage": dict(usage), "run_record": run_record}
         await self._update(turn, states_before("answered"), _SAVE_ANSWER, **values)
 
     async def hand_back(self, turn: Turn, text: str = "") -> None:
@@ -312,8 +324,7 @@ class TurnStore:
             "run_record": run_record,
             "finished_at": time.time(),
         }
-        values = {f"new_{column}": value for column, value in new.items()}
-        parameters = {**values, **fence.values, "states": states_before(state)}
+        parameters = _to_parameters(fence, states_before(state), new)
 
         async def work(connection: AsyncConnection) -> None:
             row = (await connection.execute(_END, parameters)).one_or_none()
@@ -328,34 +339,18 @@ class TurnStore:
         await self._database.write_with_retries(work, operation=f"turn {turn.id}")
         tracing.record_turn_end(state, error)
 
-    async def _read(self, turn: Turn, query: Callable[[AsyncConnection], Awaitable[T]]) -> T:
-        """Return the result of `query` on a connection, retried while the database fails.
-
-        Args:
-            turn: named in the log.
-        """
-
-        async def work() -> T:
-            async with self._database.read() as connection:
-                return await query(connection)
-
-        return await retry_store(work, operation=f"turn {turn.id}")
-
     async def _update(self, turn: Turn, states: Collection[State], update: sa.Update, **values: Any) -> None:
         """Write columns of the turn's row, retried while the database is unavailable.
 
         Args:
             states: the states in which the turn may be.
             update: the result of `_update_turn`.
-            values: the parameters of `update`.
+            values: the new values by column, for the parameters of `update`.
 
         Raises:
             TurnLostError: this worker does not own the turn, or the turn has none of `states`.
         """
         fence = self.fencing_token(turn)
-
-        async def work() -> None:
-            if not await self._database.run(update, **fence.values, **values, states=states):
-                raise fence.lost_error
-
-        await retry_store(work, operation=f"turn {turn.id}")
+        parameters = _to_parameters(fence, states, values)
+        if not await self._database.run_with_retries(update, operation=f"turn {turn.id}", **parameters):
+            raise fence.lost_error
