@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Mapping
 
-from channels.commands.answers import AnswerHandler, ensure_message_ids
+from channels.commands.answers import AnswerHandler, ensure_message_ids, show_decision
 from channels.commands.handlers import RunInBackground, question_limit_message
 from channels.i18n import messages as words
 from channels.i18n.messages import MessageCatalog
@@ -118,7 +118,7 @@ class PressHandler:
                 return say(words.UNKNOWN_BUTTON)
 
     async def _decide(self, approval_id: str, user: User, verdict: Verdict, say: MessageCatalog) -> str:
-        """Store a decision on an approval, and update its message in the background.
+        """Store a decision on an approval, and update its message.
 
         A press after the decision updates the message too: the process that stored the decision may have died before
         it did so.
@@ -135,5 +135,5 @@ class PressHandler:
             return say(words.ALREADY_ENDED)
         if request.verdict is None:
             return say(words.NOT_AN_APPROVER)
-        self._run_in_background(self._services.update_request_message(request), name="request")
+        await show_decision(self._services, request)
         return "" if decided.is_first else say(words.ALREADY_DECIDED)
