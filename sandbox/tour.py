@@ -100,7 +100,8 @@ def respond_to_tour(request: ReceivedRequest) -> Turn:
     """Return the model's turn in the step of the tour to which a request belongs.
 
     If the request ends with a result of a step's tool, it is that step. Otherwise it is the last step whose pattern
-    matches the user's newest text, or else the first step. The sub-agent `writer` always gets the turn with its letter.
+    matches the user's newest text, or else the first step. A request of
+    the sub-agent `writer` always gets the text `LETTER`.
     """
     if _WRITER_NAME in request.system:
         return _say(LETTER, STEPS[0])

@@ -196,9 +196,10 @@ class SlackUserActions:
     async def start_assistant_thread(
         self, user: WorkspaceUser | str, context: SlackConversation | str | None = None
     ) -> SlackMessage:
-        """Start a thread with an app that has the feature `assistant_view`.
+        """Start an assistant thread in a user's DM with the bot.
 
-        The event `assistant_thread_started` is sent.
+        The event `assistant_thread_started` is sent if the app subscribes to it. The feature `assistant_view` is not
+        checked.
 
         Args:
             user: the user, in whose DM the thread is.
@@ -223,7 +224,7 @@ class SlackUserActions:
     ) -> None:
         """Open another channel beside an assistant thread.
 
-        The event `assistant_thread_context_changed` is sent.
+        The event `assistant_thread_context_changed` is sent if the app subscribes to it.
 
         Args:
             root: the root message of the thread.
@@ -234,7 +235,7 @@ class SlackUserActions:
     async def open_home(self, user: WorkspaceUser | str, tab: str = "messages") -> None:
         """Open the `home` or `messages` tab of the app's home as a user.
 
-        The event `app_home_opened` is sent.
+        The event `app_home_opened` is sent if the app subscribes to it.
         """
         person = self._find_user(user)
         home = self._views.open_views.homes.get(person.id) if tab == "home" else None
@@ -244,7 +245,7 @@ class SlackUserActions:
     async def view(self, user: WorkspaceUser | str, *entities: Mapping[str, Any]) -> None:
         """View another channel or item as a user while the app is visible.
 
-        The event `app_context_changed` is sent.
+        The event `app_context_changed` is sent if the app subscribes to it.
 
         Args:
             entities: the viewed items, such as `{"type": "slack#/types/channel_id", "value": "C123"}`.
@@ -310,7 +311,8 @@ class SlackUserActions:
             user: the user; None for the initial values.
 
         Returns:
-            A tuple of block id, element and value for each input element.
+            A tuple of block id, element and value for each input element. The value is the entered or else the initial
+            one, as in payloads. If both are missing, it is None, or [] for an element with several values.
         """
         return self._interactions.list_inputs(user if user is None else self._find_user(user), message)
 
@@ -347,8 +349,11 @@ class SlackUserActions:
     def close_modal(self, view: SlackView, *, whole_stack: bool = False) -> None:
         """Close the top view of a modal without submitting it.
 
+        If the app is connected, `view_closed` is sent for each closed view with `notify_on_close`.
+
         Args:
-            whole_stack: close all views of the modal, as the button in its corner does.
+            whole_stack: close all views of the modal, as the button in its corner does. `clear_on_close` of the view
+                has the same effect.
 
         Raises:
             ValueError: the modal is not open, or another view covers it.

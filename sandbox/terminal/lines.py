@@ -61,7 +61,7 @@ async def run_lines(
 async def read_lines(stream: TextIO) -> AsyncGenerator[str, None]:
     """Yield the lines of a blocking text stream without blocking the event loop.
 
-    A daemon thread reads the stream (a file or a pipe).
+    The lines include their line breaks. A daemon thread reads the stream (a file or a pipe).
     """
     loop = asyncio.get_running_loop()
     lines: asyncio.Queue[str | None] = asyncio.Queue()

@@ -104,6 +104,8 @@ def list_options(element: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 def with_ids(blocks: Sequence[Mapping[str, Any]], seed: str) -> list[Json]:
     """Return a copy of blocks in which each block and interactive element has an id.
 
+    Missing values of `block_id` and `action_id` are created; existing ones stay.
+
     Args:
         seed: the same seed and blocks always have the same ids.
     """

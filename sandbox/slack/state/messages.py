@@ -195,7 +195,10 @@ class SlackMessage:
 
     @property
     def buttons(self) -> dict[str, str]:
-        """The ids of the message's buttons and options by label; see `BlockControl`."""
+        """The ids of the message's buttons and options by label; see `BlockControl`.
+
+        If several controls have the same label, it is the id of the last one.
+        """
         return {control.label: control.id for control in find_controls(self.blocks or ())}
 
     @property

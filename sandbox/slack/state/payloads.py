@@ -73,7 +73,7 @@ class SlackPayloads:
         """Return whether a user belongs to another workspace (Slack Connect).
 
         Args:
-            user: the id of the user; None for no user.
+            user: the id of the user; for None the result is False.
         """
         return self._team_of(user) not in (None, self._workspace.team_id)
 
@@ -290,7 +290,7 @@ class SlackPayloads:
         """Return the id of a user's workspace; None without a user.
 
         Args:
-            user: the id of the user.
+            user: the id of the user; an unknown one counts as a user of this workspace.
         """
         known = self._workspace.users.get(user or "")
         return None if user is None else (known and known.team_id) or self._workspace.team_id

@@ -191,15 +191,27 @@ class Workspace:
         return None if message is None or message.deleted or message.ephemeral_to else message
 
     def messages(self, channel: SlackConversation) -> list[SlackMessage]:
-        """Return all messages of a channel, oldest first, with deleted ones."""
+        """Return all messages of a channel, oldest first.
+
+        Thread replies, ephemeral messages and deleted messages are included.
+        """
         return list(self._messages[channel.id].values())
 
     def latest_messages(self, count: int) -> list[SlackMessage]:
-        """Return the newest `count` messages of the workspace, oldest first."""
+        """Return the newest `count` messages of the workspace, oldest first.
+
+        Ephemeral and deleted messages are included.
+
+        Args:
+            count: at least 1.
+        """
         return sorted(self.all_messages(), key=lambda message: message.ts)[-count:]
 
     def all_messages(self) -> Iterator[SlackMessage]:
-        """Yield all messages of the workspace, with deleted ones."""
+        """Yield all messages of the workspace, with ephemeral and deleted ones.
+
+        The order is channel by channel, the oldest message of each first.
+        """
         return (message for messages in self._messages.values() for message in messages.values())
 
     def find_file_messages(self, file_id: str) -> list[SlackMessage]:
@@ -260,7 +272,10 @@ class Workspace:
         self._on_change(WorkspaceChange("updated", message))
 
     def update_stream(self, message: SlackMessage, content: SlackContent) -> None:
-        """Replace the content of a message with a live stream; apps receive no event."""
+        """Replace the content of a message while its stream is live.
+
+        The former content stays in its versions. Apps receive no event.
+        """
         message.content = content
         message.versions.append(self._create_version(content))
         self._on_change(WorkspaceChange("streamed", message))
@@ -325,6 +340,8 @@ class Workspace:
     def set_pin(self, message: SlackMessage, user: str, *, is_pinned: bool) -> None:
         """Pin a message to its channel, or unpin it, and publish the change.
 
+        A new pin of a pinned message replaces its user and time.
+
         Args:
             user: the id of the user who does it.
             is_pinned: True to pin the message, False to unpin it.
@@ -334,6 +351,8 @@ class Workspace:
 
     def join_channel(self, channel: SlackConversation, user: str, *, inviter: str | None = None) -> None:
         """Add a user to a channel, and post Slack's message about it.
+
+        The message is posted for a user who is a member already, too.
 
         Args:
             user: the id of the user.
@@ -345,6 +364,8 @@ class Workspace:
 
     def leave_channel(self, channel: SlackConversation, user: str) -> None:
         """Remove a user from a channel, and post Slack's message about it.
+
+        The message is posted for a user who is not a member, too.
 
         Args:
             user: the id of the user.
