@@ -48,7 +48,10 @@ def section_{n}(text: str) -> int:
 
 
 def plan_incrementally(limits: MessageLimits, text: str) -> int:
-    """Feed the text to one planner, plan regularly, and return the number of chunks."""
+    """Feed the text to one planner in deltas, and return the final number of chunks.
+
+    It plans after the first delta of `DELTA_CHARS` characters, and after each further `DELTAS_PER_PLAN`.
+    """
     planner = Planner(limits)
     for number, start in enumerate(range(0, len(text), DELTA_CHARS)):
         planner.feed(text[start : start + DELTA_CHARS])
@@ -58,7 +61,10 @@ def plan_incrementally(limits: MessageLimits, text: str) -> int:
 
 
 def plan_from_scratch(limits: MessageLimits, text: str) -> int:
-    """Plan each prefix of a text with a new planner; return the last chunk count."""
+    """Plan prefixes of a text with new planners; return the whole text's chunk count.
+
+    The prefixes are those after which `plan_incrementally` plans.
+    """
     for number, start in enumerate(range(0, len(text), DELTA_CHARS)):
         if number % DELTAS_PER_PLAN == 0:
             planner = Planner(limits)

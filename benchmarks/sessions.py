@@ -194,7 +194,11 @@ class SessionTrial:
 
     @property
     def is_due(self) -> bool:
-        """True while more turns are needed: too few turns, or less than `SECONDS` in sum."""
+        """True while the trial needs more turns.
+
+        It does if it has fewer than `MIN_TURNS`, or if its turns took less than `SECONDS` in sum. After `max_turns`
+        turns it needs no more.
+        """
         count = len(self._times)
         return count < min(MIN_TURNS, self._max_turns) or (count < self._max_turns and sum(self._times) < SECONDS)
 
@@ -242,8 +246,8 @@ async def measure(
 ) -> dict[str, list[SessionFigures]]:
     """Return each service's figures at each length, in the order of the lengths.
 
-    The keys are the services' names, with the config. All histories exist from the start, and the trials alternate, so
-    that other work of the machine affects all alike.
+    A key is the contender's name, followed by `, N events` for a config that limits the events to `N`. All histories
+    exist from the start, and the trials alternate, so that other work of the machine affects all alike.
 
     Args:
         lengths: the numbers of events in the histories.

@@ -25,7 +25,8 @@ class Formation:
         workers: the number of `worker` processes.
         has_overlap: whether new workers start while old ones stop; SQLite allows one worker.
         deploys: start and end of each deploy (monotonic seconds).
-        counts: the number of deploys, releases, interrupted releases and kills.
+        counts: the numbers of `deploys`, `releases`, `releases broken off` (killed on purpose) and
+            `killed after N s` (workers that were still running N seconds after SIGTERM).
         unexpected_exits: the number of processes that exited by themselves, or with an error.
     """
 
@@ -72,7 +73,11 @@ class Formation:
         self.counts["deploys"] += 1
 
     async def stop(self) -> None:
-        """Stop all workers with SIGTERM."""
+        """Send SIGTERM to all workers, and wait for their exits.
+
+        Workers that run longer than `KILL_TIMEOUT_SECONDS` are killed. Each exit code other than 0 counts in
+        `unexpected_exits`.
+        """
         await self._stop(self._dynos)
         self._dynos = []
 

@@ -114,6 +114,10 @@ class LoadRun:
 
         Each session sends its first message before the first deploy: a backfill only reads places with a stored
         watermark.
+
+        Args:
+            until: the end of the load, in monotonic seconds.
+            deploys: the task that runs all deploys.
         """
         await asyncio.sleep(
             self._random.uniform(0, START_FRACTION * self._config.seconds(self._config.deploy_interval))
@@ -131,7 +135,8 @@ class LoadRun:
     async def _send_burst(self, session: UserSession, messages: int) -> None:
         """Send `messages` messages with short pauses, and wait for the answers.
 
-        A message of kind "edit" is edited after its post. Before a message of kind "reset" an idle session is reset.
+        A message of kind "edit" is edited after its post. Before a message of kind "reset", the session is reset if it
+        has earlier messages and is idle. The wait ends after `ANSWER_TIMEOUT_SECONDS` without all answers.
         """
         names = []
         for number in range(messages):
@@ -149,7 +154,8 @@ class LoadRun:
     async def _reset(self, session: UserSession) -> None:
         """Post `reset` in the session, and wait until the bot confirms it.
 
-        Then tells the model that no older message of the session may reach it.
+        Then tells the model that no older message of the session may reach it. Without a confirmation within
+        `ANSWER_TIMEOUT_SECONDS`, the model is not told.
         """
         count = self._reset_counts[session.number] = self._reset_counts.get(session.number, 0) + 1
         await session.place.post_message("reset")

@@ -20,7 +20,8 @@ class Wait:
 
     Attributes:
         platform: "slack" or "discord".
-        phase: "during" a deploy, within a platform minute "after" one, or "before" at any other time.
+        phase: "during" if a deploy overlaps the time from the message to its complete answer. Else "after" if the
+            message was sent within a platform minute after a deploy, and "before" at any other time.
         first: seconds until the first text of the answer; infinite without one.
         complete: seconds until the complete answer; infinite without one.
     """

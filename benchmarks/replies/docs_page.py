@@ -27,7 +27,8 @@ HEAD = ("Replies in channels", "Project", "Refused", "Wrong", "Age", "End, mean"
 def select_comparable_cells(cells: Sequence[Cell]) -> list[Cell]:
     """Return, for each load, the cells of the speed with the most contenders.
 
-    Cells of other speeds are left out, since their figures are not comparable.
+    Cells with the same platform, replies, channels and ending have the same load. If two speeds have equally many, that
+    of the first cell counts. Cells of other speeds are left out, since their figures are not comparable.
     """
     speeds: defaultdict[object, Counter[float]] = defaultdict(Counter)
     for cell in cells:

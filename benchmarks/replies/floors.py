@@ -103,9 +103,9 @@ RULES = {"slack": _slack(), "discord": _discord()}
 def min_mean_age(load: Load, rules: Rules) -> float:
     """Return a lower bound of the shown text's mean age (seconds), for any schedule.
 
-    With `m` calls over a span `s`, a reply has a mean age of at least `s / (2 (m + 1))` plus the network delay. The
-    gaps are even then. The allowed calls are distributed to minimize the sum. Each division of the time into parts
-    gives a bound; the largest one is returned.
+    With `m` calls over a span `s`, a reply has a mean age of at least `s / (2 (m + 1))` plus the network delay. Evenly
+    spaced calls reach this age. The allowed calls are distributed to minimize the sum of the replies' ages. Each
+    division of the time into parts gives a bound; the largest one is returned.
     """
     return _mean_age(load, rules, is_joint=False)
 
@@ -114,12 +114,12 @@ def min_joint_age(load: Load, rules: Rules) -> float:
     """Return a lower bound of the mean age (seconds) for schedules that end earliest.
 
     Such a schedule does not know the end of a reply, but ends each reply as early as the best schedule. It ends a reply
-    by an edit or by stopping its stream.
+    by an edit or by stopping its stream. Below, `way` is the network delay, and a reply grows for a span `s`.
 
     - It reserves a call for each growing reply. With `n` growing replies, `n` calls of a window show no text. Each
       ending takes one more.
     - It has one call of a reply in flight, for two network delays. An ending waits for it. Over all possible endings,
-      `m` calls delay by a mean of `m (2 way)^2 / (2 s)`. The bound allows a quarter of `way`, so `m` is at most
+      `m` calls delay it by a mean of `m (2 way)^2 / (2 s)`. The bound allows a quarter of `way`, so `m` is at most
       `s / (8 way)`.
     """
     return _mean_age(load, rules, is_joint=True)
@@ -145,7 +145,8 @@ def best_end_delays(load: Load, rules: Rules) -> list[float]:
     """Return the seconds from each reply's last word to its final text, at the best.
 
     The best schedule is first come, first served, with unused limits at its start. A reply ends by an edit or, with
-    several messages, by the post of its last one, whichever is possible earlier.
+    several messages, by the post of its last one, whichever is possible earlier. The delays are in platform seconds, in
+    the order of the replies' numbers.
     """
     workspace_edits = [WindowUsage(rules.endings)]
     edits = [[WindowUsage(rules.endings)] if rules.edits_by_channel else workspace_edits for _ in range(load.channels)]

@@ -140,6 +140,9 @@ def percentile(values: Iterable[float], share: float) -> float:
     """Return a percentile of values.
 
     It is the smallest value that at least the fraction `share` (0 to 1) of the values does not exceed.
+
+    Raises:
+        IndexError: there are no values.
     """
     ordered = sorted(values)
     return ordered[max(0, -int(-share * len(ordered) // 1) - 1)]
@@ -166,6 +169,8 @@ def drain(replies: Sequence[MeasuredReply], rate: float, window: float, until: f
 
 def _backlogs(replies: Sequence[MeasuredReply], until: float) -> list[tuple[float, float]]:
     """Return start and end of each time in which a reply waited for its final edit.
+
+    Overlapping times are merged; the earliest is first.
 
     Args:
         until: the end for replies without a final text.

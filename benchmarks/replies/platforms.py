@@ -58,9 +58,10 @@ class Version:
 
 
 class CellPlatform(ABC):
-    """Sandbox of one measurement: Slack or Discord, in a thread of its own.
+    """Sandbox of one measurement: Slack or Discord.
 
-    It has the channels of the load. The context manager starts and stops it.
+    It has the channels of the load, and its event loop runs in a Python thread of its own. The context manager starts
+    and stops both.
     """
 
     name: str

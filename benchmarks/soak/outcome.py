@@ -80,7 +80,10 @@ async def find_accepted(database: Database) -> set[str]:
 
 
 async def find_turn_starts(database: Database) -> dict[str, float]:
-    """Return the start of each message's turn (monotonic seconds), by message name."""
+    """Return the start of each message's turn (monotonic seconds), by message name.
+
+    The turn is the last one that claimed the message. Messages without a turn are left out.
+    """
     offset = time.monotonic() - time.time()
     turn_starts = sa.select(inbox.c.message, turns.c.created_at).join(turns, turns.c.id == inbox.c.turn)
     async with database.read() as connection:

@@ -14,6 +14,9 @@ def bot_command(speed: float) -> list[str]:
     """Return the command line that runs the bot with faster rate limiters.
 
     The caller appends the bot's command, such as `run`.
+
+    Args:
+        speed: the factor of the rate limiters.
     """
     return [sys.executable, "-m", "benchmarks.soak.bot", f"{speed:g}"]
 

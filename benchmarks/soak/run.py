@@ -180,7 +180,7 @@ def _url(database: Database) -> str:
 
 
 def _data_folder() -> str:
-    """Return the bot's `DATA_DIR` as an absolute path: `.parley`.
+    """Return the bot's `DATA_DIR`: the absolute path of `.parley` in the current folder.
 
     It has the downloaded token vocabulary.
     """

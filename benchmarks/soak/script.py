@@ -81,7 +81,7 @@ def list_texts(messages: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
 
 
 def find_names(text: str) -> list[str]:
-    """Return the message names (such as `s3-14`) in a text.
+    """Return the message names (such as `s3-14`) in a text, in order, with repetitions.
 
     Names in quoted context messages do not count.
     """
@@ -91,8 +91,9 @@ def find_names(text: str) -> list[str]:
 def find_history_fault(messages: Sequence[tuple[str, str]]) -> str:
     """Return the fault of a model request's history as text; "" if it is valid.
 
-    A valid history alternates questions and answers in any order, each once, and ends with a question. It may begin
-    with a summary. The request for a summary has one message.
+    A valid history alternates questions and answers, and ends with a question. Each answer is the `answer` to the names
+    in its question. A name occurs only once; the order of the names is free. A first message of only quotes, such as a
+    summary, is skipped. A history of only that message, such as the request for a summary, is valid.
 
     Args:
         messages: (role, text) pairs without tool calls.
@@ -175,6 +176,8 @@ def judge(sent: Sequence[str], visible_text: str, unfinished: int = 0) -> Sessio
 
 def is_late(pair: tuple[str, str], receipt_times: Mapping[str, float], turn_starts: Mapping[str, float]) -> bool:
     """Return whether a message was received after the turn of a newer one began.
+
+    It is False if one of the two times is missing.
 
     Args:
         pair: the names of the messages, the older one first.

@@ -80,7 +80,7 @@ class SoakPlatform(Protocol):
 def visible_text(place: Place) -> str:
     """Return the joined texts of the bot's messages in a place, oldest first.
 
-    Confirmations of a reset are left out.
+    There is no separator between the texts. Confirmations of a reset are left out.
     """
     return "".join(message.text for message in place.list_bot_messages() if message.text != RESET_DONE)
 
@@ -162,7 +162,13 @@ class SlackSoakPlatform:
         return SlackThread(self.sandbox, channel, "ada")
 
     def open_dm(self, user: str) -> SlackThread:
-        """Return a new thread of a session in a user's DM with the bot."""
+        """Return a new thread of a session in a user's DM with the bot.
+
+        It creates a missing DM. The thread begins with the first posted message.
+
+        Args:
+            user: the name or id of the user.
+        """
         return SlackThread(self.sandbox, self.sandbox.open_dm(user), user)
 
     def receipt_times(self) -> dict[str, float]:

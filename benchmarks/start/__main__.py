@@ -19,6 +19,9 @@ _BARE = "bare"
 async def measure_contenders(platform: str, runs: int) -> dict[str, list[StartFigures]]:
     """Start each contender `runs` times, and return its figures by its name.
 
+    Contenders that do not support the platform are left out. One more start of each, before all others, is not
+    measured.
+
     Args:
         platform: "slack", "discord" or "both".
     """

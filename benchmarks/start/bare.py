@@ -28,7 +28,10 @@ _WARM_UP_TEXT = "."
 
 
 class BareModel(BaseLlm):
-    """ADK model on an OpenAI-compatible server; it echoes the warm-up text itself."""
+    """ADK model that answers by a call of an OpenAI-compatible server.
+
+    It answers the message of the warm-up run (`_WARM_UP_TEXT`) without a call, with the same text.
+    """
 
     async def generate_content_async(
         self, llm_request: LlmRequest, stream: bool = False

@@ -101,7 +101,11 @@ async def _wait_until_connected(platforms: Sequence[SlackSoakPlatform | DiscordS
 
 
 async def _get_answer(platform: SlackSoakPlatform | DiscordSoakPlatform) -> None:
-    """Post a message in the sandbox, and wait until the program answers it."""
+    """Post a message in the sandbox, and wait until the program answers it.
+
+    Raises:
+        TimeoutError: no answer came within `_TIMEOUT_SECONDS`.
+    """
     place = platform.create_place(0)
     await place.post_message("hello")
     await platform.sandbox.wait_for(lambda: _ANSWER in visible_text(place), timeout=_TIMEOUT_SECONDS)
@@ -117,7 +121,7 @@ def _read_output(output: Path) -> str:
 
 
 def _cpu(pid: int) -> float:
-    """Return the CPU seconds of a process, from Linux's `/proc`."""
+    """Return the CPU seconds of a process without its children, from Linux's `/proc`."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / _TICK
 

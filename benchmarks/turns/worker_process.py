@@ -23,9 +23,11 @@ def report(kind: str, **fields: Any) -> None:
 
 
 class OrderHandler:
-    """Handler of the orders on standard input that also reports each turn.
+    """Handler of orders on standard input that also reports each turn.
 
-    The answer to a message whose text is a number over 0 is followed by a message with the next lower number.
+    An order is `{"say": SESSION, "text": TEXT}`, which accepts a message, or `{"stop": SESSION}`, which cancels the
+    session's turn. The answer to a message whose text is a number over 0 is followed by a message with the next lower
+    number.
     """
 
     def __init__(self) -> None:
