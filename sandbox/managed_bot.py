@@ -11,8 +11,8 @@ class ManagedBot(Protocol):
     After an unexpected exit, only `restart` starts it again.
 
     Attributes:
-        is_tour: whether the bot runs the scripted tour's agent.
-        state: "running" once the bot is connected, "ended" after an unexpected exit.
+        is_tour: whether the bot runs the agent of the guided tour, which answers from a script without a model.
+        state: "starting" until the bot is connected, then "running"; "ended" after an unexpected exit.
         exit_reason: a sentence about the bot's last exit; "" once it is connected again.
         log_tail: the last lines of the bot's log at an unexpected exit; "" once it is connected again.
         model: the full name of the bot's model, such as `openai/gpt-5`.
@@ -41,20 +41,30 @@ class ManagedBot(Protocol):
         """Kill the bot's process without a shutdown; it restarts by itself."""
 
     async def restart(self, model: str = "") -> None:
-        """Stop the bot's process gracefully and start it again.
+        """Stop the bot's process gracefully and start it again in the background.
+
+        Return once the old process has exited.
 
         Args:
             model: the full name of the new model; "" for the same one.
         """
 
     async def start_tour(self) -> None:
-        """Restart with the tour's agent; wait until the bot is connected or has exited."""
+        """Restart with the tour's agent; wait until the bot is connected or has exited.
+
+        If the tour already runs, nothing changes.
+        """
 
     async def end_tour(self) -> None:
-        """Restart with the user's agent; wait until the bot is connected or has exited."""
+        """Restart with the user's agent; wait until the bot is connected or has exited.
+
+        If no tour runs, nothing changes.
+        """
 
     async def save_key(self, key: str, vendor: str = "") -> None:
         """Try a vendor's API key, store it, and restart the bot with the vendor's model.
+
+        Wait until the bot is connected or has exited. A tour ends.
 
         Args:
             vendor: `gemini`, `openai` or `anthropic`; "" to recognize it by the key.

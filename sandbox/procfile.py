@@ -47,7 +47,7 @@ _SETTING_PREFIXES = (
 def clean_environment() -> dict[str, str]:
     """Return this process's environment without the bot's settings.
 
-    `PORT` is 0, for any free port.
+    The settings are the variables with a prefix in `_SETTING_PREFIXES`. `PORT` is "0", for any free port.
     """
     environment = {name: value for name, value in os.environ.items() if not name.startswith(_SETTING_PREFIXES)}
     return {**environment, "PORT": "0"}  # several programs run on one machine

@@ -142,12 +142,17 @@ class DiscordUserActions:
         Args:
             message: the message to forward.
             channel: the channel of the new message.
+
+        Raises:
+            ValueError: the user cannot see the channel.
         """
         author = self._user(user)
         return self._guild.forward_message(message, self._get_accessible_channel(author, channel), author)
 
     async def vote(self, user: DiscordUser | str, message: DiscordMessage, answer: int, *, voted: bool = True) -> None:
         """Vote for an answer of a poll as a user, or remove the vote.
+
+        If the poll allows one answer only, the vote replaces the user's former vote.
 
         Args:
             answer: the number of the answer, from 1.
@@ -178,7 +183,8 @@ class DiscordUserActions:
     async def unfurl_link(self, message: DiscordMessage) -> None:
         """Add a link preview to a message: an update without "(edited)".
 
-        Discord does this shortly after a post with a link.
+        Discord does this shortly after a post with a link. Here the preview is always of `https://a.example`. The
+        message keeps its text and files; other content, such as former embeds, is removed.
         """
         embed = {"type": "link", "url": "https://a.example"}
         content = DiscordContent(message.content.text, [embed], attachments=message.content.attachments)
@@ -196,7 +202,7 @@ class DiscordUserActions:
     async def delete_messages(self, messages: Sequence[DiscordMessage]) -> None:
         """Delete messages of one channel with one event (`MESSAGE_DELETE_BULK`).
 
-        Moderation bots do this.
+        Moderation bots do this. An empty list does nothing; deleted messages are not refused.
         """
         self._guild.delete_messages(messages)
 
@@ -266,7 +272,11 @@ class DiscordUserActions:
         return self._guild.pin_message(message, self._user(user))
 
     async def join_guild(self, name: str) -> DiscordMessage:
-        """Add a new user, and return Discord's welcome message in the channel `general`."""
+        """Add a new user, and return Discord's welcome message in the channel `general`.
+
+        Raises:
+            ValueError: the name exists.
+        """
         return self._guild.post_message(self.channels["general"], self.add_user(name), DiscordContent(), type=JOIN)
 
     async def post_as_bot(
@@ -333,8 +343,10 @@ class DiscordUserActions:
     ) -> list[DiscordMessage]:
         """Run a command in a message's context menu, and wait for its acknowledgement.
 
+        Without an acknowledgement in time, Discord posts an error.
+
         Returns:
-            The responses so far that the user sees; later ones are appended to the same list.
+            The responses so far that the user sees, or Discord's error; later ones are appended to the same list.
 
         Raises:
             ValueError: the command is not available in the channel.
@@ -346,8 +358,11 @@ class DiscordUserActions:
     ) -> list[DiscordMessage]:
         """Click a button of a message as a user, and wait for the acknowledgement.
 
+        Without an acknowledgement in time, Discord posts an error.
+
         Returns:
-            The messages that the bot has sent in response. Later responses are appended to this list.
+            The responses so far that are messages of their own, or Discord's error; later ones are appended to the
+            same list.
 
         Raises:
             ValueError: the button does not exist, or is disabled.
@@ -359,11 +374,14 @@ class DiscordUserActions:
     ) -> list[DiscordMessage]:
         """Select values in a menu of a message, and wait for the acknowledgement.
 
+        Without an acknowledgement in time, Discord posts an error.
+
         Args:
             values: values of options, or ids of users, roles or channels.
 
         Returns:
-            The responses that are messages of their own; later ones are appended to the same list.
+            The responses so far that are messages of their own, or Discord's error; later ones are appended to the
+            same list.
 
         Raises:
             ValueError: the menu does not exist, is disabled, or does not accept the values.

@@ -214,7 +214,8 @@ def _create_command_view(command: Mapping[str, Any]) -> dict[str, str]:
 def _create_button_views(content: DiscordContent) -> list[Json]:
     """Return the buttons of a message as JSON for the browser.
 
-    Keys: `id` (the custom id; "" without one), `label`, `emoji`, `look`, `off` (disabled), and `url` (None for none).
+    Keys: `id` (the custom id), `label`, `emoji` (its name or character), `look` (a CSS class: `primary`, `success`,
+    `danger`, `link` or `plain`), `off` (disabled), and `url` (None for none). Missing texts are "".
     """
     buttons: list[Json] = []
     for part in iterate_components(content.components):

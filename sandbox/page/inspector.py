@@ -39,7 +39,8 @@ class InspectorStore(ChangePublisher[None]):
     def apply_updates(self, updates: Mapping[str, Json]) -> None:
         """Store the objects of one WebSocket message from the bot, and wake waiting tasks.
 
-        Model and tool calls of an unknown turn are ignored.
+        The fields of a known turn or call replace its former fields of the same names. Each notice is appended to
+        `notices`. Model and tool calls of an unknown turn are ignored.
 
         Args:
             updates: a turn, call or notice by its kind (`turn`, `ask`, `answer`, `tool`, `notice`).

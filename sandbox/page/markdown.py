@@ -40,7 +40,10 @@ _FORMATTER = HtmlFormatter(nowrap=True, classprefix="hl-")
 def render_link(address: str, label: str = "") -> str:
     """Return an HTML link that opens in a new tab.
 
-    A URL that is not http(s) or mailto becomes text.
+    A URL that is not http(s) or mailto is no link: only the escaped text is returned.
+
+    Args:
+        label: the text of the link; "" for the URL itself.
     """
     text = escape(label or address)
     if not _SAFE_URL.fullmatch(address):
@@ -80,7 +83,7 @@ def render_slack(text: str, render_angle: AngleRenderer) -> str:
     """Convert the text of Slack's `markdown` block to HTML.
 
     Args:
-        render_angle: converts the inside of `<...>`, such as a mention, to HTML.
+        render_angle: converts the inside of `<...>`, such as a mention, to HTML; "" leaves it to other Markdown rules.
     """
     return str(_SLACK_PARSER.render(text, {"angle": render_angle}))
 

@@ -54,8 +54,9 @@ class PlatformPane(Protocol):
     def create_state_view(self, session: ClientSession) -> Json:
         """Return the parts of the open channel, DM or thread other than messages as JSON.
 
-        Keys: `typing` (text of the typing indicator), `title` (of the conversation), `commands`, and `prompts` (Slack's
-        suggested prompts).
+        Keys: `typing` (text of the typing indicator), `title` (of the conversation), `commands` (the slash commands
+        available there, with `name`, `hint` and `about`), and `prompts` (Slack's suggested prompts, with `title` and
+        `message`). Missing texts are "", missing lists empty.
         """
         ...
 
@@ -99,9 +100,10 @@ def create_pane_view(pane: PlatformPane, session: ClientSession) -> dict[str, An
 
     Returns:
         `slack/ID` or `discord/ID`: one of the newest `MAX_MESSAGES` messages. `slack` or `discord`: an object with
-        `connected`, `bot`, `place` (the open channel, DM or thread), `direct`, `threads`, `places` (all that the user
-        can open), `order` (the ids of the messages, oldest first), `menu`, `modal` (None without an open form), and the
-        keys of `PlatformPane.create_state_view`.
+        `connected` (whether the bot is), `bot` (its name), `place` (the open channel, DM or thread), `direct` (whether
+        that is a DM), `threads` (a value of `ThreadSupport`), `places` (all that the user can open), `order` (the ids
+        of the messages, oldest first), `menu` (names of the bot's entries in the context menu), `modal` (None without
+        an open form), and the keys of `PlatformPane.create_state_view`.
     """
     platform, key = pane.platform, pane.platform.name.lower()
     messages = pane.create_message_views(session)[-MAX_MESSAGES:]
@@ -204,5 +206,5 @@ def _create_field_view(field: ClientField) -> Json:
 
 
 def sort_commands(commands: Sequence[Mapping[str, str]]) -> list[Json]:
-    """Return copies of slash commands as JSON, sorted by name."""
+    """Return copies of slash commands as JSON, sorted by their key `name`."""
     return sorted(({**command} for command in commands), key=lambda command: str(command["name"]))

@@ -73,7 +73,7 @@ class PageServer:
         self._sockets: set[web.WebSocketResponse] = set()
 
     def show(self, bot: ManagedBot) -> None:
-        """Set the bot of the page; without one, WebSockets of browsers are refused."""
+        """Set the bot of the page; before that, WebSockets of browsers are refused."""
         self._bot = bot
 
     @asynccontextmanager
@@ -134,6 +134,10 @@ class PageServer:
         """Respond with a file of a message, or with the requested range of its bytes.
 
         Browsers display images and play sound; all other files are downloads.
+
+        Raises:
+            web.HTTPNotFound: the platform or the file does not exist.
+            web.HTTPRequestRangeNotSatisfiable: the header `Range` is invalid.
         """
         try:
             name, data = self._panes[request.match_info["on"]].get_file(request.match_info["key"])

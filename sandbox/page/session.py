@@ -207,7 +207,11 @@ class PageSession:
     async def _post_message(self, order: Json) -> str:
         """Post the message or run the slash command that the user has typed.
 
-        A text that begins with `//` is a message that begins with `/`.
+        A text that begins with `//` is a message that begins with `/`. Without text and files, nothing is posted.
+
+        Args:
+            order: an action's JSON, with the platform in `on`, the `text`, and optionally `files` with `name` and
+                `data` (base64).
 
         Returns:
             A hint for the user if the message needs a mention of the bot, else "".
@@ -303,7 +307,13 @@ def _decode_file(data: str) -> bytes:
 
 
 def _mention_hint(bot: str, place: ClientLocation, text: str) -> str:
-    """Return a hint if a text to a channel does not mention the bot; else ""."""
+    """Return a hint if a text to a channel does not mention the bot; else "".
+
+    DMs, threads and forums need no mention.
+
+    Args:
+        bot: the bot's name in lower case, without `@`.
+    """
     if place.is_dm or place.thread is not None or place.thread_support.value == "all" or f"@{bot}" in text.casefold():
         return ""
     return f"In a channel, mention @{bot} to get an answer."

@@ -173,6 +173,7 @@ class SlackPane:
         Args:
             key: the message's `ts`.
             content: content of the message, compared by identity.
+            make: returns the HTML; it is called without arguments.
         """
         cached_content, html = self._html_cache.get(key, (None, ""))
         if cached_content is not content:

@@ -53,7 +53,7 @@ class SlackSandbox(SlackUserActions, SandboxObserver[WorkspaceChange]):
         commands: the slash commands in the manifest of the app.
         shortcuts: callback ids of the app's message shortcuts, by name.
         scopes: the bot's scopes. Without one, calls fail with `missing_scope`, and its events are not sent.
-        metadata_subscriptions: the app ids (`*` for any) and event types of `message_metadata_*` events.
+        metadata_subscriptions: pairs (app id or `*` for any, event type) of `message_metadata_*` events.
         subscriptions: the events to which the app subscribes.
         calls: all calls of the Web API, in order.
         envelopes: all deliveries of envelopes, redeliveries included; shared with the `primary` workspace.
@@ -313,7 +313,11 @@ class SlackSandbox(SlackUserActions, SandboxObserver[WorkspaceChange]):
         return self._workspace.add_user_group(handle, (self._find_user(user).id for user in members))
 
     def add_emoji(self, name: str) -> None:
-        """Add a custom emoji to the workspace."""
+        """Add a custom emoji to the workspace.
+
+        Args:
+            name: the name without colons.
+        """
         self._workspace.custom_emoji[name] = f"https://emoji.slack-edge.com/{self.team_id}/{name}/0123456789abcdef.png"
 
     def open_dm(self, user: WorkspaceUser | str) -> SlackConversation:

@@ -111,6 +111,9 @@ class AssistantMethods:
         Returns:
             The response's fields: `status`, `title`, and `warning` for `processing` without a subscription to the event
             of stopped sessions.
+
+        Raises:
+            SlackError: `invalid_arguments` for an unknown status or a long title, or as for `_parse_thread`.
         """
         channel, thread_ts = self._parse_thread(arguments)
         status = arguments.get_required("status")
@@ -141,6 +144,9 @@ class AssistantMethods:
 
         An empty status removes the text. The response has no fields. Slack: "accepts either the assistant:write or
         chat:write scope for the time being".
+
+        Raises:
+            SlackError: `missing_scope`, `invalid_arguments`, or as for `_find_thread`.
         """
         if not self._api.has_scope(_AGENT_SCOPE):
             self._api.require_scope("chat:write")
@@ -181,7 +187,7 @@ class AssistantMethods:
         """Return the thread in the arguments of `assistant.threads.*`.
 
         Raises:
-            SlackError: the channel or the thread does not exist; the codes differ from those of `agents.sessions.*`.
+            SlackError: `channel_not_found` or `invalid_thread_ts`; `invalid_arguments` for a missing argument.
         """
         channel = self._api.find_channel(Arguments({"channel": arguments.get_required("channel_id")}))
         thread_ts = arguments.get_required("thread_ts")
@@ -193,7 +199,8 @@ class AssistantMethods:
         """Return the conversation and `thread_ts` in the arguments of `agents.sessions.*`.
 
         Raises:
-            SlackError: the app is no agent, the bot cannot post there, or the thread does not exist.
+            SlackError: `missing_scope` if the app is no agent; `channel_not_found`, `is_archived` or
+                `not_in_channel`; `thread_not_found` or `cannot_reply_to_message`; `invalid_arguments`.
         """
         self._api.require_scope(_AGENT_SCOPE)
         channel = self._api.require_writable(

@@ -192,7 +192,7 @@ class WebApi:
         It is the id or name of a channel, or the id of a user (their DM, which is opened).
 
         Raises:
-            SlackError: the bot cannot post there.
+            SlackError: `channel_not_found`, `is_archived` or `not_in_channel`; `invalid_arguments` without `channel`.
         """
         target = arguments.get_required("channel")
         if user := self.workspace.users.get(target):

@@ -182,6 +182,9 @@ class DirectoryMethods:
 
         Returns:
             The response's fields: `channels`, and `response_metadata` with `next_cursor` ("" on the last page).
+
+        Raises:
+            SlackError: `user_not_found`, or as for `_select_channels` and `paginate`.
         """
         user = self._api.find_user(arguments.text("user") or self._workspace.bot.id)
         joined = (channel for channel in self._workspace.channels.values() if user.id in channel.members)

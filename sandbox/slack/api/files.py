@@ -109,6 +109,9 @@ class FileMethods:
 
         Returns:
             The response's fields: `files`, as in `files.info`, and `paging` (see `select_page`).
+
+        Raises:
+            SlackError: `unknown_type`, `user_not_found`, `channel_not_found`, `invalid_ts_NAME` or `invalid_limit`.
         """
         types = set((arguments.text("types") or "all").split(","))
         if not types <= FILE_TYPES:
@@ -136,8 +139,8 @@ class FileMethods:
     async def handle_download(self, request: web.Request) -> web.StreamResponse:
         """Respond with the content of a file.
 
-        Without a bot token that may read files, the response is a login page with HTTP 200, as from Slack. Pending
-        faults of `download` apply.
+        The response is 404 for an unknown file. Without a bot token that may read files, it is a login page with HTTP
+        200, as from Slack. A file with a `redirect_url` is redirected there. Pending faults of `download` apply.
         """
         self._activity_log.record_call(DOWNLOAD, {"file": request.match_info["file"]})
         fault = self._faults.take(DOWNLOAD)
@@ -162,6 +165,10 @@ class FileMethods:
 
         Returns:
             The response's field `files`: for posted files as in `files.info`, otherwise with `id` and `title` only.
+
+        Raises:
+            SlackError: `file_not_found` for a file that is unknown or not uploaded yet, `invalid_arguments`, or as for
+                `WebApi.find_channel` and `WebApi.require_writable`.
         """
         listed = arguments.json("files", error="invalid_arguments")
         if not isinstance(listed, list) or not listed:

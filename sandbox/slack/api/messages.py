@@ -96,6 +96,9 @@ class MessageMethods:
 
         Returns:
             The response's fields: `channel` (its id) and `ts`.
+
+        Raises:
+            SlackError: `no_text`, `msg_too_long`, or as for `WebApi.find_destination`.
         """
         channel = self._api.find_destination(arguments)
         text = arguments.text("text")

@@ -59,6 +59,9 @@ class ReactionMethods:
         Returns:
             The response's fields: `items`, each with `type`, `channel` and `message`; `paging` if the call has the
             argument `count` or `page`, otherwise `response_metadata` with `next_cursor` ("" on the last page).
+
+        Raises:
+            SlackError: `user_not_found`, or as for `select_page` or `paginate`.
         """
         user = self._api.find_user(arguments.text("user") or self._workspace.bot.id)
         reacted = [

@@ -166,6 +166,10 @@ class Arguments:
     def number(self, name: str, *, default: int, max_value: int) -> int:
         """Return an argument as a positive integer, at most `max_value`.
 
+        Args:
+            default: the value if the argument is missing, "" or the JSON number 0.
+            max_value: the result for a greater number.
+
         Raises:
             SlackError: `invalid_limit` if the number is less than 1.
         """
@@ -219,10 +223,13 @@ def paginate(
     Args:
         key: returns the part of an item that its cursor encodes, such as its id.
         default: the page size without `limit`.
-        max_size: the greatest page size.
+        max_size: the greatest page size, also for a greater `limit`.
 
     Returns:
         The items, and the cursor of the next page; "" for none.
+
+    Raises:
+        SlackError: `invalid_limit`, or `invalid_cursor` if no item has this cursor.
     """
     limit = arguments.number("limit", default=min(default, max_size), max_value=max_size)
     names = [b64encode(f"next:{key(item)}".encode()).decode() for item in items]
@@ -238,8 +245,13 @@ def paginate(
 def select_page(items: Sequence[T], arguments: Arguments) -> tuple[Sequence[T], dict[str, int]]:
     """Return the items of the page that the arguments `count` and `page` select.
 
+    The default is the first page of 100 items. A page after the last one has no items.
+
     Returns:
-        The items, and the field `paging` of the response.
+        The items, and the field `paging` of the response with `count` (page size), `total` (items), `page` and `pages`.
+
+    Raises:
+        SlackError: `invalid_limit` if one of the arguments is less than 1.
     """
     count = arguments.number("count", default=100, max_value=MAX_PAGE_SIZE)
     page = arguments.number("page", default=1, max_value=MAX_PAGE_SIZE)

@@ -86,6 +86,9 @@ class ScheduledMessageMethods:
         Returns:
             The response's fields: `scheduled_messages`, each with `id`, `channel_id`, `post_at`, `date_created` and
             `text`, and `response_metadata` with `next_cursor` ("" on the last page).
+
+        Raises:
+            SlackError: `invalid_channel`, `invalid_ts_NAME`, or as for `paginate`.
         """
         channel = arguments.text("channel")
         if channel and channel not in self._workspace.channels:

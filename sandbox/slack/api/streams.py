@@ -101,7 +101,8 @@ class StreamMethods:
         """Return the conversation, message and stream of the arguments `channel` and `ts`.
 
         Raises:
-            SlackError: the message does not exist, or is no live stream of the app.
+            SlackError: `message_not_owned_by_app` or `message_not_in_streaming_state`, or as for
+                `WebApi.find_channel`, `WebApi.require_writable` and `WebApi.find_message`.
         """
         channel = self._api.require_writable(self._api.find_channel(arguments))
         message = self._api.find_message(channel, arguments.get_required("ts"))
@@ -117,7 +118,7 @@ class StreamMethods:
         It is the user of a DM, or else in the argument `recipient_user_id`.
 
         Raises:
-            SlackError: the conversation is no DM, and the argument or `recipient_team_id` is missing.
+            SlackError: outside DMs, `missing_recipient_user_id`, `missing_recipient_team_id` or `user_not_found`.
         """
         user, team = arguments.text("recipient_user_id"), arguments.text("recipient_team_id")
         if channel.is_dm:
@@ -133,6 +134,8 @@ class StreamMethods:
         message: SlackMessage, stream: NativeStream, chunks: Sequence[Mapping[str, Any]], mode: str | None
     ) -> SlackContent:
         """Return the content of a streamed message with further chunks at its end.
+
+        The message is unchanged. The stream's `byte_count` grows, and its `mode` is set by the first chunks.
 
         Args:
             mode: the argument with the chunks, `markdown_text` or `chunks`; None if there are no chunks.
@@ -151,10 +154,11 @@ def _parse_chunks(arguments: Arguments) -> tuple[Sequence[Mapping[str, Any]], st
     """Return the chunks in the arguments `markdown_text` or `chunks`, as JSON objects.
 
     Returns:
-        The chunks, and the name of the argument; no chunks and None without text.
+        The chunks, and the name of the argument; no chunks and None if both arguments are missing or empty.
 
     Raises:
-        SlackError: both arguments are given, or one is invalid.
+        SlackError: `cannot_provide_both_markdown_text_and_chunks`, `msg_too_long`, `invalid_chunks`, or as for
+            `check_blocks`.
     """
     text, chunks = arguments.text("markdown_text"), arguments.json("chunks", error="invalid_chunks")
     if text and chunks:
@@ -224,7 +228,7 @@ def _apply_chunks(content: SlackContent, stream: NativeStream, chunks: Sequence[
 def _count_bytes(chunk: Mapping[str, Any]) -> int:
     """Return the size of a chunk in bytes, as Slack seems to count it.
 
-    Chunks other than text count twice.
+    Text counts its bytes in UTF-8. Any other chunk counts twice the bytes of its JSON.
     """
     if chunk["type"] == "markdown_text":
         return len(chunk["text"].encode())

@@ -139,7 +139,8 @@ class ViewMethods:
         """Return the trigger of the argument `trigger_id`, and mark it as used.
 
         Raises:
-            SlackError: the trigger id is unknown, used or expired.
+            SlackError: `invalid_trigger_id` (unknown), `exchanged_trigger_id` (used) or `expired_trigger_id`;
+                `invalid_arguments` if it is missing.
         """
         trigger = self._triggers.get(arguments.get_required("trigger_id"))
         if trigger is None:

@@ -68,7 +68,7 @@ class SlackEventDispatcher:
         deliver: sends an `event_callback` payload.
         scopes: the bot's current scopes.
         subscriptions: the app's current event subscriptions.
-        metadata_subscriptions: the app ids (`*` for any) and event types of `message_metadata_*` events.
+        metadata_subscriptions: pairs (app id or `*` for any, event type) of `message_metadata_*` events.
         token: the deprecated verification token in payloads.
     """
 
@@ -343,7 +343,8 @@ class SlackEventDispatcher:
     def _action_token(self, event: Mapping[str, Any]) -> dict[str, str]:
         """Return the field `action_token` for the event of a message, or no field.
 
-        `assistant.search.context` accepts this token. Events of people's messages have it if the app has the scope.
+        `assistant.search.context` accepts this token. Events of people's messages have it if the app has the scope
+        `search:read.public`.
         Slack: docs.slack.dev/reference/methods/assistant.search.context; at the top of the event, slack-go/slack #1577.
         """
         is_from_person = "user" in event and "bot_id" not in event

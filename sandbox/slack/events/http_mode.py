@@ -171,7 +171,11 @@ class RequestUrlClient:
     async def _post(
         self, url: str, body: str, content_type: str, extra_headers: Mapping[str, str]
     ) -> tuple[int, Mapping[str, str], str]:
-        """Post a signed body; return status, headers and text of the response."""
+        """Post a signed body; return status, headers and text of the response.
+
+        Raises:
+            aiohttp.ClientError, OSError: the request failed.
+        """
         assert self._session is not None, "the sandbox is not entered"
         headers = {"Content-Type": content_type, **self.sign(body), **extra_headers}
         async with self._session.post(url, data=body.encode(), headers=headers) as answer:

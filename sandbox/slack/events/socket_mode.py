@@ -226,7 +226,11 @@ class SocketModeServer:
     # Connections and acknowledgements
 
     async def handle_websocket(self, request: web.Request) -> web.StreamResponse:
-        """Accept a WebSocket with a valid ticket; read its acknowledgements until it ends."""
+        """Accept a WebSocket with a valid ticket; read its acknowledgements until it ends.
+
+        The response is HTTP 408 without a valid ticket, and 500 if a fault refuses the handshake. A WebSocket beyond
+        `MAX_SOCKETS` receives `disconnect` and is closed.
+        """
         expiry = self._tickets.pop(request.query.get("ticket", ""), 0.0)
         if expiry < monotonic():
             return web.Response(status=408, text="the ticket is used, expired or unknown")

@@ -67,6 +67,8 @@ class SlashCommands:
         Slackbot posts an error if the app has no connection, does not acknowledge in time, or sends a wrong response.
 
         Args:
+            command: the command with its slash (`/ask`); the manifest is not checked.
+            text: the text after the command.
             response_base_url: the address of response URLs, with a slash at the end.
 
         Returns:
@@ -169,6 +171,9 @@ class SlashCommands:
 
     def _post_error(self, invocation: CommandInvocation, command: str, error: str) -> list[SlackMessage]:
         """Post Slackbot's ephemeral error message about a command.
+
+        Args:
+            error: the code in the message, such as `operation_timeout`.
 
         Returns:
             The responses to the command so far, with the error message.

@@ -186,7 +186,7 @@ class SlackInteractions:
         """Use a message shortcut; return whether the app acknowledged it in time.
 
         Args:
-            callback_id: the callback id of the shortcut.
+            callback_id: the callback id of the shortcut; the manifest is not checked.
             response_base_url: the address of response URLs, with a slash at the end.
         """
         payload = self._base_payload("message_action", user) | {
@@ -203,8 +203,8 @@ class SlackInteractions:
     async def submit_modal(self, view: SlackView, values: Mapping[str, InputValue]) -> bool:
         """Fill in and submit a modal; return whether the app accepted it.
 
-        Otherwise the modal stays open with `errors`. Slack's form does not send a modal with an empty input that is not
-        optional.
+        Otherwise the modal stays open. The view's `errors` are those of the app, or of empty inputs that are not
+        optional. A modal with such inputs is not sent. `errors` is empty without an acknowledgement in time.
 
         Args:
             view: the modal, on top of its stack.
