@@ -262,7 +262,7 @@ def make_rows(
 async def count_turns(connection: AsyncConnection, prices: Prices, *conditions: sa.ColumnElement[bool]) -> None:
     """Insert the model calls of all matching ended turns into `spending`.
 
-    Call it before the turns are deleted, in the same transaction.
+    Turns that are counted already are skipped. Call it before the turns are deleted, in the same transaction.
 
     Args:
         conditions: SQL conditions on `turns` for the turns to count.
@@ -274,8 +274,8 @@ async def count_turns(connection: AsyncConnection, prices: Prices, *conditions: 
 async def redact_person(connection: AsyncConnection, prices: Prices, person_id: str) -> None:
     """Remove a person from `spending` and from the usage of turns; the sums stay.
 
-    Ended turns of the person are counted first. The place of their direct messages is removed too. All is done in the
-    caller's transaction.
+    Ended turns of the person are counted first. The person's ids and names, and the place of their direct messages,
+    become "". All is done in the caller's transaction.
 
     Args:
         person_id: the platform's id of the person.
@@ -291,7 +291,7 @@ async def redact_person(connection: AsyncConnection, prices: Prices, person_id: 
 
 
 async def redact_rows(connection: AsyncConnection, condition: sa.ColumnElement[bool]) -> None:
-    """Remove the authors from the rows of `spending` that match a condition.
+    """Set `person` and `name` to "" in the rows of `spending` that match a condition.
 
     It runs in the caller's transaction.
     """

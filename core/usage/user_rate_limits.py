@@ -76,8 +76,8 @@ COMMAND_RATE = RateLimit(60, 60.0)
 class CommandLimiter:
     """Rate limiter of each person's commands to this worker, in fixed time windows.
 
-    It counts in memory: slash commands have no row in the inbox, and a refused command must cost less than an accepted
-    one.
+    A window starts at each multiple of `RateLimit.seconds` since the epoch. It counts in memory: slash commands have no
+    row in the inbox, and a refused command must cost less than an accepted one.
     """
 
     def __init__(self, rate: RateLimit = COMMAND_RATE) -> None:

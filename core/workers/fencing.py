@@ -64,10 +64,10 @@ class FencingToken:
         return TurnLostError(f"turn {self.turn} belongs to another worker")
 
     async def check(self, connection: AsyncConnection) -> None:
-        """Read the turn's row, and raise an error if another worker has claimed the turn.
+        """Read the turn's row, and raise an error if this token is not its last claim.
 
         Raises:
-            TurnLostError: another worker has claimed the turn, or the turn is deleted.
+            TurnLostError: the turn has been claimed again, or is deleted.
         """
         if (await connection.execute(sa.select(turns.c.id).where(self.owns_turn))).first() is None:
             raise self.lost_error
@@ -99,8 +99,8 @@ async def lock_session_and_turn(
         lock_options: the arguments of SQLAlchemy's `with_for_update`.
 
     Raises:
-        SessionResetError: the session has another generation.
-        TurnLostError: another worker has claimed the turn.
+        SessionResetError: the session has another generation, or does not exist.
+        TurnLostError: the turn has been claimed again, or is deleted. It takes precedence.
     """
     locked = sa.select(sessions.c.id).where(sessions.c.id == session, sessions.c.generation == generation)
     if fence is not None:

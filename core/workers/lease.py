@@ -143,7 +143,7 @@ class Lease:
     def _extend(self, started_at: float) -> None:
         """Set the time until which `is_valid` is True, from the start of the renewal.
 
-        If the lease had ended, a warning is logged, and `is_trustworthy` becomes False for a while.
+        If the lease had ended, a warning is logged, and `is_trustworthy` is False for twice the duration of a lease.
         """
         if self._until and not self.is_valid:
             log.warning("this worker was blocked for longer than its lease lasts")

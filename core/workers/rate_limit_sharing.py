@@ -41,8 +41,8 @@ async def exchange_usage(
     It runs until it is cancelled. A failure is logged. On SQLite there are no other workers, and it returns at once.
 
     Args:
-        announce: returns the usage of this worker, which is written to its row in `workers` if it changed.
-        share: called with a list of the usages of the other live workers.
+        announce: returns this worker's usage by name of the limit. It is written to its row in `workers` if it changed.
+        share: called every second with the usages of the other live workers, one mapping per worker.
     """
     announced: LimitUsages = {}
     is_own = workers.c.id == lease.worker_id

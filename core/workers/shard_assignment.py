@@ -34,6 +34,8 @@ class ShardAssignment:
     connections, with one exception: a worker that cannot reach the database stays connected, while another one takes
     over after its lease has ended. A message that both receive is stored once.
 
+    A quota is an even share of the shards. The workers with the most shards get the remainder, one each.
+
     Args:
         name: the name of the channel adapter.
 
@@ -102,6 +104,9 @@ class ShardAssignment:
 
     async def report_failure(self, shards: Collection[int], count: int) -> None:
         """Release shards that cannot be connected, and claim none for `UNFIT_SECONDS`.
+
+        This worker's quota is 0 for that time, unless all live workers have failed so. A failure of the database is
+        logged.
 
         Args:
             shards: the numbers of the shards.
