@@ -46,7 +46,8 @@ def to_modal_value(part: Mapping[str, Any], values: Sequence[str]) -> ModalValue
         part: JSON of the component.
 
     Returns:
-        A bool for a checkbox, a text for a text input or radio group, and a list of values for other components.
+        For a checkbox: whether there are values. For a text input or radio group: the first value, or "" without one.
+        For other components: the list of values.
     """
     if part["type"] == CHECKBOX:
         return bool(values)

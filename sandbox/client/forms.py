@@ -78,8 +78,9 @@ class ClientForm:
 def parse_form_line(form: ClientForm, line: str) -> dict[str, list[str]]:
     """Parse a typed `LABEL: TEXT; LABEL: TEXT` to entries of a form by field id.
 
-    Text before any label is for the first field. Options are named by the beginning of their label, several ones with a
-    comma between them.
+    Text before any label is for the first field. A label must be complete; case does not matter. Other text before
+    a colon is part of the entry. Options are named by the beginning of their label, several ones with a comma between
+    them.
 
     Returns:
         The values of the typed fields only (see `parse_entry`); empty for an empty line.
@@ -140,7 +141,10 @@ def find_option(label: str, options: Sequence[ClientOption], name: str) -> Clien
 
 
 def format_options(options: Sequence[ClientOption]) -> str:
-    """Return a line with the labels of the first options and the number of the others."""
+    """Return the labels of the first options, such as `Red, Blue, and 3 more`.
+
+    It lists at most `MAX_LISTED_OPTIONS` labels.
+    """
     labels = ", ".join(option.label for option in options[:MAX_LISTED_OPTIONS])
     hidden_count = len(options) - MAX_LISTED_OPTIONS
     return f"{labels}, and {hidden_count} more" if hidden_count > 0 else labels

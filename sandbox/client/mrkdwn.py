@@ -24,6 +24,9 @@ def convert_mrkdwn(text: str, resolve_name: NameResolver) -> str:
     """Convert Slack's mrkdwn to CommonMark.
 
     Markdown that mrkdwn does not have, such as `**`, is escaped.
+
+    Args:
+        resolve_name: returns the name for the target of a mention without a label: `@U1`, `#C1` or `!here`.
     """
     return "".join(
         _convert_code(piece) if index % 2 else _convert_prose(piece, resolve_name)
@@ -35,6 +38,9 @@ def convert_markdown(text: str, resolve_name: NameResolver) -> str:
     """Convert the text of a Slack `markdown` block to CommonMark.
 
     Mentions become names, and HTML is escaped.
+
+    Args:
+        resolve_name: returns the name for the target of a mention without a label: `@U1`, `#C1` or `!here`.
     """
     return "".join(
         piece

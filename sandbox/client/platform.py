@@ -227,6 +227,8 @@ class ClientPlatform(Protocol):
     async def run_command(self, person: PlatformUser, place: ClientLocation, name: str, text: str) -> None:
         """Run the slash command `/name text` as a user in a channel, DM or thread.
 
+        If the bot does not respond, the platform posts its error message there.
+
         Raises:
             ActionRefusedError: the command does not exist, or cannot be used there.
         """

@@ -122,7 +122,7 @@ class ClientSession:
     def record_event(self, event: ClientEvent) -> None:
         """Count a newly posted message as unread, unless the interface shows its location.
 
-        Other events and ephemeral messages are ignored.
+        Other events and ephemeral messages are ignored. The author does not matter: the user's own messages count.
         """
         message = event.message
         if event.kind is ClientEventKind.POSTED and message.ephemeral_to is None:
@@ -132,6 +132,10 @@ class ClientSession:
 
     async def run_line(self, line: str) -> str:
         """Run a typed line: a message, a client command, or a slash command of the bot.
+
+        A line without `/` is posted in the open location. `/as`, `/channel`, `/dm`, `/thread`, `/press`, `/edit`,
+        `/delete`, `/file`, `/menu` and `/submit` are client commands. Any other `/NAME`, or `//NAME`, runs a command of
+        the bot.
 
         Returns:
             A line for the user, such as an error; "" for none.
@@ -260,7 +264,9 @@ class ClientSession:
         await self.platform.use_menu_entry(self.user, message, entry, text.strip())
 
     async def _submit_form(self, line: str) -> None:
-        """Fill in and submit the user's open form; wait briefly for the bot to open one.
+        """Fill in and submit the user's form, once the bot has opened it.
+
+        It waits at most `FORM_TIMEOUT_SECONDS` for a form.
 
         Args:
             line: entries as in `parse_form_line`.

@@ -294,7 +294,7 @@ class SlackPlatform:
     def _resolve_name(self, target: str) -> str:
         """Return the name of the target of a mention, such as `@U1`, `#C1` or `!here`.
 
-        The name begins with `@` or `#`.
+        The name begins with `@` or `#`. An unknown id is its own name.
         """
         sign, key = target[0], target[1:]
         if sign == "!":

@@ -29,8 +29,8 @@ _CONVERSATION_TYPES = {"channel": "public", "group": "private", "im": "im"}
 def list_buttons(slack: SlackSandbox, message: SlackMessage) -> list[tuple[str, BlockControl]]:
     """Return the buttons of a message as pairs of an id and a button.
 
-    An id is the control's own id (see `BlockControl.id`) or, if two buttons share one, `BLOCK_ID/CONTROL_ID` for all.
-    Options of menus are left out.
+    An id is the control's own id (see `BlockControl.id`). If any two buttons of the message share one, all its buttons
+    have `BLOCK_ID/CONTROL_ID` instead. Options of menus are left out.
     """
     controls = _filter_buttons(find_controls(message.blocks or ()))
     if len({control.id for control in controls}) == len(controls):
@@ -72,7 +72,8 @@ def to_input_value(element: Mapping[str, Any], values: Sequence[str]) -> InputVa
         element: JSON of the element.
 
     Returns:
-        A list for an element with several values, a Unix timestamp for a date and time, and the text otherwise.
+        The list of values for an element that takes several; otherwise the first value, or "" without one. A date and
+        time becomes a Unix timestamp, as a text of digits.
 
     Raises:
         ValueError: the value is not a date and time.

@@ -124,7 +124,10 @@ def append_extras(text: str, files: Iterable[str], buttons: Iterable[str], menus
 
 
 def create_thread_name(message: ClientMessage) -> str:
-    """Return the first words of a thread's first message; "New thread" without text."""
+    """Return a thread's name: its first message, cut by `shorten_text`.
+
+    "New thread" if the message has no text or is pending.
+    """
     name = "" if message.is_pending else shorten_text(message.plain_text.removesuffix(_format_buttons(message.buttons)))
     return name if name.strip("…") else "New thread"
 

@@ -98,6 +98,8 @@ class DiscordRouter:
     ) -> web.Response:
         """Check the token, the rate limits and the body; return the route's response.
 
+        A failed check, an unknown route or the route's `DiscordError` returns Discord's error response.
+
         Args:
             ids: the ids in the path by their names in the route.
             refusal: the error of an unreadable body; None for a readable one.

@@ -38,6 +38,8 @@ _FORUM = "ideas"
 class DiscordSandbox(DiscordUserActions, SandboxObserver[GuildChange]):
     """Local Discord server with one bot, as an async context manager.
 
+    Methods take a user or a channel as an object, or as its name or id; they raise `ValueError` for an unknown one.
+
     Attributes:
         api_url, gateway_url: addresses for the client, known once the context is entered. discord.py takes them as
             `discord.http.Route.BASE` and `discord.gateway.DiscordWebSocket.DEFAULT_GATEWAY`.
@@ -229,12 +231,17 @@ class DiscordSandbox(DiscordUserActions, SandboxObserver[GuildChange]):
         """Return a channel's messages, oldest first, with ephemeral messages.
 
         Args:
+            channel: the channel, or its name or id.
             deleted: include deleted messages.
         """
         return [m for m in self._guild.list_messages(self._channel(channel)) if deleted or not m.deleted]
 
     def threads(self, channel: GuildChannel | str) -> list[GuildChannel]:
-        """Return the threads of a channel or the posts of a forum, with archived ones."""
+        """Return the threads of a channel or the posts of a forum, with archived ones.
+
+        Args:
+            channel: the channel or forum, or its name or id.
+        """
         place = self._channel(channel)
         return [thread for thread in self._guild.channels.values() if thread.parent is place]
 
@@ -290,7 +297,7 @@ class DiscordSandbox(DiscordUserActions, SandboxObserver[GuildChange]):
     def is_online(self) -> bool:
         """True while users see the bot as online.
 
-        Discord waits some minutes for a session that did not close normally.
+        A session that did not close normally counts for `SESSION_LIFETIME_SECONDS` more, in real seconds.
         """
         return self._gateway.is_online
 

@@ -164,6 +164,6 @@ def _apply_fields(channel: GuildChannel, form: Mapping[str, Any]) -> None:
 def _convert_name(name: str, type_: int) -> str:
     """Return a channel name as Discord stores it.
 
-    Names of text channels have no spaces or capitals.
+    A forum's name stays. Other names are in lower case, with `-` in place of spaces.
     """
     return name if type_ == FORUM else re.sub(r"\s+", "-", name.strip()).lower()

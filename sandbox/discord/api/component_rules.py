@@ -23,6 +23,9 @@ Component = Mapping[str, Any]
 def check_components(components: Sequence[Component], flags: int, file_names: Container[str]) -> None:
     """Check a message's components, whose JSON is valid by Discord's specification.
 
+    With `IS_COMPONENTS_V2`, at most `MAX_COMPONENTS` components and `MAX_DISPLAY_LENGTH` characters are allowed;
+    without it, only `MAX_ROWS` action rows. Rows, buttons, preselected values and `attachment://` URLs are checked too.
+
     Args:
         flags: the flags of the message.
         file_names: names of the message's files, for `attachment://` URLs.

@@ -93,7 +93,13 @@ class DirectoryRoutes:
         return ApiResponse([self._payloads.member(self._guild.users[user]) for user in page])
 
     def _search_members(self, request: ApiRequest) -> ApiResponse:
-        """Return the members whose user name, display name or nickname starts with a text."""
+        """Return the members whose user name, display name or nickname starts with a text.
+
+        The text is `query` in the query; case does not matter. At most `limit` members are returned, by default one.
+
+        Raises:
+            DiscordError: 50035, the text is missing or the limit is invalid.
+        """
         self._api.check_guild(request)
         text = request.query.get("query", "").casefold()
         if not text:

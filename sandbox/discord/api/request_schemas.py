@@ -161,8 +161,8 @@ def _check_parts(value: Any, schema: Schema, path: tuple[str, ...]) -> Errors:
 def _check_union(value: Any, branches: Sequence[Schema], path: tuple[str, ...]) -> Errors:
     """Return the errors of a value that must match one of several schemas.
 
-    The value's `type` selects the schema if each has its own. Otherwise the errors are those of the schema that fits
-    best.
+    The value's `type` selects the schema if each has its own. Otherwise there are no errors if one schema matches; else
+    they are those of the schema whose errors lie deepest in the value.
 
     Args:
         branches: the schemas.

@@ -125,7 +125,7 @@ class RequestBody:
     """Parsed body of a request to the REST API.
 
     Attributes:
-        json: the parsed JSON; of a multipart body, that of `payload_json`.
+        json: the parsed JSON; of a multipart body, that of `payload_json`. `{}` if it is missing.
         uploads: the files of a multipart body.
     """
 
@@ -134,7 +134,7 @@ class RequestBody:
 
     @property
     def form(self) -> dict[str, Any]:
-        """The JSON of the body as an object.
+        """The JSON of the body as an object; empty for an empty body.
 
         Raises:
             DiscordError: 50109, the JSON is not an object.
@@ -181,7 +181,7 @@ async def parse_body(request: web.Request) -> RequestBody:
     """Read and parse the JSON or multipart body of a request.
 
     Raises:
-        DiscordError: the body is too large, or is not JSON.
+        DiscordError: 40005, the body is too large; 50109, it is not JSON.
     """
     if (request.content_length or 0) > MAX_REQUEST_BYTES:
         raise DiscordError(413, REQUEST_TOO_LARGE, "Request entity too large")

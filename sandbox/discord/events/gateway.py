@@ -121,7 +121,10 @@ class GatewaySession:
 
     @property
     def is_expired(self) -> bool:
-        """True if the session has had no connection for too long to be resumed."""
+        """True if the session has had no connection for `SESSION_LIFETIME_SECONDS`.
+
+        It cannot be resumed then.
+        """
         return self.disconnected_at is not None and monotonic() - self.disconnected_at > SESSION_LIFETIME_SECONDS
 
 
@@ -282,8 +285,8 @@ class LocalGateway:
     async def handle(self, request: web.Request) -> web.StreamResponse:
         """Serve one WebSocket from its handshake to its end.
 
-        An unavailable compression closes it with a code after which clients do not reconnect; the reason in the close
-        frame explains it.
+        An unavailable compression closes it with 4012, after which clients do not reconnect; the reason in the close
+        frame explains it. An injected refusal of the handshake is HTTP 503.
         """
         if self._faults.take_handshake_refusal():
             return web.Response(status=503)

@@ -105,7 +105,8 @@ class DiscordInteractions:
             options: option values by name.
 
         Returns:
-            The responses so far; later responses are appended to the same list.
+            The responses so far, or Discord's error message without an acknowledgement in time. Later responses are
+            appended to the same list.
 
         Raises:
             ValueError: the command is not available, or its options are invalid.
@@ -138,7 +139,8 @@ class DiscordInteractions:
         """Run a command in a message's context menu, and wait for its acknowledgement.
 
         Returns:
-            The responses so far; later responses are appended to the same list.
+            The responses so far, or Discord's error message without an acknowledgement in time. Later responses are
+            appended to the same list.
 
         Raises:
             ValueError: the command is not available.
@@ -153,7 +155,8 @@ class DiscordInteractions:
         """Click a button of a message, and wait for the acknowledgement.
 
         Returns:
-            The responses that are messages of their own; later ones are appended to the same list.
+            The responses that are messages of their own, or Discord's error message without an acknowledgement in time.
+            Later ones are appended to the same list.
 
         Raises:
             ValueError: the message has no such button, or it is disabled.
@@ -173,7 +176,8 @@ class DiscordInteractions:
         """Select values in a menu of a message, and wait for the acknowledgement.
 
         Returns:
-            The responses that are messages of their own; later ones are appended to the same list.
+            The responses that are messages of their own, or Discord's error message without an acknowledgement in time.
+            Later ones are appended to the same list.
 
         Raises:
             ValueError: the message has no such menu, or the menu does not accept the values.
@@ -191,7 +195,8 @@ class DiscordInteractions:
             values: values by custom id; an omitted one is the preset value.
 
         Returns:
-            The responses so far; later responses are appended to the same list.
+            The responses so far, or Discord's error message without an acknowledgement in time. Later responses are
+            appended to the same list.
 
         Raises:
             ValueError: the modal is not open, or does not accept a value.
@@ -229,7 +234,8 @@ class DiscordInteractions:
             data: the field `data` of the interaction.
 
         Returns:
-            The responses so far; later responses are appended to the same list.
+            The responses so far, or Discord's error message without an acknowledgement in time. Later responses are
+            appended to the same list.
         """
         if not await self._wait_for_acknowledgement(interaction, data):
             content, user = DiscordContent("The application did not respond"), interaction.user

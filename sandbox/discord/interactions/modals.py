@@ -178,9 +178,10 @@ def _parse_list(part: Mapping[str, Any], value: Any, guild: Guild) -> list[str]:
 
     Args:
         part: JSON of the input or menu.
+        value: the list or tuple of selected values; anything else is refused.
 
     Raises:
-        ValueError: there are too few or too many values, or one is not an option.
+        ValueError: `value` is no list, has too few, too many or equal values, or one that is not an option.
     """
     name = part.get("label") or part["custom_id"]
     if not isinstance(value, list | tuple):

@@ -41,7 +41,7 @@ class Guild:
 
     Attributes:
         emit: `on_event`.
-        roles: the roles of users, and the users who left.
+        roles: the roles of users; also the ids of the users who left the server.
         nicknames: names in this server by user id.
         owner: the first user.
         locale: the language of the server.
@@ -71,7 +71,10 @@ class Guild:
     # Users and channels
 
     def list_members(self) -> list[DiscordUser]:
-        """Return the members of the server, ordered by their ids."""
+        """Return the members of the server, ordered by their ids.
+
+        The bot is one of them. Users who left are not, nor is a removed bot.
+        """
         members = (user for user in self.users.values() if user.id not in self.roles.absent_user_ids)
         return sorted(members, key=lambda user: int(user.id))
 
@@ -186,7 +189,8 @@ class Guild:
     def add_participants(self, thread: GuildChannel, *user_ids: str) -> None:
         """Add users to a thread, and publish one event about all of them.
 
-        Discord: an added bot also receives the thread itself.
+        Users who joined already are skipped; without new ones, no event is published. Discord: an added bot also
+        receives the thread itself.
         """
         added = [user_id for user_id in dict.fromkeys(user_ids) if user_id not in thread.participants]
         thread.participants |= dict.fromkeys(added, datetime.now(UTC))
@@ -243,7 +247,10 @@ class Guild:
         return list(self._messages[channel.id].values())
 
     def latest_messages(self, number: int) -> list[DiscordMessage]:
-        """Return the newest `number` messages of the server, oldest first."""
+        """Return the newest `number` messages of all channels, oldest first.
+
+        DMs, and deleted and ephemeral messages, are included.
+        """
         all_messages = (message for messages in self._messages.values() for message in messages.values())
         return sorted(all_messages, key=lambda message: int(message.id))[-number:]
 
@@ -373,10 +380,10 @@ class Guild:
         return True
 
     def clear_reactions(self, message: DiscordMessage, emoji: str | None = None) -> None:
-        """Remove all reactions of a message.
+        """Remove all reactions of a message, and publish one event about it.
 
         Args:
-            emoji: remove only the reactions with this emoji; None for all.
+            emoji: remove only the reactions with this emoji, without an event if there are none; None for all.
         """
         if emoji is None:
             message.reactions.clear()
@@ -387,6 +394,8 @@ class Guild:
 
     def set_vote(self, message: DiscordMessage, user: DiscordUser, answer: int, *, voted: bool) -> None:
         """Add or remove a user's vote for an answer of a message's poll.
+
+        An event is published if the vote has changed. Votes for other answers stay.
 
         Args:
             answer: the number of the answer, from 1.
