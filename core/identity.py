@@ -161,7 +161,10 @@ class UserState(dict[str, Any]):
 
 
 def to_user_state(user: User) -> UserState:
-    """Return a user as a JSON object, for the key `USER_STATE_KEY` of ADK's state."""
+    """Return a user as a JSON object, for the key `USER_STATE_KEY` of ADK's state.
+
+    Its keys are the attributes of `User`; `roles` is a sorted list.
+    """
     return UserState(
         id=user.id,
         name=user.name,

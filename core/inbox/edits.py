@@ -39,8 +39,8 @@ class DeleteResult(Enum):
     """Result of a deletion of a message that no turn has claimed.
 
     Attributes:
-        UNKNOWN: the message is not stored with its text, belongs to a session before its reset, or was not for a turn;
-            or its turn is deleted. Nothing changes.
+        UNKNOWN: no message with this event key is stored (any more), it belongs to a session before its reset, or was
+            not for a turn; or its turn is deleted. Nothing changes.
         DROPPED: the message waited for a turn; no turn answers it now.
     """
 
@@ -124,7 +124,7 @@ async def delete_message(
 
     Returns:
         A `ClaimedMessage` if a turn had claimed the message; `DROPPED` if the message waited; `UNKNOWN` if nothing was
-        changed. A second call returns a result of the same kind.
+        changed. A second call returns a `ClaimedMessage` or `DROPPED` again, not `UNKNOWN`.
     """
     row = await _lock_message(connection, event_key)
     if row is None or parse_inbox_message(row.message) is None or row.outcome not in (None, InboxOutcome.DELETED):

@@ -145,9 +145,10 @@ class InboxStore:
                 wrote one of the messages.
 
         Returns:
-            The `AcceptResult` of the request, and the stored message: a copy of the newest message of the turn.
-            `DUPLICATE` if a request for this turn waits or runs. A `RateLimitDenial` if `author` exceeds a user rate
-            limit, which is checked first; else a `RerunDenied` if the turn must not be repeated.
+            A `RateLimitDenial` if `author` exceeds a user rate limit, which is checked first; else a `RerunDenied` if
+            the turn must not be repeated. Otherwise a tuple: the `AcceptResult` of the request, and its message, a copy
+            of the newest message of the turn. For `DUPLICATE`, the message is not stored: a request for this turn waits
+            or runs.
 
         Raises:
             StoreError: the request could not be stored, even after retries.
@@ -170,9 +171,10 @@ class InboxStore:
         return accepted
 
     async def _limited_until(self, connection: AsyncConnection, turn_id: str, author: str) -> float | None:
-        """Return the time until which a person exceeds a limit at the place of a turn.
+        """Return the time until which a person exceeds a user rate limit.
 
-        The time is in seconds since the epoch; None if they may write now.
+        The limits are that of the person, and that of the place of the turn. The time is in seconds since the epoch;
+        None if neither is reached.
         """
         query = sa.select(sessions.c.user_id).join(turns, turns.c.session == sessions.c.id).where(turns.c.id == turn_id)
         place = (await connection.execute(query)).scalar_one_or_none() or ""
@@ -244,6 +246,8 @@ class InboxStore:
     async def has_newer_command(self, inbound: InboxMessage, *, names: Collection[str]) -> bool:
         """Return whether one of these commands was sent later in a message's session.
 
+        Only commands with the outcome `command` count, of any author.
+
         Args:
             names: the names of the commands.
 
@@ -289,7 +293,11 @@ class InboxStore:
         return dropped
 
     async def has_session(self, session_id: str) -> bool:
-        """Return whether the table `sessions` has a session with this id."""
+        """Return whether the table `sessions` has a session with this id.
+
+        Raises:
+            StoreError: the database cannot be read.
+        """
         query = sa.select(sessions.c.id).where(sessions.c.id == session_id)
         async with self._database.read() as connection:
             return (await connection.execute(query)).first() is not None

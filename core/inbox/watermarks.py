@@ -37,7 +37,8 @@ class ActivePlace:
 class Watermarks:
     """Watermarks in the table `channels`, and queries of the inbox for the backfill.
 
-    A channel is here an adapter (`slack`), or one of its gateway shards (`discord:0/2`).
+    A channel's watermark is the time until which all of its messages are stored. A channel is here an adapter
+    (`slack`), or one of its gateway shards (`discord:0/2`).
     """
 
     def __init__(self, database: Database) -> None:
@@ -70,7 +71,7 @@ class Watermarks:
         return min(max(divided.values(), key=max))
 
     async def save_watermark(self, channel: str, at: float) -> None:
-        """Store a channel's watermark.
+        """Store a channel's watermark; it replaces the former one, even a later one.
 
         Args:
             channel: the name of the adapter or of the shard.
@@ -139,7 +140,7 @@ class Watermarks:
 
         Returns:
             The time of the last reset by session id, and of the last command `stop` by session id and author's id.
-            Times are in seconds since the epoch.
+            Times are in seconds since the epoch. Sessions and authors without one have no key.
 
         Raises:
             StoreError: the database cannot be read.

@@ -130,8 +130,8 @@ class ModelAdapter(BaseLlm):
         """Return the provider of a model, and the model's name at that vendor.
 
         Args:
-            name: the full name of the model; None for this adapter's own. The adapter's own provider gets a name that
-                is neither selectable nor a fallback.
+            name: the full name of the model; None for this adapter's own. For a name that is neither selectable nor a
+                fallback, the result is the adapter's own provider and the name unchanged.
         """
         name = name or self.model
         return self.selectable.get(name) or self.fallbacks.models.get(name) or ModelHandle(self.provider, name)
@@ -169,7 +169,10 @@ class ModelAdapter(BaseLlm):
     async def _stream_metered(
         self, request: ModelRequest, handle: ModelHandle, stream: bool, name: str, instead_of: str
     ) -> AsyncGenerator[LlmResponse, None]:
-        """Yield the responses to a request, and add the model call to the current meter.
+        """Yield the responses to a request, and add the model call to the usage meter.
+
+        The meter is that of the current run, or a new one outside of a run. The complete response gets `name` as its
+        `model_version`, and the meter's metadata.
 
         Args:
             request: the request to the provider.
@@ -341,8 +344,9 @@ class _AnswerBuilder:
     def add(self, piece: Text | Thought | Media | ToolCall | Grounding) -> None:
         """Add a piece of the answer, joined to the last piece if both are text or thought.
 
-        Pieces with a signature are not joined. A thought without text has the signature of the thought before it. Web
-        pages are added to `grounding` and `read_urls`.
+        Pieces with a signature are not joined. A thought without text directly after an unsigned thought sets the
+        signature of that thought. A text or thought without characters and signature is ignored. Web pages are added to
+        `grounding` and `read_urls`.
         """
         if isinstance(piece, Grounding):
             self.grounding = merge_grounding(self.grounding, piece.metadata)
@@ -358,7 +362,10 @@ class _AnswerBuilder:
 
     @property
     def estimate(self) -> Usage:
-        """Estimated tokens of the answer so far."""
+        """Estimated tokens of the answer so far.
+
+        `output` counts text and tool calls, `thinking` counts thoughts. The other counts are 0.
+        """
         thoughts = "".join(piece.text for piece in self._pieces if isinstance(piece, Thought))
         text = "".join(piece.text for piece in self._pieces if isinstance(piece, Text))
         calls = "".join(f"{call.name} {call.arguments}" for call in self._pieces if isinstance(call, ToolCall))

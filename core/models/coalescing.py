@@ -81,7 +81,10 @@ class CoalescingProvider:
         await self._provider.aclose()
 
     async def _read(self, request: ModelRequest, queue: "asyncio.Queue[ProviderEvent | None]") -> None:
-        """Put the events of the provider's stream into a queue, and None after the last."""
+        """Put the events of the provider's stream into a queue, and None after the last.
+
+        If the stream raises an error, None is put too, and the error is raised.
+        """
         try:
             events = cast(AsyncGenerator[ProviderEvent, None], self._provider.stream(request))
             async with aclosing(events):

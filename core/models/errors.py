@@ -41,6 +41,8 @@ async def convert_errors(
 async def parse_errors(provider: str, *, has_response: Callable[[], bool] = lambda: True) -> AsyncGenerator[None, None]:
     """Raise a `ProviderUnavailableError` if the block cannot parse a response.
 
+    It replaces `ValueError`, `TypeError`, `LookupError` and `AttributeError`. Other errors are raised unchanged.
+
     Args:
         provider: the name of the provider.
         has_response: returns whether the response has begun. An error before is raised unchanged, since the request

@@ -43,7 +43,7 @@ def merge_grounding(
 ) -> types.GroundingMetadata | None:
     """Return the second grounding metadata, with the first one's pages in front.
 
-    If one of the two is None, the other is returned.
+    A page that is in both is listed once. If one of the two is None, the other is returned.
     """
     if first is None or second is None or first == second:
         return second or first
@@ -53,7 +53,10 @@ def merge_grounding(
 
 
 def find_sources(response: LlmResponse) -> list[Source]:
-    """Return the web pages that a response or event names, in order, each once."""
+    """Return the web pages that a response or event names, in order, each once.
+
+    Pages without a web address (`is_web_address`) are left out. A title is cut at `_MAX_TITLE_CHARACTERS`.
+    """
     found = dict[str, Source]()
     for source in _list_pages(response):
         if is_web_address(source.url):

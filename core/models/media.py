@@ -117,6 +117,9 @@ _BYTES_PER_TOKEN = 3
 def guess_mime_type(name: str, claimed_type: str | None) -> str | None:
     """Return the MIME type of a file before its download; None if it is unknown.
 
+    It is the claimed type in lower case, without parameters; an alias becomes the usual name of the type. Without a
+    claimed type, or for `application/octet-stream`, the suffix of the name decides. TypeScript is always `text/plain`.
+
     Args:
         name: the name of the file.
         claimed_type: the MIME type that the platform states; None if it states none.
@@ -229,7 +232,7 @@ def to_playable(file: Media) -> Media:
 
 
 def format_size(byte_count: int) -> str:
-    """Return a size for people, such as `3 kB`."""
+    """Return a size for people: `812 bytes`, `3 kB` (of 1024 bytes) or `1.5 MB`."""
     if byte_count < 1024:
         return f"{byte_count} bytes"
     return f"{byte_count / 1024:.0f} kB" if byte_count < 2**20 else f"{byte_count / 2**20:.1f} MB"
@@ -257,10 +260,10 @@ def drop_files(messages: Sequence[ModelMessage]) -> list[ModelMessage]:
 def shorten_history(messages: Sequence[ModelMessage]) -> list[ModelMessage] | None:
     """Return the system message and the newer half of a conversation.
 
-    The half begins with a user's message.
+    The half begins with its first user message; without one, with the last user message before the half.
 
     Returns:
-        The messages, oldest first; None if the conversation has no later user message.
+        The messages, oldest first; None if only the first message of the conversation, or none, is a user's.
     """
     system = [message for message in messages[:1] if message.role == "system"]
     history = messages[len(system) :]

@@ -55,9 +55,11 @@ def retraction() -> LlmResponse:
 def _retry_delay(error: ProviderError, wait: float) -> float | None:
     """Return the seconds before a retry; None if the error allows no retry.
 
+    No retry follows an error that is not `retryable`, or that asks for more than `MAX_RETRY_AFTER_SECONDS`.
+
     Args:
         error: the error of the failed attempt.
-        wait: seconds, give or take a half, in addition to the seconds that the provider asks to wait.
+        wait: seconds to add to those that the provider asks to wait; a random factor from 0.5 to 1.5 changes them.
     """
     retry_after = error.retry_after or 0.0
     if not error.retryable or retry_after > MAX_RETRY_AFTER_SECONDS:
@@ -68,7 +70,8 @@ def _retry_delay(error: ProviderError, wait: float) -> float | None:
 class Fallbacks:
     """Models that replace a model that fails, and the models that are skipped for now.
 
-    One instance serves all calls of a process.
+    One instance serves all calls of a process. If there are fallbacks, a model that failed is skipped for
+    `SKIP_SECONDS`, unless the request was at fault: `ContentBlockedError` or `ProviderRequestError`.
 
     Args:
         models: the fallbacks by their full names, in the order in which they are tried.
@@ -87,10 +90,12 @@ class Fallbacks:
         Args:
             model: the full name of the model.
             attempt: starts an attempt at the call: see `Attempt`.
-            waits: seconds before each retry, give or take a half. A model that failed in an earlier call gets no retry.
+            waits: seconds before each retry; a random factor from 0.5 to 1.5 changes them. A model gets no retry
+                after a failure for which it is skipped, until it has answered again.
 
         Raises:
-            ProviderError: the last error of the first model that was tried, if none answers.
+            ProviderError: the last error of the first model that was tried, if none answers. If that error is a fault
+                of the request, no fallback is tried.
         """
         first_error, has_output = None, False
         for name in self._list_candidates(model):

@@ -143,7 +143,10 @@ def _install_wheel() -> bytes | None:
 
 
 def _list_installers() -> list[list[str]]:
-    """Return the commands of the installed package managers, uv before pip."""
+    """Return the `install` commands of the available package managers, uv before pip.
+
+    Options and the name of a package can be appended to each. The list is empty without uv and pip.
+    """
     installers = []
     if uv := shutil.which("uv"):
         installers.append([uv, "pip", "install", "--python", sys.executable])

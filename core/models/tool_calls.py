@@ -118,7 +118,8 @@ def _prefix(provider: str) -> bytes:
 def unique_id(call_id: str | None, tool_name: str, used_ids: set[str]) -> str:
     """Return a tool call's id that is not in `used_ids`, and add it to `used_ids`.
 
-    It is `call_id`, or `call_` and the tool's name without one. If that is in `used_ids`, a number is appended.
+    It is `call_id`, or `call_` and the tool's name without one. If that is in `used_ids`, a number from 2 on is
+    appended to its first 34 characters: `call_t_2`.
     """
     base = call_id or f"call_{tool_name}"
     number, unique = 1, base
@@ -130,7 +131,7 @@ def unique_id(call_id: str | None, tool_name: str, used_ids: set[str]) -> str:
 
 
 def format_value(value: Any) -> str:
-    """Return a JSON value as Markdown: a string unchanged, any other as code."""
+    """Return a JSON value as Markdown: a string unchanged, any other as a code block."""
     return (
         value if isinstance(value, str) else fence_code(json.dumps(value, ensure_ascii=False, indent=2), "json").strip()
     )

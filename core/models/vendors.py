@@ -61,8 +61,8 @@ def can_call_tools(model: str) -> bool:
 def split_model(model: str) -> tuple[str, str]:
     """Return the vendor in a model's full name, and the model's name at the vendor.
 
-    The name of a Gemini model is its full name. The vendor is empty for `gemini/NAME`, which is no valid name. Any
-    other text without `/` is a vendor with an empty name.
+    For a text that starts with `gemini-`, the vendor is `gemini`, and the name is the whole text. The vendor is empty
+    for `gemini/NAME`, which is no valid name. Any other text without `/` is a vendor with an empty name.
     """
     if model.startswith("gemini-"):
         return "gemini", model

@@ -143,6 +143,8 @@ class DeletionService:
     async def find_users(self, text: str) -> list[KnownUser]:
         """Return the users with stored data whose name contains `text`, or with that id.
 
+        Case is ignored, and so is a platform's name before the id (`slack:U1`). The users are sorted by id.
+
         Raises:
             StoreError: the database cannot be read.
         """

@@ -183,8 +183,8 @@ async def delete_old_runs(connection: AsyncConnection, prices: Prices, session_i
 async def _list_runs_to_keep(connection: AsyncConnection, session_id: str, before: float) -> list[str]:
     """Return the ids of a session's runs that a deletion of old runs must not delete.
 
-    These runs also have newer messages, wait for people, or belong to an active turn. Of each run, the id from
-    `correction_run_id` is returned too.
+    These are runs with messages both before and since `before`, runs that wait for people, and runs of active turns. Of
+    each run, the id from `correction_run_id` is returned too.
 
     Args:
         before: seconds since the epoch.

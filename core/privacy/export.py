@@ -99,7 +99,8 @@ async def stream_export(
     Args:
         format_: `md` for people, `json` for programs.
         prices: the prices of models, for turns whose cost is not stored yet.
-        max_bytes: the most bytes of UTF-8; a longer text is cut and ends with a note. None for no limit.
+        max_bytes: the most bytes of UTF-8 of all runs; None for no limit. The first run that exceeds it and all later
+            ones are left out, and the end of the text says so.
         viewer: the person who gets the text. Arguments and results of tool calls that they may not see are replaced by
             `[hidden]`: see `ExportViewer`. None shows everything, as to operators.
 
@@ -207,9 +208,10 @@ class _MarkdownWriter:
             yield f"*{spent}*"
 
     def _format_agent(self, run: TranscriptRun, message: TranscriptMessage) -> str:
-        """Return the name of a message's agent in brackets; empty if it is not needed.
+        """Return the name of the agent of a run's turn in brackets; empty if not needed.
 
-        It is needed if several agents answered in the session, and the message's author is another name.
+        It is needed if several agents answered in the session, and the author of the message is neither a user nor that
+        agent.
         """
         agent = (run.turn or {}).get("agent")
         is_named = self._has_several_agents and agent and message.role != "user" and agent != message.author

@@ -117,6 +117,9 @@ async def write_files(database: Database, session_id: str, files: Sequence[Expor
 
     Files whose bytes are no longer stored are left out.
 
+    Args:
+        folder: an existing folder; each file has its `name` there.
+
     Returns:
         The number of written files.
 

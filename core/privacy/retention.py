@@ -49,7 +49,8 @@ class RetentionService:
     async def run(self) -> None:
         """Delete expired messages now and every hour, until cancelled.
 
-        If messages never expire, this returns at once.
+        Errors are logged, and the next attempt follows after `RETRY_SECONDS`. If messages never expire, this returns at
+        once.
         """
         if self._days:
             failure = "messages older than RETENTION_DAYS cannot be deleted"

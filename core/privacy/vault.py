@@ -19,7 +19,10 @@ MIN_KEY_LENGTH, MIN_DISTINCT_CHARACTERS = 32, 8
 
 
 def is_weak(key: str) -> bool:
-    """Return whether a key has too few characters, or too few different ones."""
+    """Return whether a key has too few characters, or too few different ones.
+
+    The minimums are `MIN_KEY_LENGTH` (32) and `MIN_DISTINCT_CHARACTERS` (8).
+    """
     return len(key) < MIN_KEY_LENGTH or len(set(key)) < MIN_DISTINCT_CHARACTERS
 
 
@@ -66,6 +69,8 @@ class Vault:
 
     async def put(self, name: str, value: Mapping[str, Any]) -> None:
         """Encrypt and store a value under a name; it replaces an earlier value.
+
+        A new value never expires. A name that `reserve` has stored keeps its expiry.
 
         Raises:
             StoreError: the database cannot be used.

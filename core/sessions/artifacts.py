@@ -232,7 +232,7 @@ def _get_scope(app: str, user_id: str, name: str, session_id: str | None) -> dic
     """Return the columns `scope` and `owner` of an artifact, by column name.
 
     By ADK's rule, an artifact without a session or with the prefix `user:` belongs to the user, any other one to the
-    session.
+    session. `scope` is `user` or `session`. `owner` is app and user as a JSON list, or the session's id.
 
     Args:
         name: the file name of the artifact.

@@ -388,7 +388,7 @@ class HistoryWindow:
         messages: the number of sent messages with text of users and agents.
         tokens: the tokens of all sent events, the summary included.
         budget: the most tokens that may be sent.
-        limit: the limit by which older messages are not sent; empty if all are sent.
+        limit: the limit by which older messages are not sent: `tokens` or `turns`; empty if all are sent.
         newest_id: the id of the newest stored message; 0 without any.
         summarized_id: the id of the newest message that the summary covers; 0 without a summary.
         turns: the number of user messages that are sent.
@@ -407,6 +407,8 @@ def describe_window(
     entries: Sequence[HistoryEntry], kept: Sequence[HistoryEntry], *, budget: int | None, turns: int, newest_id: int
 ) -> HistoryWindow:
     """Return the size and the limits of the sent part of a history.
+
+    A summary is not counted: `summarized_id` is 0, and `tokens` are those of `kept`.
 
     Args:
         entries: all events of the history that no summary covers.

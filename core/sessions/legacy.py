@@ -31,8 +31,8 @@ class EventRebuilder:
     def note_row(self, row: sa.Row[Any]) -> None:
         """Update the list of calls without a response by the calls and responses of a row.
 
-        A row of an agent replaces the list by its calls. A row of tool responses removes as many of the oldest calls. A
-        row of a user empties the list.
+        A row of an agent replaces the list by its calls. A row of tool responses removes as many of the oldest calls,
+        at least one. A row of a user empties the list.
         """
         if row.role in ("assistant", "model"):
             self._unanswered = list(row.tool_calls)
@@ -42,7 +42,10 @@ class EventRebuilder:
             self._unanswered = []
 
     def rebuild_event(self, row: sa.Row[Any]) -> Event:
-        """Return an ADK event with the text, calls or responses of a row of `messages`."""
+        """Return an ADK event with the text, calls or responses of a row of `messages`.
+
+        The list of calls without a response is updated as by `note_row`.
+        """
         event = Event(
             id=f"message-{row.id}",
             timestamp=row.created_at,

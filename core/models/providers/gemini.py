@@ -142,7 +142,7 @@ async def _set_timeouts(request: httpx.Request) -> None:
 
 
 async def _collect_response(response: httpx.Response) -> None:
-    """Add an HTTP response to the list of the current stream, to close it at the end."""
+    """Add an HTTP response to the list of `_collect_responses_in`, inside its block."""
     if (responses := _open_responses.get()) is not None:
         responses.append(response)
 
@@ -208,8 +208,11 @@ def _format_contents(request: ModelRequest) -> list[types.Content]:
 def _add_signature(message: ModelMessage, model: str) -> Iterable[Part]:
     """Return a message's parts, with a placeholder signature if its calls have none.
 
-    Gemini 3 and later refuse the first call of a step without a signature. They accept a placeholder for calls that the
-    model did not make.
+    The first call gets the placeholder. Gemini 3 and later refuse the first call of a step without a signature. They
+    accept a placeholder for calls that the model did not make.
+
+    Args:
+        model: the model's name; for `gemini-1...` and `gemini-2...`, the parts are returned unchanged.
     """
     calls = message.tool_calls
     is_foreign = bool(calls) and not any(call.signature for call in calls)

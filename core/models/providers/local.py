@@ -153,7 +153,11 @@ class LocalProvider:
 
 
 def _adapt_request(request: ModelRequest) -> ModelRequest:
-    """Return a request for a small model: no tools, a low temperature, a short answer."""
+    """Return a request for a small model: no tools, a low temperature, a short answer.
+
+    The temperature is 0.2, and the limit is `_MAX_OUTPUT_TOKENS`, unless the request has its own. The instruction to
+    answer briefly is added to the system message.
+    """
     config = request.config
     instructions = [
         part.text

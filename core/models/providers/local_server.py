@@ -14,7 +14,8 @@ import xllamacpp
 def main() -> None:
     """Run an HTTP server for a local model until standard input ends.
 
-    The first line of standard input has the settings as JSON. The server's address is written to standard output.
+    The first line of standard input has the settings as a JSON object: `path` of the weights, `name` of the model,
+    `context` (tokens), and the API `key`. The server's URL, without a path, is written to standard output as one line.
     """
     settings = json.loads(sys.stdin.readline())
     answer = os.fdopen(os.dup(1), "w")
