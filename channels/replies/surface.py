@@ -260,7 +260,10 @@ class MessageSurface(ABC):
         """The rate limiter for edits in the reply's channel."""
 
     def _get_next_limiter(self, *, is_post: bool, is_last_edit: bool) -> RateLimiter:
-        """Return the rate limiter for the next call: see `Surface.acquire_slot`."""
+        """Return the rate limiter for the next call: see `Surface.acquire_slot`.
+
+        It is `_post_limiter` if `is_post`, else `_edit_limiter`. Only subclasses use `is_last_edit`.
+        """
         del is_last_edit
         return self._post_limiter if is_post else self._edit_limiter
 
@@ -400,6 +403,9 @@ class MessageSurface(ABC):
 
         Returns:
             The message; None if the rate limits do not allow a `STREAM_UPDATE` now.
+
+        Raises:
+            SurfaceError: the message cannot be posted.
         """
 
     @abstractmethod

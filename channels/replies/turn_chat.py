@@ -16,7 +16,8 @@ MAX_REACTIONS, MAX_POSTS = 3, 3
 class TurnChat:
     """Lets the tools of a turn react to the user's message and post further messages.
 
-    It implements `ChatContext`. A turn may add at most `MAX_REACTIONS` reactions and post at most `MAX_POSTS` messages.
+    It implements `ChatContext`. A turn may add at most `MAX_REACTIONS` reactions and post at most `MAX_POSTS` messages;
+    further calls raise `ChatError`.
 
     Args:
         channel: the adapter of the turn's platform.

@@ -44,7 +44,7 @@ class ReplyLatency:
             self._record("first_text")
 
     def record_final(self) -> None:
-        """Record in the metric that the final text is shown now."""
+        """Record in the metric that the final text is shown now; later calls do nothing."""
         self._record("final")
 
     def _record(self, until: str) -> None:

@@ -27,7 +27,7 @@ _UNKNOWN = {"user_not_found", "users_not_found", "user_not_visible", "channel_no
 
 
 class SlackIdentityResolver:
-    """Looks up the user groups and location of a message's or interaction's author.
+    """Looks up the user groups of authors, and the locations of interactions.
 
     Args:
         directory: looks up the user groups of a workspace.
@@ -41,7 +41,7 @@ class SlackIdentityResolver:
     async def resolve_message(self, incoming: IncomingMessage) -> IncomingMessage:
         """Return a message with the user groups of its author as their roles.
 
-        A message of a bot is returned as it is.
+        A message of a bot, or of an author without groups, is returned as it is.
 
         Raises:
             SurfaceError: the user groups cannot be looked up.

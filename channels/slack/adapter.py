@@ -346,6 +346,9 @@ class SlackChannel:
         Args:
             inbound: the message, which the bot does not answer.
             text: the translated reason.
+
+        Raises:
+            SurfaceError: Slack refuses the text, or cannot be reached.
         """
         team, channel, user, thread, ts = (
             str(inbound.address[name]) for name in ("team", "channel", "user", "thread_ts", "ts")

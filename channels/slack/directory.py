@@ -63,7 +63,8 @@ class WorkspaceDirectory:
     async def names(self, team: str, users: Iterable[str], texts: Iterable[str] = ()) -> dict[str, str]:
         """Return display names by the ids of users, channels and user groups.
 
-        The name of an unknown user or channel is its id. Unknown user groups are left out.
+        The name of an unknown user or channel is its id. Unknown user groups are left out. If a text mentions a group,
+        the handles of all groups of the workspace are in the result.
 
         Args:
             team: the id of the workspace.

@@ -19,7 +19,7 @@ def is_direct(channel: str) -> bool:
 
 
 def place_id(team: str, channel: str) -> str:
-    """Return the place id of a channel with its threads: ADK's `user_id`."""
+    """Return the place id `slack:TEAM:CHANNEL` of a channel: ADK's `user_id`."""
     return f"{NAME}:{team}:{channel}"
 
 

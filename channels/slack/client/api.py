@@ -306,8 +306,8 @@ def parse_error(error: SlackApiError) -> tuple[int, str, float]:
     """Return the HTTP status, Slack's error code and the `Retry-After` of an error.
 
     Returns:
-        The status; the code; the seconds to wait, at least 1. The code is empty and the seconds are 0 if the response
-            is not JSON.
+        The status; the code, empty for none; the seconds to wait, at least 1, and 1 without the header. The code is
+            empty and the seconds are 0 if the response is not JSON.
     """
     response: Any = error.response
     if isinstance(response, aiohttp.ClientResponse):  # an answer that is no JSON

@@ -83,7 +83,7 @@ async def verify_tokens(web: AsyncWebClient, app_token: str) -> str:
         app_token: the token of Socket Mode; empty for none.
 
     Returns:
-        The bot's name and workspace, as text for operators.
+        A text for operators: `BOT in WORKSPACE`; without the bot's token, `every workspace that it is installed in`.
 
     Raises:
         SettingsError: a token is refused, scopes are missing, or Slack cannot be reached.

@@ -49,7 +49,7 @@ class HttpMode:
     def last_event_at(self) -> float:
         """The time until which requests were accepted, in seconds since the epoch.
 
-        It is the present time between `open` and `close`.
+        It is 0 before `open`, and the present time between `open` and `close`.
         """
         return time.time() if self._is_open else self._closed_at
 

@@ -98,6 +98,9 @@ def oauth_routes(
 ) -> Sequence[web.AbstractRouteDef]:
     """Return the HTTP routes of the two pages with which users install the app.
 
+    `INSTALL_PATH` redirects the user to Slack. Slack redirects them to `REDIRECT_PATH`, which stores the bot's token.
+    The response is HTTP 503 if a page fails or takes longer than `PAGE_SECONDS`.
+
     Args:
         web_client: a client without a token.
         tokens: stores the bot's token of each workspace.

@@ -50,7 +50,10 @@ class SocketMode:
         return max(connection.last_event_at for connection in self._connections)
 
     async def open(self) -> None:
-        """Open all connections, and return when all are open."""
+        """Open all connections, and return when all are open.
+
+        A connection that cannot be opened is tried again until `close`.
+        """
         await asyncio.gather(*(connection.open() for connection in self._connections))
 
     async def reopen(self) -> None:
@@ -85,7 +88,10 @@ class SocketModeConnection:
         return 0.0 if self._socket is None else self._socket.last_event_at
 
     async def open(self) -> None:
-        """Connect, and return when the connection is open."""
+        """Connect, and return when the connection is open.
+
+        After a failure, slack_sdk logs it and tries again until `close`.
+        """
         await asyncio.wait([await self._connect()])
 
     async def reopen(self) -> None:

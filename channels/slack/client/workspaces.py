@@ -41,6 +41,8 @@ class WorkspaceTokenStore:
     async def add(self, team: str, details: Mapping[str, Any], token: str) -> None:
         """Store the token of a workspace in which the app was installed.
 
+        It replaces an earlier token of the workspace.
+
         Args:
             team: the id of the workspace.
             details: the workspace's `name`, the `bot`'s user id, and the id of the user who installed the app (`by`).

@@ -52,7 +52,8 @@ class AgentContexts:
     def attach(self, incoming: IncomingMessage, event: Mapping[str, Any]) -> IncomingMessage:
         """Return a message with its agent context in the address, if Slack sent any.
 
-        Otherwise the message is returned unchanged. The action token in the address is encrypted.
+        Otherwise the message is returned unchanged. The context is a dict under the key `agent_context`, with the keys
+        of `read`; its action token is encrypted.
 
         Slack: `action_token` is a field of the event (slack-go/slack #1577), and of `assistant_thread` in older events.
 
@@ -77,7 +78,7 @@ class AgentContexts:
 
         Returns:
             The keys `action_token` (decrypted, for `assistant.search.context`) and `entities` (as Slack sent them). A
-            key that Slack did not send is missing.
+            key that Slack did not send is missing. The token is empty if it was encrypted with another key.
         """
         context = dict(message.address.get(_KEY) or {})
         if "action_token" in context:

@@ -29,6 +29,9 @@ PERMALINK = "/archives/"
 def message_text(message: Mapping[str, Any]) -> str:
     """Return the text of a message in Slack's markup, followed by its file names.
 
+    If the text is empty, it is that of the blocks. The texts of attachments follow, but not in a person's message that
+    has a text, and not those of forwarded messages. Each part is on a line of its own, the last as `[files: A, B]`.
+
     Args:
         message: a message object of Slack.
     """

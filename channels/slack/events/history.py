@@ -51,8 +51,8 @@ class SlackHistory:
     def read_since(self, since: float) -> Callable[[ActivePlace], Awaitable[list[IncomingMessage]]]:
         """Return a function that fetches the messages for the bot in a place since a time.
 
-        The function returns no messages for a place that the bot may not read. It raises `SurfaceError` if Slack cannot
-        be reached or refuses the token.
+        The function returns the messages in no particular order, and none for a place that the bot may not read. It
+        raises `SurfaceError` if Slack cannot be reached, or refuses the token of the only workspace.
 
         Args:
             since: seconds since the epoch.

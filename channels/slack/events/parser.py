@@ -40,8 +40,9 @@ def parse_message(
 ) -> IncomingMessage | None:
     """Return the new message in an Events API payload; None if it is not for the bot.
 
-    A message outside threads must mention the bot or be a direct message. A message of another bot must always mention
-    the bot. Slack sends two events, `app_mention` and `message`, for one message: they get the same event key.
+    A message of a person is for the bot if it mentions the bot, is a direct message or is in a thread. A message of
+    another bot must mention the bot. None for messages of the bot itself, and for other events, such as edits. Slack
+    sends two events, `app_mention` and `message`, for one message: they get the same event key.
 
     Args:
         body: an Events API payload.
@@ -195,7 +196,7 @@ def parse_attachment(file: Mapping[str, Any]) -> Attachment:
     """Return an `Attachment` for a file object in a message of Slack.
 
     Slack: in a channel that is shared with another organisation, an event has only the id of a file and `file_access:
-    check_file_info`.
+    check_file_info`. The name is then the id, the type None and the size 0.
     """
     return Attachment(
         name=storable_text(file.get("name") or file.get("id") or "a file"),
@@ -209,7 +210,8 @@ def is_external(body: Mapping[str, Any]) -> bool:
     """Return whether a message's author is from another organisation (Slack Connect).
 
     Slack: `user_team`, or else `team`, is the author's workspace. In a channel with `is_ext_shared_channel: false`,
-    another workspace belongs to the same organisation.
+    another workspace belongs to the same organisation. If the author's workspace is unknown, the result is
+    `is_ext_shared_channel`. It is False for events that are no messages.
 
     Args:
         body: an Events API payload.

@@ -95,8 +95,13 @@ class SlackContextFetcher:
     async def _read_thread(self, messages: Sequence[InboxMessage], history: HistoryState | None) -> list[Answer]:
         """Fetch the messages of the thread that were sent since the stored history ends.
 
-        Nothing is fetched in direct messages or outside a thread, unless a message of the turn links to a message. If
-        no other person wrote, the thread is fetched only while the rate limit has `MIN_SPARE_CALLS` left.
+        The messages of the turn are among them; without `history`, the first of these is the start. Nothing is fetched
+        without `history` or outside a thread, unless a message of the turn has a link to a message, which Slack
+        attaches to it. If no other person wrote, the thread is fetched only while the rate limit has `MIN_SPARE_CALLS`
+        left.
+
+        Returns:
+            Slack's message objects, each once; empty if nothing is fetched.
         """
         newest, root = messages[-1], str(messages[-1].address["thread_ts"] or messages[-1].address["ts"])
         is_in_thread = any(str(message.address["ts"]) != root for message in messages)

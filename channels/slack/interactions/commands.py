@@ -39,9 +39,11 @@ CHOICE_PREFIX = "pick:"
 def choice_question(name: CommandName, argument: str, found: Sequence[RecentSession]) -> str:
     """Return the untranslated sentence that asks the user to choose a session.
 
-    It is empty if the user need not choose: for one session, or a command other than `reset` and a valid `export`.
+    It is empty if the user need not choose: for fewer than two sessions, or a command other than `reset` and `export`.
+    It is also empty for an `export` whose argument is no format.
 
     Args:
+        argument: the argument of the command; empty for none.
         found: the user's recent sessions in the channel.
     """
     is_known = name != "export" or argument.lower() in ("", *EXPORT_FORMATS)

@@ -81,7 +81,8 @@ def parse_form(view: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
         view: the `view` of the payload.
 
     Returns:
-        The question's id, and the entries by the index of the field (as text).
+        The question's id, and the entries by the index of the field (as text). An entry is a text, empty for none; for
+        a menu with several choices, it is the list of the chosen values.
     """
     entries = dict[str, Any]()
     for block_id, elements in view["state"]["values"].items():

@@ -97,9 +97,10 @@ class SlackInteractionHandler(InteractionHandler):
         self._is_installed = is_installed
 
     async def handle(self, body: Mapping[str, Any]) -> Mapping[str, Any] | None:
-        """Process an interaction in the background, and return when to acknowledge it.
+        """Process an interaction in the background, and return its acknowledgement.
 
-        See `InteractionHandler.receive`. For an interaction that only opens a form, the call returns at once.
+        The call returns once the interaction is stored or refused, or `ACK_SECONDS` have passed: see
+        `InteractionHandler.receive`. For an interaction that only opens a form, it returns at once.
 
         Args:
             body: Slack's payload.
@@ -290,7 +291,8 @@ class SlackInteractionHandler(InteractionHandler):
         """Identify the user who wants to open a form, and check their access.
 
         Returns:
-            An interaction with the user's identity and locale; None if the user was refused and told.
+            An interaction with the user's identity and locale; None if the user was refused. The reason was then shown
+            to them, unless it is empty: see `authorize`.
         """
         target = ResponseTarget.of_message(body)
         parsed = Interaction("form", target.context(None, ""), {}, asdict(target))

@@ -167,7 +167,7 @@ class PrivateResponder:
             await self.send_ephemeral(target, text)
 
     async def offer_choices(self, target: ResponseTarget, text: str, choices: Sequence[Button]) -> None:
-        """Answer an interaction with a text and buttons that only the user sees."""
+        """Post a text and buttons that only the user sees to the `response_url`."""
         await self._api.respond(target.response_url, {**message_content(text, choices), "response_type": "ephemeral"})
 
     async def open_modal(self, target: ResponseTarget, view: Mapping[str, Any]) -> None:
@@ -185,8 +185,8 @@ class PrivateResponder:
     ) -> str:
         """Send a file to a user privately.
 
-        In direct messages, the file is posted in the thread. Elsewhere, a short Markdown file becomes part of the
-        returned text, and any other file is sent in a direct message.
+        In direct messages, the file is posted in the thread. Elsewhere, a Markdown file becomes part of the returned
+        text if both fit into one message; any other file is sent in a direct message.
 
         Args:
             target: the user, and the channel of the interaction.

@@ -35,7 +35,8 @@ PROMPTS_METHOD = "assistant.threads.setSuggestedPrompts"
 class AssistantThreads:
     """Sets the agent session status of threads, in the background, during replies.
 
-    The status is only set if the rate limit has a slot for the call that resets it.
+    The status is only set if the rate limit has a slot for the call that resets it. Failures are logged. After a
+    refusal by Slack, no status is set in that workspace for `REFUSED_SECONDS`.
     """
 
     def __init__(self, api: SlackApi) -> None:

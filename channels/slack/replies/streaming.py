@@ -59,7 +59,10 @@ class StreamPolicy:
         self._refused[channel] = True
 
     def is_enabled(self, channel: str) -> bool:
-        """Return whether replies in a channel may be streamed: see `disable`."""
+        """Return whether streams in a channel are not disabled now by `disable`.
+
+        The setting `streaming` is not considered.
+        """
         return channel not in self._refused
 
 
@@ -89,13 +92,17 @@ class StatusCard:
     def with_status(self, status: str, waited: str, *, is_silent: bool) -> tuple["StatusCard", list[dict[str, Any]]]:
         """Return the card for a new status, and the stream chunks (JSON) that show it.
 
+        An open card keeps its task if the status is the same, or if the card is a placeholder. Any other open card is
+        completed, and a status gets a new card. Without a status, a new card (the placeholder) is opened only if the
+        stream had no card and the reply has no text.
+
         Args:
             status: the status line of the running tool; empty for none.
             waited: the time without new text, to append to the title; empty if it is short.
             is_silent: whether the reply has no text yet.
 
         Returns:
-            The new card, or this one if it is to stay; the chunks for `chat.appendStream`, empty for no change.
+            The card after the change; the chunks for `chat.appendStream`, empty for no change.
         """
         title = escape_tokens(f"{status.strip('_') or PLACEHOLDER}{waited}")[:_TITLE_SIZE]
         if self.is_open and (status == self.status or self.is_placeholder) and (status or is_silent):
@@ -425,7 +432,8 @@ def _as_progress(piece: PlannedMessage) -> PlannedMessage:
 def _settled_text(piece: PlannedMessage) -> str:
     """Return the start of a message's text that will not change, and can be streamed.
 
-    A final `<` is left out: it may begin one of Slack's tokens.
+    These are the first `stable_length` characters of the message's chunk. A final `<` is left out: it may begin one of
+    Slack's tokens.
     """
     return piece.chunk.text[: piece.chunk.stable_length].rstrip("<")
 
