@@ -204,7 +204,7 @@ def _find_fault(blob: _Blob | None) -> str:
 def _choose_name(blob: _Blob, context: InvocationContext) -> str:
     """Return a file name that is new in the run, and store it as used.
 
-    It is the file's own name if no other file has it, else one like `image-2.png`.
+    It is the file's own name if there is one that no other file has, else one like `image-2.png`.
     """
     run = context.run_config
     names = run.file_names if isinstance(run, AgentRunConfig) else []

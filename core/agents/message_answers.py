@@ -37,7 +37,8 @@ def merge_runs(
     """Return the session's events, with a run and those it continues as one run.
 
     A run continues an earlier one if its message answers a question of the earlier one. Such a message becomes the
-    function response of the call with the question.
+    function response of the call with the question. The events of these runs are copied; the given events stay as they
+    are.
 
     Args:
         events: all events of the session.
@@ -74,6 +75,8 @@ def merge_runs(
 def hide_schemas(event: Event) -> Event:
     """Return an event without the `response_schema` of its `adk_request_input` calls.
 
+    It is a copy; an event without such calls is returned itself.
+
     The answers were checked against their schemas already. ADK 2.13 would check them again, and fails at schemas that
     it cannot read, such as those with a list of types.
     """
@@ -102,7 +105,8 @@ def _requests_input(event: Event) -> bool:
 def _to_response(call: types.FunctionCall, call_id: str, text: str) -> types.Part:
     """Return a message's text as the function response to a question's call.
 
-    A text that does not fit the question's form is the answer unchanged.
+    The answer in it is the value that the text has in the question's form. A text that does not fit the form is the
+    answer unchanged.
     """
     tool = call.name or ""
     try:

@@ -64,9 +64,9 @@ class GuardPlugin(BasePlugin):
         self._tool_seconds = tool_seconds
 
     async def before_run_callback(self, *, invocation_context: InvocationContext) -> None:
-        """Set the run's user in the session state, if the state has none.
+        """Set `temp:speaker` in the session state to the run's user, if it is not set.
 
-        The state of an agent that runs as a tool has none: ADK copies the state of the calling session without the
+        The state of an agent that runs as a tool lacks it: ADK copies the state of the calling session without the
         `temp:` keys.
         """
         if (speaker := _get_speaker(invocation_context.run_config)) is not None:
@@ -288,7 +288,10 @@ async def _requires_confirmation(tool: BaseTool, tool_args: dict[str, Any], tool
 
 
 def _add_approval_rule(tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext) -> None:
-    """Add approvers and secret arguments to a tool's confirmation request."""
+    """Add approvers and secret arguments to a tool's confirmation request.
+
+    Nothing is done if the tool has made no request in `tool_context`: see `set_rule`.
+    """
     approvers, always = (tool.approvers, tool.may_allow_always) if isinstance(tool, ToolAdapter) else (None, True)
     declaration = tool._get_declaration()  # ADK: no public method returns a tool's schema without a request
     paths = find_secret_paths(parameter_schema(declaration), tool_args) if declaration is not None else []

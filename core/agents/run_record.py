@@ -189,7 +189,11 @@ class RunRecorder:
         ).to_json()
 
     def _add_tool_call(self, event: StreamEvent, *, is_earlier: bool = False) -> None:
-        """Add a record of a tool call, or count the call as omitted over `MAX_TOOLS`."""
+        """Add a record of a tool call, or count the call as omitted over `MAX_TOOLS`.
+
+        Args:
+            is_earlier: whether an earlier attempt at the run made the call.
+        """
         id_ = event.call_id or event.tool
         if id_ not in self._tool_calls and len(self._tool_calls) == MAX_TOOLS:
             self._omitted_tool_calls += 1

@@ -17,7 +17,8 @@ class BackgroundTasks:
     """Set of background tasks that are awaited at shutdown.
 
     Attributes:
-        is_stopping: whether no new task may begin; the owner sets it before `drain`.
+        is_stopping: whether no new task may begin. The owner sets it before `drain`, and checks it before each task;
+            this class does not.
     """
 
     def __init__(self) -> None:
@@ -63,7 +64,8 @@ async def drain_tasks(tasks: Collection[asyncio.Task[Any]], seconds: float) -> N
 async def run_in_background(work: Coroutine[Any, Any, None], *, name: str) -> AsyncIterator[asyncio.Task[None]]:
     """Run `work` in a task during the block, and cancel the task when the block ends.
 
-    Yields the task. Exceptions of `work` are not raised.
+    Yields the task. The end of the cancelled task is awaited. Exceptions of `work` are neither raised nor logged here:
+    the task has them.
 
     Args:
         name: the name of the task.

@@ -24,7 +24,8 @@ class HistoryState:
     Attributes:
         since: the time at which the newest message of the history, or the last reset, was sent, in seconds since the
             epoch; 0 without any. The agent has not seen messages of other people after that time.
-        others: the newest message of each author who wrote none of the turn's messages, at most `MAX_OTHERS`.
+        others: the newest message of each author who wrote none of the turn's messages, oldest first; of more than
+            `MAX_OTHERS`, those of the authors who wrote last.
         is_quiet: whether the inbox has no message to other people that was sent after `since`. False for an empty
             history, and for a muted session, whose messages to other people are not stored.
     """
@@ -95,8 +96,8 @@ def _select_history_end(turn: Turn) -> sa.Select[Any]:
 def _select_other_authors(turn: Turn) -> sa.Select[tuple[object]]:
     """Return the query of the newest inbox message of each other author in a session.
 
-    Other authors wrote none of the messages of the turn. The query returns the column `inbox.message` (JSON) of at most
-    `MAX_OTHERS` messages, oldest first.
+    Other authors wrote none of the messages of the turn. The query returns the column `inbox.message` (JSON), oldest
+    first, for the `MAX_OTHERS` authors who wrote last.
 
     Args:
         turn: the turn, with its session.

@@ -144,7 +144,8 @@ class ConversationService:
         """Cancel a running turn, on any worker, unless its final text is stored.
 
         Args:
-            author: the platform's id of the person who asks; None for an operator, who may stop any turn.
+            author: the platform's id of the person who asks, who may stop only turns that answer a message of theirs.
+                None for an operator, who may stop any turn.
 
         Raises:
             StoreError: the cancellation could not be stored, even after retries.
@@ -360,9 +361,9 @@ class ConversationService:
             follow: the setting. `everyone`: the bot answers every message in a stored session. `author`: the bot
                 answers if the same author wrote the last message, and that message was for the bot. `never`: the bot
                 answers none.
-            is_on_answer: whether the message is in a thread on an answer of the bot. The bot then answers the first
-                message of the thread, whose session is not stored yet. Otherwise the result is False without a stored
-                session.
+            is_on_answer: whether the message is in a thread on an answer of the bot. Unless `follow` is `never`, the
+                bot then answers the first message of the thread, whose session is not stored yet. Otherwise the result
+                is False without a stored session.
 
         Raises:
             StoreError: the database cannot be used.

@@ -213,7 +213,7 @@ class TurnReports:
         If a turn answers the message, replies are not searched.
 
         Args:
-            session_id: the session, whose newest turns are searched for a message of a reply.
+            session_id: the session, whose `_LOOK` newest turns are searched for a message of a reply.
             message_id: the platform's id of the message, if the bot has sent the message.
             event_key: the event key of the message, if a user has sent the message.
             file_prefixes: the beginnings of the ids in `turns.chunks` of the files that the message has.
