@@ -58,7 +58,10 @@ _TAG_MARKS = {"b": "**", "strong": "**", "summary": "**", "i": "*", "em": "*", "
 
 
 def remove_mentions(text: str, *ids: int) -> str:
-    """Return a text without the mentions of the users or roles with these ids."""
+    """Return a text without the mentions of the users or roles with these ids.
+
+    One space replaces each mention with the white space around it. White space at both ends is removed.
+    """
     targets = "|".join(str(one) for one in ids)
     return re.sub(rf"(?:(?<!\s)\s++)?<@[!&]?(?:{targets})>\s*", " ", text).strip()
 

@@ -242,7 +242,7 @@ class MessageCatalog:
 
         Args:
             sentence: the English message, which is used if it has no translation.
-            facts: the values of the placeholders in braces, by name.
+            facts: the values of the placeholders in braces, by name; without any, placeholders stay as they are.
         """
         text = self._translations.gettext(sentence)
         return text.format(**facts) if facts else text
@@ -299,7 +299,11 @@ def messages_for(locale: str) -> MessageCatalog:
 
 
 async def resolve_locale(locale: Awaitable[str]) -> str:
-    """Await a user's locale, and return it; empty if that takes over `LOCALE_SECONDS`."""
+    """Await a user's locale, and return it; empty if that takes over `LOCALE_SECONDS`.
+
+    Raises:
+        Exception: raised by `locale`.
+    """
     try:
         async with asyncio.timeout(LOCALE_SECONDS):
             return await locale

@@ -186,7 +186,8 @@ class Backfill:
     def open_gap(self, since: float) -> None:
         """Start to fetch all messages since a time, in the background.
 
-        Nothing happens if the backfill is turned off.
+        If such a fetch is running, another one starts from the earlier of both times. Nothing happens if
+        `BackfillLimits.hours` is 0.
 
         Args:
             since: seconds since the epoch.
@@ -205,6 +206,7 @@ class Backfill:
         `MAX_WAIT_SECONDS`. Commands do not wait.
 
         Raises:
+            StoreError: `MAX_PENDING` messages wait to be stored; the message is to be fetched again.
             Exception: the message is not stored yet; a background task retries to store it.
         """
         inbound = message.inbound
@@ -365,8 +367,11 @@ class Backfill:
     async def _fetch(self, gap: _Gap, place_id: str) -> None:
         """Fetch and store the missed messages of a place, once per gap.
 
-        Of more messages than `BackfillLimits.messages` the oldest are dropped. Messages that cannot be stored are
-        retried in the background.
+        Does nothing for a gap that is closed or replaced. If the gap has more than `BackfillLimits.messages`, the
+        oldest messages of the place are dropped. Messages that cannot be stored are retried in the background.
+
+        Raises:
+            Exception: the messages cannot be fetched; the next call for the place tries again.
         """
         async with gap.locks[place_id]:
             if place_id in gap.fetched or gap is not self._gap:
@@ -392,7 +397,7 @@ class Backfill:
     async def _list_missing(self, gap: _Gap, place_id: str) -> list[IncomingMessage]:
         """Fetch a place's messages since the start of a gap; return those not stored yet.
 
-        They are in order of age, the oldest first: see `filter_missing`. An unknown or inactive place has none.
+        They are in order of age, the oldest first: see `filter_missing`. A place that `_list_places` lacks has none.
         """
         places = await self._list_places(gap)
         if place_id not in places:
@@ -404,10 +409,10 @@ class Backfill:
         )
 
     async def _list_places(self, gap: _Gap) -> Mapping[str, ActivePlace]:
-        """Return the places with messages since `ACTIVE_SECONDS` before the gap, by id.
+        """Return the places of this watermark by id, those with the newest messages first.
 
-        The places are those of this watermark, those with the newest messages first. They are read from the database
-        once per gap.
+        They are read from the database once per gap, as at most `MAX_PLACES` of the channel. Their sessions are those
+        with messages since `ACTIVE_SECONDS` before the gap; the ids are added to `gap.active`.
         """
         if gap.places is None:
             active_since = self._limit_age(gap.since - OVERLAP_SECONDS) - ACTIVE_SECONDS
@@ -452,10 +457,15 @@ async def filter_missing(
 
     Args:
         messages: the messages fetched from one place.
-        active_sessions: the ids of the sessions with recent messages; those in which the bot is mentioned are added.
-        begun_at: the time when the first session began, by the id of the place (seconds since the epoch).
-        since: older messages are stored only if they mention the bot, which an edit may have added (seconds since the
-            epoch).
+        active_sessions: the ids of the sessions with recent messages. The session of a mention of the bot, or of a
+            message in a thread on its answer, is added. A message that is stored and older than `since` adds none.
+        begun_at: the time when the first session began, by the id of the place (seconds since the epoch). No message
+            of another place is returned.
+        since: older messages are stored only if they mention the bot outside of free channels, which an edit may have
+            added (seconds since the epoch).
+
+    Raises:
+        StoreError: the database cannot be read.
     """
     if not messages:
         return []

@@ -127,6 +127,12 @@ class ContextBuilder:
         """Return the context messages of a turn; none if its run has stored the prompt.
 
         A failure of the platform, or one to answer in time, is logged, and no messages are returned.
+
+        Args:
+            is_one_to_one: whether only one person can write: then only quoted and forwarded messages are fetched.
+
+        Raises:
+            StoreError: the end of the session's history cannot be read.
         """
         history = None
         if not self._max_tokens:
@@ -169,7 +175,8 @@ def _list_subjects(message: InboxMessage) -> Iterator[ContextMessage]:
 def label_names(names: Mapping[str, str]) -> dict[str, str]:
     """Return the names for the prompt by the platform's user ids.
 
-    A name that looks like another one is followed by its user id.
+    Names that look alike are all followed by their user ids. So is a name that contains one of the ids in parentheses.
+    A blank name becomes the user id.
 
     Args:
         names: the display names by the platform's user ids.
@@ -214,7 +221,8 @@ async def build_context_quotes(
     """Return the context messages as quotes, to insert before each message of a turn.
 
     The messages that a question is about are not truncated. The others share `max_tokens`: first quoted and forwarded
-    messages and the start of the thread, then the newest messages.
+    messages and the start of the thread, then the newest messages. Blank messages are left out, and so are messages
+    of the conversation that were sent after the turn's newest message.
 
     Args:
         messages: the messages of the turn, oldest first.

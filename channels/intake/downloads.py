@@ -63,7 +63,7 @@ class FileClient:
         self._api_url = urlsplit(api_url)
 
     async def download(self, url: str, file: Attachment, check: FileCheck, *, token: str = "") -> FetchedFile:
-        """Download a file of a message; temporary failures are retried.
+        """Download a file of a message, in at most three attempts if it fails temporarily.
 
         Args:
             file: the metadata of the file, as far as it is known.
@@ -72,7 +72,7 @@ class FileClient:
 
         Raises:
             UnreadableFileError: the URL is not on the platform's hosts, the file is not available, `check` refuses
-                it, or the response is a login page.
+                it, it has more than `check.max_bytes`, or the response is a login page.
         """
         data, kind = await self._get(url, file, check, token)
         fetched = replace(file, size=len(data), mime_type=file.mime_type or kind)

@@ -179,7 +179,8 @@ class MessageHandler:
         """Store a message for the bot, or run it as a command, if its author has access.
 
         A message that has to wait for a running turn gets the "queued" reaction. The author is told of a refusal for
-        missing access or a rate limit: see `IncomingMessage.deny_privately`.
+        missing access or a rate limit: see `IncomingMessage.deny_privately`. Repeated deliveries are ignored, as are
+        messages that the bot does not answer: see `IncomingMessage.is_mention`.
 
         Raises:
             StoreError: the message is not stored, and must not be acknowledged.
@@ -227,7 +228,8 @@ class MessageHandler:
         """Run a command and post its result once, even if the message is delivered twice.
 
         The message is stored in the inbox after the command has run. If the process dies before, the next delivery
-        runs the command again. A command over the user's rate limit, or older than a competing one, is not run.
+        runs the command again. A command over the user's rate limit is not run. Nor is `agent`, `model`, `mute` or
+        `listen` after a newer command of the same kind in the session; `mute` and `listen` are one kind.
 
         Raises:
             StoreError: the message is not stored.
@@ -279,7 +281,8 @@ class MessageHandler:
             is_mention: whether the new text mentions the bot.
 
         Returns:
-            True if the message is not stored and mentions the bot now: the caller is to accept it. Else False.
+            True if the new text mentions the bot, and the message is not stored or was stored as one to other people:
+            the caller is to accept it. Else False.
 
         Raises:
             StoreError: the edit is not stored, and must not be acknowledged.
@@ -293,7 +296,8 @@ class MessageHandler:
         """Delete the stored text of a message that its author deleted.
 
         If the message waits, it is not answered. If a turn answers it alone, that turn is cancelled while it runs, its
-        reply says so, and its open approvals and questions become void.
+        reply says so, and its open approvals and questions become void. A turn that answers other messages too goes on.
+        Nothing happens if the message is not stored.
 
         Raises:
             StoreError: the deletion is not stored, and must not be acknowledged.

@@ -185,7 +185,8 @@ class InteractionHandler(ABC):
         """Store an interaction, acknowledge it within `ACK_SECONDS`, and process it.
 
         A second delivery, or an interaction whose acknowledgement fails, is not processed. A refusal is shown to the
-        author.
+        author. If the database cannot store the interaction, it is processed all the same. `StoreError` and
+        `SurfaceError` of the processing are logged.
 
         Args:
             identify: returns the interaction with its author and place; if it is refused, the reason to show.
@@ -226,6 +227,8 @@ class InteractionHandler(ABC):
     async def _store(self, interaction: Interaction, identify: Identify) -> Interaction | str | None:
         """Store an interaction, unless it is refused within `IDENTIFY_SECONDS`.
 
+        An interaction that is refused later is deleted again.
+
         Returns:
             The identified interaction; the reason of a refusal (see `authorize`); None if the interaction was
             delivered before.
@@ -264,10 +267,10 @@ class InteractionHandler(ABC):
         return question_limit_message(limited, say) if limited else None
 
     async def _run_orphaned(self, key: str, payload: str) -> None:
-        """Process and delete a stored interaction of a dead worker, unless it is refused.
+        """Process a stored interaction of a dead worker, and delete it.
 
-        If its author was not identified yet, it is not processed, and the author gets an error message. If it cannot
-        be decrypted, a warning is logged.
+        If it is refused, it is not processed, and the author gets the reason, if any. If the author was not identified
+        yet, they get an error message instead. If the interaction cannot be decrypted, only a warning is logged.
 
         Args:
             key: the id of the interaction.

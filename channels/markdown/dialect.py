@@ -35,7 +35,7 @@ class Dialect:
         return 0
 
     def render_prose(self, text: str) -> str:
-        """Return a text without code in this dialect; a subclass disables mentions."""
+        """Render Markdown that contains no code; a subclass disables mentions."""
         return text
 
     def render_code(self, text: str) -> str:

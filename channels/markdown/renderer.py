@@ -129,7 +129,11 @@ class ChunkWriter:
 
     @property
     def settled_size(self) -> int:
-        """The length of the start of `text` that later text is not expected to change."""
+        """The length of the start of `text` that later text is not expected to change.
+
+        White space and the closing fence at the end do not count. Of a growing paragraph or heading, only the part up
+        to its `inline.stable_part` counts.
+        """
         text = "".join(self._out)
         return min(len(text) - self._unsettled_size, len(text.rstrip()))
 
@@ -298,7 +302,14 @@ class ChunkWriter:
         return quote + " " * missing + rest
 
     def _removed_indent(self, fence: CodeFence | None) -> int:
-        """Return the columns of indent to remove from the lines of a code block."""
+        """Return the columns of indent to remove from the lines of a code block.
+
+        These are the columns that `_dedent_line` removes. If the dialect does not nest code, they are at least the
+        indent of `fence`.
+
+        Args:
+            fence: the opening fence of the code block; None outside of code.
+        """
         return self._dedent if self._dialect.nests_code or fence is None else max(self._dedent, fence.indent)
 
 

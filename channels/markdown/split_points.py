@@ -84,7 +84,9 @@ def _rank_split(lines: Sequence[SourceLine], index: int) -> int | None:
         index: the index of the line.
 
     Returns:
-        The rank; None if the text must not be split there.
+        2 before a line of code or a table row. Else 0 after a blank line, or 1 if there is none or the line before it
+        ends with a colon. None before the first visible line, a delimiter row or a closing fence, and after a heading,
+        an opening fence or a delimiter row: the text must not be split there.
     """
     line = lines[index]
     blanks = index

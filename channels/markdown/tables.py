@@ -50,7 +50,7 @@ class TextTable:
         self.add_row(head)
 
     def add_row(self, line: str) -> None:
-        """Add a row of cells; surplus cells are joined in the last column.
+        """Add a row; missing cells are empty, surplus ones are joined in the last column.
 
         Args:
             line: the row in Markdown.

@@ -185,18 +185,21 @@ class Caller:
             name: the platform's name of the method, for metrics and log.
             send: makes the call; raises `RefusedError` or `TransientError`.
             outer_limiter: another limiter that applies to the call.
-            priority: the priority of the wait for the limiters. A `STREAM_UPDATE` neither waits nor is retried.
+            priority: the priority of the wait for the limiters. A `STREAM_UPDATE` does not wait for `limiter`, and is
+                not retried.
             has_slot: whether the caller has acquired a slot of `limiter` (the permission for one call) already.
             find_effect: for a call that must not take effect twice: looks up whether a call without a response took
                 effect; returns the result of the call, or None if it took no effect.
 
         Returns:
-            The result of `send` or `find_effect`; None for a `STREAM_UPDATE` that the rate limit does not allow now.
+            The result of `send` or `find_effect`; None for a `STREAM_UPDATE` that the rate limit does not allow now, or
+            that took no effect by `find_effect`.
 
         Raises:
-            TransientError: a `STREAM_UPDATE` failed for a temporary reason. It may have taken effect, or still will.
+            TransientError: a `STREAM_UPDATE` without `find_effect` failed for a temporary reason. It may have taken
+                effect, or still will.
             RefusedError: the platform refuses the call.
-            SurfaceError: the last retry failed.
+            SurfaceError: the last retry failed, or the rate limit does not allow the call in time: see `deadline`.
             Exception: raised by the check of `cancel_unless`.
         """
         pauses = iter(self._pauses)

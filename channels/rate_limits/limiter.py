@@ -130,7 +130,8 @@ class RateLimiter:
     def reserve(self) -> Iterator[None]:
         """Reserve a slot (the permission for one call) in the `with` block.
 
-        Calls with the priorities `STREAM_UPDATE` and `BACKFILL` cannot use the slot.
+        Calls with the priorities `STREAM_UPDATE` and `BACKFILL` cannot use the slot. The reservation neither waits nor
+        checks that a slot is free: see `can_reserve`.
         """
         self._reserved += 1
         try:
@@ -247,14 +248,17 @@ class RateLimiter:
 
     @property
     def headroom(self) -> float:
-        """The free fraction of the window, from 0 to 1."""
+        """The free fraction of the window, from 0 to 1; 0 while a 429 allows no call."""
         if event_loop.now() < self._closed_until:
             return 0.0
         return min(1.0, max(0.0, self._free_within(0.0) / self._window.calls))
 
     @property
     def is_idle(self) -> bool:
-        """True if no call uses, awaits or reserves a slot."""
+        """True if no call uses, awaits or reserves a slot, and no reply is tracked.
+
+        False while a 429 allows no call.
+        """
         self._expire()
         is_used = self._used_slots or self._queue or self._replies or self._reserved
         return not is_used and event_loop.now() >= self._closed_until
@@ -378,7 +382,7 @@ class RateLimiter:
         return self._get_share(max(1, int(self._window.calls * self._backoff)), is_window=True)
 
     def _get_share(self, calls: int, *, is_window: bool = False) -> int:
-        """Return this worker's share of `calls`, at least one.
+        """Return this worker's share of `calls`, at least one; 0 of 0.
 
         Args:
             is_window: whether these are the calls of a whole window; then the calls that other workers made beyond

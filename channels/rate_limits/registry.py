@@ -59,7 +59,7 @@ class RateLimiters:
 
     @property
     def headroom(self) -> float:
-        """The free fraction of the most used limit, from 0 to 1."""
+        """The free fraction of the most used limit, from 0 to 1; 1 without limiters."""
         return min((limiter.headroom for limiter in self._limiters.values()), default=1.0)
 
     def _share(self, key: Hashable, limiter: RateLimiter) -> None:

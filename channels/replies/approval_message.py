@@ -187,8 +187,9 @@ def deciders_text(request: HumanRequest, sentences: Mapping[str, str], others: s
     """Return the sentence with the rule for deciders and the time limit of a request.
 
     Args:
-        sentences: the untranslated sentences for requests whose only rule is `AUTHOR`, `OTHERS` or `EVERYONE`.
-        others: the untranslated sentence for named people and roles, or several kinds of rules.
+        sentences: the untranslated sentences for requests whose only rule is `AUTHOR`, `OTHERS` or `EVERYONE`, by rule.
+            In each sentence, `{until}` is the place of the time limit.
+        others: such a sentence for named people and roles, or several kinds of rules.
     """
     found = {sentences.get(rule, others) for rule in request.deciders}
     return say(found.pop() if len(found) == 1 else others, until=format_utc_minute(request.expires_at))
@@ -200,7 +201,7 @@ def decision_text(verdict: str, decider: str, decided_at: float | None, say: Mes
     Args:
         verdict: `approved`, `always`, `denied`, `expired` or `answered`.
         decider: the name of the person; empty if it is not known.
-        decided_at: seconds since the epoch.
+        decided_at: seconds since the epoch; None counts as 0.
     """
     return say(
         _DECISIONS[verdict],

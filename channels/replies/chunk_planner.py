@@ -145,6 +145,10 @@ def _cut_full_chunks(
 
 
 def append_line(chunks: Sequence[Chunk], line: str) -> list[Chunk]:
-    """Return the chunks (at least one), with a line below the text of the last chunk."""
+    """Return the chunks, with a line below the text of the last chunk.
+
+    Args:
+        chunks: at least one chunk.
+    """
     *front, last = chunks
     return [*front, replace(last, text=f"{last.text}\n\n{line}")]

@@ -39,6 +39,9 @@ class ErrorMessages:
 
         The sentence is a general one if `error` is no `ParleyError`. For a spending limit, it also says until when the
         limit applies and who can raise it.
+
+        Raises:
+            StoreError: the names of the people who can raise the limit cannot be read.
         """
         if not isinstance(error, SpendingLimitError):
             return say(error.public if isinstance(error, ParleyError) else ParleyError.public)
@@ -51,6 +54,13 @@ class ErrorMessages:
 
         Args:
             platform: the name of the platform, such as `slack`.
+
+        Returns:
+            The names, sorted and separated by commas. The term is "the operator of this bot" without administrators or
+            a store, and "an admin" if no name is known.
+
+        Raises:
+            StoreError: the names cannot be read.
         """
         if self._spending is None or not self._admins:
             return say(words.LIMIT_OPERATOR)

@@ -59,14 +59,18 @@ def preset_text(field: FormField, entries: Entries) -> str:
 
 
 def is_single_line(field: FormField) -> bool:
-    """Return whether a text field needs only one line, by its type and `max_length`."""
+    """Return whether a text field needs only one line.
+
+    True for a number, for one of several options, and for a text of at most `_MAX_LINE` characters by `max_length`.
+    """
     return field.kind in ("integer", "number", "choice") or (field.max_length or MAX_ENTRY) <= _MAX_LINE
 
 
 def text_field_notes(field: FormField, say: MessageCatalog) -> list[str]:
     """Return the hints to show with a text field, in the user's language.
 
-    The list may be empty. A hint tells to enter one value per line or JSON; another one tells the number of options.
+    The first hint tells to enter one value per line, or JSON; other kinds of fields, and a nameless one of the kind
+    `json`, do not get it. A field with options gets a hint with their number. The list may be empty.
     """
     notes = [say(_NOTES[field.kind])] if field.kind in _NOTES and (field.name or field.kind != "json") else []
     return [*notes, *([say(words.ONE_OF_OPTIONS, count=len(field.options))] if field.options else [])]

@@ -134,13 +134,17 @@ class ReplyRerenderer:
 
 
 async def load_files(runtime: AgentRuntime, session_id: str, origin: str) -> Sequence[File]:
-    """Return the files that the agent generated for an answer, at most `MAX_FILES`.
+    """Return the first `MAX_FILES` files that the agent generated for an answer.
 
     Args:
         origin: the id of the first turn that answered the messages: see `Turn.origin`.
 
     Returns:
-        The files, renamed where a name occurs twice. An image without a description gets its name as `alt`.
+        The files, in the order in which they were saved. A name that occurs twice, or is `FILE_NAME`, gets the file's
+        position as prefix, such as `2-plot.png`. An image without a description gets its name as `alt`.
+
+    Raises:
+        StoreError: the files cannot be read.
     """
     files, names = list[File](), {FILE_NAME}
     for generated in (await runtime.list_generated_files(session_id, origin))[:MAX_FILES]:

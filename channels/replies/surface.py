@@ -146,7 +146,10 @@ class MessageSurface(ABC):
         self._reserve_final_edit()
 
     def _reserve_final_edit(self) -> None:
-        """Reserve a slot of the rate limit of edits for the edit that ends the message."""
+        """Reserve a slot of the rate limit of edits for the edit that ends the message.
+
+        Does nothing if a slot is reserved already. It does not check that one is free: see `_can_end_message`.
+        """
         if not self._is_reserved:
             self._is_reserved = True
             self._reserve.enter_context(self._edit_limiter.reserve())

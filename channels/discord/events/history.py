@@ -69,8 +69,9 @@ class DiscordHistory:
     def read_since(self, since: float) -> Callable[[ActivePlace], Awaitable[list[IncomingMessage]]]:
         """Return a function that fetches the messages for the bot in a place since a time.
 
-        The function skips channels that the bot may not read. It raises `SurfaceError` if Discord cannot be reached or
-        refuses the token.
+        Of each channel or thread, the function fetches the newest `MAX_MESSAGES`, and returns them oldest first. It
+        skips channels that the bot may not read, servers in which the bot does not answer, and ephemeral replies. It
+        raises `SurfaceError` if Discord cannot be reached or refuses the token.
 
         Args:
             since: seconds since the epoch.

@@ -77,8 +77,9 @@ class MessageListener:
     async def receive_message(self, message: discord.Message) -> None:
         """Store a new message if it is for the bot, after earlier messages of its channel.
 
-        Messages of bots and webhooks are ignored. If the author's roles cannot be fetched in time, the backfill is
-        started, which fetches the message again: Discord delivers it only once.
+        Messages of bots and webhooks are ignored. If the author's roles cannot be fetched within `RESOLVE_TIMEOUT`
+        seconds, the backfill is started, which fetches the message again: Discord delivers it only once. If the
+        database fails, the failure is logged, and the backfill retries to store the message.
         """
         if self._work.is_stopping or not is_from_person(message):
             return

@@ -31,7 +31,8 @@ class DiscordMentionResolver:
             guild: the id of the server with the roles; None for direct messages.
 
         Returns:
-            The known names by sign (`@&` or `#`) and id.
+            The names by sign (`@&` or `#`) and id. A name that cannot be fetched within `LOOKUP_TIMEOUT` seconds is
+            left out, unless an older answer is cached.
         """
         keys = set[MentionKey]().union(*map(find_mentions, texts))
         lookups = [self._get_channel_name(id_) for sign, id_ in keys if sign == "#"]

@@ -32,8 +32,9 @@ def is_from_person(message: discord.Message) -> bool:
 def parse_message(message: discord.Message, bot: discord.abc.User, settings: DiscordSettings) -> IncomingMessage | None:
     """Return a person's message as an inbox message; None if it is not for the bot.
 
-    It may be for the bot if it is a direct message, is in a thread or a free channel (see `DiscordSettings`), or
-    mentions the bot or replies to it. The author's roles and the location are not set.
+    A message in a server is not for the bot if it neither mentions the bot nor replies to it, and is in no thread and
+    no free channel (see `_is_in_free_channel`). Nor is an empty message in a server, unless it mentions the bot. The
+    author's roles and the location are not set.
 
     Args:
         bot: the bot's own user.

@@ -93,7 +93,7 @@ class DiscordContextFetcher:
     def _quote(self, message: discord.Message, names: MentionNames, event_key: str) -> ContextMessage:
         """Return a replied-to message as a context message.
 
-        A message of the bot is truncated, since the session's history has its whole text.
+        A message of the bot is truncated to one line of `MAX_OWN_CHARACTERS`: the session's history has its whole text.
 
         Args:
             message: the replied-to message.
@@ -109,11 +109,15 @@ class DiscordContextFetcher:
     ) -> dict[MessageKey, discord.Message]:
         """Fetch the messages of a thread that were sent since the stored history ends.
 
-        Messages newer than the turn's newest message are left out. The message on which the thread was started is
-        included if the history does not cover it.
+        At most `MAX_MESSAGES` are fetched. Messages newer than the turn's newest message are left out. The message on
+        which the thread was started is included if the history does not cover it.
 
         Returns:
-            The messages by the ids of their channel (the thread) and of the message.
+            The messages by the ids of their channel (the thread) and of the message. Empty for the first turn in a
+            thread that was started on one of the turn's messages.
+
+        Raises:
+            SurfaceError: Discord cannot be reached, or does not let the bot read the thread.
         """
         if not history.since and any(int(message.address["message"]) == thread for message in messages):
             return {}  # the thread was started for the question

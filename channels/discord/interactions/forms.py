@@ -37,7 +37,7 @@ def create_modal(question: Question, page: int, entries: Entries, say: MessageCa
     The modal is stopped (`View.stop`): the dispatcher, and not the modal, receives the submitted form.
 
     Args:
-        page: the page to show, from 0.
+        page: the page to show, from 0; the last page for a higher number.
         entries: the user's draft, by the name of the field.
     """
     fields = question.form.fields
@@ -58,7 +58,8 @@ def parse_form(data: Mapping[str, Any]) -> tuple[str, int, dict[str, Any]]:
         data: the `data` of Discord's interaction.
 
     Returns:
-        The question's id; the page, from 0; the entries by the index of the field (as text).
+        The question's id; the page, from 0; the entries by the index of the field (as text). An entry is a text, or
+        the list of the ids of chosen options; an empty text without input.
     """
     page, _, question_id = str(data["custom_id"]).removeprefix(MODAL_PREFIX).partition(":")
     entries = dict[str, Any]()

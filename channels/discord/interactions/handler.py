@@ -152,6 +152,8 @@ class DiscordInteractionHandler(InteractionHandler):
     async def handle_press(self, interaction: discord.Interaction, button: str) -> None:
         """Perform the action of a pressed button, or open the form of an agent's question.
 
+        The user is told if the id has an unknown format: see `PressHandler.handle`.
+
         Args:
             button: the id of the button or of the chosen option.
         """
@@ -221,11 +223,11 @@ class DiscordInteractionHandler(InteractionHandler):
 
         Args:
             name: `model` for models, any other command for agents.
-            typed: the text that the user has entered, which the names must contain.
+            typed: the text that the user has entered, which the names must contain, ignoring case.
 
         Returns:
-            The names, first those that start with `typed`. None are returned if the user has no access, or the database
-            does not answer within `AUTOCOMPLETE_TIMEOUT` seconds.
+            All such names, first those that start with `typed`. Empty if the user has no access, the database fails, or
+            the lookup takes over `AUTOCOMPLETE_TIMEOUT` seconds.
         """
         parsed, conversations = self._parse(interaction, "command", {}), self._services.conversations
         try:

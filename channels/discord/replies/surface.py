@@ -321,10 +321,15 @@ class DiscordSurface(DiscordMessageSurface):
     async def _fetch_reply(self, after: int, answered: int | None) -> list[discord.Message]:
         """Fetch the messages of this reply, in order.
 
+        For a message beside a reply, such as an approval, the list has at most that message.
+
         Args:
             after: the id after which to search; all messages of the reply have higher ids.
             answered: the id of the message to which the first message of the reply replies; None if it replies to
                 nothing.
+
+        Raises:
+            SurfaceError: Discord refuses the look-up, or cannot be reached.
         """
         own_messages = await self._api.fetch_own_messages(self._channel, after)
         return (
