@@ -85,7 +85,8 @@ async def find_session_row(
 async def delete_session_data(connection: AsyncConnection, session_id: str) -> None:
     """Delete a session's rows in all tables except `sessions`, `inbox` and `turns`.
 
-    These are messages, bytes, artifacts, tool calls, requests to people, ratings, memories and the session's state.
+    These are messages, files in `blobs`, artifacts, tool calls, requests to people, ratings, memories and the session's
+    state.
     """
     session_turns = sa.select(turns.c.id).where(turns.c.session == session_id)
     await connection.execute(sa.delete(feedback).where(feedback.c.turn.in_(session_turns)))
@@ -113,11 +114,11 @@ async def delete_unreferenced_blobs(connection: AsyncConnection, session_id: str
 
 
 async def reassign_sessions(database: Database, agents: AgentRouter) -> None:
-    """Store all sessions under the default agent's app, and log agents that are gone.
+    """Store all sessions under the default agent's app, and log unconfigured agents.
 
     The messages stay, and ADK shows them to the model as another agent's. ADK's `user:` and `app:` state still belongs
-    to the former app. A session whose chosen agent is not configured any more uses the agent of its place, until the
-    chosen agent is configured again.
+    to the former app. A session keeps its chosen agent: while that agent is not configured, the agent of the place
+    answers. A warning names each former app and each chosen agent that is not in `agents`.
 
     Args:
         agents: the configured agents, with the default one.

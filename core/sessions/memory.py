@@ -65,6 +65,8 @@ class MemoryService(BaseMemoryService):
     async def add_session_to_memory(self, session: Session) -> None:
         """Save the text of each loaded event of a session as a memory, once per event id.
 
+        Events without text are skipped.
+
         Raises:
             SessionResetError: the session was reset.
             TurnLostError: another worker owns the turn.
@@ -99,10 +101,11 @@ class MemoryService(BaseMemoryService):
         await self._save_entries(app_name, user_id, self.session, entries)
 
     async def search_memory(self, *, app_name: str, user_id: str, query: str) -> SearchMemoryResponse:
-        """Return the memories of a place that contain the most words of a query.
+        """Return the memories of a place that match a query, the best match first.
 
-        Case is ignored. Among memories with as many words, the newest comes first. At most 10 memories are returned,
-        with 12,000 characters in all; none for a query without a word of three letters or more (two outside of ASCII).
+        A memory matches by at least one word; more words are a better match, and equal matches are newest first. Only
+        the newest 200 matches are compared. Case is ignored. At most 10 memories are returned, with 12,000 characters
+        in all; none for a query without a word of three letters or more (two outside of ASCII).
 
         Args:
             app_name: the agent whose memories are searched.
@@ -137,6 +140,8 @@ class MemoryService(BaseMemoryService):
         self, app: str, user_id: str, session: str | None, entries: Iterable[tuple[str | None, str, str, float]]
     ) -> None:
         """Store texts as memories in one transaction; skip memories with a stored key.
+
+        Empty texts are skipped, and long ones are cut after `_MAX_MEMORY_CHARACTERS`.
 
         Args:
             app: the agent of the memories.
@@ -173,6 +178,8 @@ class MemoryService(BaseMemoryService):
     async def _lock_session(self, connection: AsyncConnection) -> None:
         """Lock the rows of the run's session and turn; do nothing outside of a run.
 
+        Nothing is locked either if `generation` is None.
+
         Raises:
             SessionResetError: the session was reset.
             TurnLostError: another worker owns the turn.
@@ -190,7 +197,10 @@ def _to_entries(events: Iterable[Event]) -> Iterable[tuple[str | None, str, str,
 
 
 def _get_text(content: types.Content | None) -> str:
-    """Return the text parts of an ADK content as one text, without thoughts and NUL."""
+    """Return the text parts of an ADK content as one text, without thoughts and NUL.
+
+    The parts are joined by line breaks. The text is empty for None.
+    """
     parts = (content and content.parts) or ()
     return "\n".join(part.text for part in parts if part.text and not part.thought).replace("\0", "")
 

@@ -44,12 +44,15 @@ class AttributedPrompt:
 
     @property
     def text(self) -> str:
-        """The whole prompt, as it is stored and sent to the model."""
+        """The parts, joined by `PART_SEPARATOR`: the prompt as it is stored and sent."""
         return PART_SEPARATOR.join(words for _, words in self.parts)
 
     @property
     def unattributed_text(self) -> str:
-        """The texts of the authors, without the names before them and without quotes."""
+        """The texts of the authors, without the names before them and without quotes.
+
+        They are joined by `PART_SEPARATOR`.
+        """
         return PART_SEPARATOR.join(
             strip_author(words, self.names.get(author, author)) for author, words in self.parts if author
         )
@@ -87,7 +90,7 @@ class AttributedPrompt:
 def attribute_text(name: str, text: str) -> str:
     """Return a message as `NAME: first line`, with its further lines indented.
 
-    The indentation prevents a message from imitating the name of another author.
+    The indentation, `INDENT`, prevents a message from imitating the name of another author.
     """
     first, *others = text.splitlines() or [""]
     return "\n".join([f"{name}: {first}", *(f"{INDENT}{line}".rstrip() for line in others)])
@@ -105,14 +108,14 @@ def strip_author(text: str, name: str) -> str:
 
 
 def escape_brackets(text: str) -> str:
-    """Return a text with similar characters in place of the brackets `⟦` and `⟧`."""
+    """Return a text with `〚` and `〛` in place of the brackets `⟦` and `⟧`."""
     return text.translate(_LOOKALIKES)
 
 
 def quote_message(name: str, text: str) -> str:
     """Return a message as `> NAME: first line`, for the lines of `build_quote`.
 
-    Further lines begin with `>` and spaces.
+    Further lines begin with `CONTINUATION_PREFIX`.
 
     Args:
         name: the author's name.

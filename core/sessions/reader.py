@@ -204,7 +204,8 @@ class HistoryLoader:
         session: the id of the session.
         snapshot: the session with its newest messages, from `read_snapshot`.
         budget: the most tokens; None or 0 for 32,000.
-        turns: the most turns to load; `count_sent_turns` returns the number that is loaded.
+        turns: the most turns to load. If the history has more, the newest ones are loaded, between half of `turns` and
+            `turns`: see `count_sent_turns`.
         agent: the author of an event that is rebuilt from a row without an author.
     """
 
@@ -251,14 +252,15 @@ class HistoryLoader:
     async def _add_required_rows(self, newest: Mapping[int, StoredMessage]) -> dict[int, StoredMessage]:
         """Return rows of the history, with older messages that are sent in any case.
 
-        These are messages with long-running calls, from the user message before each call on, and ADK's compactions.
-        If the rows have no user message, the last one before them is added.
+        For each message with long-running calls, the messages from the user message before it on are added, as
+        `_read_turn` returns them. ADK's compactions are added too. If `newest` has no user message, the last one before
+        it is added.
 
         Args:
             newest: the newest messages, by row id.
 
         Returns:
-            `newest` and the added messages, by row id; none if `newest` is empty.
+            `newest` and the added messages, by row id. The dict is empty if `newest` is.
         """
         rows = dict(newest)
         if not rows:

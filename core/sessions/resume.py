@@ -63,7 +63,8 @@ async def resume_run(connection: AsyncConnection, session_id: str, invocation_id
 
     ADK makes the calls of a step without responses when the run continues; the call log has the results of the calls
     that were made before. If a step has only some responses, these are deleted, since ADK would not make the other
-    calls. Artifacts of deleted events are deleted. Nothing else changes for a run without a stored user message.
+    calls. Artifacts of deleted events are deleted. A run without a stored user message loses only these
+    artifacts; its events stay as they are.
 
     Args:
         invocation_id: the id of the run.
@@ -328,8 +329,8 @@ async def _drop_partial_steps(rows: Sequence[_RunMessage], call_log: _RunCallLog
     """Return the rows of a run without incomplete steps.
 
     Two kinds of rows are left out. The first are tool responses to only some calls of a step. The others are requests
-    to a person without the response of the call that asked for them, and such responses without their request. State
-    changes of the left-out calls are deleted in the call log.
+    to a person whose tool call has no response, and responses that ask for a confirmation without a row that requests
+    it. State changes of the calls with left-out responses are deleted in the call log.
 
     Args:
         rows: the rows of the run, oldest first.

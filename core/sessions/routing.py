@@ -16,9 +16,11 @@ class AgentProfile:
 
     Attributes:
         name: the name of the agent.
-        models: the full names of the models that may be chosen for the agent, the default one first.
+        models: the full names (such as `openai/NAME`) of the models that may be chosen for the agent, the default one
+            first.
         description: the purpose of the agent, in one line.
-        selectable_at: the names of the places at which people may choose the agent; None for all, empty for none.
+        selectable_at: the names of the places at which people may choose the agent (see `Location.get_names`); None for
+            all, empty for none.
     """
 
     name: str
@@ -35,7 +37,8 @@ class AgentRouter:
         default: the name of the agent that answers if neither people nor the settings choose one. All sessions are
             stored under this name.
         profiles: the agents by name.
-        agent_by_place: from the settings: the name of the agent that answers at a place, by a name of the place.
+        agent_by_place: from the settings: the name of the agent that answers at a place, by a name of the place (see
+            `Location.get_names`).
     """
 
     default: str
@@ -68,7 +71,8 @@ class AgentRouter:
     def list_selectable(self, places: Sequence[str]) -> list[str]:
         """Return the names of the agents that may be chosen at a place.
 
-        The agent that answers if people chose none comes first.
+        The agent that answers if people chose none comes first, even if `selectable_at` excludes it. The others have
+        the order of `profiles`.
 
         Args:
             places: the names of the place, the narrowest first.

@@ -67,7 +67,8 @@ class SessionService(BaseSessionService):
     Args:
         counter: counts the tokens of each stored event.
         budget: the most tokens of history that are loaded; None or 0 for 32,000.
-        turns: the most turns of history that are loaded; if a session has more, `count_sent_turns` says how many.
+        turns: the most turns of history that are loaded. If a session has more, the newest ones are loaded,
+            between half of `turns` and `turns`: see `count_sent_turns`.
         agent: the name of the root agent: the author of stored messages without one.
         home_app: the app under which all sessions are stored, so that several agents can answer in one session; None
             for the app of each call. The `app:` and `user:` state always belongs to the app of the call.
@@ -124,7 +125,8 @@ class SessionService(BaseSessionService):
         """Return a session with its state and its newest events, within tokens and turns.
 
         Args:
-            config: returns only the newest of these events; the result may then be a history that a model refuses.
+            config: selects the events since its `after_timestamp`, and of these the newest `num_recent_events`. A model
+                may refuse the selected history.
 
         Returns:
             A `StoredSession`; None if there is no such session.
@@ -288,6 +290,8 @@ class SessionService(BaseSessionService):
             session_id: names the session in the log and in the error.
 
         Raises:
+            StoreError: the database cannot be used, even after the retries of `retry_store`.
+            SessionNotFoundError: `work` raised it.
             DamagedSessionError: `work` raised a `ValueError`, `TypeError` or `AttributeError`, since a stored value is
                 damaged.
         """

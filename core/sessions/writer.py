@@ -91,7 +91,11 @@ class EventWriter:
             raise
 
     async def _append(self, event: Event, row: Mapping[str, Any] | None, blobs: Mapping[str, bytes]) -> None:
-        """Store an event and its state change, by one statement if that is possible."""
+        """Store an event and its state change, by one statement or in one transaction.
+
+        `_insert_row` stores a row without state change and blobs. Otherwise, or if it returns False, a transaction is
+        used. The arguments and errors are those of `append`.
+        """
         values = {
             "session": self.session.id,
             "generation": self.session.generation,

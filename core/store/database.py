@@ -130,6 +130,8 @@ class Database:
     async def run_with_retries(self, statement: sa.Executable, *, operation: str, **values: Any) -> Rows:
         """Run one statement as `run` does, and retry it while the database is unavailable.
 
+        The retries and the last error are those of `retry_store`.
+
         Args:
             statement: a query, or a write that returns rows.
             values: the bind parameters by name.
@@ -143,7 +145,8 @@ class Database:
     async def read_with_retries(self, work: Callable[[AsyncConnection], Awaitable[T]], *, operation: str) -> T:
         """Return the result of `work` with a connection for reading, with retries.
 
-        Both are repeated while the database is unavailable.
+        While the database is unavailable, `work` is called again with a new connection. The retries and the last error
+        are those of `retry_store`.
 
         Args:
             work: gets the connection of each try.
@@ -159,7 +162,8 @@ class Database:
     async def write_with_retries(self, work: Callable[[AsyncConnection], Awaitable[T]], *, operation: str) -> T:
         """Return the result of `work` in a transaction, with retries.
 
-        Both are repeated while the database is unavailable.
+        While the database is unavailable, `work` is called again in a new transaction. The retries and the last error
+        are those of `retry_store`.
 
         Args:
             work: gets the connection of each try.

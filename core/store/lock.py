@@ -37,7 +37,7 @@ def hold_file_lock(path: Path, hint: str) -> Iterator[None]:
     The id of this process is written into the lock file.
 
     Args:
-        path: the file that the lock protects; only its name matters.
+        path: the file that the lock protects; it need not exist, and is not opened.
         hint: advice to operators if another process has the lock, as an alternative to stopping that process.
 
     Raises:

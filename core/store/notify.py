@@ -75,7 +75,10 @@ class NotificationBus:
             )
 
     async def _listen_once(self, on_notification: Callable[[str], None]) -> None:
-        """Connect and call `on_notification` with each text, until the connection is lost."""
+        """Connect and call `on_notification` with each text, until the connection is lost.
+
+        The first call, after the connect, has an empty text. A lost connection is no error: the method returns.
+        """
         disconnected = asyncio.Event()
         async with self._database.engine.connect() as connection:
             driver: Any = (await connection.get_raw_connection()).driver_connection

@@ -107,6 +107,8 @@ def confirmations_in(event: Event) -> Iterator[ConfirmationRequest]:
 def _parse_node_confirmation(run: str, question: types.FunctionCall) -> ConfirmationRequest:
     """Return the confirmation request of a tool that is a node of a workflow.
 
+    Missing values are empty in the result.
+
     Args:
         run: the id of the ADK invocation.
         question: ADK's `adk_request_input` call that requests the confirmation.
@@ -136,7 +138,8 @@ def set_rule(
     """Write a call's approvers and secret arguments to its confirmation request.
 
     They are written to the payload of the request that the tool has just made in `context`. Without a request nothing
-    changes. A payload that the tool has set itself changes only if there are secret arguments.
+    changes. A payload that the tool has set itself changes only if there are secret arguments. A dict keeps its other
+    keys then, any other payload is replaced, and `may_allow_always` counts as False.
 
     Args:
         approvers: people and roles that may decide; None for those of the settings.

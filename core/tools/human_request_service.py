@@ -177,7 +177,8 @@ class HumanRequestService:
     def _kind_columns(self, request: ConfirmationRequest | QuestionRequest) -> dict[str, Any]:
         """Return the columns of `human_requests` that depend on the kind of a request.
 
-        Without deciders in the request, they are the author for a question, and the approvers of the settings.
+        These are `kind`, `tool_call_id`, `hint`, `deciders`, `may_allow_always` and `secret_paths`. If the request
+        names no deciders, they are the author for a question, and the approvers of the settings for an approval.
         """
         if isinstance(request, QuestionRequest):
             return {
@@ -240,7 +241,7 @@ class HumanRequestService:
         They are oldest first.
 
         Args:
-            session_id: the id of the session; ignored if `event_key` is given.
+            session_id: the id of the session; ignored if `event_key` is given. Without both, the result is empty.
             event_key: the event key of an inbox message, which a turn answers.
 
         Raises:
@@ -256,7 +257,7 @@ class HumanRequestService:
         """Store the ids of the messages that show a request, and the address for a reply.
 
         Args:
-            id_: the id of the request.
+            id_: the id of the request; an unknown id is ignored.
             message_ids: the platform's ids of the messages.
             address: address of the reply of the turn that resumes the run, in the channel adapter's format.
 
@@ -266,11 +267,12 @@ class HumanRequestService:
         await self._update(id_, chunks=list(message_ids), address=dict(address))
 
     async def save_draft(self, question: Question, person: str, entries: Entries) -> None:
-        """Store a person's unsubmitted entries in a question's form, until it is answered.
+        """Store a person's unsubmitted entries in a question's form.
 
-        Earlier entries of the person are replaced.
+        Earlier entries of the person are replaced. The decision on the question deletes the entries of all people.
 
         Args:
+            question: the question; the entries of other people are taken from it. A decided one is not refused.
             person: the platform's id of the person.
             entries: the texts or chosen options by field name, as for `check_form`.
 

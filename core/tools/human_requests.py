@@ -37,7 +37,8 @@ class HumanRequest:
         tool: the name of the tool call that waits.
         arguments: the arguments of that call.
         author_ids: the platform's ids of the authors of the messages that led to the call.
-        deciders: people and roles that may decide: `author`, `others`, `admins`, `everyone`, or ids.
+        deciders: people and roles that may decide: `author` for `author_ids`, `others` for all other people, `admins`,
+            `everyone`, or the platform's ids of users and roles.
         expires_at: seconds since the epoch.
         message_ids: the platform's ids of the messages that show the request.
         inbox_message: the newest message that led to the call.

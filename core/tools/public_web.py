@@ -100,7 +100,7 @@ class _PublicResolver(AbstractResolver):
 async def open_url(
     first_url: str, is_allowed: Callable[[Address], bool] = is_public
 ) -> AsyncIterator[tuple[str, aiohttp.ClientResponse]]:
-    """Send a GET request to a URL, and follow its redirects.
+    """Send a GET request to a URL, and follow at most `_MAX_REDIRECTS` redirects.
 
     The caller limits the time.
 
@@ -112,8 +112,8 @@ async def open_url(
         A tuple of the URL after all redirects, and the response to it.
 
     Raises:
-        UrlRefusedError: the URL or a redirect is not allowed. If a host name leads to an address that is not allowed,
-            it is the cause of an `aiohttp.ClientError`.
+        UrlRefusedError: the URL or a redirect is not allowed, or there are more redirects. If a host name leads to an
+            address that is not allowed, it is the cause of an `aiohttp.ClientError`.
         aiohttp.ClientError, OSError, ValueError: the URL cannot be requested.
     """
     url = URL(first_url)

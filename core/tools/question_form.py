@@ -370,7 +370,7 @@ def _to_label(value: Any) -> str:
 
 
 def _to_line(text: Any) -> str:
-    """Return a value's text as one line that can be stored."""
+    """Return the `storable_text` of a value as one line, with single spaces."""
     return " ".join(storable_text(str(text)).split())
 
 
@@ -378,8 +378,8 @@ def check_form(form: QuestionForm, entries: Entries) -> tuple[Any, dict[str, Ent
     """Return the JSON value of a person's entries in a form, and the errors in them.
 
     Args:
-        entries: what `check_entry` takes, by field name; a missing entry is an empty one. An empty entry becomes the
-            field's default: ADK passes None to an agent for a property that an answer lacks.
+        entries: what `check_entry` takes, by field name; a missing entry is an empty one. An empty optional entry
+            becomes the default; without a default, the answer lacks the field, and ADK passes None for it.
 
     Returns:
         A tuple of the answer, which is complete only without errors, and the errors by field name. The answer is a dict
@@ -538,10 +538,10 @@ def _describe_value(field_: FormField, value: Any) -> str:
 
 
 def _find_option(field_: FormField, text: str) -> Any:
-    """Return the JSON value of an option, or raise `EntryError`.
+    """Return the JSON value of an option, regardless of case, or raise `EntryError`.
 
     Args:
-        text: `OPTION_PREFIX` and a position; a label or value in any case; for `boolean`, also yes or no in a language.
+        text: `OPTION_PREFIX` and a position; a label or value; a word in `_TRUE_WORDS` or `_FALSE_WORDS` for `boolean`.
     """
     position = text.removeprefix(OPTION_PREFIX)
     if text.startswith(OPTION_PREFIX) and position.isascii() and position.isdigit():

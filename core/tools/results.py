@@ -111,7 +111,7 @@ def _to_json(value: Any) -> Any:
     """Return an object that is no JSON value as JSON values.
 
     Short bytes become base64, and bytes over `_MAX_INLINE_BYTES` a text with their length. An object that contains
-    itself becomes the name of its class.
+    itself becomes the name of its class. Other objects become the JSON that pydantic makes of them, else their `str`.
     """
     if isinstance(value, bytes | bytearray | memoryview):
         return b64encode(value).decode() if len(value) <= _MAX_INLINE_BYTES else f"({len(value)} bytes)"

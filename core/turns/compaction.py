@@ -124,9 +124,11 @@ class HistoryCompactor:
     def schedule(self, turn: Turn) -> None:
         """Start a task that summarizes a session later, if its history is long then.
 
-        The task waits for `delay_seconds` first.
+        The task waits for `delay_seconds`. It summarizes if the messages without a summary have `START_FRACTION` of the
+        turns or of the tokens that are sent to the model.
 
-        Nothing happens if the session has such a task, or its last summary failed less than `RETRY_SECONDS` ago.
+        Nothing happens if summaries are off, if the session has such a task, or if its last summary failed less than
+        `RETRY_SECONDS` ago.
 
         Args:
             turn: the ended turn, with the session to summarize, its generation and its agent.

@@ -60,7 +60,7 @@ class ModelCall:
     """One request to a model: its token counts, duration and error.
 
     Attributes:
-        model: full name of the model.
+        model: full name of the model, such as `openai/NAME`.
         input: input tokens, including `cached` and `cache_write`.
         output: output tokens without thinking.
         thinking: tokens of the model's thinking.
@@ -121,8 +121,8 @@ class RunningCall:
     def estimate_missing(self) -> None:
         """Fill in token counts that the vendor has not sent, by the estimate.
 
-        The output and thinking counts become at least the estimated ones. Vendors charge for a cancelled answer, and
-        most send its token counts in the last chunk only.
+        An input count of 0 becomes the estimated one. The output and thinking counts become at least the estimated
+        ones. Vendors charge for a cancelled answer, and most send its token counts in the last chunk only.
         """
         estimate = self.estimate()
         self.usage = replace(

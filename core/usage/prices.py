@@ -130,12 +130,16 @@ class Prices:
 
 
 def to_amount(dollars: Decimal) -> int:
-    """Return an amount in dollars as whole trillionths of a dollar."""
+    """Return an amount in dollars as trillionths of a dollar, rounded toward zero."""
     return int(dollars * UNITS_PER_DOLLAR)
 
 
 def format_dollars(amount: int) -> str:
-    """Return trillionths of a dollar as text for people, such as `$1.23` or `$0.0123`."""
+    """Return trillionths of a dollar as text for people, such as `$1.23` or `$0.0123`.
+
+    From one dollar on, and for zero, there are two decimals, otherwise four. Smaller amounts
+    than $0.0001 become `<$0.0001`.
+    """
     dollars = Decimal(amount) / UNITS_PER_DOLLAR
     if dollars >= 1 or not amount:
         return f"${dollars:,.2f}"

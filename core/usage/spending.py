@@ -87,7 +87,8 @@ class SpendingStore:
     async def count_ended_turns(self) -> None:
         """Insert the model calls of ended turns that are not counted yet into `spending`.
 
-        The cost of each turn is written to the turn. Estimated rows of turns that are counted or deleted are deleted.
+        The cost of each turn is written to the turn. Provisional rows (`turn` is set) of counted or deleted turns are
+        deleted.
 
         Raises:
             StoreError: the database cannot be used.

@@ -34,7 +34,11 @@ def decode(body: bytes, charset: str) -> str:
 
 
 def to_markdown(page: str) -> str:
-    """Return an HTML page as Markdown. This needs the extra `web`."""
+    """Return an HTML page as Markdown.
+
+    Raises:
+        ImportError: the extra `web` is not installed.
+    """
     text: str | None = import_module("html_to_markdown").convert(page).content
     return (text or "").strip()
 

@@ -38,7 +38,8 @@ class PageReader:
         """Return the text of the page at the argument `url`, or an error, for the model.
 
         Returns:
-            A dict with `url` and `text`, and `cut` if the text is incomplete; or with `error`, a sentence.
+            A dict with `url` and `text`, and `cut` (True) if the text is incomplete. Otherwise a dict with `error`, a
+            sentence, and `url` if the response is no page: see `_read_response`.
         """
         try:
             async with asyncio.timeout(self.timeout_seconds):
@@ -61,8 +62,8 @@ class PageReader:
 async def _read_response(url: str, response: aiohttp.ClientResponse) -> dict[str, Any]:
     """Return the tool's result for an HTTP response.
 
-    It has the `url`, and the `text` of the page, with `cut` if it was cut; or an `error` for a status other than 200
-    and for a page that is no text.
+    It has the `url`, and the `text` of the page, with `cut` (True) if it was cut. For a status other than 200, and
+    for a page that is no text, it has the `url` and an `error`.
 
     Args:
         url: the URL after redirects.
