@@ -26,8 +26,9 @@ OPEN_FILES = 65_536
 class ConnectionLimiter:
     """Factory of a server's connections; it limits their number and closes slow ones.
 
-    At `MAX_CONNECTIONS`, a new connection replaces the one that is idle the longest. The first request of a connection
-    must arrive completely within `REQUEST_SECONDS`, a later one within the same time after its first byte.
+    At `MAX_CONNECTIONS`, a new connection replaces the one that is idle the longest, or a busy one if none is idle. The
+    first request of a connection must arrive completely within `REQUEST_SECONDS`, a later one within the same time
+    after its first byte.
 
     Args:
         make_handler: makes aiohttp's protocol for one connection.
@@ -140,7 +141,8 @@ class _Connection(asyncio.Protocol):
 def raise_open_files_limit() -> None:
     """Raise the process's soft limit of open files to `OPEN_FILES` or the hard limit.
 
-    If the system refuses, a warning is logged and the limit stays.
+    The lower of the two applies; a soft limit above it stays. If the system refuses, a warning is logged and the
+    limit stays.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     target = OPEN_FILES if hard == resource.RLIM_INFINITY else min(OPEN_FILES, hard)

@@ -70,7 +70,7 @@ def _cell(value: object) -> Text:
 
 
 def format_user(name: str, id_: str) -> str:
-    """Return the user's name and id, or the id alone if no name is known."""
+    """Return `NAME (ID)`, or the id alone if the name is empty."""
     return f"{name} ({id_})" if name else id_
 
 
@@ -161,7 +161,7 @@ def format_time(at: float) -> str:
 def format_duration(seconds: float | None) -> str:
     """Return seconds as text in a readable unit, such as `3.2 s` or `5 min`.
 
-    The text is empty for None.
+    The unit is `min` from 120 s, `h` from 120 min and `d` from 48 h, each rounded down. The text is empty for None.
     """
     if seconds is None:
         return ""

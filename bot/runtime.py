@@ -51,7 +51,8 @@ async def load_agents(settings: Settings, database: Database, prices: Prices, st
     """Load the agents of the settings, and import all modules that a first run needs.
 
     Agents are imported on the event loop, like in `adk web`: their code may need the loop or the main thread. Stored
-    sessions of agents that were removed are reassigned. In the sandbox, the inspector's WebSocket is connected too.
+    sessions are reassigned to the default agent's app: see `reassign_sessions`. In the sandbox, the inspector's
+    WebSocket is connected too.
 
     Args:
         prices: prices of models; each model must have one if a spending limit is set.

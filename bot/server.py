@@ -60,6 +60,9 @@ class HttpServer:
         """Respond to a request by the matching route of those that `add_routes` has added.
 
         Before these routes are added, a request waits up to `HOLD_SECONDS`, and then gets 503 with `Retry-After`.
+
+        Raises:
+            web.HTTPException: no route matches: 404, or 405 if only the method differs.
         """
         try:
             async with asyncio.timeout(HOLD_SECONDS):
@@ -126,7 +129,7 @@ async def run_server(
 def make_probe_routes(health: HealthMonitor) -> Sequence[web.AbstractRouteDef]:
     """Return the routes of `/healthz`, always 200, and `/readyz`, 200 or 503.
 
-    The latter responds with 503 and the reasons while the bot is not ready.
+    The latter responds with 503 and a line per reason while the bot is not ready.
     """
 
     async def alive(_request: web.Request) -> web.Response:

@@ -444,6 +444,9 @@ def _format_age(seconds: float | None) -> str:
 def _parse_since(text: str) -> float:
     """Parse a date, or a time span before now (`2h`), to seconds since the epoch.
 
+    Args:
+        text: a number with the unit `s`, `m`, `h` or `d`; or an ISO 8601 date or time, in UTC without an offset.
+
     Raises:
         typer.BadParameter: the text is neither.
     """

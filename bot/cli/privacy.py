@@ -55,19 +55,21 @@ def export(session: str, files: Path | None, *, as_json: bool) -> None:
 def forget(*, user: str, session: str, before: datetime | None, dry_run: bool, yes: bool, as_json: bool) -> None:
     """Delete the stored data of a user or a session, or from before a day.
 
-    A preview and the numbers of deleted conversations, messages and files are printed.
+    A preview and the numbers of deleted conversations, messages and files are printed. Unless `yes` or `dry_run` is
+    set, the operator is asked first; if they decline, nothing is deleted.
 
     Args:
-        user: the platform's id of the user.
-        session: the id of the session.
-        before: a day (UTC).
+        user: the platform's id of the user; empty if not given.
+        session: the id of the session; empty if not given.
+        before: a day (UTC); data from this day on stays. None if not given.
         dry_run: only print the data that would be deleted.
         yes: delete without asking.
         as_json: print JSON; needs `yes` or `dry_run`.
 
     Raises:
-        SettingsError: not exactly one of `user`, `session` and `before` is given.
-        StoreError: nothing is stored, or not all was deleted.
+        SettingsError: not exactly one of `user`, `session` and `before` is given, or `as_json` has neither `yes` nor
+            `dry_run`.
+        StoreError: nothing is stored of the user or session, or the user wrote again during the deletion.
     """
     if [bool(user), bool(session), before is not None].count(True) != 1:
         raise SettingsError("forget: give one of --user ID, --session ID and --before DATE")

@@ -110,7 +110,8 @@ def _restrict_access(folder: Path) -> None:
 def _exit_after_timeout(code: int) -> None:
     """Exit with `code` after `THREADS_TIMEOUT` seconds if the process still runs then.
 
-    A tool's thread may never return, and Python waits for all threads at its end.
+    The function returns at once: a background thread waits. A tool's thread may never return, and Python waits for all
+    threads at its end.
     """
     timer = threading.Timer(THREADS_TIMEOUT, os._exit, [code])
     timer.daemon = True

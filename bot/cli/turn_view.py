@@ -77,7 +77,7 @@ def print_reports(reports: Iterable[TurnReport]) -> None:
 
 
 def list_authors(report: TurnReport) -> list[str]:
-    """Return a text per author of a turn, in the order of their ids: name and id.
+    """Return a text per author of a turn, in the order of their ids: `NAME (ID)`.
 
     The text of an author without a known name is the id.
     """

@@ -57,7 +57,9 @@ class Diagnosis:
     """Problem of the running bot, with its remedy.
 
     Attributes:
-        kind: `dead`, `stuck`, `slow`, `waiting`, `disconnected`, `failing` or `spending`.
+        kind: the problem. Of workers: `dead`. Of turns: `stuck` (no live worker has it, or it does not end), `slow`
+            (longer than `SLOW_TURN_SECONDS`), `failing` (failures of the last hour). Others: `waiting` (unclaimed
+            messages), `disconnected` (a channel without events), `spending` (a limit that is nearly or fully used).
         subject: id or name of the worker, turn, channel or limit.
         line: description of the problem.
         remedy: what an operator can do.
@@ -72,7 +74,7 @@ class Diagnosis:
 def is_alive(worker: WorkerOverview, holder: str | None) -> bool:
     """Return whether a worker is alive: its lease has not ended.
 
-    With SQLite leases do not end: a worker is alive if any process locks the SQLite file.
+    With SQLite, `lease_seconds` is None: the worker is alive if any process locks the SQLite file.
 
     Args:
         holder: id of the process that locks the SQLite file; None if no process does, or with PostgreSQL.
@@ -88,7 +90,7 @@ def find_problems(
     platforms: Collection[str],
     limits: Iterable[SpendingUsage] = (),
 ) -> Iterator[Diagnosis]:
-    """Yield the problems of a running bot.
+    """Yield the problems of a running bot: see `Diagnosis.kind`.
 
     Args:
         overview: workers, running turns, queue, channels and recent failures, as stored in the database.

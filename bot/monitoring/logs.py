@@ -65,6 +65,7 @@ class RedactingFormatter(logging.Formatter):
 class RedactingJsonFormatter(JsonFormatter):
     """Formatter of a log entry as one line with a JSON object.
 
+    Its keys are `time` (UTC), `level`, `logger`, `message`, those of `_context_ids`, and `exc_info` for an exception.
     Secrets are redacted before JSON's escapes could hide them.
     """
 

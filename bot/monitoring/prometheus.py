@@ -49,7 +49,8 @@ class MetricsEndpoint:
 
     Args:
         health: monitor of the bot, for the metric of its readiness.
-        token: bearer token that clients must send; if empty, only clients on this machine may read the metrics.
+        token: bearer token that clients must send, else they get 401. If it is empty, clients on other machines get
+            403.
     """
 
     def __init__(self, health: HealthMonitor, token: str = "") -> None:

@@ -34,7 +34,14 @@ _DROPPED_ATTRIBUTES = ("exception.message", "exception.stacktrace")
 
 
 def is_tracing_enabled(environment: Mapping[str, str]) -> bool:
-    """Return whether OpenTelemetry's environment variables enable traces."""
+    """Return whether OpenTelemetry's environment variables enable traces.
+
+    True if `OTEL_TRACES_EXPORTER` is `otlp`, or an OTLP endpoint is set. Always False if `OTEL_TRACES_EXPORTER` is
+    `none`, or `OTEL_SDK_DISABLED` is `true`.
+
+    Args:
+        environment: the environment variables by name.
+    """
     if environment.get("OTEL_SDK_DISABLED", "").lower() == "true" or environment.get("OTEL_TRACES_EXPORTER") == "none":
         return False
     return environment.get("OTEL_TRACES_EXPORTER") == "otlp" or any(environment.get(name) for name in _ENDPOINTS)
@@ -62,7 +69,10 @@ async def export_traces() -> AsyncIterator[None]:
         return
 
     class RedactingExporter(OTLPSpanExporter):
-        """OTLP exporter that removes secrets and user data from each span."""
+        """OTLP exporter that redacts secrets and user data in each span.
+
+        Ids of users and sessions become hashes. Texts of exceptions are removed, unless `CAPTURE` allows message text.
+        """
 
         def export(self, spans: "Sequence[ReadableSpan]") -> SpanExportResult:
             return super().export([_redact_span(span) for span in spans])

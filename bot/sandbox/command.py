@@ -172,7 +172,10 @@ def has_piped_input() -> bool:
 
 
 def _open_browser(address: str) -> None:
-    """Open a URL in the web browser if the terminal is on a desktop."""
+    """Open a URL in the web browser if standard output is a terminal on a desktop.
+
+    macOS and Windows are desktops; other systems are if `DISPLAY` or `WAYLAND_DISPLAY` is set.
+    """
     has_desktop = sys.platform in ("darwin", "win32") or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
     if has_desktop and sys.stdout.isatty():
         webbrowser.open(address)
@@ -185,7 +188,12 @@ async def _cancel_tasks(tasks: list[asyncio.Task[Any]]) -> None:
 
 
 async def _report_exits(bot: BotProcess, log: Path, say: PrintLine) -> None:
-    """Print the reason of each unexpected exit of the bot, until cancelled."""
+    """Print the reason of each unexpected exit of the bot, until cancelled.
+
+    Args:
+        log: path of the bot's log, which is printed too.
+        say: prints a line to the user.
+    """
     while True:
         await bot.ended.wait()
         bot.ended.clear()

@@ -253,7 +253,8 @@ class InspectorPlugin(BasePlugin):
             sent: event ids of the messages in the prompt.
 
         Returns:
-            The number of `messages`, the sum of their `tokens`, and role and text of the `newest` ones, oldest first.
+            The number of `messages`, the sum of their `tokens`, and the `newest` ones, oldest first. These are at most
+            `MAX_CUT_MESSAGES` dictionaries with `role` and `text` (truncated to `MAX_PART_CHARS`, then redacted).
         """
         known = set(sent)
         c = messages.c

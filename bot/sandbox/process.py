@@ -141,6 +141,8 @@ class BotProcess:
     async def restart(self, model: str = "") -> None:
         """Stop the process gracefully; it starts again without delay.
 
+        The function returns when the old process has ended, and does not wait for the new one.
+
         Args:
             model: full name of another model; empty for the same model.
         """
@@ -150,15 +152,23 @@ class BotProcess:
         await self._stop()
 
     async def start_tour(self) -> None:
-        """Restart with the tour's agent; wait until the bot is connected or has exited."""
+        """Restart with the tour's agent; wait until the bot is connected or has exited.
+
+        The wait ends after `SWITCH_TIMEOUT_SECONDS` at the latest. During the tour, nothing is done.
+        """
         await self._switch(is_tour=True)
 
     async def end_tour(self) -> None:
-        """Restart with the user's agent; wait until the bot is connected or has exited."""
+        """Restart with the user's agent; wait until the bot is connected or has exited.
+
+        The wait ends after `SWITCH_TIMEOUT_SECONDS` at the latest. Outside of the tour, nothing is done.
+        """
         await self._switch(is_tour=False)
 
     async def save_key(self, key: str, vendor: str = "") -> None:
         """Try a vendor's API key, store it in `.env`, and restart with the vendor's model.
+
+        The tour ends. Wait until the bot is connected or has exited, for at most `SWITCH_TIMEOUT_SECONDS`.
 
         Args:
             vendor: `gemini`, `openai` or `anthropic`; empty to recognize it by the key.

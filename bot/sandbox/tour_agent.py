@@ -36,6 +36,9 @@ async def find_order(order: str) -> dict[str, Any]:
 
     Args:
         order: the number of the order, such as 1042.
+
+    Returns:
+        The `order` with `customer`, `item`, `total` and `state`; with only `error` if there is no such order.
     """
     await asyncio.sleep(LOOKUP_SECONDS)
     return {"order": order, **ORDERS.get(order, {"error": "there is no such order"})}
@@ -50,6 +53,9 @@ def refund_order(order: str, amount: str) -> dict[str, str]:
     Args:
         order: the number of the order.
         amount: the amount with its currency, such as $42.00.
+
+    Returns:
+        The `order`, and the amount as `refunded`.
     """
     return {"order": order, "refunded": amount}
 
@@ -59,6 +65,9 @@ async def draw_chart(name: str, tool_context: ToolContext) -> dict[str, str]:
 
     Args:
         name: the name of the picture, such as revenue.png.
+
+    Returns:
+        The name of the picture as `drawn`.
     """
     picture = types.Part.from_bytes(data=CHART.read_bytes(), mime_type="image/png")
     alt = "Bar chart: Mon 612, Tue 540, Wed 904, Thu 811, Fri 1121"

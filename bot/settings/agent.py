@@ -43,7 +43,11 @@ class AgentSection(SettingsSection):
     tool_timeout_seconds: float = Field(default=TOOL_TIMEOUT_SECONDS, gt=0)
 
     def find_conflicts(self) -> Iterator[str]:
-        """Yield an error line for each conflict between the settings of the agent."""
+        """Yield an error line for each conflict between the settings of the agent.
+
+        `AGENT` excludes `AGENTS_FILE` and the settings of the built-in agent. `AGENT_INSTRUCTION_FILE` excludes
+        `AGENT_INSTRUCTION`.
+        """
         yield from super().find_conflicts()
         built_in = [name.upper() for name in _BUILT_IN_AGENT_SETTINGS if name in self.model_fields_set]
         if self.agent and built_in:
@@ -92,7 +96,10 @@ class AgentSection(SettingsSection):
 
     @property
     def agents_path(self) -> Path | None:
-        """Path of the file with several agents; None if there is a single agent."""
+        """Path of the file with several agents; None if there is a single agent.
+
+        None if `AGENT` is set, or if the file does not exist and `AGENTS_FILE` is not set.
+        """
         if self.agent or not (self.agents_file.exists() or "agents_file" in self.model_fields_set):
             return None
         return self.agents_file

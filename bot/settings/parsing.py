@@ -49,11 +49,13 @@ def validate_prefix(value: SecretStr, *, prefix: str, page: str) -> SecretStr:
 def parse_ids(value: object, description: str) -> object:
     """Return a comma-separated text as a tuple of integers; any other value unchanged.
 
+    Parts are stripped of spaces, and empty ones are left out.
+
     Args:
         description: text after "it must be" in the error message.
 
     Raises:
-        ValueError: a part of the text is no number.
+        ValueError: a part of the text has other characters than digits.
     """
     if not isinstance(value, str):
         return value

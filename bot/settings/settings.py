@@ -103,7 +103,11 @@ class Settings(AccessSection, AgentSection, SpendingSection, MonitoringSection):
         return find_language(value) or "en"
 
     def find_conflicts(self) -> Iterator[str]:
-        """Yield an error line, with the remedy, for each conflict between settings."""
+        """Yield an error line, with the remedy, for each conflict between settings.
+
+        The conflicts of all sections come first. Then `BACKFILL_HOURS` and `APPROVAL_HOURS` are compared with
+        `TURN_RETENTION_DAYS`, and SQLite on a Heroku dyno needs `ALLOW_EPHEMERAL_DATABASE`.
+        """
         yield from super().find_conflicts()
         if self.backfill_hours >= self.turn_retention_days * 24:
             yield (
@@ -228,7 +232,10 @@ def _find_renamed_settings() -> list[str]:
 
 
 def find_unknown_names() -> list[str]:
-    """Return a warning for each name in `.env` that is no setting but resembles one."""
+    """Return a warning for each name in `.env` that is no setting but resembles one.
+
+    A name resembles a setting if their `difflib` ratio is at least 0.75. The warning has the most similar setting.
+    """
     known = [name.upper() for name in Settings.model_fields]
     lines = list[str]()
     for name in dotenv_values(".env"):

@@ -36,7 +36,10 @@ class SlackSection(SettingsSection):
     secret_key: SecretStr | None = None
 
     def find_conflicts(self) -> Iterator[str]:
-        """Yield an error line for each missing or conflicting token and key."""
+        """Yield an error line for each missing or conflicting token and key.
+
+        There is also a line for more than `MAX_PROMPTS` prompts, and for a `SECRET_KEY` that is too weak.
+        """
         yield from super().find_conflicts()
         if len(self.prompts) > MAX_PROMPTS:
             yield f"SLACK_SUGGESTED_PROMPTS: Slack shows at most {MAX_PROMPTS}; separate them with |"

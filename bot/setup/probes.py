@@ -55,7 +55,10 @@ def to_failures(error: SettingsError) -> list[CheckResult]:
 
 
 async def run_check(trial: Awaitable[list[CheckResult]]) -> list[CheckResult]:
-    """Await a check and return its results; an error becomes a failed result."""
+    """Await a check and return its results; a `ParleyError` becomes a failed result.
+
+    A `SettingsError` becomes a failed result per fault. Any other exception is raised.
+    """
     try:
         return await trial
     except SettingsError as error:

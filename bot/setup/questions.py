@@ -128,8 +128,8 @@ def model_question() -> SetupQuestion:
 def model_access_questions(model: str) -> Iterator[SetupQuestion]:
     """Yield the questions for the base URL and the API key of a model.
 
-    The key is the last question; its check sends a short request to the model. There are no questions for a model
-    without a key.
+    The base URL is asked only for OpenAI. The key is the last question; its check sends a short request to the model.
+    There are no questions if the model's vendor needs no API key, such as `local`.
 
     Args:
         model: full name of the model.

@@ -289,7 +289,8 @@ def _clean(typed: str, name: str) -> str:
 def _mask(secret: str) -> str:
     """Return a secret with only its prefix and last characters visible.
 
-    A URL is returned without its password. The text is empty if the secret is.
+    The prefix is one that vendors use, such as `xoxb-`, if any. The last `_SUFFIX_CHARS` characters are visible if the
+    secret has at least `_MIN_SECRET_CHARS`. A URL is returned without its password. The text is empty if the secret is.
     """
     if "://" in secret:
         try:
