@@ -110,7 +110,10 @@ class AccessPolicy:
         return self._rules.get(platform, AccessRules())
 
     def list_ids(self, platform: str) -> set[str]:
-        """Return all ids of users, roles and places that affect access on a platform."""
+        """Return all ids of users, roles and places that affect access on a platform.
+
+        They are the ids in the platform's rules (without their kind), all admins, and `other_ids`.
+        """
         rules = self.get_rules(platform)
         return {rule.partition(":")[2] for rule in rules.allow | rules.block} | self._admins | self._other_ids
 

@@ -269,8 +269,9 @@ class Answerer:
     async def _show_saved_answer(self, turn: Turn, reply: Reply, text: str) -> None:
         """Show an answer that an earlier attempt stored, and end the turn.
 
-        If the answer's files or approvals can never be read, the reply shows the text and an error. After too many
-        attempts, the text is attached as a file. For an empty text the reply is deleted.
+        If the answer's files or approvals can never be read, the reply shows the text and an error, and the turn ends
+        as failed. After more than `max_attempts` attempts, the text is attached as a file, and the turn ends as failed.
+        For an empty text the reply is deleted.
         """
         if turn.attempt > self._settings.max_attempts:
             await post_as_file(reply, turn.id, text, (), words.TOO_MANY_ATTEMPTS)
@@ -305,7 +306,14 @@ class Answerer:
         return self._prompt_builder.remove_denied_messages(turn) or denied
 
     async def _run_turn(self, turn: Turn, reply: Reply) -> None:
-        """Run the agent within the time limit, save and show its answer, end the turn."""
+        """Run the agent within the time limit, save and show its answer, end the turn.
+
+        If the time is over or the run raises an error, the reply says so, and the turn ends as failed.
+
+        Raises:
+            SurfaceError: the platform refuses a call, or cannot be reached.
+            TurnLostError: another worker has claimed the turn.
+        """
         recorder = self._turn_states[turn.id].recorder = RunRecorder()
         try:
             async with asyncio.timeout(self._settings.time_limit):

@@ -121,7 +121,8 @@ class Plan:
         files: the files attached to the last chunk.
         is_growing: whether more text will be added to the last chunk.
         status: the status line of the running tool in Markdown, which the last chunk's text includes; empty for none.
-        elapsed: the suffix of the last chunk's text with the seconds since new text arrived; empty if they are few.
+        elapsed: the suffix of the last chunk's text with the seconds since new text or status arrived; empty for less
+            than `SILENCE_SECONDS` (see `channels.replies.reply`), and below text without a status line.
     """
 
     chunks: Sequence[Chunk]
@@ -263,7 +264,7 @@ class Surface(Protocol):
 
         Args:
             known_ids: the ids of the reply's posted messages, in order, followed by those of its files.
-            record: awaited after each post, with the position in the plan and the new id.
+            record: awaited after each post, with the position in the plan and the new id: see `RecordMessageId`.
 
         Returns:
             True if the platform shows the whole plan; False if a `STREAM_UPDATE` was dropped or not answered.

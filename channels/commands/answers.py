@@ -25,9 +25,10 @@ class FormResult:
 
     Attributes:
         text: the message to the user; empty for none.
-        question_id: the id of the question whose form the user must open again; empty if no entry is missing.
-        page: the page of the form to open again, from 0.
-        is_correction: whether entries of `page` are invalid.
+        question_id: the id of the question whose form the user must open again; empty if the question is answered, or
+            cannot be answered by this user.
+        page: the page of the form to open, from 0: one with wrong entries, or the next one.
+        is_correction: whether entries of `page` are missing or invalid.
     """
 
     text: str = ""
@@ -39,11 +40,17 @@ class FormResult:
 async def ensure_message_ids(services: ChannelServices, request: HumanRequest) -> None:
     """Look up and store the message ids of an open request if none is stored.
 
+    The message is also edited to the current state of the request, and posted if it is not found. A `SurfaceError` is
+    ignored.
+
     None is stored if the worker that posted the message died too early. The message must be found before the decision
     on the request: by its buttons, which the decision removes. The reply after the decision refers to the message.
 
     Args:
         request: an approval or a question.
+
+    Raises:
+        StoreError: the ids cannot be stored.
     """
     if request.verdict is None and not request.message_ids:
         with suppress(SurfaceError):  # the decision counts, wherever the reply is shown
@@ -172,8 +179,8 @@ class AnswerHandler:
             page_size: the fields on a page; 0 if the form has one page.
 
         Returns:
-            The text for the user, and the page to open again if entries are missing or invalid. If the user cannot
-            answer the question, only the text that says so.
+            The text for the user, and the page to open if entries are missing or invalid, or a page follows. If the
+            user cannot answer the question, only the text that says so.
 
         Raises:
             StoreError: the database cannot be reached.

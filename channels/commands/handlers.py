@@ -233,7 +233,9 @@ class CommandHandler:
         self._limiter = CommandLimiter()
 
     def count_command(self, context: CommandContext) -> RateLimitDenial | None:
-        """Count a command towards the rate limit of its author.
+        """Count a command towards the rate limit of its author, in this process.
+
+        A command over the limit counts too.
 
         Returns:
             The exceeded rate limit; None if the command may run.
@@ -481,9 +483,12 @@ class CommandHandler:
 def parse_command(text: str) -> tuple[CommandName, str] | None:
     """Parse a message that consists of a command and its argument.
 
+    The name may follow `/` or `!`, in upper or lower case. The argument is one word without `?`. Final `.` and `!` are
+    ignored.
+
     Returns:
-        The name of the command and its argument (empty for none). None if the message is no command, such as a sentence
-        that begins with the name of one.
+        The name of the command and its argument (empty for none). None for any other text, for a private command
+        without `/` or `!`, and for an argument that the command does not take.
     """
     match_ = _COMMAND.fullmatch(text.strip())
     name = next((name for name in COMMANDS if match_ and name == match_["name"].lower()), None)

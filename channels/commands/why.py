@@ -56,9 +56,9 @@ async def render_report(
 
 
 def render_report_text(report: TurnReport, say: MessageCatalog) -> str:
-    """Return a turn report as Markdown of at most `MAX_REPORT_SIZE`.
+    """Return a turn report as Markdown of at most `MAX_REPORT_SIZE` UTF-16 code units.
 
-    Markup in names, arguments and errors has no effect.
+    The last lines are replaced by `- …` if the report is longer. Markup in names, arguments and errors has no effect.
     """
     lines = [say(words.WHY_TITLE, id=report.id), *(f"- {line}" for line in _lines(report, say))]
     while len("\n".join(lines).encode("utf-16-le")) // 2 > MAX_REPORT_SIZE:

@@ -479,7 +479,8 @@ def _nonce(name: str) -> str:
 def _to_error(name: str, error: discord.HTTPException) -> Exception:
     """Return a `RefusedError` or `TransientError` for an HTTP error of discord.py.
 
-    Discord's error text is left out: it may quote the message.
+    It is transient for the HTTP status 408, 429 or 5xx, unless Discord's error code is in `UNEDITABLE_CODES`. Discord's
+    error text is left out: it may quote the message.
 
     Args:
         name: the name of the call.
@@ -494,7 +495,10 @@ def _to_error(name: str, error: discord.HTTPException) -> Exception:
 
 
 def get_retry_after(error: discord.HTTPException) -> float:
-    """Return the seconds in the `Retry-After` header of the response, at least 1."""
+    """Return the seconds in the `Retry-After` header of the response, at least 1.
+
+    It is 1 if the header is missing or no number.
+    """
     try:
         return max(1.0, float(error.response.headers.get("Retry-After", "1")))
     except ValueError:

@@ -150,7 +150,10 @@ class GatewayReconnector:
         self._is_started = False
 
     async def start(self) -> None:
-        """Connect, and return once a session has started. If cancelled, disconnect."""
+        """Connect, and return once a session has started. If cancelled, disconnect.
+
+        A failure is logged and retried, with growing pauses and without a limit.
+        """
         self._ready.clear()
         self.last_event_at = 0.0
         self._is_started = True

@@ -92,7 +92,8 @@ class ShardConnections:
 
         Args:
             ids: the ids of the shards.
-            connect_seconds: the most seconds for connecting, plus the pauses that Discord demands between sessions.
+            connect_seconds: the most seconds for connecting. The pauses that Discord demands between sessions are
+                added to them.
 
         Returns:
             The error by the id of each shard that could not be connected.

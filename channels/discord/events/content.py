@@ -97,7 +97,8 @@ def _get_cached_names(guild: discord.Guild | None, text: str) -> dict[tuple[str,
 def is_empty(message: discord.Message) -> bool:
     """Return whether a message has no text, files or forwarded messages.
 
-    Without the message content intent, the messages of other people are empty.
+    Text includes stickers, polls and voice notes, but no embeds: see `get_message_text`. Without the message content
+    intent, the messages of other people are empty.
     """
     return not (get_message_text(message, {}) or message.attachments or message.message_snapshots)
 

@@ -66,7 +66,8 @@ class DiscordDownloads(FileClient):
 def _has_expired(url: str) -> bool:
     """Return whether the signature of an attachment's URL has expired.
 
-    Discord: the parameter `ex` is the time of expiry, in hexadecimal seconds since the epoch.
+    Discord: the parameter `ex` is the time of expiry, in hexadecimal seconds since the epoch. A URL without a valid
+    `ex` has not expired.
     """
     try:
         return int(parse_qs(urlsplit(url).query)["ex"][0], 16) <= time.time()
