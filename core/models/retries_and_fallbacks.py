@@ -26,7 +26,7 @@ from core.secret_redaction import format_error
 
 log = logging.getLogger(__name__)
 
-#: Seconds before the second and the third attempt, give or take a half.
+#: Seconds before the second and the third attempt, times a random factor of 0.5 to 1.5.
 RETRY_SECONDS = (0.5, 2.0)
 
 #: A provider that asks for a longer wait gets no retry.

@@ -184,6 +184,20 @@ async def test_turns_of_one_claim_start_one_after_the_other(tmp_path: Path, monk
         assert second - first > 0.15
 
 
+async def test_turns_that_end_together_share_one_claim(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker, "END_CLAIM_SECONDS", 1.0)
+    async with run_worker(tmp_path) as bench:
+        for number in range(30):
+            await bench.inbox.accept(inbound(session=f"p:{number}"))
+        await bench.wait_until(lambda: len(bench.begun_turns) == 30)
+        claim_count = bench.claim_count
+        bench.may_end.set()
+        await bench.wait_until(lambda: len(bench.ended_texts) == 30)
+        await bench.inbox.accept(inbound(session="p:30"))
+        await bench.wait_until(lambda: len(bench.ended_texts) == 31)
+        assert bench.claim_count - claim_count <= 4, "claims of the accepted messages, and one of the ends"
+
+
 async def test_a_claimed_turn_that_is_reset_before_it_starts_ends_with_the_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
