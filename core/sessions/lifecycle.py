@@ -70,6 +70,10 @@ def new_session_row(session_id: str, app: str, user_id: str) -> dict[str, Any]:
     return {"id": session_id, "app": app, "user_id": user_id, "created_at": now, "updated_at": now}
 
 
+_FIND_SESSION = sa.select(sessions).where(sessions.c.id == sa.bindparam("session_id", type_=sa.Text))
+_LOCK_SESSION = _FIND_SESSION.with_for_update()
+
+
 async def find_session_row(
     connection: AsyncConnection, session_id: str | None, *, for_update: bool = False
 ) -> sa.Row[Any] | None:
@@ -78,8 +82,8 @@ async def find_session_row(
     Args:
         for_update: lock the row until the transaction ends.
     """
-    query = sa.select(sessions).where(sessions.c.id == session_id)
-    return (await connection.execute(query.with_for_update() if for_update else query)).one_or_none()
+    query = _LOCK_SESSION if for_update else _FIND_SESSION
+    return (await connection.execute(query, {"session_id": session_id})).one_or_none()
 
 
 async def delete_session_data(connection: AsyncConnection, session_id: str) -> None:
