@@ -14,8 +14,8 @@
     ├── QuestionSchemaError      ADK refuses the schema of an agent's question
     ├── StepLimitError           the run reached its limit of model calls
     ├── SpendingLimitError       a spending limit of today is reached
-    │   ├── PersonSpendingLimitError
-    │   ├── PlaceSpendingLimitError
+    │   ├── UserSpendingLimitError
+    │   ├── ChannelSpendingLimitError
     │   ├── ModelSpendingLimitError
     │   └── DailySpendingLimitError
     ├── SurfaceError             a reply cannot be shown, even after retries
@@ -169,11 +169,11 @@ class SpendingLimitError(ParleyError):
         self.facts = {"cap": limit}
 
 
-class PersonSpendingLimitError(SpendingLimitError):
+class UserSpendingLimitError(SpendingLimitError):
     public = "You've reached your daily spending limit ({cap})."
 
 
-class PlaceSpendingLimitError(SpendingLimitError):
+class ChannelSpendingLimitError(SpendingLimitError):
     public = "This channel has reached its daily spending limit ({cap})."
 
 

@@ -151,7 +151,7 @@ def print_manifest(platform: SetupPlatform) -> None:
 
 @cli.command()
 def usage(
-    by: Annotated[SpendingDimension, typer.Option(help="Group by.")] = "person",
+    by: Annotated[SpendingDimension, typer.Option(help="Group by.")] = "user",
     since: Annotated[
         str, typer.Option(help="First day (UTC), such as 2026-11-01; default: the first of this month.")
     ] = "",
@@ -236,7 +236,7 @@ def turns(
     *,
     state: Annotated[State | None, typer.Option(help="Only turns in this state.")] = None,
     session: Annotated[str | None, typer.Option(help="Only sessions whose id begins with this.")] = None,
-    person: Annotated[str | None, typer.Option(help="Only turns of this author, by platform id.")] = None,
+    user: Annotated[str | None, typer.Option(help="Only turns of this author, by platform id.")] = None,
     since: Annotated[str | None, typer.Option(help="2h, 30m, 7d, or a date: 2026-11-22, 2026-11-22T10:00.")] = None,
     limit: Limit = 20,
     as_json: Json = False,
@@ -244,22 +244,20 @@ def turns(
     """List the newest turns."""
     from bot.cli import operations
 
-    operations.print_turns(state=state, session=session, person=person, since=since, limit=limit, as_json=as_json)
+    operations.print_turns(state=state, session=session, user=user, since=since, limit=limit, as_json=as_json)
 
 
 @cli.command()
 def sessions(
     beginning: Annotated[str, typer.Option("--session", help="Only sessions whose id begins with this.")] = "",
-    person: Annotated[
-        str | None, typer.Option(help="Only sessions with messages of this user, by platform id.")
-    ] = None,
+    user: Annotated[str | None, typer.Option(help="Only sessions with messages of this user, by platform id.")] = None,
     limit: Limit = 20,
     as_json: Json = False,
 ) -> None:
     """List the sessions with the newest messages."""
     from bot.cli import operations
 
-    operations.print_sessions(beginning=beginning, person=person, limit=limit, as_json=as_json)
+    operations.print_sessions(beginning=beginning, user=user, limit=limit, as_json=as_json)
 
 
 @cli.command()

@@ -146,7 +146,7 @@ def print_turns(
     *,
     state: State | None,
     session: str | None,
-    person: str | None,
+    user: str | None,
     since: str | None,
     limit: int,
     as_json: bool,
@@ -156,7 +156,7 @@ def print_turns(
     Args:
         state: only turns in this state.
         session: only turns of sessions whose id begins with this text.
-        person: only turns of this author, by the platform's id.
+        user: only turns of this author, by the platform's id.
         since: only turns since this date, or in this time span (`2h`) before now.
         limit: the most turns.
     """
@@ -164,7 +164,7 @@ def print_turns(
 
     async def work(database: Database, settings: configuration.Settings) -> int:
         reports = _make_reports(database, settings)
-        found = await reports.list(limit=limit, state=state, session=session, person=person, since=from_)
+        found = await reports.list(limit=limit, state=state, session=session, author=user, since=from_)
         if as_json:
             tables.print_json([turn_view.to_json(report) for report in found])
         else:
@@ -177,7 +177,7 @@ def print_turns(
 def print_sessions(
     *,
     beginning: str,
-    person: str | None,
+    user: str | None,
     limit: int,
     as_json: bool,
 ) -> None:
@@ -185,12 +185,12 @@ def print_sessions(
 
     Args:
         beginning: only sessions whose id begins with this text.
-        person: only sessions with messages of this user, by the platform's id.
+        user: only sessions with messages of this user, by the platform's id.
         limit: the most sessions.
     """
 
     async def work(database: Database, _settings: configuration.Settings) -> int:
-        found = await load_sessions(database, limit=limit, beginning=beginning, person=person)
+        found = await load_sessions(database, limit=limit, beginning=beginning, author=user)
         if as_json:
             tables.print_json(found)
             return 0
@@ -469,14 +469,14 @@ def _parse_day(text: str) -> str:
 
 
 def _sum_to_json(spent: SpendingSum, by: SpendingDimension) -> dict[str, str | int]:
-    """Return the spending of one person, place, model or day as a JSON object.
+    """Return the spending of one user, channel, model or day as a JSON object.
 
     Returns:
-        The person, place, model or day under its own name as the key, such as `day`; `name` for a person only;
+        The user, channel, model or day under its own name as the key, such as `day`; `name` for a user only;
         the numbers `calls`, `input`, `cached`, `cache_write`, `output` and `unpriced` as in `SpendingSum`; the exact
         cost as text in `dollars`.
     """
-    name = {"name": spent.name} if by == "person" else {}
+    name = {"name": spent.name} if by == "user" else {}
     tokens = {name: getattr(spent, name) for name in ("input", "cached", "cache_write", "output", "unpriced")}
     return {by: spent.key, **name, "calls": spent.calls, **tokens, "dollars": format_exact_dollars(spent.cost)}
 

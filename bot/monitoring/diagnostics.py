@@ -23,10 +23,10 @@ SILENT_CHANNEL_SECONDS = 180.0
 #: Fraction of a spending limit from which it is reported; settings and values of `usage --by`, by kind of limit.
 NEAR_LIMIT_FRACTION = 0.8
 _SPENDING_SETTINGS: Mapping[str, tuple[str, str]] = {
-    "person": ("DAILY_SPENDING_LIMIT_PER_USER_USD", "person"),
-    "place": ("DAILY_SPENDING_LIMIT_PER_CHANNEL_USD", "place"),
+    "user": ("DAILY_SPENDING_LIMIT_PER_USER_USD", "user"),
+    "channel": ("DAILY_SPENDING_LIMIT_PER_CHANNEL_USD", "channel"),
     "model": ("DAILY_SPENDING_LIMIT_PER_MODEL_USD", "model"),
-    "all": ("DAILY_SPENDING_LIMIT_USD", "person"),
+    "all": ("DAILY_SPENDING_LIMIT_USD", "user"),
 }
 
 #: Remedies by the error that turns failed with.

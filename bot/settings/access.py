@@ -118,4 +118,4 @@ class AccessSection(SlackSection, DiscordSection):
     @property
     def user_rate_limits(self) -> UserRateLimiter:
         """Limiter of the messages per user and per channel, from the settings."""
-        return UserRateLimiter(person=self.rate_limit_per_user, place=self.rate_limit_per_channel)
+        return UserRateLimiter(user=self.rate_limit_per_user, channel=self.rate_limit_per_channel)

@@ -36,8 +36,8 @@ class SpendingSection(SettingsSection):
     def spending_limits(self) -> SpendingLimits:
         """Spending limits per day, in trillionths of a dollar."""
         return SpendingLimits(
-            person=to_amount(self.daily_spending_limit_per_user_usd),
-            place=to_amount(self.daily_spending_limit_per_channel_usd),
+            user=to_amount(self.daily_spending_limit_per_user_usd),
+            channel=to_amount(self.daily_spending_limit_per_channel_usd),
             model=to_amount(self.daily_spending_limit_per_model_usd),
             all=to_amount(self.daily_spending_limit_usd),
         )

@@ -28,22 +28,21 @@ async def render_usage(
     """
     now = datetime.now(UTC)
     today, month = f"{now:%Y-%m-%d}", f"{now:%Y-%m}-01"
-    person = f"{platform}:{author}"
     lines, sums = list[str](), list[SpendingSum]()
     scopes: list[tuple[str, str | None, str | None]] = [
-        (words.USAGE_YOURS, person, None),
+        (words.USAGE_YOURS, f"{platform}:{author}", None),
         (words.USAGE_HERE, None, place),
         *([(words.USAGE_ALL, None, None)] if is_admin else []),
     ]
-    for sentence, scope_person, scope_place in scopes:
+    for sentence, scope_author, scope_place in scopes:
         (day_sum,), (month_sum,) = [
-            await spending.sum_spending(since=since, person=scope_person, place=scope_place) for since in (today, month)
+            await spending.sum_spending(since=since, author=scope_author, place=scope_place) for since in (today, month)
         ]
         lines.append(_line(sentence, day_sum, month_sum, say))
         sums.append(month_sum)
     if is_admin:
-        by_day = {spent.key: spent for spent in await spending.sum_spending("person", since=today)}
-        people = await spending.sum_spending("person", since=month)
+        by_day = {spent.key: spent for spent in await spending.sum_spending("user", since=today)}
+        people = await spending.sum_spending("user", since=month)
         for spent in people[:MAX_USERS]:
             name = _code(spent.name or spent.key or say(words.UNKNOWN_USER))
             lines.append(f"  {_line('', by_day.get(spent.key, SpendingSum()), spent, say, name=name)}")

@@ -164,13 +164,13 @@ async def get_queue_overview(database: Database) -> QueueOverview:
 
 
 async def list_sessions(
-    database: Database, *, limit: int, beginning: str = "", person: str | None = None
+    database: Database, *, limit: int, beginning: str = "", author: str | None = None
 ) -> tuple[SessionOverview, ...]:
     """Return at most `limit` sessions, those with the newest messages first.
 
     Args:
         beginning: only sessions whose id begins with this text.
-        person: only sessions in which the person with this platform id wrote; None for all.
+        author: only sessions in which the user with this platform id wrote; None for all.
 
     Raises:
         StoreError: the database cannot be read.
@@ -180,8 +180,8 @@ async def list_sessions(
     waits = sa.func.count(sa.case((is_waiting(inbox), 1))).label("queued")
     by_session = sa.select(inbox.c.session, last_message_at, people, sa.func.count().label("messages"), waits)
     by_session = by_session.where(inbox.c.session.startswith(beginning, autoescape=True)).group_by(inbox.c.session)
-    if person is not None:
-        by_session = by_session.having(sa.func.count(sa.case((inbox.c.author == person, 1))) > 0)
+    if author is not None:
+        by_session = by_session.having(sa.func.count(sa.case((inbox.c.author == author, 1))) > 0)
     newest = by_session.order_by(sa.desc("last_message_at")).limit(limit).subquery("newest")
     running = sa.select(turns.c.id).where(turns.c.session == sessions.c.id, is_active(turns)).scalar_subquery()
     query = (

@@ -146,7 +146,7 @@ class TurnReports:
         limit: int,
         state: State | None = None,
         session: str | None = None,
-        person: str | None = None,
+        author: str | None = None,
         since: float | None = None,
     ) -> list[TurnReport]:
         """Return reports of at most `limit` turns, the newest first.
@@ -154,7 +154,7 @@ class TurnReports:
         Args:
             state: only turns in this state.
             session: only turns of sessions whose id begins with this text.
-            person: only turns that answer a message of this author, by the platform's id.
+            author: only turns that answer a message of this author, by the platform's id.
             since: only turns that began at this time or later, in seconds since the epoch.
 
         Raises:
@@ -165,8 +165,8 @@ class TurnReports:
             query = query.where(turns.c.state == state)
         if session is not None:
             query = query.where(turns.c.session.startswith(session, autoescape=True))
-        if person is not None:
-            query = query.where(_is_by(person))
+        if author is not None:
+            query = query.where(_is_by(author))
         if since is not None:
             query = query.where(turns.c.created_at >= since)
         async with self._database.read() as connection:
@@ -322,7 +322,7 @@ def _group_by_first_column(rows: Iterable[sa.Row[Any]]) -> dict[str, list[sa.Row
 
 
 def _ledger_key(session: str, author: str) -> str:
-    """Return the `spending.person` of an author: their platform and id (`slack:U1`).
+    """Return the `spending.author` of an author: their platform and id (`slack:U1`).
 
     Args:
         session: a session id, which begins with the platform's name.

@@ -49,7 +49,7 @@ async def count_records(connection: AsyncConnection, user_id: str) -> int:
     count = 0
     for column in (feedback.c.author, human_requests.c.decided_by):
         count += await connection.scalar(sa.select(sa.func.count()).where(column == user_id)) or 0
-    for column in (spending.c.person, denial_notices.c.user_key):
+    for column in (spending.c.author, denial_notices.c.user_key):
         keys = await connection.execute(sa.select(column).where(column.endswith(user_id, autoescape=True)))
         count += sum(_get_user_id(key) == user_id for key in keys.scalars())
     return count
@@ -69,7 +69,7 @@ async def find_users(connection: AsyncConnection, text: str) -> list[KnownUser]:
     for user_id, inbound in await connection.execute(written):
         if (message := parse_inbox_message(inbound)) is not None:
             names[user_id].add(get_author_name(message))
-    spent = sa.select(spending.c.person, spending.c.name).where(spending.c.person != "").distinct()
+    spent = sa.select(spending.c.author, spending.c.name).where(spending.c.author != "").distinct()
     for key, name in await connection.execute(spent):
         names[_get_user_id(key)].add(name)
     query = text.strip().casefold()

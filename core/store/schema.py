@@ -405,7 +405,7 @@ spending = sa.Table(
     sa.Column("id", Serial, primary_key=True, autoincrement=True),
     sa.Column("turn", sa.Text),
     sa.Column("day", sa.Text, nullable=False),
-    sa.Column("person", sa.Text, nullable=False),
+    sa.Column("author", sa.Text, nullable=False),
     sa.Column("name", sa.Text, nullable=False),
     sa.Column("place", sa.Text, nullable=False),
     sa.Column("model", sa.Text, nullable=False),
@@ -416,7 +416,7 @@ spending = sa.Table(
     sa.Column("unpriced", sa.BigInteger, nullable=False),
     sa.Column("cost", sa.BigInteger, nullable=False),
 )
-sa.Index("ix_spending_person", spending.c.person, spending.c.day)
+sa.Index("ix_spending_author", spending.c.author, spending.c.day)
 sa.Index("ix_spending_place", spending.c.place, spending.c.day)
 sa.Index("ix_spending_day", spending.c.day, spending.c.model, spending.c.cost)
 sa.Index(

@@ -3,4 +3,4 @@
 from typing import Literal
 
 #: Column of `spending` by which a usage report groups its sums.
-SpendingDimension = Literal["person", "place", "model", "day"]
+SpendingDimension = Literal["user", "channel", "model", "day"]

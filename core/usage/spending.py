@@ -32,16 +32,24 @@ COUNT_INTERVAL_SECONDS = 60.0
 
 FIRST_DAY, LAST_DAY = "0001-01-01", "9999-12-31"
 
+#: Columns of `spending` by the dimension of a sum.
+GROUP_COLUMNS: Mapping[str, sa.ColumnElement[str]] = {
+    "user": spending.c.author,
+    "channel": spending.c.place,
+    "model": spending.c.model,
+    "day": spending.c.day,
+}
+
 _SUM_COLUMNS = ("input", "output", "cached", "cache_write", "unpriced", "cost")
 
 
 @dataclass(frozen=True, slots=True)
 class SpendingSum:
-    """Sum of the spending of a person, at a place, on a model, on a day, or in total.
+    """Sum of the spending of a user, in a channel, on a model, on a day, or in total.
 
     Attributes:
-        key: the person (`platform:id`), place, model or day; empty for the total and for deleted people.
-        name: last known name of a person; empty for other sums.
+        key: the user (`platform:id`), `InboxMessage.place`, model or day; empty for the total and for deleted users.
+        name: last known name of a user; empty for other sums.
         calls: number of model calls.
         input: input tokens, including `cached` and `cache_write`.
         output: output tokens, including thinking.
@@ -146,7 +154,7 @@ class SpendingStore:
         *,
         since: str,
         until: str = LAST_DAY,
-        person: str | None = None,
+        author: str | None = None,
         place: str | None = None,
     ) -> list[SpendingSum]:
         """Return sums of the spending of ended turns, the most expensive first.
@@ -155,10 +163,10 @@ class SpendingStore:
         `spending` yet are inserted first.
 
         Args:
-            by: dimension of the sums: one for each person, place, model or day; None for one total.
+            by: dimension of the sums: one for each user, channel, model or day; None for one total.
             since: first day (`2026-01-31`, UTC).
             until: last day.
-            person: only calls for this author (`platform:id`); None for all.
+            author: only calls for this user (`platform:id`); None for all.
             place: only calls at this place: `InboxMessage.place`; None for all.
 
         Raises:
@@ -168,18 +176,18 @@ class SpendingStore:
         sums = [
             sa.cast(sa.func.coalesce(sa.func.sum(spending.c[name]), 0), sa.Numeric).label(name) for name in _SUM_COLUMNS
         ]
-        key = sa.literal("") if by is None else spending.c[by]
+        key = sa.literal("") if by is None else GROUP_COLUMNS[by]
         query = sa.select(key.label("key"), sa.func.count().label("calls"), *sums)
         query = query.where(spending.c.turn.is_(None), spending.c.day >= since, spending.c.day <= until)
-        if person is not None:
-            query = query.where(spending.c.person == person)
+        if author is not None:
+            query = query.where(spending.c.author == author)
         if place is not None:
             query = query.where(spending.c.place == place)
         if by is not None:
             query = query.group_by(key).order_by(key if by == "day" else sa.desc("cost"), key)
         async with self._database.read() as connection:
             rows = (await connection.execute(query.select_from(spending))).all()
-            names = await list_last_names(connection, [row.key for row in rows]) if by == "person" else {}
+            names = await list_last_names(connection, [row.key for row in rows]) if by == "user" else {}
         return [
             SpendingSum(row.key, names.get(row.key, ""), row.calls, *(int(getattr(row, name)) for name in _SUM_COLUMNS))
             for row in rows
@@ -247,7 +255,7 @@ def make_rows(
     of_turn = {
         "turn": turn,
         "day": usage["day"],
-        "person": usage.get("author", ""),
+        "author": usage.get("author", ""),
         "name": usage.get("author_name", ""),
         "place": usage.get("place", ""),
     }
@@ -287,16 +295,16 @@ async def redact_person(connection: AsyncConnection, prices: Prices, person_id: 
         author = {"author": "", "author_name": ""} if text_has_person_id(usage.get("author", ""), person_id) else {}
         place = {"place": ""} if text_has_person_id(usage.get("place", ""), person_id) else {}
         await connection.execute(sa.update(turns).where(turns.c.id == id_).values(usage={**usage, **author, **place}))
-    await redact_rows(connection, has_person_id(spending.c.person, person_id))
+    await redact_rows(connection, has_person_id(spending.c.author, person_id))
     await connection.execute(sa.update(spending).where(has_person_id(spending.c.place, person_id)).values(place=""))
 
 
 async def redact_rows(connection: AsyncConnection, condition: sa.ColumnElement[bool]) -> None:
-    """Set `person` and `name` to "" in the rows of `spending` that match a condition.
+    """Set `author` and `name` to "" in the rows of `spending` that match a condition.
 
     It runs in the caller's transaction.
     """
-    await connection.execute(sa.update(spending).where(condition).values(person="", name=""))
+    await connection.execute(sa.update(spending).where(condition).values(author="", name=""))
 
 
 async def list_last_names(connection: AsyncConnection, persons: Collection[str]) -> dict[str, str]:
@@ -304,10 +312,10 @@ async def list_last_names(connection: AsyncConnection, persons: Collection[str])
 
     People without a name are left out.
     """
-    named = spending.c.person.in_(persons) & (spending.c.name != "")
-    query = sa.select(spending.c.person, spending.c.name).where(named).group_by(spending.c.person, spending.c.name)
+    named = spending.c.author.in_(persons) & (spending.c.name != "")
+    query = sa.select(spending.c.author, spending.c.name).where(named).group_by(spending.c.author, spending.c.name)
     newest_last = query.order_by(sa.func.max(spending.c.id))
-    return {row.person: row.name for row in await connection.execute(newest_last)}
+    return {row.author: row.name for row in await connection.execute(newest_last)}
 
 
 def has_person_id(column: sa.ColumnElement[str], person_id: str) -> sa.ColumnElement[bool]:

@@ -16,19 +16,19 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.errors import (
+    ChannelSpendingLimitError,
     DailySpendingLimitError,
     ModelSpendingLimitError,
-    PersonSpendingLimitError,
-    PlaceSpendingLimitError,
     SpendingLimitError,
     StoreError,
+    UserSpendingLimitError,
 )
 from core.secret_redaction import format_error
 from core.store.database import Database
 from core.store.schema import spending
 from core.usage.meter import ModelCall, UsageMeter, utc_day
 from core.usage.prices import Prices, format_dollars
-from core.usage.spending import SpendingStore, make_rows
+from core.usage.spending import GROUP_COLUMNS, SpendingStore, make_rows
 
 log = logging.getLogger(__name__)
 
@@ -40,8 +40,8 @@ _LOCK_KEY = 0x6361_7073
 
 
 _ERROR_CLASSES: Mapping[str, type[SpendingLimitError]] = {
-    "person": PersonSpendingLimitError,
-    "place": PlaceSpendingLimitError,
+    "user": UserSpendingLimitError,
+    "channel": ChannelSpendingLimitError,
     "model": ModelSpendingLimitError,
     "all": DailySpendingLimitError,
 }
@@ -52,19 +52,19 @@ class SpendingLimits:
     """Spending limits per day (UTC), in trillionths of a dollar; 0 is no limit.
 
     Attributes:
-        person: limit of each author of messages.
-        place: limit of each place: `InboxMessage.place`.
+        user: limit of each author of messages.
+        channel: limit of each channel and of each conversation of direct messages: `InboxMessage.place`.
         model: limit of each model.
         all: limit of all model calls together.
     """
 
-    person: int = 0
-    place: int = 0
+    user: int = 0
+    channel: int = 0
     model: int = 0
     all: int = 0
 
     def __bool__(self) -> bool:
-        return any((self.person, self.place, self.model, self.all))
+        return any((self.user, self.channel, self.model, self.all))
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +72,8 @@ class SpendingUsage:
     """Spending of today under one limit.
 
     Attributes:
-        kind: `person`, `place`, `model` or `all`.
-        key: the person (`platform:id`), place or model; empty for `all`.
+        kind: `user`, `channel`, `model` or `all`.
+        key: the user (`platform:id`), `InboxMessage.place` or model; empty for `all`.
         spent: spent and reserved costs, in trillionths of a dollar.
         limit: the limit, in trillionths of a dollar.
     """
@@ -145,7 +145,7 @@ class SpendingLimiter:
     async def list_nearly_spent(self, fraction: float) -> list[SpendingUsage]:
         """Return the limits of which at least a fraction is spent or reserved today (UTC).
 
-        There is one item for each person, place or model. Items of the same limit are together, the highest spending
+        There is one item for each user, channel or model. Items of the same limit are together, the highest spending
         first.
 
         Args:
@@ -160,7 +160,7 @@ class SpendingLimiter:
             for kind, limit in asdict(self._limits).items():
                 if not limit:
                     continue
-                key = sa.literal("") if kind == "all" else spending.c[kind]
+                key = sa.literal("") if kind == "all" else GROUP_COLUMNS[kind]
                 query = (
                     sa.select(key, total)
                     .where(today)
@@ -168,7 +168,7 @@ class SpendingLimiter:
                     .order_by(total.desc(), key)
                 )
                 rows = await connection.execute(query if kind == "all" else query.group_by(key))
-                usages += [SpendingUsage(kind, of, int(spent), limit) for of, spent in rows if of or kind != "person"]
+                usages += [SpendingUsage(kind, of, int(spent), limit) for of, spent in rows if of or kind != "user"]
         return usages
 
     async def reserve(self, meter: UsageMeter, model: str, input_tokens: int) -> None:
@@ -207,18 +207,18 @@ class SpendingLimiter:
     ) -> SpendingLimitError | None:
         """Return an error for a reached spending limit; None if no limit is reached.
 
-        The limits are those per author, place and model, and of all spending, each for the day of the turn's start. The
-        first reached one in this order decides the class of the error, such as `PersonSpendingLimitError`.
+        The limits are those per user, channel and model, and of all spending, each for the day of the turn's start. The
+        first reached one in this order decides the class of the error, such as `UserSpendingLimitError`.
 
         Args:
             meter: has the author, the place and the start of the turn.
             model: the name of the model to call.
         """
-        keys = {"person": meter.author, "place": meter.place, "model": model, "all": ""}
+        keys = {"user": meter.author, "channel": meter.place, "model": model, "all": ""}
         for kind, limit in asdict(self._limits).items():
-            if not limit or (kind == "person" and not meter.author):
+            if not limit or (kind == "user" and not meter.author):
                 continue
-            has_key = sa.true() if kind == "all" else spending.c[kind] == keys[kind]
+            has_key = sa.true() if kind == "all" else GROUP_COLUMNS[kind] == keys[kind]
             query = sa.select(sa.func.coalesce(sa.func.sum(spending.c.cost), 0))
             if int((await connection.execute(query.where(spending.c.day == meter.day, has_key))).scalar_one()) >= limit:
                 message = f"the spending limit of {format_dollars(limit)} a day is reached ({kind} {keys[kind]})"

@@ -102,18 +102,18 @@ class CommandLimiter:
 
 @dataclass(frozen=True, slots=True)
 class UserRateLimiter:
-    """Rate limiter of messages that request an answer, per person and per place.
+    """Rate limiter of messages that request an answer, per user and per channel.
 
     Attributes:
-        person: limit of each person's messages; None for no limit.
-        place: limit of the messages at each place; None for no limit.
+        user: limit of each user's messages; None for no limit.
+        channel: limit of the messages in each channel; None for no limit.
     """
 
-    person: RateLimit | None = None
-    place: RateLimit | None = None
+    user: RateLimit | None = None
+    channel: RateLimit | None = None
 
     def __bool__(self) -> bool:
-        return self.person is not None or self.place is not None
+        return self.user is not None or self.channel is not None
 
     async def limited_until(self, connection: AsyncConnection, *, author: str, place: str) -> float | None:
         """Return the time until which an author's messages at a place exceed a rate limit.
@@ -130,8 +130,8 @@ class UserRateLimiter:
         """
         now, until = time.time(), list[float]()
         limits = (
-            (self.person, f"rate of {author}", inbox.c.author == author),
-            (self.place, f"rate of {place}", inbox.c.place == place),
+            (self.user, f"rate of {author}", inbox.c.author == author),
+            (self.channel, f"rate of {place}", inbox.c.place == place),
         )
         for rate, lock, is_theirs in limits:
             if rate is None:

@@ -43,7 +43,7 @@ def test_a_check_result_wraps_on_a_terminal_and_not_in_a_file(
 
 def test_numbers_are_right_justified_and_the_total_is_the_last_row(capsys: pytest.CaptureFixture[str]) -> None:
     rows = [["Ada (U1)", 1234], ["nobody", 5]]
-    tables.print_table("Usage", ["person", "read"], rows, right_aligned=["read"], total=["in all", 1239])
+    tables.print_table("Usage", ["user", "read"], rows, right_aligned=["read"], total=["in all", 1239])
     lines = [line.strip() for line in capsys.readouterr().out.splitlines() if line.strip()]
-    assert (lines[0], lines[1].split()) == ("Usage", ["person", "read"])
+    assert (lines[0], lines[1].split()) == ("Usage", ["user", "read"])
     assert lines[-3:] == ["Ada (U1)   1,234", "nobody         5", "in all     1,239"]

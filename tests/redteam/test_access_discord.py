@@ -184,7 +184,7 @@ async def test_a_private_thread_is_a_location_of_its_own(server: DiscordSandbox,
 
 
 async def test_a_rate_limited_private_question_gets_an_answer_each_time(server: DiscordSandbox, tmp_path: Path) -> None:
-    core = {"rates": UserRateLimiter(person=RateLimit(1, 3600))}
+    core = {"rates": UserRateLimiter(user=RateLimit(1, 3600))}
     async with run_bot(server, tmp_path, echo, core=core) as bot:
         group = server.open_group_dm("us", "ada")
         for n in range(3):

@@ -169,7 +169,7 @@ async def test_queued_messages_of_a_newly_blocked_user_are_not_answered(slack: S
 
 
 async def test_a_rate_limited_user_is_told_once_and_loses_no_message(slack: SlackSandbox, tmp_path: Path) -> None:
-    core = {"rates": UserRateLimiter(person=RateLimit(2, 3600))}
+    core = {"rates": UserRateLimiter(user=RateLimit(2, 3600))}
     async with run_bot(slack, tmp_path, echo, core=core) as bot:
         asked = [await bot.mention_bot("ada", "general", f"question {n}") for n in range(5)]
         await wait_until_processed(bot)

@@ -97,14 +97,14 @@ async def ask_for_a_higher_limit(bot: WiredSlackBot) -> None:
 
 
 ATTACKS: dict[Attack, SpendingLimits] = {
-    ask_in_six_threads_at_once: SpendingLimits(person=CENT),
+    ask_in_six_threads_at_once: SpendingLimits(user=CENT),
     ask_as_several_users_at_once: SpendingLimits(all=CENT),
-    click_retry_repeatedly: SpendingLimits(person=CENT),
-    click_regenerate_after_the_limit: SpendingLimits(place=CENT),
-    reset_the_session: SpendingLimits(person=CENT),
-    ask_in_another_channel_and_a_dm: SpendingLimits(person=CENT),
+    click_retry_repeatedly: SpendingLimits(user=CENT),
+    click_regenerate_after_the_limit: SpendingLimits(channel=CENT),
+    reset_the_session: SpendingLimits(user=CENT),
+    ask_in_another_channel_and_a_dm: SpendingLimits(user=CENT),
     edit_the_question_after_the_limit: SpendingLimits(model=CENT),
-    ask_for_a_higher_limit: SpendingLimits(person=CENT),
+    ask_for_a_higher_limit: SpendingLimits(user=CENT),
 }
 
 
@@ -127,7 +127,7 @@ async def test_stopped_answers_count_towards_the_spending_limit(slack: SlackSand
 
     Anthropic reports them before the first text.
     """
-    core = {"limits": SpendingLimits(person=to_amount(Decimal("0.000001"))), "vendor": "anthropic"}
+    core = {"limits": SpendingLimits(user=to_amount(Decimal("0.000001"))), "vendor": "anthropic"}
     async with run_bot(slack, tmp_path, lambda _: [Say("Once upon a time"), Pause(60)], core=core) as bot:
         question = await bot.mention_bot("ada", "general", "tell a story")
         await bot.wait_for_texts(question, lambda texts: "Once" in texts[-1])
@@ -141,7 +141,7 @@ async def test_stopped_answers_count_towards_the_spending_limit(slack: SlackSand
 async def test_only_admins_see_the_spending_of_others(slack: SlackSandbox, tmp_path: Path) -> None:
     async with run_bot(slack, tmp_path, lambda _: "Well.", admins=[slack.people["grace"].id]) as bot:
         await use_up_limit(bot)
-        for argument in ("admin", slack.people["ada"].id, "--by person", f"<@{slack.people['grace'].id}>"):
+        for argument in ("admin", slack.people["ada"].id, "--by user", f"<@{slack.people['grace'].id}>"):
             report = (await run_command(bot, "linus", "random", "/usage", argument)).text
             assert words.USAGE_ALL not in report
             assert "`ada`" not in report
@@ -150,7 +150,7 @@ async def test_only_admins_see_the_spending_of_others(slack: SlackSandbox, tmp_p
 
 async def test_names_in_a_spending_report_are_plain_text_and_ping_nobody(slack: SlackSandbox, tmp_path: Path) -> None:
     grace = slack.people["grace"].id
-    core = {"limits": SpendingLimits(person=CENT), "admins": [slack.people["ada"].id]}
+    core = {"limits": SpendingLimits(user=CENT), "admins": [slack.people["ada"].id]}
     async with run_bot(slack, tmp_path, lambda _: "Well.", admins=[grace], core=core) as bot:
         await use_up_limit(bot)
         async with bot.database.write() as connection:

@@ -42,8 +42,8 @@ def test_ids_are_parsed_with_kinds_for_discord_and_without_for_slack(monkeypatch
     assert discord.guilds == {"7", "8"}
     assert discord.block == {"user:9", "channel:dm"}
     assert settings.access_policy.is_admin(Actor("discord", "1", roles=("12",)))
-    assert settings.user_rate_limits.person == RateLimit(20, 3600)
-    assert settings.user_rate_limits.place == RateLimit(100, 86_400)
+    assert settings.user_rate_limits.user == RateLimit(20, 3600)
+    assert settings.user_rate_limits.channel == RateLimit(100, 86_400)
 
 
 def test_by_default_the_home_workspace_and_listed_servers_are_served(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,7 +27,7 @@ async def run_usage_command(bot: WiredDiscordBot, user: str, channel: Any) -> st
 
 async def test_usage_is_private_and_a_spending_limit_ends_with_the_day(server: DiscordSandbox, tmp_path: Path) -> None:
     grace = str(server.people["grace"].id)
-    limits: dict[str, Any] = {"limits": SpendingLimits(person=to_amount(Decimal("0.01"))), "admins": [grace]}
+    limits: dict[str, Any] = {"limits": SpendingLimits(user=to_amount(Decimal("0.01"))), "admins": [grace]}
     async with run_bot(server, tmp_path, echo, core=limits, admins=[grace]) as bot:
         await bot.wait_for_last_reply(await bot.mention_bot("ada", "general", "one"), lambda text: "one" in text)
         await bot.wait_for_turns(1)

@@ -23,7 +23,7 @@ ONE = "$0.0120 today (12 tokens), $0.0120 this month (12 tokens)"
 
 async def test_usage_is_private_and_a_spending_limit_ends_with_the_day(slack: SlackSandbox, tmp_path: Path) -> None:
     grace = slack.people["grace"].id
-    limits: dict[str, Any] = {"limits": SpendingLimits(person=to_amount(Decimal("0.01"))), "admins": [grace]}
+    limits: dict[str, Any] = {"limits": SpendingLimits(user=to_amount(Decimal("0.01"))), "admins": [grace]}
     async with run_bot(slack, tmp_path, echo, core=limits, admins=[grace]) as bot:
         await bot.wait_for_texts(
             await bot.mention_bot("ada", "general", "one"), lambda texts: texts[-1] == "heard: ada: one"

@@ -46,7 +46,7 @@ async def test_turns_are_listed_newest_first_by_what_is_asked_for(
     assert [list(turn.authors) for turn in everything] == [["ada"], ["grace"], ["ada"]]
     assert len(await reports.list(limit=2)) == 2
     assert [turn.session for turn in await reports.list(limit=9, state="running")] == ["place:2"]
-    assert [turn.session for turn in await reports.list(limit=9, person="grace")] == ["place:1"]
+    assert [turn.session for turn in await reports.list(limit=9, author="grace")] == ["place:1"]
     assert [turn.session for turn in await reports.list(limit=9, session="place:1")] == ["place:1"]
     assert await reports.list(limit=9, session="place_") == []
     assert await reports.list(limit=9, since=time.time() + 60) == []
@@ -55,7 +55,7 @@ async def test_turns_are_listed_newest_first_by_what_is_asked_for(
         ("place:2", 1, 1, True),
         ("place:1", 1, 1, False),
     ]
-    assert [one.id for one in await list_sessions(database, limit=9, person="grace")] == ["place:1"]
+    assert [one.id for one in await list_sessions(database, limit=9, author="grace")] == ["place:1"]
 
 
 async def test_each_problem_is_listed_with_a_remedy(

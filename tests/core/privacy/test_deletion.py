@@ -178,7 +178,7 @@ class StoredConversations:
     async def list_spending(self) -> list[tuple[str, str, int, int]]:
         """Return (user id, name, calls, cost) of each user with spending."""
         return [
-            (one.key, one.name, one.calls, one.cost) for one in await self.books.sum_spending("person", since=FIRST_DAY)
+            (one.key, one.name, one.calls, one.cost) for one in await self.books.sum_spending("user", since=FIRST_DAY)
         ]
 
     async def find_columns(self, *words: str) -> list[str]:

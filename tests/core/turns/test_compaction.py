@@ -188,9 +188,7 @@ async def conversation(
             return adapter, name or "openai/scripted"
 
         prices = Prices(write_prices(tmp_path))
-        caps = SpendingLimiter(
-            database, prices, SpendingStore(database, prices), SpendingLimits(person=UNITS_PER_DOLLAR)
-        )
+        caps = SpendingLimiter(database, prices, SpendingStore(database, prices), SpendingLimits(user=UNITS_PER_DOLLAR))
         compaction = HistoryCompactor(
             database, turns, Summarizer(choose_model, counter), caps, budget=4_000, delay_seconds=0.0
         )
@@ -248,7 +246,7 @@ async def test_the_cost_of_a_summary_counts_and_a_reset_deletes_the_summary(
     assert (usage["input"], usage["output"]) == (1_007, 51)
     assert cost == (1_007 + 51) * UNITS_PER_DOLLAR // 10**6
     books = conversation.compaction._spending_limiter._spending
-    (spent,) = await books.sum_spending("person", since=FIRST_DAY)
+    (spent,) = await books.sum_spending("user", since=FIRST_DAY)
     assert (spent.key, spent.calls, spent.input, spent.cost) == ("slack:ada", 2, 1_007, cost)
     account = await TurnReports(conversation.database, books.prices).get(conversation.last_turn.id)
     assert account is not None

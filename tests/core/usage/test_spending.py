@@ -80,16 +80,16 @@ async def test_a_turn_is_counted_by_person_place_model_and_day_and_once(
     cost, today = PRICES.get_cost(dear) or 0, f"{time.strftime('%Y-%m-%d', time.gmtime())}"
     assert to_rows(await books.sum_spending(since=today)) == [("", "", 4, 12_007, 25, 26, 2 * COST + cost)]
     assert metered == pytest.approx({MODEL: 2 * COST, OTHER: cost, UNKNOWN: 0})
-    assert to_rows(await books.sum_spending("person", since=today)) == [
+    assert to_rows(await books.sum_spending("user", since=today)) == [
         ("slack:ada", "Ada", 2, 11_001, 10, 13, COST + cost),
         ("slack:bob", "Bob", 2, 1_006, 15, 13, COST),
     ]
     assert [each.key for each in await books.sum_spending("model", since=today)] == [OTHER, MODEL, UNKNOWN]
-    assert [(each.key, each.cost) for each in await books.sum_spending("place", since=today)] == [
+    assert [(each.key, each.cost) for each in await books.sum_spending("channel", since=today)] == [
         ("slack:T:C", COST + cost),
         ("slack:T:D", COST),
     ]
-    (of_bob,) = await books.sum_spending(since=today, person="slack:bob", place="slack:T:D")
+    (of_bob,) = await books.sum_spending(since=today, author="slack:bob", place="slack:T:D")
     assert (of_bob.unpriced, of_bob.cost) == (11, COST)
     assert [each.key for each in await books.sum_spending("day", since=FIRST_DAY)] == [today]
     assert (await books.sum_spending(since="2999-01-01")) == [SpendingSum()]
@@ -129,7 +129,7 @@ async def test_all_attempts_of_a_returned_or_reset_turn_are_counted(
     async with database.write() as connection:
         await connection.execute(sa.update(turns_table).values(owner=other.worker_id))
     await other.end(again, "cancelled")
-    assert (await books.sum_spending("person", since=FIRST_DAY)) == [
+    assert (await books.sum_spending("user", since=FIRST_DAY)) == [
         SpendingSum(
             "slack:ada", "Ada", 2, 2 * CALL.input, 2 * (CALL.output + CALL.thinking), 2 * 13, 2 * 17, 0, 2 * COST
         )
@@ -140,7 +140,7 @@ async def test_a_merged_turn_counts_for_its_newest_author(
     inbox: InboxStore, turns: TurnStore, books: SpendingStore
 ) -> None:
     await end_turn(turns, await claim_turn(inbox, turns, "ada", "bob", "cy"), CALL)
-    assert [(each.key, each.name, each.cost) for each in await books.sum_spending("person", since=FIRST_DAY)] == [
+    assert [(each.key, each.name, each.cost) for each in await books.sum_spending("user", since=FIRST_DAY)] == [
         ("slack:cy", "Cy", COST)
     ]
 
@@ -152,7 +152,7 @@ async def test_the_ledger_has_one_row_per_model_call(
     await books.count_ended_turns()
     async with database.read() as connection:
         rows = (await connection.execute(sa.select(spending).order_by(spending.c.id))).all()
-    assert [(row.turn, row.person, row.model, row.cost, row.unpriced) for row in rows] == [
+    assert [(row.turn, row.author, row.model, row.cost, row.unpriced) for row in rows] == [
         (None, "slack:ada", MODEL, COST, 0),
         (None, "slack:ada", MODEL, COST, 0),
         (None, "slack:ada", UNKNOWN, 0, 11),
@@ -166,7 +166,7 @@ async def test_the_sums_of_each_dimension_add_up_to_the_total(
         turn = await claim_turn(inbox, turns, *authors, place=f"slack:T:{nth % 3}")
         await end_turn(turns, turn, CALL, ModelCall(OTHER, input=nth, output=1), ModelCall(UNKNOWN, nth))
     (whole,) = await books.sum_spending(since=FIRST_DAY)
-    dimensions: list[SpendingDimension] = ["person", "place", "model", "day"]
+    dimensions: list[SpendingDimension] = ["user", "channel", "model", "day"]
     for by in dimensions:
         parts = await books.sum_spending(by, since=FIRST_DAY)
         sums = SpendingSum(**{name: sum(getattr(part, name) for part in parts) for name in SUMS})
@@ -213,7 +213,7 @@ async def test_a_redacted_person_has_no_name_and_the_sums_stay(
         usages = (await connection.execute(sa.select(turns_table.c.usage))).scalars().all()
     assert [(used["author"], used["author_name"]) for used in usages] == [("", "")] * 3
     assert (await books.sum_spending(since=FIRST_DAY))[0].cost == before[0].cost + COST
-    assert [(each.key, each.name) for each in await books.sum_spending("person", since=FIRST_DAY)] == [("", "")]
+    assert [(each.key, each.name) for each in await books.sum_spending("user", since=FIRST_DAY)] == [("", "")]
     assert await books.list_names(["slack:ada"]) == {}
 
 

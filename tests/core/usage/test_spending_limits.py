@@ -11,12 +11,12 @@ import sqlalchemy as sa
 from bot.monitoring.diagnostics import find_problems
 from core.conversations.overview import Overview, QueueOverview
 from core.errors import (
+    ChannelSpendingLimitError,
     DailySpendingLimitError,
     ModelSpendingLimitError,
-    PersonSpendingLimitError,
-    PlaceSpendingLimitError,
     SpendingLimitError,
     StoreError,
+    UserSpendingLimitError,
 )
 from core.inbox.store import InboxStore
 from core.store.database import Database
@@ -53,11 +53,11 @@ def make_meter(
 @pytest.mark.parametrize(
     ("limits", "asks", "refusal"),
     [
-        ({"person": LITTLE}, {}, PersonSpendingLimitError),
-        ({"person": LITTLE}, {"author": "slack:bob"}, None),
-        ({"person": COST + 1}, {}, None),
-        ({"place": LITTLE}, {"author": "slack:bob"}, PlaceSpendingLimitError),
-        ({"place": LITTLE}, {"place": "slack:T:D"}, None),
+        ({"user": LITTLE}, {}, UserSpendingLimitError),
+        ({"user": LITTLE}, {"author": "slack:bob"}, None),
+        ({"user": COST + 1}, {}, None),
+        ({"channel": LITTLE}, {"author": "slack:bob"}, ChannelSpendingLimitError),
+        ({"channel": LITTLE}, {"place": "slack:T:D"}, None),
         ({"model": LITTLE}, {"author": "slack:bob", "place": "slack:T:D"}, ModelSpendingLimitError),
         ({"model": LITTLE}, {"model": OTHER}, None),
         ({"all": LITTLE}, {"author": "slack:bob", "place": "slack:T:D", "model": OTHER}, DailySpendingLimitError),
@@ -120,15 +120,15 @@ async def test_one_of_many_concurrent_workers_gets_the_rest(database_url: str, d
 
 
 async def test_a_run_is_checked_before_each_call_with_its_own_cost(database: FailingDatabase) -> None:
-    run, caps = make_meter(), make_limiter(database, person=2 * COST)
+    run, caps = make_meter(), make_limiter(database, user=2 * COST)
     for _ in range(2):
         await caps.reserve(run, MODEL, 1)
         run.add(CALL)
-    with pytest.raises(PersonSpendingLimitError):
+    with pytest.raises(UserSpendingLimitError):
         await caps.reserve(run, MODEL, 1)
     async with database.read() as connection:  # the cost stays reserved until the turn is counted
         assert int((await connection.execute(sa.select(sa.func.sum(spending.c.cost)))).scalar_one()) == 2 * COST
-    with pytest.raises(PersonSpendingLimitError):
+    with pytest.raises(UserSpendingLimitError):
         await caps.reserve(make_meter("another"), MODEL, 1)
 
 
@@ -137,9 +137,9 @@ async def test_cache_tokens_count_at_their_own_prices(database: FailingDatabase)
     run = make_meter()
     run.add(ModelCall(model, input=2_000, cached=1_000, cache_write=1_000))
     spent = 1_000 * 300_000 + 1_000 * 3_750_000
-    with pytest.raises(PersonSpendingLimitError):
-        await make_limiter(database, person=spent).reserve(run, model, 0)
-    await make_limiter(database, person=spent + 1).reserve(run, model, 0)
+    with pytest.raises(UserSpendingLimitError):
+        await make_limiter(database, user=spent).reserve(run, model, 0)
+    await make_limiter(database, user=spent + 1).reserve(run, model, 0)
 
 
 async def test_the_next_attempt_takes_over_a_reservation_and_its_end_frees_it(
@@ -185,8 +185,8 @@ async def test_concurrent_workers_pass_a_limit_by_one_call_at_most(
     cap, others = 5 * COST, [Database(database_url) for _ in range(4)]
 
     async def run(nth: int, other: Database) -> None:
-        each, caps = make_meter(f"turn {nth}"), make_limiter(other, person=cap)
-        with suppress(PersonSpendingLimitError):
+        each, caps = make_meter(f"turn {nth}"), make_limiter(other, user=cap)
+        with suppress(UserSpendingLimitError):
             while True:
                 await caps.reserve(each, MODEL, CALL.input)
                 each.add(CALL)
@@ -212,19 +212,19 @@ async def test_a_nearly_spent_limit_is_listed_with_reservations(
 ) -> None:
     await end_turn(turns, await claim_turn(inbox, turns), CALL)
     await SpendingStore(database, PRICES).count_ended_turns()
-    caps = make_limiter(database, person=COST, place=10 * COST, model=COST + 1, all=2 * COST)
+    caps = make_limiter(database, user=COST, channel=10 * COST, model=COST + 1, all=2 * COST)
     assert await caps.list_nearly_spent(0.8) == [
-        SpendingUsage("person", "slack:ada", COST, COST),
+        SpendingUsage("user", "slack:ada", COST, COST),
         SpendingUsage("model", MODEL, COST, COST + 1),
     ]
     today = f"{time.strftime('%Y-%m-%d', time.gmtime())}"
-    row = {"turn": "t", "person": "", "name": "", "model": OTHER, "place": "", "day": today, "cost": COST}
+    row = {"turn": "t", "author": "", "name": "", "model": OTHER, "place": "", "day": today, "cost": COST}
     tokens = dict.fromkeys(("input", "output", "cached", "cache_write", "unpriced"), 0)
     async with database.write() as connection:
         await connection.execute(sa.insert(spending).values(**row, **tokens))
     found = await caps.list_nearly_spent(0.8)
     assert [(near.kind, near.spent) for near in found] == [
-        ("person", COST),
+        ("user", COST),
         ("model", COST),
         ("model", COST),
         ("all", 2 * COST),
@@ -240,4 +240,4 @@ async def test_a_nearly_spent_limit_is_listed_with_reservations(
         *((model, "DAILY_SPENDING_LIMIT_PER_MODEL_USD is nearly reached") for model in (MODEL, OTHER)),
         ("DAILY_SPENDING_LIMIT_USD", "DAILY_SPENDING_LIMIT_USD is reached"),
     ]
-    assert "`parley usage --by person`" in problems[0].remedy
+    assert "`parley usage --by user`" in problems[0].remedy

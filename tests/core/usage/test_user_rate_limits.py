@@ -45,7 +45,7 @@ async def workers(database: Database, tmp_path: Path) -> Workers:
 async def test_concurrent_workers_share_a_persons_limit_and_lose_no_message(
     workers: Workers, database: Database
 ) -> None:
-    two = [workers(UserRateLimiter(person=RateLimit(5, 3600))) for _ in range(2)]
+    two = [workers(UserRateLimiter(user=RateLimit(5, 3600))) for _ in range(2)]
     messages = [inbound(session=f"place:{n}", author="ada") for n in range(12)]
     came = await asyncio.gather(*(two[n % 2].accept(message) for n, message in enumerate(messages)))
     accepted = [n for n, became in enumerate(came) if not isinstance(became, RateLimitDenial)]
@@ -62,7 +62,7 @@ async def test_concurrent_workers_share_a_persons_limit_and_lose_no_message(
 
 
 async def test_people_share_the_limit_of_a_place_and_commands_do_not_count(workers: Workers) -> None:
-    inbox = workers(UserRateLimiter(place=RateLimit(2, 60)))
+    inbox = workers(UserRateLimiter(channel=RateLimit(2, 60)))
     assert await inbox.record_command(inbound(session="place:1"), "status")
     assert await inbox.accept(inbound(session="place:1", author="ada")) is AcceptResult.NEXT
     assert await inbox.accept(inbound(session="place:2", author="grace")) is AcceptResult.NEXT
@@ -72,7 +72,7 @@ async def test_people_share_the_limit_of_a_place_and_commands_do_not_count(worke
 
 
 async def test_a_limit_ends_with_its_time(workers: Workers, database: Database) -> None:
-    inbox = workers(UserRateLimiter(person=RateLimit(1, 60), place=RateLimit(9, 60)))
+    inbox = workers(UserRateLimiter(user=RateLimit(1, 60), channel=RateLimit(9, 60)))
     await inbox.accept(inbound())
     assert isinstance(await inbox.accept(inbound()), RateLimitDenial)
     async with database.write() as connection:

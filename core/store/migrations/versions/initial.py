@@ -231,7 +231,7 @@ def upgrade() -> None:
         sa.Column("id", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), autoincrement=True, nullable=False),
         sa.Column("turn", sa.Text(), nullable=True),
         sa.Column("day", sa.Text(), nullable=False),
-        sa.Column("person", sa.Text(), nullable=False),
+        sa.Column("author", sa.Text(), nullable=False),
         sa.Column("name", sa.Text(), nullable=False),
         sa.Column("place", sa.Text(), nullable=False),
         sa.Column("model", sa.Text(), nullable=False),
@@ -243,7 +243,7 @@ def upgrade() -> None:
         sa.Column("cost", sa.BigInteger(), nullable=False),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_spending")),
     )
-    op.create_index("ix_spending_person", "spending", ["person", "day"], unique=False)
+    op.create_index("ix_spending_author", "spending", ["author", "day"], unique=False)
     op.create_index("ix_spending_place", "spending", ["place", "day"], unique=False)
     op.create_index("ix_spending_day", "spending", ["day", "model", "cost"], unique=False)
     op.create_index(

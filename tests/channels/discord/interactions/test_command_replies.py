@@ -210,7 +210,7 @@ async def test_a_question_that_cannot_be_stored_is_reported_privately(
 async def test_a_rate_limited_question_leaves_no_message_and_no_thread(
     server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    core = {"rates": UserRateLimiter(person=RateLimit(1, 3600))}
+    core = {"rates": UserRateLimiter(user=RateLimit(1, 3600))}
     async with run_bot(server, tmp_path, echo, core=core, auto_thread=True) as bot:
         (response,) = await server.run_command("ada", "general", "ask", question="one")
         await server.wait_for(lambda: response.thread and len(bot.list_bot_messages(response.thread)) == 2)

@@ -127,7 +127,7 @@ async def test_a_rate_limited_question_leaves_no_message(
     async def find_no_limit(self: InboxStore, *_: Any, **__: Any) -> None:
         """Report no rate limit, as for concurrent questions: the insert reaches it."""
 
-    async with run_bot(slack, tmp_path, echo, core={"rates": UserRateLimiter(person=RateLimit(1, 3600))}) as bot:
+    async with run_bot(slack, tmp_path, echo, core={"rates": UserRateLimiter(user=RateLimit(1, 3600))}) as bot:
         await bot.mention_bot("ada", "general", "one")
         await bot.wait_for_turns(1)
         report = await slack.post_message("grace", "general", "the report")
