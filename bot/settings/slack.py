@@ -90,7 +90,6 @@ class SlackSection(SettingsSection):
             mode=self.slack_mode,
             signing_secret=secret_value(self.slack_signing_secret) or "",
             sockets=self.slack_sockets,
-            external=self.slack_allow_external_users,
             client_id=self.slack_client_id,
             client_secret=secret_value(self.slack_client_secret) or "",
             answers_bots=self.slack_allow_bots,

@@ -200,6 +200,6 @@ def _convert_html(text: str) -> str:
 
 
 def _convert_anchor(found: re.Match[str]) -> str:
-    link = Link(found[2], found[1], found[0], is_image=False)
+    link = Link(found[2], found[1], found[0])
     before, after = show_target(link) if link.is_disguised else ("[", f"]({link.target})")
     return f"{before}{link.label}{after}"

@@ -169,7 +169,7 @@ class InlineParser:
                 return found.start("label")
             case _:
                 target = found["target"].removeprefix("<").removesuffix(">")
-                link = Link(found["label"], target, found[0], found[0].startswith("!"))
+                link = Link(found["label"], target, found[0])
                 self.spans.append(InlineSpan(start, end, link=link))
         return end
 

@@ -64,7 +64,6 @@ class Link:
     label: str
     target: str
     source: str
-    is_image: bool
 
     @property
     def is_disguised(self) -> bool:

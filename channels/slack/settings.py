@@ -41,7 +41,6 @@ class SlackSettings:
         mode: whether Slack delivers events by WebSockets (Socket Mode) or by HTTP requests.
         signing_secret: the key with which Slack signs requests in HTTP mode.
         sockets: the number of Socket Mode connections.
-        external: whether users of other organisations have access in channels shared with them (Slack Connect).
         client_id, client_secret: the credentials of the app for OAuth.
     """
 
@@ -56,6 +55,5 @@ class SlackSettings:
     mode: Mode = "socket"
     signing_secret: str = field(default="", repr=False)
     sockets: int = 1
-    external: bool = False
     client_id: str = ""
     client_secret: str = field(default="", repr=False)

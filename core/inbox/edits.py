@@ -55,14 +55,12 @@ class ClaimedMessage:
     Attributes:
         turn_id: the id of the newest turn that answers the message.
         state: the state of that turn.
-        has_unseen_edit: whether the new text differs from the text that the turn has got.
         is_only_message: whether all other messages of the turn are deleted, or it has no others.
         is_turn_cancelled: whether the deletion has cancelled the active turn.
     """
 
     turn_id: str
     state: State
-    has_unseen_edit: bool = False
     is_only_message: bool = True
     is_turn_cancelled: bool = False
 
@@ -106,7 +104,7 @@ async def edit_message(
     is_revised = message.text != text
     await connection.execute(update.values(edited_message=edited if is_revised else None))
     others = await _list_other_messages(connection, row)
-    return ClaimedMessage(turn.id, turn.state, has_unseen_edit=is_revised, is_only_message=not others)
+    return ClaimedMessage(turn.id, turn.state, is_only_message=not others)
 
 
 async def delete_message(

@@ -4,7 +4,7 @@ from channels.markdown.links import Link, show_target
 
 
 def create_link(label: str, target: str) -> Link:
-    return Link(label, target, f"[{label}]({target})", is_image=False)
+    return Link(label, target, f"[{label}]({target})")
 
 
 @pytest.mark.parametrize(

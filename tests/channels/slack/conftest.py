@@ -118,11 +118,12 @@ async def run_bot(
     secret_key: str = SECRET_KEY,
     core: Mapping[str, Any] | None = None,
     rules: AccessRules = OPEN_RULES,
+    external: bool = False,
     admins: Sequence[str] = (),
     **more: Any,
 ) -> AsyncIterator[WiredSlackBot]:
     settings = replace(create_settings(slack, streaming), **more)
-    rules = replace(rules, allows_external=settings.external, allows_bots=settings.answers_bots)
+    rules = replace(rules, allows_external=external, allows_bots=settings.answers_bots)
     limits: dict[str, Any] = {"time_limit": time_limit, "max_chunks": most_messages, "follow": follow}
     limits["access_policy"] = AccessPolicy({"slack": rules}, admins)
     async with run_core(tmp_path, *script, **limits, **(core or {})) as made:

@@ -56,7 +56,7 @@ async def test_an_edit_during_the_claim_is_in_the_turn_or_stored_with_it(inbox: 
         if edited is EditResult.WAITING:
             assert turn.newest_message.text == "new"
         else:
-            assert edited == ClaimedMessage(turn.id, "running", has_unseen_edit=True)
+            assert edited == ClaimedMessage(turn.id, "running")
             assert turn.newest_message.text == "old"
         await complete_turn(turns, turn)
 
@@ -73,12 +73,10 @@ async def test_an_edit_during_a_turn_is_stored_until_it_is_reverted(
             await turns.save_answer(turn, "text", {})
         elif state == "done":
             await turns.end(turn, "done")
-        edited = ClaimedMessage(turn.id, state, has_unseen_edit=True, is_only_message=False)
+        edited = ClaimedMessage(turn.id, state, is_only_message=False)
         assert await inbox.edit_message(key, f"two, {state}") == edited
         assert await inbox.edit_message(key, f"two, {state}") is EditResult.UNCHANGED
-    assert await inbox.edit_message(key, "two") == ClaimedMessage(
-        turn.id, "done", has_unseen_edit=False, is_only_message=False
-    )
+    assert await inbox.edit_message(key, "two") == ClaimedMessage(turn.id, "done", is_only_message=False)
     assert await inbox.request_rerun(turn.id, author="ada", kind="revise") is RerunDenied.EXPIRED
 
 
@@ -90,9 +88,7 @@ async def test_an_edit_names_the_newest_turn_that_answers_the_message(inbox: Inb
     await inbox.request_rerun(turn.id, author="ada", kind="revise")
     again = await claim_turn(turns)
     assert await inbox.edit_message(turn.newest_message.event_key, "two") is EditResult.UNCHANGED
-    assert await inbox.edit_message(turn.newest_message.event_key, "three") == ClaimedMessage(
-        again.id, "running", has_unseen_edit=True
-    )
+    assert await inbox.edit_message(turn.newest_message.event_key, "three") == ClaimedMessage(again.id, "running")
 
 
 async def test_unknown_reset_or_pruned_messages_cannot_be_edited_or_deleted(

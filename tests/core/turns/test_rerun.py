@@ -249,7 +249,7 @@ async def test_a_rerun_with_an_edited_text_cancels_the_running_turn(inbox: Inbox
     await inbox.accept(inbound("one"))
     turn = await claim_turn(turns)
     edited = await inbox.edit_message(turn.newest_message.event_key, "two")
-    assert edited == ClaimedMessage(turn.id, "running", has_unseen_edit=True)
+    assert edited == ClaimedMessage(turn.id, "running")
     assert (await request_rerun(inbox, turn, "revise"))[0] is AcceptResult.WAITING
     assert await turns.list_owned() == {turn.id: CancelReason.STOP}
     await turns.end(turn, "cancelled", error=CancelReason.STOP)
