@@ -50,7 +50,7 @@ def section_{n}(text: str) -> int:
 def plan_incrementally(limits: MessageLimits, text: str) -> int:
     """Feed the text to one planner in deltas, and return the final number of chunks.
 
-    It plans after the first delta of `DELTA_CHARS` characters, and after each further `DELTAS_PER_PLAN`.
+    It plans after the first delta of `DELTA_CHARS` characters, after each further `DELTAS_PER_PLAN`, and at the end.
     """
     planner = Planner(limits)
     for number, start in enumerate(range(0, len(text), DELTA_CHARS)):

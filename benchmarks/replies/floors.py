@@ -103,9 +103,10 @@ RULES = {"slack": _slack(), "discord": _discord()}
 def min_mean_age(load: Load, rules: Rules) -> float:
     """Return a lower bound of the shown text's mean age (seconds), for any schedule.
 
-    With `m` calls over a span `s`, a reply has a mean age of at least `s / (2 (m + 1))` plus the network delay. Evenly
-    spaced calls reach this age. The allowed calls are distributed to minimize the sum of the replies' ages. Each
-    division of the time into parts gives a bound; the largest one is returned.
+    The age is the time since the model emitted the newest visible word: see `measure.mean_age`. With `m` calls over a
+    span `s`, a reply has a mean age of at least `s / (2 (m + 1))` plus the network delay. Evenly spaced calls reach
+    this age. The allowed calls are distributed to minimize the sum of the replies' ages. The time is divided into equal
+    parts; each number of parts in `_PART_COUNTS` gives a bound. The largest bound is returned.
     """
     return _mean_age(load, rules, is_joint=False)
 
@@ -233,7 +234,7 @@ def _min_growing_replies(starts: Sequence[float], start: float, end: float) -> i
     """Return the least number of replies that grow at the same time between two times.
 
     Args:
-        starts: the time of each reply's first word.
+        starts: the time of each reply's first word; a reply grows for `SPAN_SECONDS`.
     """
     changes = [start, *(at for begin in starts for at in (begin, begin + SPAN_SECONDS) if start < at < end)]
     return min(sum(begin <= at + 1e-9 and at + 1e-9 < begin + SPAN_SECONDS for begin in starts) for at in changes)

@@ -118,7 +118,7 @@ class Speech:
         return "".join(self.tokens)
 
     def subscribe(self, on_word: Callable[[str], None]) -> None:
-        """Call `on_word` with each emitted word, and later with each new one.
+        """Call `on_word` with each word emitted so far, and later with each new one.
 
         A speech has one subscriber; a second call replaces it.
         """
@@ -144,7 +144,7 @@ class SpeechStreamer:
     """Model of a load that emits the words of all its speeches when they are due.
 
     Attributes:
-        summed_delay: the sum of the delays of all words, in real seconds.
+        summed_delay: the real seconds between a word's due time and its emission, summed over all words.
     """
 
     def __init__(self, load: Load) -> None:

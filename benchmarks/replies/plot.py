@@ -20,6 +20,8 @@ Line = Mapping[int, float | None]
 def plot(cells: Iterable[Cell], ending: str) -> str:
     """Return an SVG with two panels per platform: mean age, and mean end of replies.
 
+    The age is that of the shown text; the end is the time from the last word to the final text: see `Cell`.
+
     Args:
         ending: the `Ending` of the plotted cells; cells with one reply are always plotted.
     """

@@ -26,9 +26,9 @@ class Outcome:
     Attributes:
         seconds: the duration.
         verdicts: the verdict on each session.
-        unreceived: unanswered messages that no bot has accepted, since none was connected.
-        late: messages that the platform delivered after the turns of newer ones began (see `disordered` of the
-            verdicts).
+        unreceived: names of unanswered messages that no bot has accepted, since none was connected.
+        late: names of messages that the platform delivered after the turns of newer ones began (see `disordered` of
+            the verdicts).
         history_faults: descriptions of wrong histories in model requests.
         unexpected_exits: the number of exits of a bot that no fault caused.
         unfinished_work: the number of turns and messages that still wait in the databases.
@@ -54,7 +54,7 @@ async def wait_until_idle(databases: Sequence[Database], sessions: Sequence[User
     Also waits until no turn runs and no message waits in the databases.
 
     Returns:
-        The number of unfinished turns and waiting messages in the databases.
+        The number of unfinished turns and waiting messages in the databases; above 0 only after the timeout.
     """
     waiting = sa.select(sa.func.count()).select_from(inbox).where(is_waiting(inbox))
     running = sa.select(sa.func.count()).select_from(turns).where(is_active(turns))

@@ -23,7 +23,9 @@ def report(kind: str, **fields: Any) -> None:
 
 
 class OrderHandler:
-    """Handler of orders on standard input that also reports each turn.
+    """Handler of orders on standard input; it reports turns on standard output.
+
+    The reports tell the start, end and cancellation of each turn.
 
     An order is `{"say": SESSION, "text": TEXT}`, which accepts a message, or `{"stop": SESSION}`, which cancels the
     session's turn. The answer to a message whose text is a number over 0 is followed by a message with the next lower
