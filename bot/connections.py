@@ -27,8 +27,8 @@ class ConnectionLimiter:
     """Factory of a server's connections; it limits their number and closes slow ones.
 
     At `MAX_CONNECTIONS`, a new connection replaces the one that is idle the longest, or a busy one if none is idle. The
-    first request of a connection must arrive completely within `REQUEST_SECONDS`, a later one within the same time
-    after its first byte.
+    first request must arrive completely within `REQUEST_SECONDS` of the connection, a later one within
+    `REQUEST_SECONDS` of its first byte.
 
     Args:
         make_handler: makes aiohttp's protocol for one connection.
@@ -46,8 +46,8 @@ class ConnectionLimiter:
     ) -> web.StreamResponse:
         """Call `handler` with a request whose headers have arrived; return its response.
 
-        This is the body of an aiohttp middleware. The time of the event loop is stored in `request[ARRIVED_AT]`, and
-        the request's connection counts as busy until the response.
+        This is the body of an aiohttp middleware. The current time of the event loop is stored in
+        `request[ARRIVED_AT]`. The connection counts as busy from the end of the request's body until the response.
         """
         request[ARRIVED_AT] = asyncio.get_running_loop().time()
         connection = self._connections.get(request.transport) if request.transport is not None else None
@@ -60,7 +60,7 @@ class ConnectionLimiter:
 class _Connection(asyncio.Protocol):
     """Protocol of one connection; it passes all events on to aiohttp's protocol.
 
-    It aborts the connection if no complete request arrives in time.
+    It aborts the connection if a request does not arrive in the time that `ConnectionLimiter` allows.
     """
 
     def __init__(self, handler: asyncio.Protocol, connections: "dict[asyncio.BaseTransport, _Connection]") -> None:

@@ -157,7 +157,7 @@ def print_turns(
         state: only turns in this state.
         session: only turns of sessions whose id begins with this text.
         user: only turns of this author, by the platform's id.
-        since: only turns since this date, or in this time span (`2h`) before now.
+        since: only turns since this date or time, or in this time span (`2h`) before now: see `_parse_since`.
         limit: the most turns.
     """
     from_ = _parse_since(since) if since is not None else None
@@ -181,10 +181,10 @@ def print_sessions(
     limit: int,
     as_json: bool,
 ) -> None:
-    """Print the sessions with the newest messages as a table, or as JSON.
+    """Print sessions as a table or as JSON, those with the newest messages first.
 
     Args:
-        beginning: only sessions whose id begins with this text.
+        beginning: only sessions whose id begins with this text; all if empty.
         user: only sessions with messages of this user, by the platform's id.
         limit: the most sessions.
     """
@@ -241,13 +241,14 @@ def retry(turn: str, wait: float, *, as_json: bool) -> None:
     """Request a retry of a failed turn, like the Retry button, and print the result.
 
     The request is stored in the database, and a worker carries it out. If none does so within `wait` seconds, the
-    output says that the retry is requested.
+    output says that the retry is requested. The same holds, without a wait, if no worker is alive.
 
     Args:
         turn: id of the turn, or its first characters.
         wait: seconds to wait for a worker to begin the retry.
 
     Raises:
+        UnknownIdError: no turn, or more than one, has such an id.
         ParleyError: the turn did not fail, was already retried, or its session was reset.
     """
 
@@ -271,13 +272,15 @@ def cancel(turn: str, wait: float, *, as_json: bool) -> None:
     """Request a turn's cancellation, like the Stop button, and print the result.
 
     The text that the reply shows so far stays. The request is stored in the database, and a worker carries it out. If
-    none does so within `wait` seconds, the output says that the cancellation is requested.
+    none does so within `wait` seconds, the output says that the cancellation is requested. The same holds, without a
+    wait, if no worker is alive.
 
     Args:
         turn: id of the turn, or its first characters.
         wait: seconds to wait for a worker to cancel the turn.
 
     Raises:
+        UnknownIdError: no turn, or more than one, has such an id.
         ParleyError: the turn is not active.
     """
 
@@ -299,7 +302,7 @@ def usage(by: SpendingDimension, *, since: str, until: str, as_json: bool) -> No
     Args:
         by: groups the spending: by user, channel, model or day.
         since: first day; the first of this month if empty.
-        until: last day; today if empty.
+        until: last day; no limit if empty.
 
     Raises:
         SettingsError: a day is malformed, or the prices cannot be read.
@@ -346,10 +349,10 @@ async def _find_report(reports: TurnReports, given: str) -> TurnReport:
     """Return the report of the turn with a given id or id prefix.
 
     Args:
-        given: text that the user typed; a copied `turn` and quotation marks around the id are ignored.
+        given: text that the user typed; a copied `turn`, and backticks or brackets around the id are ignored.
 
     Raises:
-        UnknownIdError: no turn, or more than one, has such an id.
+        UnknownIdError: no turn has the id, and none or more than one has the prefix.
     """
     id_ = given.strip().strip("()`").removeprefix("turn").strip(" `").lower()
     if not _TURN_ID.fullmatch(id_):
@@ -372,7 +375,7 @@ def _make_services(database: Database, report: TurnReport) -> tuple[InboxStore, 
     The process of a command runs no turns: these services raise an error if one would run.
 
     Args:
-        report: a turn of the app for which the services are.
+        report: the report of the turn; the services are for its app.
     """
     turns = TurnStore(database, Lease(database), AgentRouter(report.app))
     worker = Worker(turns, _refuse_to_answer)

@@ -36,7 +36,9 @@ def run_sandbox(settings: Settings, *, terminal: bool = False, is_tour: bool = F
         port: port of the web page.
 
     Raises:
-        SettingsError: the data folder cannot be written to.
+        SettingsError: the data folder cannot be created, or the sandbox is not installed.
+        StoreError: another sandbox uses the data folder.
+        ParleyError: the bot exited.
     """
     from bot.sandbox import command as sandbox  # noqa: PLC0415 - the bot itself does without
 
@@ -57,8 +59,9 @@ def run_sandbox(settings: Settings, *, terminal: bool = False, is_tour: bool = F
 def run_until_stopped(work: Work, settings: Settings, log_file: Path | None = None) -> None:
     """Run `work` in an event loop until it ends or a signal stops it.
 
-    SIGTERM and the first Ctrl-C set its stop event, a second Ctrl-C ends the process. Logging is configured first,
-    and the data folder is made private to the user.
+    SIGTERM and the first Ctrl-C set a stop event. A second Ctrl-C exits with code 130. A `ShutdownTimeoutError` is
+    printed, and exits at once with code 1; other errors of `work` are raised. Logging is configured first, and the data
+    folder is made private to the user.
 
     Args:
         work: called with the settings and the stop event.

@@ -51,7 +51,8 @@ def is_tracing_enabled(environment: Mapping[str, str]) -> bool:
 async def export_traces() -> AsyncIterator[None]:
     """Export the spans of the block, if OpenTelemetry's variables enable it.
 
-    If the SDK is not installed, a warning is logged and nothing is exported.
+    The end of the block waits until the last spans are exported. If the SDK is not installed, a warning is logged and
+    nothing is exported. The environment variable `CAPTURE` is set to `false` if it is unset.
     """
     os.environ.setdefault(CAPTURE, "false")
     if not is_tracing_enabled(os.environ):

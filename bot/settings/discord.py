@@ -14,7 +14,7 @@ DISCORD_APPS = "https://discord.com/developers/applications"
 
 
 def _parse_ids(kind: str, hint: str) -> BeforeValidator:
-    """Return a pydantic validator that parses comma-separated ids to integers.
+    """Return a pydantic validator of comma-separated ids: see `parsing.parse_ids`.
 
     Args:
         kind: noun for an item with such an id, such as `server`.

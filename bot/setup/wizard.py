@@ -175,8 +175,9 @@ class _Wizard:
     def _ask(self, question: SetupQuestion) -> _AnswerResult:
         """Ask until an answer passes its check or the user skips the question.
 
-        A valid answer is saved to `.env`, and an invalid one only if the user insists. If the setting is in the
-        environment, nothing is asked or saved: that value is checked, and its result returned.
+        A valid answer is saved to `.env`, and an invalid one only if the user types `_KEEP_WORD`. The result
+        `ELSEWHERE` ends the question at once. If the setting is in the environment, nothing is asked or saved: that
+        value is checked, and its result returned.
         """
         try:
             return self._ask_until_valid(question)
@@ -253,7 +254,9 @@ class _Wizard:
         return _AnswerResult.LEFT_OUT if failures else _AnswerResult.GOOD
 
     def _save(self, question: SetupQuestion, answer: str, *, is_announced: bool) -> None:
-        """Write an answer to `.env`, unless it equals the current value or the default.
+        """Write an answer to `.env`, unless the setting has this value already.
+
+        A setting without a value has the question's default.
 
         Args:
             is_announced: whether a line says that the setting is saved.
