@@ -100,7 +100,8 @@ class AttachmentReader:
     ) -> tuple[list[MessageText], list[types.Part], list[FileRecord]]:
         """Download the attachments of a turn's messages.
 
-        The model gets the name of a file that cannot be read or downloaded in time, with the reason.
+        Downloads that take longer than `AttachmentLimits.seconds` are cancelled, and files above `max_files` of a
+        message are skipped. Instead of a file that cannot be read, the model gets its name and the reason.
 
         Args:
             channel: the adapter that downloads the files.
@@ -187,13 +188,13 @@ class _AttachmentBudget:
     def add(self, fetched: FetchedFile, intro: str) -> AttachmentContent:
         """Return a file's content for the prompt, and subtract its size from the budget.
 
-        A text that is too long for the budget is truncated.
+        A text that is too long for the budget is truncated, if at least `_MIN_TOKENS` are left.
 
         Args:
             intro: the start of the line that names the file, such as "Ann sent a file".
 
         Raises:
-            UnreadableFileError: the model cannot read the file, or the budget is used up.
+            UnreadableFileError: the model cannot read the file, or the budget is too small for it.
         """
         file, data = fetched.file, fetched.data
         kind = media.detect_mime_type(data, media.guess_mime_type(file.name, file.mime_type))
@@ -218,5 +219,8 @@ class _AttachmentBudget:
 
 
 def _clean_name(file: Attachment) -> str:
-    """Return a file's name on one line, truncated, with ( ) in place of [ ]."""
+    """Return a file's name on one line, truncated, with ( ) in place of [ ].
+
+    A file without a name is called `a file`.
+    """
     return " ".join(file.name.translate({ord("["): "(", ord("]"): ")"}).split())[:_MAX_NAME_LENGTH] or "a file"

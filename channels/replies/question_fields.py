@@ -46,7 +46,7 @@ def get_preset(field: FormField, entries: Entries) -> str | Sequence[str]:
 
 
 def preset_text(field: FormField, entries: Entries) -> str:
-    """Return the initial value of a text field, of at most `MAX_ENTRY` characters.
+    """Return the initial value of a text field, truncated to `MAX_ENTRY` characters.
 
     Several values are on a line each. An option is shown by its label.
 
@@ -69,8 +69,9 @@ def is_single_line(field: FormField) -> bool:
 def text_field_notes(field: FormField, say: MessageCatalog) -> list[str]:
     """Return the hints to show with a text field, in the user's language.
 
-    The first hint tells to enter one value per line, or JSON; other kinds of fields, and a nameless one of the kind
-    `json`, do not get it. A field with options gets a hint with their number. The list may be empty.
+    Fields of the kinds `list` and `choices` get the hint to enter one value per line. Those of the kinds `json`,
+    `object` and `array` get the hint to enter JSON, except a `json` field without a name. A field with options gets a
+    hint with the number of options. The list is empty for other fields.
     """
     notes = [say(_NOTES[field.kind])] if field.kind in _NOTES and (field.name or field.kind != "json") else []
     return [*notes, *([say(words.ONE_OF_OPTIONS, count=len(field.options))] if field.options else [])]

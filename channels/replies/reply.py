@@ -68,7 +68,7 @@ class Reply:
         surface: the place on the platform.
         known_ids: the ids of the reply's messages that an earlier attempt posted.
         save_ids: awaited with the ids of all messages whenever they change.
-        check_owned: awaited before each change; raises if another process has claimed the turn.
+        check_owned: awaited before each change; raises `TurnLostError` if another process has claimed the turn.
         max_messages: the most messages. A longer text is also attached as a file.
         say: the message catalogue of the author's language.
         buttons: the buttons under the growing reply.
@@ -140,7 +140,7 @@ class Reply:
         return self
 
     async def __aexit__(self, *_error: object) -> None:
-        """Abandon the reply: nothing more is shown."""
+        """Abandon the reply: see `abandon`. A final text that is shown stays."""
         await self.abandon()
 
     async def abandon(self) -> None:
@@ -179,7 +179,10 @@ class Reply:
         self._on_activity()
 
     def replace(self, text: str) -> None:
-        """Replace the whole text of the reply, such as by the final text of a model call."""
+        """Replace the whole text of the reply, such as by the final text of a model call.
+
+        The status line stays.
+        """
         if text == (before := self._planner.text):
             return
         if not text.startswith(before):
@@ -250,7 +253,7 @@ class Reply:
     def _drop_files(self, refused: FileRefusedError) -> None:
         """Remove refused files from the reply, and add a note below its text for each.
 
-        If the platform refuses the file with a long text, later calls show the whole text in messages.
+        If the platform refuses `FILE_NAME`, the file with a long text, later calls show the whole text in messages.
 
         Args:
             refused: the error with the names of the files; it is logged.
@@ -351,11 +354,12 @@ class Reply:
                     await self._wait_for_change(self._changed)
 
     async def _show(self, plan: Plan) -> bool:
-        """Show a plan on the surface; store refused files and edits for the next plan.
+        """Show a plan on the surface.
 
         Returns:
             True if the whole plan is shown. False if the rate limits dropped it, or the platform refused a file or an
-            edit: a new plan is then to be shown.
+            edit: a new plan is then to be shown. Refused files are dropped: see `_drop_files`. After a refused edit,
+            only the final text is shown.
         """
         try:
             return await self._surface.show(plan, tuple(self._known_ids), self._record)

@@ -97,7 +97,8 @@ def is_group(id_: str) -> bool:
 async def find_unknown_ids(settings: SlackSettings, rules: Iterable[str]) -> list[str]:
     """Look up the ids of access rules on Slack; return a line for each unknown id.
 
-    A line is a sentence for operators that names the remedy. Without a bot token nothing is looked up: the app may then
+    A line is a sentence for operators that names the remedy. If the app lacks the scope to look up user groups, the
+    last line tells so, and further rules are not looked up. Without a bot token nothing is looked up: the app may then
     be in several workspaces, none of which knows all ids.
 
     Args:

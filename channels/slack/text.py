@@ -40,14 +40,17 @@ def mentioned_ids(text: str) -> set[str]:
 
 
 def remove_mention(text: str, user_id: str) -> str:
-    """Return a text without the mentions of one user."""
+    """Return a text without the mentions of one user.
+
+    A mention and the spaces around it become one space. The ends of the text are stripped.
+    """
     return re.sub(rf"(?:(?<!\s)\s++)?<@{re.escape(user_id)}(?:\|[^<>]*)?>\s*", " ", text).strip()
 
 
 def make_title(text: str) -> str:
     """Return the first words of a message as a title, at most `TITLE_SIZE` characters.
 
-    Mentions of users are left out.
+    Mentions of users are left out. The title is empty if the message has no other text.
     """
     return shorten(to_plain_text(_USER.sub("", text), {}), TITLE_SIZE, placeholder="…")
 

@@ -236,7 +236,7 @@ class DiscordApi:
         """Replace the text and the buttons of a message.
 
         Args:
-            controls: all buttons and menus of the message.
+            controls: all buttons and menus of the message; those that are left out disappear.
             has_slot: whether a slot of `edit_limiter` is acquired for the call already.
 
         Returns:
@@ -256,7 +256,7 @@ class DiscordApi:
         return await self.call("edit", send, self.edit_limiter(channel), priority=priority, has_slot=has_slot)
 
     async def set_files(self, channel: int, message: int, files: Sequence[File]) -> None:
-        """Replace all attachments of a message by `files`."""
+        """Replace all attachments of a message by `files`; without files, remove them."""
 
         async def send() -> None:
             target = self._get_partial_message(channel, message)
@@ -373,7 +373,7 @@ class DiscordApi:
     async def fetch_own_messages(self, channel: int, after: int) -> list[discord.Message]:
         """Fetch the bot's messages in a channel after a message, oldest first.
 
-        At most `_MAX_OWN_MESSAGES` messages of all authors are searched.
+        Only the first `_MAX_OWN_MESSAGES` messages of all authors after that message are searched.
 
         Args:
             after: the id of the message after which to search.
@@ -479,8 +479,8 @@ def _nonce(name: str) -> str:
 def _to_error(name: str, error: discord.HTTPException) -> Exception:
     """Return a `RefusedError` or `TransientError` for an HTTP error of discord.py.
 
-    It is transient for the HTTP status 408, 429 or 5xx, unless Discord's error code is in `UNEDITABLE_CODES`. Discord's
-    error text is left out: it may quote the message.
+    It is transient for the HTTP status 408, 429 or 5xx, unless Discord's error code is in `UNEDITABLE_CODES`. It has
+    that code, or else the status. Discord's error text is left out: it may quote the message.
 
     Args:
         name: the name of the call.

@@ -48,8 +48,8 @@ class GatewayClient(discord.Client):
 
     Args:
         shard: the shard of this connection.
-        on_connected: called when a session starts, which may happen at any time.
-        on_event: called with each event or heartbeat of a session.
+        on_connected: called when a session starts, which may happen at any time; not when a session is resumed.
+        on_event: called with each event or heartbeat of a session, and when a session is resumed.
         trace: see `DiscordApi.trace`.
 
     Attributes:
@@ -129,11 +129,12 @@ class GatewayReconnector:
     Args:
         make_client: takes the callbacks `on_connected` and `on_event`; returns a new, logged-in client that calls them,
             and the gateway's URL.
-        on_reconnect: called when a session starts, except the first one, with the time of the last event of the
-            previous session (seconds since the epoch). Discord does not send the events in between.
+        on_reconnect: called when a session starts, except the first one after `start`. The argument is the time of the
+            last event of the previous session (seconds since the epoch). Discord does not send the events in between.
 
     Attributes:
-        last_event_at: the time of the last event or heartbeat, in seconds since the epoch; 0 before the first.
+        last_event_at: the time of the last event or heartbeat since `start`, in seconds since the epoch; 0 before the
+            first.
     """
 
     def __init__(
@@ -165,7 +166,7 @@ class GatewayReconnector:
             raise
 
     async def stop(self) -> None:
-        """Close the connection, and do not open a new one."""
+        """Close the connection, wait until it is closed, and do not open a new one."""
         self._is_started = False
         await self._cancel_task()
 
@@ -207,7 +208,10 @@ class GatewayReconnector:
             await asyncio.sleep(backoff.delay())
 
     async def _connect(self) -> None:
-        """Connect a new client, and wait until its connection ends; raise its errors."""
+        """Connect a new client, wait until its connection ends, and close the client.
+
+        The errors of the client are raised.
+        """
         client, address = await self._make_client(self._on_connected, self._on_event)
         # Discord: clients fetch the gateway address. discord.py has a fixed one for the whole process.
         DiscordWebSocket.DEFAULT_GATEWAY = yarl.URL(address)
@@ -220,7 +224,8 @@ class GatewayReconnector:
 async def _close_client(client: GatewayClient) -> None:
     """Set the bot's presence to invisible, and close its client; failures are logged.
 
-    Discord then shows the bot as offline at once, even if it does not receive the close.
+    If this fails or takes over `CLOSE_TIMEOUT` seconds, only the HTTP client is closed. Discord shows an invisible bot
+    as offline at once, even if it does not receive the close.
     """
     try:
         async with asyncio.timeout(CLOSE_TIMEOUT):

@@ -111,9 +111,10 @@ class DiscordHistory:
     async def _find_active_channels(
         self, server: _GuildActivity, channel_id: int, place: ActivePlace, after: int
     ) -> list[Any]:
-        """Return a channel and its threads, without those that have no new messages.
+        """Return a channel, its active threads, and its archived threads in `place`.
 
-        The threads are all active ones, and the archived ones with recent sessions.
+        The channel is left out if it has no new messages. The threads may have none. Channels and threads that are
+        deleted or not readable are left out.
 
         Args:
             server: the activity of the channel's server.
@@ -131,7 +132,7 @@ class DiscordHistory:
     async def _fetch_messages(self, channel: Any, after: int) -> list[discord.Message]:
         """Fetch the messages of a channel or thread after a message id, oldest first.
 
-        There are at most `MAX_MESSAGES`, the newest ones; none if the bot may not read the channel.
+        There are at most `MAX_MESSAGES`, the newest ones; none if the channel is deleted or not readable.
         """
         latest: int | None = getattr(channel, "last_message_id", None)
         if latest is not None and latest <= after:
@@ -143,7 +144,7 @@ class DiscordHistory:
 async def _unless_hidden(call: Awaitable[T]) -> T | None:
     """Await a call; return None if the channel or server is deleted or not readable.
 
-    Such a refusal is logged.
+    Discord's refusal of a hidden channel or server is logged; other errors are raised.
     """
     try:
         return await call

@@ -93,12 +93,11 @@ class SlackContextFetcher:
         )
 
     async def _read_thread(self, messages: Sequence[InboxMessage], history: HistoryState | None) -> list[Answer]:
-        """Fetch the messages of the thread that were sent since the stored history ends.
+        """Fetch the messages of the turn, and those of its thread since `history` ends.
 
-        The messages of the turn are among them; without `history`, the first of these is the start. Nothing is fetched
-        without `history` or outside a thread, unless a message of the turn has a link to a message, which Slack
-        attaches to it. If no other person wrote, the thread is fetched only while the rate limit has `MIN_SPARE_CALLS`
-        left.
+        Messages are fetched if the turn is in a thread and has `history`, or if a message of the turn has a link to a
+        message: Slack attaches the linked message. If no other person wrote (`HistoryState.is_quiet`), the thread is
+        fetched only while the rate limit has `MIN_SPARE_CALLS` left.
 
         Returns:
             Slack's message objects, each once; empty if nothing is fetched.
