@@ -126,6 +126,9 @@ def _load_module(agent: str) -> App | BaseNode:
 def _resolve_models(agent: str, app: App) -> None:
     """Resolve the models of all agents, so that a wrong one fails at startup.
 
+    Args:
+        agent: value of the setting `AGENT`, for error messages.
+
     Raises:
         SettingsError: ADK does not find the model of an agent; the error has one line for each such agent.
     """

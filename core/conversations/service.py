@@ -118,8 +118,8 @@ class ConversationService:
     ) -> StopResult | None:
         """Cancel the running turn of a session, on any worker, and drop waiting messages.
 
-        A turn with a stored final text is not cancelled. If the session has no turn and no waiting message, its open
-        questions to people are deleted.
+        A turn with a stored final text is not cancelled. Open questions to people are deleted only if the session has
+        neither a running turn nor messages to drop nor messages after `until`: see `cancel.stop_session`.
 
         Args:
             author: the platform's id of the person whose turn and messages are stopped; None for those of all people.

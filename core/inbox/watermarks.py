@@ -47,8 +47,8 @@ class Watermarks:
     async def get_watermark(self, channel: str) -> float | None:
         """Return a channel's watermark in seconds since the epoch; None for a new channel.
 
-        A shard is named `ADAPTER:SHARD/COUNT`. If it has no watermark, since the count of shards changed, it gets the
-        earliest watermark of the shards with the count that was used last.
+        A shard is named `ADAPTER:SHARD/COUNT`. If it has no watermark, since the count of shards changed, the result is
+        the earliest watermark of the shards with the count that was used last. Nothing is stored.
 
         Args:
             channel: the name of the adapter or of the shard.
@@ -86,7 +86,7 @@ class Watermarks:
     async def list_active_places(self, channel: str, *, since: float, limit: int) -> list[ActivePlace]:
         """Return the places where people talk to the bot, newest message first.
 
-        A place without an active session is returned too, with empty `sessions`.
+        A place whose sessions are all inactive, or beyond the limit, is returned too, with empty `sessions`.
 
         Args:
             channel: the name of the adapter.

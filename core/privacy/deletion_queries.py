@@ -74,8 +74,9 @@ async def delete_session(
 
     Args:
         prices: the prices of models, for turns whose cost is not stored yet.
-        row: the row of the session; None if the session did not exist.
-        reset_at: seconds since the epoch; a backfill ignores messages that were sent until then.
+        row: the row of the session; None if the session did not exist: then no tombstone is inserted.
+        reset_at: the time of the tombstone, in seconds since the epoch; a backfill ignores messages that were sent
+            until then: see `_insert_tombstone`.
         before_generation: delete only turns and inbox messages of earlier generations. The session itself stays if it
             has inbox messages of this generation. None deletes all generations.
     """
@@ -100,7 +101,9 @@ async def delete_session(
 
 
 async def tombstone_messages(connection: AsyncConnection, condition: sa.ColumnElement[bool]) -> None:
-    """Replace inbox messages by tombstones: rows with only the event key and times.
+    """Replace inbox messages by tombstones: rows without message, author and place.
+
+    Event key, times, kind and generation stay; the outcome becomes `FORGOTTEN`; all other columns are emptied.
 
     Args:
         condition: the SQL condition on the rows of `inbox`.
@@ -150,8 +153,8 @@ async def delete_old_runs(connection: AsyncConnection, prices: Prices, session_i
     """Delete a session's runs that ended before a time, with their rows in all tables.
 
     These are messages, memories, tool calls, files and turns. Of inbox messages without a turn, only the event keys and
-    times stay. Summaries that cover deleted messages are deleted as well. Runs that wait for people or belong to an
-    active turn stay.
+    times stay. If messages are deleted, all summaries of the session are deleted as well, otherwise those from before
+    the time. Runs that wait for people or belong to an active turn stay.
 
     Args:
         prices: the prices of models, for turns whose cost is not stored yet.
@@ -183,8 +186,8 @@ async def delete_old_runs(connection: AsyncConnection, prices: Prices, session_i
 async def _list_runs_to_keep(connection: AsyncConnection, session_id: str, before: float) -> list[str]:
     """Return the ids of a session's runs that a deletion of old runs must not delete.
 
-    These are runs with messages both before and since `before`, runs that wait for people, and runs of active turns. Of
-    each run, the id from `correction_run_id` is returned too.
+    These are runs with messages both before and since `before`, runs that wait for people, and runs of active turns.
+    For each run, the id of the events after its correction is returned too: see `correction_run_id`.
 
     Args:
         before: seconds since the epoch.

@@ -240,7 +240,8 @@ class _RelatedRows:
 
         Args:
             run: the id of the run.
-            rows: the `messages` rows of the part; corrections are left out.
+            rows: the `messages` rows of the part. Those without text, calls and files are left out, and so are the
+                user messages of corrections (see `correction_run_id`).
             own: the `turns` rows of the part, oldest first.
             is_first: whether this is the first part of the run, which has the files.
         """

@@ -122,11 +122,11 @@ class SessionService(BaseSessionService):
         session_id: str,
         config: GetSessionConfig | None = None,
     ) -> Session | None:
-        """Return a session with its state and its newest events, within tokens and turns.
+        """Return a session with its state and newest events, within `budget` and `turns`.
 
         Args:
             config: selects the events since its `after_timestamp`, and of these the newest `num_recent_events`. A model
-                may refuse the selected history.
+                may refuse the selected history, which may begin between a tool call and its result.
 
         Returns:
             A `StoredSession`; None if there is no such session.
@@ -306,7 +306,8 @@ class SessionService(BaseSessionService):
 def _apply_config(events: list[Event], config: GetSessionConfig | None) -> list[Event]:
     """Return the events that ADK's `GetSessionConfig` selects by time and number.
 
-    All events are returned if `config` is None or has neither. The newest events are returned if it has a number.
+    All events are returned if `config` is None or has neither. If it has a number above 0, only the newest events are
+    returned.
     """
     if config is not None and config.after_timestamp is not None:
         events = [event for event in events if event.timestamp >= config.after_timestamp]

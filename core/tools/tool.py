@@ -115,7 +115,7 @@ def restrict_to(*ids: str) -> Callable[[AnyTool], AnyTool]:
     If a turn has several authors, all of them must be allowed.
 
     Args:
-        ids: ids of users and roles, or `admins`.
+        ids: the platform's ids of users and roles, or `admins`.
     """
 
     def mark(tool: AnyTool) -> AnyTool:
@@ -137,13 +137,13 @@ def is_allowed(tool: BaseTool, speaker: User) -> bool:
 def limit_tool(tool: BaseTool, seconds: float) -> None:
     """Change a tool so that each call raises `ToolError` after a time limit.
 
-    The tool is changed in place. Exceptions that would end the process become a `ToolError` too. The tool's attribute
-    `seconds` replaces the limit. The thread of a function that is not async continues after the limit: threads cannot
-    be stopped. An agent that runs as a tool has no limit but its turn's. It gets Parley's plugins, even if it does not
-    include those of its app.
+    The tool is changed in place, at most once. Exceptions that would end the process, such as `SystemExit`, become a
+    `ToolError` too. The call is cancelled at the limit. But the thread of a function that is not async continues:
+    threads cannot be stopped. An agent or workflow node that runs as a tool has no limit but its turn's. An agent gets
+    Parley's plugins, even if it does not include those of its app.
 
     Args:
-        seconds: the time limit.
+        seconds: the time limit, unless the tool has an attribute `seconds`.
     """
     run = tool.run_async
     if getattr(run, "has_limit", False):

@@ -81,7 +81,7 @@ class Prices:
         SettingsError: the file cannot be read or is not a price file.
 
     Attributes:
-        as_of: date of the prices, `written` in the file; None if no file has a date.
+        as_of: date `written` in the operator's file, or else in the default file; None if neither has one.
     """
 
     def __init__(self, file: Path | None = None) -> None:
@@ -137,8 +137,8 @@ def to_amount(dollars: Decimal) -> int:
 def format_dollars(amount: int) -> str:
     """Return trillionths of a dollar as text for people, such as `$1.23` or `$0.0123`.
 
-    From one dollar on, and for zero, there are two decimals, otherwise four. Smaller amounts
-    than $0.0001 become `<$0.0001`.
+    From one dollar on, and for zero, there are two decimals, otherwise four. Amounts below $0.0001, except zero, become
+    `<$0.0001`.
     """
     dollars = Decimal(amount) / UNITS_PER_DOLLAR
     if dollars >= 1 or not amount:

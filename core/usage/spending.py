@@ -95,7 +95,7 @@ class SpendingStore:
     async def count_ended_turns(self) -> None:
         """Insert the model calls of ended turns that are not counted yet into `spending`.
 
-        The cost of each turn is written to the turn. Provisional rows (`turn` is set) of counted or deleted turns are
+        The cost of each turn is written to the turn. Estimated rows (`turn` is set) of counted or deleted turns are
         deleted.
 
         Raises:
@@ -214,10 +214,10 @@ async def count_batch(connection: AsyncConnection, prices: Prices, *conditions: 
     The cost of each turn is written to the turn, and its estimated rows are deleted, all in the caller's transaction.
 
     Args:
-        conditions: SQL conditions on `turns` for the turns to count.
+        conditions: SQL conditions on `turns` for the turns to count; none for all.
 
     Returns:
-        The number of counted turns, at most `BATCH_TURNS`.
+        The number of counted turns, at most `BATCH_TURNS`: those that ended first.
     """
     query = (
         sa.select(turns.c.id, turns.c.usage, turns.c.created_at)

@@ -275,9 +275,9 @@ def _parse_part(part: types.Part) -> Iterable[ProviderEvent]:
 
 
 def _parse_grounding(candidate: types.Candidate) -> Grounding | None:
-    """Return the web pages that a candidate is based on; None without pages.
+    """Return the grounding metadata of a candidate, and the URLs that the model read.
 
-    They are the pages of a search, and the addresses of pages that the model read.
+    None if the candidate has neither. URLs that the model could not read are left out.
     """
     context = candidate.url_context_metadata
     read_urls = tuple(
@@ -324,7 +324,7 @@ def _list_error_details(body: Any) -> Iterable[dict[str, Any]]:
 
 
 def _retry_after(details: Iterable[dict[str, Any]]) -> float | None:
-    """Return the seconds of `RetryInfo.retryDelay`, such as `7s`; None without it.
+    """Return the seconds of a valid `RetryInfo.retryDelay` such as `7s`, else None.
 
     Args:
         details: the result of `_list_error_details`.
