@@ -42,7 +42,8 @@ def list_menus(slack: SlackSandbox, message: SlackMessage, user: str | None) -> 
     """Return the menus and pickers of a message as client fields.
 
     Args:
-        user: the id of the user whose present entries the fields have; None for the initial ones.
+        user: the id of the user whose present entries the fields have, and whose DM with the bot is an option; None for
+            the initial entries and no DM.
     """
     if not any(_is_menu(element) for _, element in find_elements(message.blocks or ())):
         return ()

@@ -122,9 +122,9 @@ class Finish:
 
 @dataclass(frozen=True, slots=True)
 class Fail:
-    """Step of a scripted response: an error in the vendor's format, which ends it.
+    """Last step of a scripted response: an error in the vendor's format.
 
-    It is an HTTP status or, after the start of a stream, an event.
+    It is a response with an HTTP error status or, after the start of a stream, an event.
 
     Attributes:
         code: the vendor's error code, such as `insufficient_quota`.

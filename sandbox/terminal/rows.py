@@ -52,7 +52,11 @@ class MessageRow(ListItem):
 
 
 def _render_control(label: str, action: str) -> Text:
-    """Return a button label as text that runs an action of the app when it is clicked."""
+    """Return a button label as text that runs an action of the app when it is clicked.
+
+    Args:
+        action: call of an action in Textual's syntax, such as `app.open_menu(...)`.
+    """
     return Text(f"[ {label} ]", Style(color="bright_blue", bold=True, meta={"@click": action}))
 
 

@@ -135,7 +135,8 @@ class GatewayConnection:
     Attributes:
         compressor: compresses the frames to the client; None for plain text.
         outgoing_frames: frames to send, each with its earliest monotonic time in seconds.
-        frame_times: arrival times of the client's frames in the last minute.
+        frame_times: arrival times of the client's frames in the last minute of the gateway's rate limit (divided by
+            the sandbox's `speed`).
         session: the session of the connection; None before IDENTIFY or RESUME.
         is_frozen: whether the server has stopped sending and reading.
         is_closed_by_sandbox: whether the sandbox closes the connection, not the client.
@@ -160,7 +161,7 @@ class LocalGateway:
         speed: factor by which heartbeats and timeouts are faster than Discord's.
 
     Attributes:
-        url: the address; "" before the sandbox is entered.
+        url: the WebSocket address (`ws://...`); "" before the sandbox is entered.
         sessions: all sessions that were ever started.
         shards: the recommended number of shards.
         max_concurrency: the number of sessions that may start at once.
@@ -209,7 +210,7 @@ class LocalGateway:
 
     @property
     def connection_count(self) -> int:
-        """Number of sessions with an open connection."""
+        """Number of sessions with an open connection that is not frozen."""
         return sum(session.disconnected_at is None for session in self.sessions)
 
     # Outgoing
@@ -285,8 +286,9 @@ class LocalGateway:
     async def handle(self, request: web.Request) -> web.StreamResponse:
         """Serve one WebSocket from its handshake to its end.
 
-        An unavailable compression closes it with 4012, after which clients do not reconnect; the reason in the close
-        frame explains it. An injected refusal of the handshake is HTTP 503.
+        If the client closes it with 1000 or 1001, its session ends; otherwise the session can be resumed. An
+        unavailable compression closes it with 4012, after which clients do not reconnect; the reason in the close frame
+        explains it. An injected refusal of the handshake is HTTP 503.
         """
         if self._faults.take_handshake_refusal():
             return web.Response(status=503)
@@ -462,7 +464,7 @@ class LocalGateway:
             self._send_event(session, "GUILD_MEMBERS_CHUNK", chunk | {"not_found": [], "nonce": data.get("nonce")})
 
     def _detach(self, connection: GatewayConnection) -> None:
-        """Remove a closed connection; its session can be resumed from now on."""
+        """Remove a closed connection; its session counts as disconnected from now on."""
         if connection in self._connections:
             self._connections.remove(connection)
             if connection.session is not None:
@@ -482,7 +484,7 @@ class LocalGateway:
     def freeze_connections(self, session: GatewaySession | None = None) -> None:
         """Stop sending on every connection, or on that of one session; leave it open.
 
-        Heartbeats are not acknowledged either.
+        Heartbeats are not acknowledged either. The sessions count as disconnected, and can be resumed.
 
         Args:
             session: the session; None for all.
@@ -504,9 +506,10 @@ class LocalGateway:
             self._start_task(self._close_later(connection))
 
     def invalidate_sessions(self, *, resumable: bool) -> None:
-        """Report every session as invalid (op 9) to its client.
+        """Report every connected session as invalid (op 9) to its client.
 
-        Clients may resume or identify on the same connection (Discord: discord-api-docs #1805).
+        Connections stay open without a session: clients may resume or identify on the same one (Discord:
+        discord-api-docs #1805).
 
         Args:
             resumable: whether the sessions can be resumed; otherwise they end.

@@ -178,7 +178,7 @@ class DirectoryMethods:
     def users_conversations(self, arguments: Arguments) -> dict[str, Any]:
         """Run `users.conversations`: return a page of the conversations of a user.
 
-        The default user is the bot.
+        The argument `user` is the id of the user; the default is the bot.
 
         Returns:
             The response's fields: `channels`, and `response_metadata` with `next_cursor` ("" on the last page).
@@ -261,8 +261,9 @@ class DirectoryMethods:
     def conversations_replies(self, arguments: Arguments) -> dict[str, Any]:
         """Run `conversations.replies`: return a page of the thread with message `ts`.
 
-        The root is first, then the replies, oldest first. The root is on every page, as measured by `thread.go` of
-        rusq/slackdump and `getRepliesFromThread` of dust-tt/dust. The latter shows that `limit` does not count it.
+        The message may be the root or a reply. The root is first, then the replies, oldest first. The root is on every
+        page, as measured by `thread.go` of rusq/slackdump and `getRepliesFromThread` of dust-tt/dust. The latter shows
+        that `limit` does not count the root.
 
         Returns:
             The response's fields: `messages`, `has_more` and, if there are more, `response_metadata` with
@@ -283,9 +284,10 @@ class DirectoryMethods:
     def _message_page(
         self, messages: list[SlackMessage], arguments: Arguments, *, default: int
     ) -> tuple[Sequence[SlackMessage], str]:
-        """Return the page of the messages that the arguments select.
+        """Return the page that `oldest`, `latest`, `limit` and `cursor` select.
 
         Args:
+            messages: the messages in the order of the pages.
             default: the page size without the argument `limit`.
 
         Returns:
@@ -304,9 +306,9 @@ class DirectoryMethods:
 
 
 def _filter_by_time(messages: list[SlackMessage], arguments: Arguments) -> list[SlackMessage]:
-    """Return the messages between the arguments `oldest` and `latest`.
+    """Return the messages after the argument `oldest` and before `latest`.
 
-    If the argument `inclusive` is set, messages at these times are included.
+    A missing argument sets no limit. If the argument `inclusive` is set, messages at these times are included.
     """
     oldest, latest = (parse_ts(arguments, name) for name in ("oldest", "latest"))
     inclusive = arguments.flag("inclusive")

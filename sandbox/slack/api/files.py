@@ -196,7 +196,7 @@ class FileMethods:
     def delete_file(self, arguments: Arguments) -> dict[str, Any]:
         """Run `files.delete`: delete a file of the app, and the messages that contain it.
 
-        The response has no fields.
+        A message is deleted even if it contains other files too. The response has no fields.
 
         Raises:
             SlackError: `file_not_found`.

@@ -40,7 +40,7 @@ class ViewMethods:
     """Web API methods for modals and home tabs.
 
     Args:
-        speed: divides the lifetime of a trigger id.
+        speed: divides `TRIGGER_LIFETIME_SECONDS`, the lifetime of a trigger id.
 
     Attributes:
         open_views: the modals and home tabs that users have open.
@@ -87,7 +87,7 @@ class ViewMethods:
         """Open a new view on top of the modal that contains `view`; return the new view.
 
         Raises:
-            SlackError: `push_limit_reached`.
+            SlackError: `push_limit_reached` if the modal has `MAX_STACK_VIEWS` views.
         """
         stack = self.open_views.list_stack(view)
         if len(stack) >= MAX_STACK_VIEWS:

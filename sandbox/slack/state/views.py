@@ -75,13 +75,16 @@ class OpenViews:
         return view
 
     def publish_home(self, user: WorkspaceUser, content: Json) -> SlackView:
-        """Create or replace the home tab of a user, and return its view."""
+        """Create the home tab of a user, or replace its content; return its view.
+
+        The id of an existing view stays: see `set_content`.
+        """
         view = self.homes.setdefault(user.id, SlackView(create_id("V"), user, {}))
         self.set_content(view, content)
         return view
 
     def set_content(self, view: SlackView, content: Json) -> None:
-        """Replace the content of a view, and clear its errors.
+        """Replace the content and the hash of a view, and clear its errors.
 
         Values that the user entered stay in elements with unchanged ids.
         """
