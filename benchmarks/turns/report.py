@@ -19,7 +19,8 @@ class TurnFigures:
         steps: successive turns.
         together: concurrent turns.
         bare: concurrent turns without agent and reply.
-        takeover, cancel: seconds; None if not measured.
+        takeover: seconds from the kill of a worker until another one runs its turn; None if not measured.
+        cancel: the longest time from a stop in another process to its effect, in seconds; None if not measured.
     """
 
     database: str

@@ -15,14 +15,14 @@ class RunningContender(ABC):
 
     @abstractmethod
     async def answer(self, question: MeasuredQuestion, speech: Speech) -> None:
-        """Reply to a question with the words of `speech`, and wait for the complete reply."""
+        """Reply with the words that the model streams in `speech`; return at the end."""
 
 
 class ReplyWriter(Protocol):
     """Reply whose text grows while the model streams."""
 
     def feed(self, delta: str) -> None:
-        """Append streamed text of the model to the reply."""
+        """Append streamed text of the model; the writer decides when to post it."""
         ...
 
     async def close(self, text: str) -> None:

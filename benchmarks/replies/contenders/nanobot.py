@@ -109,7 +109,7 @@ class _NanobotContender(RunningContender):
 
 @asynccontextmanager
 async def start_on_discord(platform: DiscordCellPlatform) -> AsyncIterator[RunningContender]:
-    """Start nanobot's process in a Discord sandbox, and yield it as a contender.
+    """Start nanobot's process in a Discord sandbox; yield it once it is connected.
 
     The end of the context ends the process.
 
@@ -152,7 +152,7 @@ async def start_on_discord(platform: DiscordCellPlatform) -> AsyncIterator[Runni
 def is_measurable(load: Load) -> bool:
     """Return whether the load has speed 1 and at most one reply per channel.
 
-    nanobot adds a later question in a channel to the running answer.
+    nanobot adds a later question in a channel to the running answer, and its pauses do not follow the load's speed.
     """
     return load.speed == 1 and load.replies <= load.channels
 
@@ -161,7 +161,7 @@ def build_config(home: str, model: str, token: str) -> dict[str, Any]:
     """Return nanobot's `config.json` as a dict.
 
     Args:
-        home: the folder of nanobot's workspace.
+        home: the folder in which nanobot has its folder `workspace`.
         model: the base URL of the model API.
         token: the Discord bot token.
     """

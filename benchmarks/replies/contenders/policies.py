@@ -153,8 +153,8 @@ class Llmcord(StreamingPolicy):
 class ChatGptInSlack(StreamingPolicy):
     """Rules of ChatGPT-in-Slack: an edit per 20 deltas, even during another edit.
 
-    Edits, including the last, show the first 3,500 bytes; the rest is posted in messages of 20,000. A failed edit is
-    ignored, a failed last one raises.
+    Edits, including the last, show the first 3,500 characters; at the end, messages of 20,000 show the rest. A failed
+    edit is ignored, a failed last one raises.
     """
 
     DELTAS_PER_EDIT = 20
