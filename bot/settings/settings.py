@@ -131,7 +131,7 @@ class Settings(AccessSection, AgentSection, SpendingSection, MonitoringSection):
     def listen_address(self) -> str | None:
         """Address that the HTTP server listens on; None for all interfaces.
 
-        The default is the loopback interface, unless Slack or Heroku's router sends requests to this server.
+        Without `listen_host`, it is None if Slack or Heroku's router sends requests to this server, else loopback.
         """
         return self.listen_host or (None if self.needs_public_http or "DYNO" in os.environ else LOOPBACK)
 
@@ -169,8 +169,8 @@ def load_settings() -> Settings:
     The `.env` of an agent's folder counts too, after the environment and `.env`.
 
     Raises:
-        SettingsError: has a line for each missing, malformed, renamed or conflicting setting, and for each model
-            without its key.
+        SettingsError: `.env` cannot be read, or settings are missing, malformed, renamed or conflicting. Each such
+            setting has a line; with a platform configured, models without a key have lines, too.
     """
     try:
         settings, malformed = _read_settings(Settings)
