@@ -266,9 +266,9 @@ class MessageCatalog:
         return self(USING_TOOL, tool=tool.replace("_", " "))
 
     def translate_ending(self, text: str) -> str:
-        """Return an answer in which the English notes at its end are translated.
+        """Return an answer in which the core's English notes are translated.
 
-        The core adds these notes if an answer was cut off or withheld, or a file is left out.
+        The core adds a note at the end if an answer was cut off or withheld, or a file is left out.
         """
         for sentence in (CUT_OFF, WITHHELD, FILE_TOO_LARGE, FILE_EMPTY):
             text = text.replace(sentence, self(sentence))
@@ -299,7 +299,9 @@ def messages_for(locale: str) -> MessageCatalog:
 
 
 async def resolve_locale(locale: Awaitable[str]) -> str:
-    """Await a user's locale, and return it; empty if that takes over `LOCALE_SECONDS`.
+    """Await a user's locale, and return it.
+
+    After `LOCALE_SECONDS`, the awaitable is cancelled, and an empty text is returned.
 
     Raises:
         Exception: raised by `locale`.

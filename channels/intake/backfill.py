@@ -142,7 +142,7 @@ class Backfill:
         self._tasks = list[asyncio.Task[None]]()
 
     async def start(self, connect: Callable[[], Awaitable[None]]) -> None:
-        """Connect, and start to fetch the messages since the stored watermark.
+        """Connect, and start to fetch the messages since the stored watermark, if any.
 
         Background tasks also retry to store messages, and store the watermark every `WATERMARK_SECONDS`.
 
@@ -186,7 +186,7 @@ class Backfill:
     def open_gap(self, since: float) -> None:
         """Start to fetch all messages since a time, in the background.
 
-        If such a fetch is running, another one starts from the earlier of both times. Nothing happens if
+        If such a fetch is running, one from the earlier of both times replaces it. Nothing happens if
         `BackfillLimits.hours` is 0.
 
         Args:
@@ -206,7 +206,7 @@ class Backfill:
         `MAX_WAIT_SECONDS`. Commands do not wait.
 
         Raises:
-            StoreError: `MAX_PENDING` messages wait to be stored; the message is to be fetched again.
+            StoreError: `MAX_PENDING` messages wait to be stored; a gap is opened, so that the message is fetched later.
             Exception: the message is not stored yet; a background task retries to store it.
         """
         inbound = message.inbound
@@ -227,7 +227,8 @@ class Backfill:
         """Change or delete a received message before it is stored.
 
         If the message is being stored, wait until it is: the caller can then edit it in the inbox. A deletion is also
-        remembered for a message that is not received yet: Slack may deliver the message after its deletion.
+        remembered for an unknown message: Slack may deliver the message after its deletion. A new text for an unknown
+        message is ignored, unless its deletion is remembered.
 
         Args:
             event_key: the `InboxMessage.event_key` of the message.
@@ -351,7 +352,7 @@ class Backfill:
         """Fetch and store the missed messages of some places, if there is a gap.
 
         A gap is a period in which messages may have been missed. Does nothing without `delays_new_messages`. Failures
-        are logged; the call takes at most `MAX_WAIT_SECONDS`.
+        are logged. After `MAX_WAIT_SECONDS`, the call cancels its fetches and returns; `_fetch_all` fetches the rest.
 
         Args:
             places: the ids of the places.
@@ -367,8 +368,9 @@ class Backfill:
     async def _fetch(self, gap: _Gap, place_id: str) -> None:
         """Fetch and store the missed messages of a place, once per gap.
 
-        Does nothing for a gap that is closed or replaced. If the gap has more than `BackfillLimits.messages`, the
-        oldest messages of the place are dropped. Messages that cannot be stored are retried in the background.
+        Does nothing for a gap that is closed or replaced. If all places of the gap together have more than
+        `BackfillLimits.messages`, the oldest messages of this place are dropped. Messages that cannot be stored are
+        retried in the background.
 
         Raises:
             Exception: the messages cannot be fetched; the next call for the place tries again.
@@ -461,8 +463,8 @@ async def filter_missing(
             message in a thread on its answer, is added. A message that is stored and older than `since` adds none.
         begun_at: the time when the first session began, by the id of the place (seconds since the epoch). No message
             of another place is returned.
-        since: older messages are stored only if they mention the bot outside of free channels, which an edit may have
-            added (seconds since the epoch).
+        since: seconds since the epoch. Of older messages, only those with `is_mention` and without `is_free_channel`
+            are stored: an edit may have added the mention.
 
     Raises:
         StoreError: the database cannot be read.

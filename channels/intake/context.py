@@ -92,7 +92,7 @@ class ContextBuilder:
         Each message follows its context. Authors are named if more than one person can write.
 
         Args:
-            texts: the texts of the turn's messages, in the same order.
+            texts: the texts of `turn.messages`, in the same order.
 
         Returns:
             The prompt with the author of each part, and the number of context messages and tokens for the turn report.
@@ -126,7 +126,7 @@ class ContextBuilder:
     async def _fetch_context(self, turn: Turn, channel: Channel, *, is_one_to_one: bool) -> SurroundingMessages:
         """Return the context messages of a turn; none if its run has stored the prompt.
 
-        A failure of the platform, or one to answer in time, is logged, and no messages are returned.
+        If the platform fails, or takes longer than the timeout, this is logged, and no messages are returned.
 
         Args:
             is_one_to_one: whether only one person can write: then only quoted and forwarded messages are fetched.
@@ -192,7 +192,10 @@ def label_names(names: Mapping[str, str]) -> dict[str, str]:
 
 
 def _clean_name(name: str) -> str:
-    """Return a name on one line, truncated, without invisible characters and colons."""
+    """Return a name on one line, without invisible characters and colons.
+
+    It has at most `_MAX_NAME_LENGTH` characters.
+    """
     visible = INVISIBLE.sub(" ", escape_brackets(storable_text(name)).replace(":", " "))
     return " ".join(visible[:_MAX_NAME_LENGTH].split())
 
@@ -221,8 +224,9 @@ async def build_context_quotes(
     """Return the context messages as quotes, to insert before each message of a turn.
 
     The messages that a question is about are not truncated. The others share `max_tokens`: first quoted and forwarded
-    messages and the start of the thread, then the newest messages. Blank messages are left out, and so are messages
-    of the conversation that were sent after the turn's newest message.
+    messages and the start of the thread, then the newest messages of the conversation. A note replaces older messages
+    that do not fit. Blank messages are left out, and so are messages of the conversation that were sent after the
+    turn's newest message.
 
     Args:
         messages: the messages of the turn, oldest first.

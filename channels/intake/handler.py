@@ -55,9 +55,10 @@ class IncomingMessage:
 
     Attributes:
         inbound: the message to store.
-        is_mention: whether it mentions the bot, or is a direct message. The bot answers another message only in a
-            session in which it takes part.
-        is_free_channel: whether it is in a channel where the bot answers all messages, unless the session is muted.
+        is_mention: whether it mentions the bot or replies to it, is a direct message, or has `is_free_channel`. The bot
+            answers another message only in a session in which it takes part.
+        is_free_channel: whether it does not address the bot, but is in a channel where the bot answers all messages,
+            unless the session is muted.
         is_late: whether newer messages may have been received before it.
         is_in_answer_thread: whether it is in a thread that was started on an answer of the bot.
         deny_privately: shows only the author a text on why the message is not answered. It is set if the platform

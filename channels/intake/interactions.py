@@ -50,8 +50,9 @@ class Interaction:
     Attributes:
         context: the author, the place and the event key. Its `actor` is None until the author is identified.
         values: the input (JSON): of a command its `name` and `argument`; of a press the `button`; of a question its
-            `text` and what the adapter needs to show it; of a menu entry its `action`, the `message` and its event
-            `key`; of an answer the id of the `question`, the `page` of its form and the `entries`.
+            `text` and what the adapter needs to show it; of a menu entry its `action`, the id of the `message`, its
+            event `key` and perhaps the ids of its `files`; of an answer the id of the `question`, the `page` of its
+            form and the `entries`.
         surface: what the adapter needs to answer the interaction, such as its token (JSON).
         name: the author's display name.
     """
@@ -156,8 +157,8 @@ class InteractionHandler(ABC):
         A platform may show the author the sessions to choose from, if they are several.
 
         Returns:
-            The command, by default unchanged; None if the author was asked to choose a session, which sends another
-            interaction.
+            The command, by default unchanged; None if the author was asked to choose a session. Their choice arrives as
+            another interaction.
         """
         return interaction
 
@@ -227,7 +228,7 @@ class InteractionHandler(ABC):
     async def _store(self, interaction: Interaction, identify: Identify) -> Interaction | str | None:
         """Store an interaction, unless it is refused within `IDENTIFY_SECONDS`.
 
-        An interaction that is refused later is deleted again.
+        If its author is not identified by then, it is stored as it is, and deleted if it is refused later.
 
         Returns:
             The identified interaction; the reason of a refusal (see `authorize`); None if the interaction was
@@ -267,7 +268,7 @@ class InteractionHandler(ABC):
         return question_limit_message(limited, say) if limited else None
 
     async def _run_orphaned(self, key: str, payload: str) -> None:
-        """Process a stored interaction of a dead worker, and delete it.
+        """Process a stored interaction of a dead worker; delete it, also after a failure.
 
         If it is refused, it is not processed, and the author gets the reason, if any. If the author was not identified
         yet, they get an error message instead. If the interaction cannot be decrypted, only a warning is logged.

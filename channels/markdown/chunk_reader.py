@@ -147,7 +147,7 @@ class ChunkReader:
         return writer
 
     def _next_line(self, *, is_final: bool) -> tuple[str, str | None]:
-        """Return the next line of `source` and its line end.
+        """Return the next line of `source` and its line end, without moving past it.
 
         Consecutive blank lines outside of code are returned as one.
 
@@ -169,7 +169,10 @@ class ChunkReader:
         return line, end
 
     def _overflow_position(self, line: str) -> int | None:
-        """Return the index in a line at which the chunk overflows; None if the line fits."""
+        """Return the length of the shortest start of a line that overflows the chunk.
+
+        The start has at least one visible character. None if the line fits.
+        """
         room = self._capacity - self._size - self._gap_size
         min_size = max(room, 0) + (len(line) - len(line.lstrip()) if self._is_blank else 0)
         ink = _VISIBLE.search(line, min_size)  # every platform counts at least one unit per character

@@ -312,8 +312,8 @@ def break_unknown_links(text: str, dialect: Dialect) -> str:
 def remove_unfinished(text: str, marks: Sequence[str] = ()) -> str:
     """Return a growing paragraph without an end that cannot be rendered yet.
 
-    Such an end is an incomplete token (such as `<@U1`), or emphasis marks at the very end. Of an incomplete link, the
-    label stays.
+    Such an end is an incomplete token (such as `<@U1`), or emphasis marks or opening backticks at the very end. Of an
+    incomplete link, the label stays.
 
     Args:
         marks: the emphasis and code marks that are open at the start of the text.

@@ -54,7 +54,7 @@ class Press(NamedTuple):
 
     @property
     def page(self) -> int:
-        """The page in `detail`, of the options or of the form, from 0; 0 if none is given."""
+        """The page in `detail`, of the options or of the form, from 0; 0 without a number."""
         return int(self.detail) if self.detail.isascii() and self.detail.isdigit() else 0
 
 

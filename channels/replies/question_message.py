@@ -37,8 +37,8 @@ MAX_OPTION_LIST = 1200
 def question_text(question: Question, say: MessageCatalog, *, is_void: bool = False) -> str:
     """Return the Markdown of the message of an agent's question.
 
-    An open question is followed by its long options, the people who may answer and the time limit; any other by its
-    answer. If the form of the question has a problem, a warning is logged.
+    An open question is followed by its long options, the people who may answer and the time limit. Any other is
+    followed by its answer or its expiry. If the form of the question has a problem, a warning is logged.
 
     Args:
         is_void: whether nobody can answer the open question any more; the text then says so.
@@ -65,7 +65,7 @@ def question_buttons(
 
     Args:
         max_options: the most options of a menu on the platform; more are split into pages.
-        page: the page of the menu, from 0.
+        page: the page of the menu, from 0; if there are fewer pages, the last one.
         is_void: whether nobody can answer the open question any more.
     """
     if is_void or question.verdict is not None:

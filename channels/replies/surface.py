@@ -364,7 +364,7 @@ class MessageSurface(ABC):
         """Attach the plan's files to its last message, and remove the reply's other files.
 
         Args:
-            last_id: the platform's id of the last message; empty for none.
+            last_id: the platform's id of the last message; if empty, no file is attached.
             known_ids: the stored message ids of the reply, with the entries of its files.
             record: awaited with the position in the plan and the entry (see `_file_entry`) of each file.
 

@@ -68,6 +68,8 @@ class ResponseTarget:
     def of_form(cls, body: Mapping[str, Any], about: Mapping[str, Any]) -> "ResponseTarget":
         """Return the target for the `view_submission` payload of a modal.
 
+        `thread_ts` is empty if the modal is about a message that is in no thread, or is a thread's first message.
+
         Args:
             body: the payload.
             about: the modal's `private_metadata`, parsed: see `modal_metadata` and `answer_modal`.
@@ -115,8 +117,8 @@ class ResponseTarget:
 def _team(body: Mapping[str, Any]) -> str:
     """Return the id of the workspace in which the bot's app gets an interaction.
 
-    Slack: an interaction of an app of a whole organisation has no workspace: the user's is returned. A user who presses
-    a button in a shared channel may be of another workspace than the app: the message's is returned.
+    Slack: an interaction of an app of a whole organisation has no workspace; the user's workspace is returned. A user
+    who presses a button in a shared channel may be of another workspace; the message's workspace is returned.
     """
     message_team = (body.get("message") or {}).get("team") if body.get("type") == "block_actions" else None
     return str(message_team or (body.get("team") or {}).get("id") or body["user"].get("team_id") or "")
@@ -150,6 +152,7 @@ class PrivateResponder:
         """Answer an interaction with a text that only the user sees.
 
         The text appears in the thread of the interaction if the bot is a member of the channel, else in the channel.
+        Without a valid `response_url`, it is sent by `send_ephemeral`, which needs the bot in the channel.
 
         Args:
             text: the text in Slack's Markdown.
@@ -167,7 +170,10 @@ class PrivateResponder:
             await self.send_ephemeral(target, text)
 
     async def offer_choices(self, target: ResponseTarget, text: str, choices: Sequence[Button]) -> None:
-        """Post a text and buttons that only the user sees to the `response_url`."""
+        """Post a text and buttons that only the user sees to the `response_url`.
+
+        The target must have a `response_url`.
+        """
         await self._api.respond(target.response_url, {**message_content(text, choices), "response_type": "ephemeral"})
 
     async def open_modal(self, target: ResponseTarget, view: Mapping[str, Any]) -> None:
@@ -186,7 +192,7 @@ class PrivateResponder:
         """Send a file to a user privately.
 
         In direct messages, the file is posted in the thread. Elsewhere, a Markdown file becomes part of the returned
-        text if both fit into one message; any other file is sent in a direct message.
+        text if both fit into one message; any other file is sent in a direct message, in the thread of `text`.
 
         Args:
             target: the user, and the channel of the interaction.

@@ -144,6 +144,7 @@ async def suggest_prompts(api: SlackApi, team: str, channel: str, prompts: Seque
 
     Args:
         channel: the id of the direct messages.
+        prompts: the texts of the prompts, each of which is also its title.
     """
     arguments = {"channel_id": channel, "prompts": [{"title": prompt, "message": prompt} for prompt in prompts]}
     try:
