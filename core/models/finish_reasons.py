@@ -44,6 +44,8 @@ _MAX_INDENT = 3
 def with_ending_note(text: str, finish_reason: FinishReason | None) -> str:
     """Return the text of an answer, with a note at its end if it is cut off there.
 
+    An open code fence is closed before the note.
+
     Args:
         finish_reason: the finish reason of the answer; only a length limit or a safety filter leads to a note.
     """

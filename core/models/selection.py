@@ -37,7 +37,7 @@ class ModelRegistry:
         fallbacks: models that replace the default model when it fails, in their order.
         is_required: whether a missing setting of the default model is an error.
         replaces_keyless: whether the default model replaces an agent's model that has no key.
-        idle_seconds: the most seconds between two events of a stream.
+        idle_seconds: the most seconds between two events of a stream; then the call fails.
 
     Raises:
         SettingsError: a model is unknown or lacks a setting. For other models than the default, the message names the
@@ -46,7 +46,7 @@ class ModelRegistry:
     Attributes:
         selectable: models that a conversation can select, the default first.
         fallbacks: models that replace the default model when it fails.
-        handles: all models, including those that agents name.
+        handles: all models by full name, including those that agents name.
         replaced_models: full names of the models without a key that the default replaces.
     """
 
@@ -124,7 +124,7 @@ class ModelRegistry:
         return faults
 
     def _load(self, name: str) -> ModelHandle:
-        """Return the provider of a model; it is created at the first call for the name.
+        """Return the handle of a model; its provider is created at the first call.
 
         Raises:
             SettingsError: the model is unknown or lacks a setting.

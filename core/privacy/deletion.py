@@ -224,7 +224,8 @@ class DeletionService:
     async def _delete_session(self, session_id: str, only_author: str, result: DeletionResult) -> bool:
         """Cancel the running turn of a session, wait for its end, and delete the session.
 
-        Messages that arrive meanwhile begin a new session with the same id.
+        After `CANCEL_TIMEOUT_SECONDS`, the session is deleted even if the turn runs on. Waiting messages are dropped;
+        later ones begin a new session with the same id.
 
         Args:
             only_author: the platform's id of a user: delete the session only if no other user wrote to the bot there.
@@ -286,8 +287,9 @@ class DeletionService:
     async def _redact(self, session_id: str, user_id: str, result: DeletionResult) -> None:
         """Remove a user's texts, names and id from a session that others share.
 
-        Running turns of the session are cancelled first, since they may have read the user's messages. Messages of the
-        user that wait for a turn are deleted.
+        Running turns of the session are cancelled first, since they may have read the user's messages. After
+        `REDACTION_ATTEMPTS` attempts, a running turn does not prevent the redaction. Messages of the user that wait for
+        a turn at the beginning are deleted.
 
         Args:
             result: the counts of changed and deleted rows are added to it.
@@ -306,7 +308,7 @@ class DeletionService:
             return
 
     async def _stop(self, session_id: str, user_id: str | None) -> None:
-        """Cancel the active turns of a session, and wait for their end.
+        """Cancel the active turns of a session, and wait: see `_wait_for_turns`.
 
         Args:
             user_id: the platform's id of the user whose waiting messages are deleted; None to delete none.
@@ -334,9 +336,10 @@ class DeletionService:
         return turn_ids
 
     async def _wait_for_turns(self, turn_ids: Sequence[str]) -> None:
-        """Wait until cancelled turns have ended, at most `CANCEL_TIMEOUT_SECONDS`.
+        """Wait until cancelled turns have ended.
 
-        If no worker is alive, this returns at once: a later worker ends the turns.
+        Return after `CANCEL_TIMEOUT_SECONDS` even if they have not ended. If no worker is alive, return at once: a
+        later worker ends the turns.
         """
         deadline = time.monotonic() + CANCEL_TIMEOUT_SECONDS
         while time.monotonic() < deadline:

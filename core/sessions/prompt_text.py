@@ -36,7 +36,7 @@ class AttributedPrompt:
 
     Attributes:
         parts: the author's id and the text of each part; the id is empty for quotes of other messages.
-        names: by author id, the display names in the text of its authors and of the authors of quotes.
+        names: the display names of the authors and of the authors of quotes, by author id.
     """
 
     parts: tuple[tuple[str, str], ...]

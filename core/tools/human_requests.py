@@ -125,7 +125,7 @@ class Question(HumanRequest):
 async def select_requests(connection: AsyncConnection, condition: sa.ColumnElement[bool]) -> list[HumanRequest]:
     """Return the approvals and questions that match a SQL condition, oldest first.
 
-    Unreadable ones are logged and left out.
+    A request is left out if its turn has no stored message any more, or if it is unreadable; the latter is logged.
 
     Args:
         condition: condition on `human_requests`, and on `turns` for the turn that made the request.
