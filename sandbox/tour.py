@@ -100,8 +100,8 @@ def respond_to_tour(request: ReceivedRequest) -> Turn:
     """Return the model's turn in the step of the tour to which a request belongs.
 
     If the request ends with a result of a step's tool, it is that step. Otherwise it is the last step whose pattern
-    matches the user's newest text, or else the first step. A request of
-    the sub-agent `writer` always gets the text `LETTER`.
+    matches the user's newest text, or else the first step. A request of the sub-agent `writer` always gets the text
+    `LETTER`.
     """
     if _WRITER_NAME in request.system:
         return _say(LETTER, STEPS[0])
@@ -134,7 +134,7 @@ def _get_result(request: ReceivedRequest, tool: str) -> object:
         tool: the name of the tool.
 
     Returns:
-        The decoded JSON result; None if none of these calls was to the tool.
+        The decoded JSON result of the first of these calls to the tool; None without one.
     """
     return next((result.content for result in request.tool_results if result.name == tool), None)
 

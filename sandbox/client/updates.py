@@ -68,7 +68,7 @@ async def client_events(
 ) -> AsyncGenerator[ClientEvent, None]:
     """Yield the changes of a sandbox's messages as client events.
 
-    The subscription is closed at the end.
+    The end of the generator closes the subscription.
 
     Args:
         message: converts the changed message for the client; None skips the change.
@@ -118,6 +118,7 @@ def append_extras(text: str, files: Iterable[str], buttons: Iterable[str], menus
     Args:
         files: names of the files.
         buttons: labels of the buttons.
+        menus: menus, shown as `format_menu` returns them.
     """
     named = [f"[file {name}]" for name in files]
     return "\n".join(filter(None, [text, *named, *map(format_menu, menus), _format_buttons(buttons)]))
@@ -126,7 +127,7 @@ def append_extras(text: str, files: Iterable[str], buttons: Iterable[str], menus
 def create_thread_name(message: ClientMessage) -> str:
     """Return a thread's name: its first message, cut by `shorten_text`.
 
-    "New thread" if the message has no text or is pending.
+    "New thread" if the message has no text or `is_pending` (its text is incomplete).
     """
     name = "" if message.is_pending else shorten_text(message.plain_text.removesuffix(_format_buttons(message.buttons)))
     return name if name.strip("…") else "New thread"

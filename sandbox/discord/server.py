@@ -209,7 +209,11 @@ class DiscordSandbox(DiscordUserActions, SandboxObserver[GuildChange]):
         self._gateway.dispatch("GUILD_DELETE", GUILDS, lambda _: {"id": self.guild_id}, guild_id=self.guild_id)
 
     async def set_guild_available(self, available: bool) -> None:
-        """Begin or end an outage of the server, in which the bot receives no events of it."""
+        """Begin or end an outage of the server, in which the bot receives no events of it.
+
+        Args:
+            available: False begins an outage, True ends it. The bot receives GUILD_DELETE or GUILD_CREATE.
+        """
         self._gateway.set_guild_available(available)
 
     def open_group_dm(self, name: str, *users: DiscordUser | str) -> GuildChannel:
@@ -220,7 +224,10 @@ class DiscordSandbox(DiscordUserActions, SandboxObserver[GuildChange]):
         return self._guild.add_group_dm(name, map(self._user, users))
 
     def add_foreign_channel(self, name: str, *users: DiscordUser | str) -> GuildChannel:
-        """Add a channel of another server with some users, without the bot."""
+        """Add a channel of another server with some users, without the bot.
+
+        Users can run commands of their installed apps there.
+        """
         return self._guild.add_foreign_channel(name, map(self._user, users))
 
     def open_dm(self, user: DiscordUser | str) -> GuildChannel:
@@ -255,9 +262,9 @@ class DiscordSandbox(DiscordUserActions, SandboxObserver[GuildChange]):
         self._gateway.drop_connections()
 
     async def freeze_sockets(self, session: GatewaySession | None = None) -> None:
-        """Stop sending on every gateway connection, or on that of one session.
+        """Stop sending and reading on every gateway connection, or on that of one session.
 
-        The connection stays open; heartbeats are not acknowledged either.
+        The connection stays open but is never used again; heartbeats are not acknowledged. The session can be resumed.
 
         Args:
             session: the session; None for all.
@@ -282,6 +289,8 @@ class DiscordSandbox(DiscordUserActions, SandboxObserver[GuildChange]):
 
     async def invalidate_sessions(self, *, resumable: bool = False) -> None:
         """Report every gateway session as invalid (op 9) to its client.
+
+        The connections stay open.
 
         Args:
             resumable: whether the sessions can be resumed; otherwise their events are lost.

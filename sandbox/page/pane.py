@@ -78,8 +78,8 @@ class PlatformPane(Protocol):
             entry: name of the Slack shortcut or the Discord message command.
 
         Raises:
-            ValueError: the message is deleted, or the entry does not exist.
-            ActionRefusedError: the bot did not respond.
+            ValueError: the entry does not exist, or (Slack) the message is deleted.
+            ActionRefusedError: the bot did not respond, or (Discord) the message is deleted.
         """
         ...
 
@@ -139,10 +139,13 @@ def create_pane_view(pane: PlatformPane, session: ClientSession) -> dict[str, An
 def find_message(session: ClientSession, message: str) -> ClientMessage:
     """Return a message of the open channel, DM or thread by its id.
 
-    The newest reply in the thread of one of its messages is found, too.
+    Of the threads of a channel, only the newest reply is found.
+
+    Args:
+        message: the id of the message.
 
     Raises:
-        ActionRefusedError: the message is deleted.
+        ActionRefusedError: there is no such message; the error's text says that it was deleted.
     """
     messages = list(session.platform.list_messages(session.place, session.user))
     messages += [one.newest_reply for one in messages if one.newest_reply is not None]

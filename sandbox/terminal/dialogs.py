@@ -21,7 +21,10 @@ _EXAMPLES = {EntryKind.DATE: "2026-01-31", EntryKind.TIME: "09:30", EntryKind.DA
 
 
 class FormScreen(ModalScreen[None]):
-    """Dialog with the form that is open for the user; closes once the bot accepts it."""
+    """Dialog with the form that is open for the user.
+
+    It closes once the bot accepts the form or the user cancels. If the bot refuses entries, it shows their errors.
+    """
 
     CSS = """
     FormScreen { align: center middle; }

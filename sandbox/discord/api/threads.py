@@ -204,7 +204,10 @@ class ThreadRoutes:
         return self._threads_response(threads, parse_limit(request.query, MAX_THREADS, default=MAX_THREADS))
 
     def _list_joined_threads(self, request: ApiRequest) -> ApiResponse:
-        """Return a page of the private archived threads that the bot joined, newest first."""
+        """Return a page of the private archived threads that the bot joined.
+
+        The last created thread comes first.
+        """
         channel, bot = self._api.get_channel(request, "read_message_history"), self._guild.bot.id
         threads = self._find_archived_threads(channel, is_private=True)
         newest = sorted((t for t in threads if bot in t.participants), key=lambda t: int(t.id), reverse=True)

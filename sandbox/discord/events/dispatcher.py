@@ -110,7 +110,10 @@ class DiscordEventDispatcher:
             self._dispatch_reaction(name, change, place)
 
     def dispatch_event(self, event: GuildEvent) -> None:
-        """Send a gateway event, unless it is about a channel that the bot cannot see."""
+        """Send a gateway event, unless it is about a channel that the bot cannot see.
+
+        Events of the creation, change and deletion of a channel are always sent.
+        """
         channel = event.channel
         # Discord: bots know all channels of a server, also those that they cannot see.
         is_known = event.name in ("CHANNEL_CREATE", "CHANNEL_UPDATE", "CHANNEL_DELETE")
@@ -174,7 +177,7 @@ class DiscordEventDispatcher:
         return about | {"added_members": added, "removed_member_ids": list(event.removed_ids)}
 
     def _is_visible(self, channel: GuildChannel) -> bool:
-        """Return whether the bot can see a channel: as a member, and by its permission."""
+        """Return whether the bot is in a channel and, except in DMs, may view channels."""
         return channel.is_visible_to(self._guild.bot.id) and (channel.is_dm or "view_channel" in self._api.permissions)
 
     def _guild_fields(self, channel: GuildChannel) -> Json:

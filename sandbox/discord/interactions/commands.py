@@ -272,6 +272,7 @@ def _check_names(field: str, about: Mapping[str, Any]) -> None:
 
     Args:
         field: the path of the command or option in the request.
+        about: the command or option as JSON.
 
     Raises:
         DiscordError: 50035 with the first error.
