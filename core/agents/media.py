@@ -54,9 +54,10 @@ class MediaPlugin(BasePlugin):
         self._is_allowed = is_allowed
 
     async def on_event_callback(self, *, invocation_context: InvocationContext, event: Event) -> None:
-        """Save the files of an agent's event as artifacts, and list them in the event.
+        """Save the files of an agent's event as artifacts, and list their versions in it.
 
         Files at http(s) addresses are fetched first. A note for the user replaces each file that is empty or too large.
+        In the event, saved files get their names, unknown types are detected, and raw sound gets a WAV header.
         Events of users and partial events stay unchanged, and so do all events if the app has no artifact service.
         """
         service = invocation_context.artifact_service
@@ -202,7 +203,7 @@ def _find_fault(blob: _Blob | None) -> str:
 
 
 def _choose_name(blob: _Blob, context: InvocationContext) -> str:
-    """Return a file name that is new in the run, and store it as used.
+    """Return a file name that is new in the run, and add it to the run's `file_names`.
 
     It is the file's own name if there is one that no other file has, else one like `image-2.png`.
     """

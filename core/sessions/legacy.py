@@ -86,8 +86,8 @@ class EventRebuilder:
     def _build_responses(self, row: sa.Row[Any]) -> types.Content | None:
         """Return the tool responses of a row as ADK content.
 
-        Without stored responses, the row's content is the response to the oldest open call, or a text without such a
-        call. None if the row has neither responses, nor an open call, nor content.
+        Without stored responses, the row's content is the response to the oldest call without one. If there is no such
+        call, the content is a text; None for a row without content.
         """
         answers = [call for call in row.tool_calls if "output" in call]
         if not answers and self._unanswered:

@@ -136,10 +136,10 @@ class EventWriter:
         return bool(await self.database.run(insert, **parameters))
 
     async def _lock_session_and_turn(self, connection: AsyncConnection, at: float) -> None:
-        """Lock the rows of session and turn, and store the time of the last change.
+        """Lock the rows of session and turn, and set the session's `updated_at`.
 
         Args:
-            at: the time of the last change, in seconds since the epoch.
+            at: the new `updated_at`, in seconds since the epoch.
 
         Raises:
             SessionNotFoundError: the session was deleted.
@@ -156,11 +156,11 @@ class EventWriter:
         await connection.execute(sa.update(sessions).where(sessions.c.id == session.id).values(updated_at=at))
 
     async def _record_answers(self, connection: AsyncConnection, event: Event) -> None:
-        """Store that an event answers long-running calls.
+        """Store that an event's function responses answer long-running calls.
 
-        The column `long_running_calls` of earlier messages has each call with whether it is answered. If the event is a
-        user message, the column is set to null for messages whose calls are all answered: from then on, the history's
-        limits apply to these messages.
+        The column `long_running_calls` of earlier messages maps each call's id to whether it is answered. If the event
+        is a user message, the column is set to null for messages whose calls are all answered: from then on, the
+        history's limits apply to these messages.
         """
         answers = {answer.id for answer in event.get_function_responses() if answer.id}
         begins_turn = is_user_message(event)

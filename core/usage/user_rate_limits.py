@@ -126,7 +126,7 @@ class UserRateLimiter:
             place: the place, as in `inbox.place`.
 
         Returns:
-            Seconds since the epoch; None if no limit is reached.
+            Seconds since the epoch, the later time if both limits are reached; None if no limit is reached.
         """
         now, until = time.time(), list[float]()
         limits = (

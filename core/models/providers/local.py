@@ -87,7 +87,11 @@ class LocalProvider:
             await self._stop_server()
 
     async def _ensure_started(self) -> OpenAIProvider:
-        """Return the client of the server process, which is started if it is not running."""
+        """Return the client of the server process, which is started if it is not running.
+
+        Raises:
+            ProviderUnavailableError: the server printed no address within `_START_SECONDS`.
+        """
         async with self._lock:
             if self._client is not None and self._process is not None and self._process.returncode is None:
                 return self._client
