@@ -33,7 +33,7 @@ class AccessDecision(Enum):
     def message(self) -> str:
         """The untranslated sentence that tells a user why they have no access.
 
-        It depends on the place for `PLACE_DENIED`, else on the user. Do not read it for `ALLOWED`.
+        The sentence is about the place for `PLACE_DENIED`, else about the user. Do not read it for `ALLOWED`.
         """
         return words.PLACE_NOT_ALLOWED if self is AccessDecision.PLACE_DENIED else words.USER_NOT_ALLOWED
 

@@ -137,7 +137,7 @@ class BlockParser:
 
     @property
     def may_be_table_head(self) -> bool:
-        """True if the last line becomes a table's header row if a delimiter row follows."""
+        """True if the last line starts with `|`, and can be the header row of a table."""
         return self.is_in_paragraph and self._last_line.lstrip().startswith("|")
 
     def parse_line(self, line: str) -> LineKind:
@@ -204,8 +204,8 @@ class BlockParser:
         """Parse the indent and the list markers of a line.
 
         Returns:
-            The columns of the open list items' contents; the text after the markers; its column; True if the line has
-            a list marker.
+            The columns of the contents of the list items that are open after the markers; the text after the markers;
+            the column of this text; True if the line has a list marker.
         """
         indent, is_item = _indent_columns(line), False
         item_indents = tuple(content_indent for content_indent in self.context.item_indents if content_indent <= indent)

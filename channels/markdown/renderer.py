@@ -129,7 +129,7 @@ class ChunkWriter:
 
     @property
     def settled_size(self) -> int:
-        """The length of the start of `text` that later text is not expected to change.
+        """The number of characters of `text` that later text is not expected to change.
 
         White space and the closing fence at the end do not count. Of a growing paragraph or heading, only the part up
         to its `inline.stable_part` counts.
@@ -283,7 +283,7 @@ class ChunkWriter:
         self._out.append(before + opening)
 
     def _closing_line(self) -> str:
-        """Return the closing fence of the open code block.
+        """Return the closing fence of the open code block; there must be one.
 
         If the block is empty and the dialect needs a line in it, that line comes before the fence.
         """

@@ -30,6 +30,8 @@ def get_message_text(
 ) -> str:
     """Return a message's content, stickers, poll and voice note as text.
 
+    Embeds and files are left out. The text is empty if there is nothing else.
+
     Args:
         names: the names of mentioned users, roles and channels: see `get_mention_names`.
         content: a text to use in place of the message's content; None for the content.

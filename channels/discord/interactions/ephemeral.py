@@ -30,8 +30,8 @@ class EphemeralSurface(DiscordMessageSurface):
 
     Args:
         token: the token of the interaction, by which the messages are sent.
-        address: the address of the reply. With the key `side_name`, the message is not part of a reply, and all its
-            messages are follow-up messages.
+        address: the address of the reply. With the key `side_name`, the surface shows a message beside a reply, such as
+            an approval, and also posts the first message as a follow-up message.
     """
 
     def __init__(self, token: InteractionToken, queued_reactions: QueuedReactions, address: Mapping[str, Any]) -> None:
@@ -49,7 +49,10 @@ class EphemeralSurface(DiscordMessageSurface):
         return self._token.edit_limiter
 
     async def find_message_ids(self, recorded_ids: Sequence[str] = (), *, is_contested: bool = False) -> list[str]:
-        """Return `recorded_ids`: Discord lists no ephemeral messages."""
+        """Return `recorded_ids`: Discord lists no ephemeral messages.
+
+        If `is_contested`, the final call of `show` edits these messages again.
+        """
         self._to_rewrite.update(recorded_ids if is_contested else ())
         return list(recorded_ids)
 

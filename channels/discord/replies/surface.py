@@ -172,9 +172,9 @@ class DiscordSurface(DiscordMessageSurface):
         return PostedMessage(str(message.id), is_new=is_new)
 
     async def _explain_refusal(self, refusal: RefusedError) -> None:
-        """Send the author a direct message on why there is no reply, at most once.
+        """Send the author a direct message on why there is no reply.
 
-        This is done only for missing permissions and a locked thread. A failure is logged.
+        It is sent at most once per surface, and only for missing permissions or a locked thread. A failure is logged.
 
         Args:
             refusal: Discord's refusal of a call for the reply.
@@ -198,9 +198,10 @@ class DiscordSurface(DiscordMessageSurface):
                 self._typing.cancel()
 
     async def _show_typing_until_text(self, plan: Plan) -> None:
-        """Show that the bot is typing while the plan has no text; stop when it has.
+        """Show that the bot is typing if a growing plan has no text yet; else stop it.
 
-        A background task repeats the call to Discord every `TYPING_SECONDS`.
+        A background task repeats the call to Discord every `TYPING_SECONDS`; this function does not wait for it. A
+        message beside a reply, such as an approval, shows no typing.
         """
         if plan.is_growing and not plan.chunks[-1].end and not self._side_name:
             if self._typing is None:
@@ -216,7 +217,7 @@ class DiscordSurface(DiscordMessageSurface):
         """Show a plan: see `Surface.show`. Also notify the author when a long reply ends.
 
         Rating buttons are left out: Discord has no element for them, so that they are in the menu of the message. If
-        the bot lacks a permission, the author is told by direct message.
+        the bot lacks a permission, or the thread is locked, the author gets a direct message, and the error is raised.
         """
         plan = replace(plan, buttons=[button for button in plan.buttons if not button.id.startswith(RATING_PREFIXES)])
         try:
@@ -319,7 +320,7 @@ class DiscordSurface(DiscordMessageSurface):
         return {position: str(message.id) for position, message in enumerate(own_messages)}
 
     async def _fetch_reply(self, after: int, answered: int | None) -> list[discord.Message]:
-        """Fetch the messages of this reply, in order.
+        """Fetch the messages of this reply, oldest first.
 
         For a message beside a reply, such as an approval, the list has at most that message.
 
@@ -346,8 +347,8 @@ async def edit_outcome(edit: Awaitable[object]) -> EditOutcome:
         edit: an awaitable whose result is None if the rate limits dropped the `STREAM_UPDATE`.
 
     Returns:
-        `DROPPED` if that is None, `LOST` after a `TransientError`, `GONE` if Discord says that the message cannot be
-        edited any more (such as a deleted one), else `DONE`.
+        `DROPPED` if the result is None, `LOST` after a `TransientError`, `GONE` if Discord says that the message cannot
+        be edited any more (such as a deleted one), else `DONE`.
 
     Raises:
         RefusedError: Discord refuses the edit of a message that exists.

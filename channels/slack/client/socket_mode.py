@@ -102,8 +102,8 @@ class SocketModeConnection:
     async def close(self) -> None:
         """Close the connection, even if Slack does not answer (slack_sdk would wait).
 
-        Events that are being processed are awaited for `CLOSE_TIMEOUT` seconds. Slack delivers the events again that
-        are not acknowledged in time.
+        Events that are being processed are awaited for `CLOSE_TIMEOUT` seconds, and then cancelled. Slack delivers an
+        event again if it was not acknowledged before the close.
         """
         client = self._client
         if client is None:

@@ -77,6 +77,9 @@ class WorkspaceTokenStore:
     async def is_installed(self, team: str) -> bool:
         """Return whether the app is installed in a workspace.
 
+        Args:
+            team: the id of the workspace.
+
         Raises:
             StoreError: the database cannot be read.
         """

@@ -40,7 +40,7 @@ class SlackDownloads(FileClient):
         Args:
             team: the id of the workspace.
             file: the metadata of the file; its `source` has the id and the URL.
-            check: called once the type and size are known, before the file is downloaded.
+            check: called with the fetched details, and before the body is read, with the size from the HTTP response.
 
         Raises:
             UnreadableFileError: the file is not available, or `check` refuses it.

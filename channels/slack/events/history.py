@@ -103,12 +103,15 @@ class SlackHistory:
         """Fetch the messages of a channel and its threads since a time.
 
         Args:
-            sessions: the `ts` of each thread with an active session, of any age; "" for direct messages that are one
-                session.
+            sessions: the `ts` of each thread with an active session; "" for direct messages that are one session. Other
+                threads are read only if they began at most `THREAD_SECONDS` (with "", `ACTIVE_SECONDS`) before `since`.
             since: seconds since the epoch.
 
         Returns:
             Slack's message objects, each once, in no particular order. A thread that is deleted is left out.
+
+        Raises:
+            SurfaceError: Slack refuses a call, or cannot be reached.
         """
         arguments = {"channel": channel, "oldest": _ts(since - (ACTIVE_SECONDS if "" in sessions else THREAD_SECONDS))}
         first = await self._read_pages("conversations.history", team, arguments)
