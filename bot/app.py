@@ -92,10 +92,14 @@ async def run_bot(settings: Settings, stop: asyncio.Event) -> None:
 async def _run(settings: Settings, ending: asyncio.Event) -> None:
     """Run the bot until cancelled, then finish the running turns.
 
-    The bot also stops if the connection to a platform is lost and cannot be restored.
-
     Args:
         ending: event that this function sets when the shutdown begins.
+
+    Raises:
+        SettingsError: a setting prevents the start.
+        StoreError: the database prevents the start.
+        ConnectionLostError: the connection to a platform is lost and cannot be restored. The running turns are
+            finished first.
     """
     raise_open_files_limit()
     for line in find_unknown_names():
@@ -291,8 +295,11 @@ async def prepare_database(database: Database) -> None:
 async def _start_channels(channels: Collection[Channel]) -> None:
     """Start all channel adapters concurrently.
 
+    Errors are raised once all adapters have started or failed.
+
     Raises:
-        SettingsError: no platform is configured, or an adapter has faults; it has a line for each fault.
+        SettingsError: no platform is configured, or settings of adapters have faults. The error has a line for each
+            fault.
         Exception: the first other error of an adapter.
     """
     if not channels:
@@ -308,7 +315,11 @@ async def _start_channels(channels: Collection[Channel]) -> None:
 async def _share_limits(database: Database, lease: Lease, channels: Collection[Channel]) -> None:
     """Exchange the usage of platform rate limits with other workers, until cancelled.
 
-    The names of the rate limiters are unique across platforms.
+    On SQLite there are no other workers, and it returns at once. The names of the rate limiters are unique across
+    platforms.
+
+    Args:
+        lease: the lease of this worker.
     """
 
     def announce() -> LimitUsages:
@@ -329,7 +340,7 @@ async def _start_channel(channel: Channel) -> None:
 async def _wait_for_first(*awaitables: Coroutine[Any, Any, object] | asyncio.Task[None]) -> None:
     """Wait until one of several awaitables ends; raise its exception if it has one.
 
-    The other tasks continue, also if this function is cancelled; the other coroutines are cancelled.
+    The coroutines that still run are then cancelled, also if this function is cancelled. Tasks that still run continue.
     """
     tasks = [work if isinstance(work, asyncio.Task) else asyncio.create_task(work) for work in awaitables]
     try:

@@ -42,7 +42,7 @@ def print_table(
 ) -> None:
     """Print a table; the first column never wraps.
 
-    Without rows, only a line with the title is printed.
+    Without rows and `total`, only the line `TITLE: none` is printed.
 
     Args:
         columns: names of the columns; all empty for no header.

@@ -53,7 +53,7 @@ class LaunchSettings:
 class BotProcess:
     """Process of `python -m bot run` with given settings, or with those of the tour.
 
-    After an unexpected exit only `restart` starts it again.
+    After an unexpected exit, the process does not run until `restart` or another method that restarts it is called.
 
     Attributes:
         is_tour: whether the scripted tour's agent answers.
@@ -123,7 +123,7 @@ class BotProcess:
     async def run(self) -> AsyncIterator[None]:
         """Run the process while the block runs, and stop it at the end.
 
-        The log file is emptied first.
+        The log file is emptied first. The block begins before the process has started.
         """
         self._log.write_bytes(b"")
         try:
@@ -133,7 +133,10 @@ class BotProcess:
             await self._stop()
 
     async def kill(self) -> None:
-        """Kill the bot's process; it restarts after `RESTART_DELAY_SECONDS`."""
+        """Kill the bot's process; it restarts after `RESTART_DELAY_SECONDS`.
+
+        The end of the process is not awaited. Without a running process, nothing is done.
+        """
         if self._process is not None and self._process.returncode is None:
             self._is_exit_expected = True
             self._process.kill()
@@ -141,7 +144,8 @@ class BotProcess:
     async def restart(self, model: str = "") -> None:
         """Stop the process gracefully; it starts again without delay.
 
-        The function returns when the old process has ended, and does not wait for the new one.
+        The function returns when the old process has ended, and does not wait for the new one. A process that does not
+        end within `STOP_TIMEOUT_SECONDS` is killed, and restarts after `RESTART_DELAY_SECONDS`.
 
         Args:
             model: full name of another model; empty for the same model.
@@ -200,7 +204,7 @@ class BotProcess:
                     await self.wait_for_change()
 
     async def wait_for_change(self) -> None:
-        """Wait until the state of the process changes."""
+        """Wait until `state` is set again, possibly to the same value."""
         await self._changed.wait()
 
     async def _run(self) -> None:
