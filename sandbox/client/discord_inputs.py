@@ -82,7 +82,7 @@ def _create_field(discord: DiscordSandbox, name: str, part: Mapping[str, Any]) -
 
 
 def _takes_several(part: Mapping[str, Any]) -> bool:
-    """Return whether a user can select several options, or none, of a component."""
+    """Return whether a user may select several options of a component, or no option."""
     most: int = part.get("max_values") or 1
     return most > 1 or part.get("min_values") == 0
 

@@ -22,8 +22,8 @@ class InspectorStore(ChangePublisher[None]):
     """Turns, model calls and tool calls that the bot has sent to the page.
 
     Attributes:
-        turns: the newest `MAX_TURNS` turns by id, oldest first; each has the bot's fields, and `states`, `asks` and
-            `tools`.
+        turns: the newest `MAX_TURNS` turns by id, oldest first; each has the bot's fields, `states`, and by id
+            `asks` (model calls) and `tools` (tool calls).
         prompts: the requests of model calls by the id of the call.
         notices: the bot's lines for the top of the page.
         model_delay: the delay of each model call that the user set, in seconds.
@@ -43,7 +43,8 @@ class InspectorStore(ChangePublisher[None]):
         `notices`. Model and tool calls of an unknown turn are ignored.
 
         Args:
-            updates: a turn, call or notice by its kind (`turn`, `ask`, `answer`, `tool`, `notice`).
+            updates: the objects by kind: `turn`, `ask` (a model call that begins), `answer` (further fields of the
+                model call), `tool` (a tool call) or `notice`.
         """
         for kind, about in updates.items():
             if kind == "turn":

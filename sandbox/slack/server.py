@@ -244,6 +244,9 @@ class SlackSandbox(SlackUserActions, SandboxObserver[WorkspaceChange]):
     def authorize(self, url: str, user: WorkspaceUser | str = "ada") -> str:
         """Approve the OAuth request at `url` as a user.
 
+        Args:
+            url: the address with the parameters `client_id`, `scope`, `redirect_uri` and `state`.
+
         Returns:
             The query of the redirect, with `code` and `state`.
 
@@ -371,7 +374,8 @@ class SlackSandbox(SlackUserActions, SandboxObserver[WorkspaceChange]):
     async def freeze_sockets(self) -> None:
         """Freeze every Socket Mode connection: it stays open without any frames.
 
-        Events that are sent on a frozen connection are lost.
+        Events that are sent on a frozen connection are lost. When the next client connects, the frozen connections are
+        aborted.
         """
         self._sockets.freeze_sockets()
 
@@ -380,7 +384,9 @@ class SlackSandbox(SlackUserActions, SandboxObserver[WorkspaceChange]):
         self._sender.discard_pending()
 
     async def refresh_sockets(self, reason: str = "refresh_requested") -> None:
-        """Send `disconnect` to every client, and close its WebSocket later.
+        """Send `disconnect` to every client, and close its WebSocket in the background.
+
+        The WebSocket is closed after `CLOSE_DELAY_SECONDS / speed`, and receives no more envelopes until then.
 
         Args:
             reason: Slack's reason in the message.
@@ -419,7 +425,8 @@ class SlackSandbox(SlackUserActions, SandboxObserver[WorkspaceChange]):
     async def _route_call(self, request: web.Request) -> web.StreamResponse:
         """Respond to an API call in the workspace to which its token belongs.
 
-        It is this workspace, or one that has this as its `primary`.
+        It is this workspace, or one that has this as its `primary`. A call with an unknown token gets this workspace's
+        error.
         """
         token = request.headers.get("Authorization", "").removeprefix("Bearer ").strip()
         workspace = next((guest for guest in self._secondaries if guest._api.is_bot_token(token)), self)

@@ -23,7 +23,8 @@ from sandbox.slack.state.workspace import Workspace, WorkspaceUser, create_id
 class SlackUserActions:
     """Actions of the users of the local Slack, and queries of the things they see.
 
-    Users and channels can be objects, names or ids. An unknown name or id raises `ValueError` in each method.
+    Users and channels can be objects, names or ids. An unknown name or id raises `ValueError` in each method. An
+    acknowledgement of the app is in time within `ACK_TIMEOUT_SECONDS`, divided by the sandbox's `speed`.
     """
 
     people: dict[str, WorkspaceUser]
@@ -114,7 +115,7 @@ class SlackUserActions:
         )
 
     async def unfurl_link(self, message: SlackMessage, linked: SlackMessage) -> None:
-        """Add the preview of a linked message to a message.
+        """Show the preview of a linked message in a message, in place of its attachments.
 
         Slack does this shortly after a post with a link.
 
@@ -258,10 +259,10 @@ class SlackUserActions:
     ) -> list[SlackMessage]:
         """Run a slash command (`/name`) as a user, and wait for its acknowledgement.
 
-        Without a connection, or an acknowledgement in time, Slackbot posts an error, as in Slack.
+        Slackbot posts an error if the app has no connection, does not acknowledge in time, or sends a wrong response.
 
         Returns:
-            The responses so far; later posts to the `response_url` are appended to the same list.
+            The responses so far, or Slackbot's error; later posts to the `response_url` are appended to the same list.
 
         Raises:
             ValueError: the manifest has no such command.
@@ -321,7 +322,7 @@ class SlackUserActions:
         return self._interactions.list_controls(message)
 
     async def use_shortcut(self, user: WorkspaceUser | str, message: SlackMessage, callback_id: str) -> bool:
-        """Use a message shortcut of the app; return whether it acknowledged that in time.
+        """Use a message shortcut; return whether the app acknowledged it in time.
 
         Args:
             callback_id: the callback id of the shortcut.

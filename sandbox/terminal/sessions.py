@@ -66,6 +66,8 @@ class TerminalSessions:
     async def run_line(self, line: str) -> str:
         """Run a typed line: a command of the terminal, or a line for the current session.
 
+        Commands of the terminal are a platform's name (`/discord`), `/help`, `/quit`, and, with a bot, `/tour`.
+
         Returns:
             A text for the user, such as an error; "" for none.
         """

@@ -142,7 +142,9 @@ class DiscordRestApi:
 
     @staticmethod
     def check_ids(request: ApiRequest) -> None:
-        """Check that the ids in a request's path are numbers.
+        """Check that the snowflakes in a request's path are numbers.
+
+        The message id may also be `@original`.
 
         Raises:
             DiscordError: 50035, an id is no number.

@@ -117,7 +117,11 @@ class DiscordRateLimits:
     def acquire(self, route: str, channel: str) -> RateLimitCheck:
         """Count a call of a route, unless the route's or the global limit rejects it.
 
+        The global limit also counts the calls that the route's limit rejects. A route without its own limit has no
+        headers.
+
         Args:
+            route: such as `GET /channels/{channel}`.
             channel: the id of the channel in the path; "" without one.
         """
         now = time()

@@ -81,7 +81,8 @@ class GuildIntegrations:
         """Add an invite to a channel, and return it.
 
         Args:
-            options: `max_age`, `max_uses` and `temporary` as in the request.
+            options: `max_age` (default: `INVITE_LIFETIME_SECONDS`), `max_uses` (default: 0) and `temporary` (default:
+                False) as in the request.
         """
         max_age = options.get("max_age")
         invite = Invite(

@@ -24,7 +24,10 @@ from sandbox.slack.state.workspace import Workspace, WorkspaceUser
 
 
 class SlackInteractions:
-    """Sender of interactions to the app; it waits for the app's acknowledgement."""
+    """Sender of interactions to the app; it waits for the app's acknowledgement.
+
+    An acknowledgement is in time within `ACK_TIMEOUT_SECONDS`, divided by `speed`.
+    """
 
     def __init__(
         self,
@@ -204,7 +207,8 @@ class SlackInteractions:
         """Fill in and submit a modal; return whether the app accepted it.
 
         Otherwise the modal stays open. The view's `errors` are those of the app, or of empty inputs that are not
-        optional. A modal with such inputs is not sent. `errors` is empty without an acknowledgement in time.
+        optional. A modal with such inputs is not sent. `errors` is empty without an acknowledgement in time,
+        and after an invalid response.
 
         Args:
             view: the modal, on top of its stack.
@@ -272,7 +276,7 @@ class SlackInteractions:
     def close_modal(self, view: SlackView, *, whole_stack: bool) -> None:
         """Close a modal's top view without submitting it.
 
-        `view_closed` is sent for each closed view with `notify_on_close`.
+        If the app is connected, `view_closed` is sent for each closed view with `notify_on_close`.
 
         Args:
             whole_stack: close all views of the modal; `clear_on_close` of the view closes them, too.

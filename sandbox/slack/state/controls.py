@@ -18,7 +18,7 @@ class BlockControl:
     Attributes:
         id: the action id of a button; the value of a feedback button or an option, which share an action id.
         label: the text of the button or option.
-        accessibility_label: the text for screen readers.
+        accessibility_label: the text for screen readers; `label` if the app set none.
         block_id: the id of the block.
         element: the Block Kit element.
         option: the feedback button or option within the element; None for a button.

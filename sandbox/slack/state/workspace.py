@@ -281,7 +281,7 @@ class Workspace:
         self._on_change(WorkspaceChange("streamed", message))
 
     def delete_message(self, message: SlackMessage) -> None:
-        """Delete a message.
+        """Delete a message, and publish the change.
 
         A message with thread replies becomes a tombstone ("This message was deleted."), as in Slack.
         """
@@ -340,7 +340,7 @@ class Workspace:
     def set_pin(self, message: SlackMessage, user: str, *, is_pinned: bool) -> None:
         """Pin a message to its channel, or unpin it, and publish the change.
 
-        A new pin of a pinned message replaces its user and time.
+        A new pin of a pinned message replaces its user and time. Unpinning a message without a pin is published, too.
 
         Args:
             user: the id of the user who does it.
