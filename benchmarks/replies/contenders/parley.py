@@ -53,9 +53,10 @@ class ReplyWithButtons:
 
 @asynccontextmanager
 async def open_reply(surface: Surface, question: MeasuredQuestion) -> AsyncIterator[ReplyWriter]:
-    """Open a reply on a surface, with the bot's Stop button.
+    """Open a reply with the bot's Stop button on a surface, and yield its writer.
 
-    Yields its writer. There is no turn: the question's number replaces the turn id in the buttons.
+    There is no turn: the question's number replaces the turn id in the buttons. The end of the block abandons a reply
+    that is not closed.
     """
     name = str(question.number)
     async with Reply(surface, save_ids=ignore_ids, buttons=growing_buttons(name, ENGLISH)) as reply:
@@ -77,7 +78,8 @@ class _ParleyOnSlack(StreamingContender):
     async def wait_for_background_calls(self) -> None:
         """Wait for Slack calls that outlast a reply, such as removed reactions.
 
-        They count towards the rate limits of the measured replies.
+        The calls count towards the rate limits of the measured replies. Unfinished ones are cancelled after
+        `BACKGROUND_TIMEOUT_SECONDS`.
         """
         await self._queued_reactions.drain(BACKGROUND_TIMEOUT_SECONDS)
         await self._assistant.drain(BACKGROUND_TIMEOUT_SECONDS)
@@ -105,7 +107,10 @@ class _ParleyOnDiscord(StreamingContender):
         self._queued_reactions = discord_reactions.make_queued_reactions(api)
 
     async def wait_for_background_calls(self) -> None:
-        """Wait for Discord calls that outlast a reply, such as removed reactions."""
+        """Wait for Discord calls that outlast a reply, such as removed reactions.
+
+        Unfinished calls are cancelled after `BACKGROUND_TIMEOUT_SECONDS`.
+        """
         await self._queued_reactions.drain(BACKGROUND_TIMEOUT_SECONDS)
 
     def open_reply(self, question: MeasuredQuestion) -> AbstractAsyncContextManager[ReplyWriter]:

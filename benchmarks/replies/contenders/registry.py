@@ -26,7 +26,11 @@ MAX_MARKDOWN_CHARS, MAX_TEXT_CHARS = 12_000, 4_000
 
 
 class _PolicyContender(StreamingContender):
-    """Running contender that writes each reply by one streaming policy."""
+    """Running contender that writes each reply by a copy of one bot's streaming policy.
+
+    Args:
+        make: returns the reply writer of a question.
+    """
 
     def __init__(self, make: Callable[[MeasuredQuestion], StreamingPolicy]) -> None:
         self._make = make
@@ -37,7 +41,10 @@ class _PolicyContender(StreamingContender):
 
 @asynccontextmanager
 async def start_chat_sdk_on_slack(platform: SlackCellPlatform) -> AsyncIterator[RunningContender]:
-    """Connect the Chat SDK policy to Slack, with ten retries like Slack's Node client."""
+    """Yield a contender that follows the Chat SDK's policy on Slack.
+
+    A rate-limited call is retried up to ten times, as by Slack's Node client.
+    """
     web = create_slack_client(platform, retries=10)
     yield _PolicyContender(
         lambda question: ChatSdk(SlackMessageClient(web, question, "markdown_text", MAX_MARKDOWN_CHARS), platform.speed)
@@ -61,7 +68,10 @@ async def start_llmcord(platform: DiscordCellPlatform) -> AsyncIterator[RunningC
 
 @asynccontextmanager
 async def start_chat_gpt_in_slack(platform: SlackCellPlatform) -> AsyncIterator[RunningContender]:
-    """Connect the ChatGPT-in-Slack policy to Slack, with its two retries."""
+    """Yield a contender that follows ChatGPT-in-Slack's policy on Slack.
+
+    A rate-limited call is retried up to twice, as by ChatGPT-in-Slack.
+    """
     web = create_slack_client(platform, retries=2)
     yield _PolicyContender(
         lambda question: ChatGptInSlack(SlackMessageClient(web, question, "text", MAX_TEXT_CHARS), platform.speed)
@@ -70,9 +80,9 @@ async def start_chat_gpt_in_slack(platform: SlackCellPlatform) -> AsyncIterator[
 
 @asynccontextmanager
 async def start_openclaw_on_slack(platform: SlackCellPlatform) -> AsyncIterator[RunningContender]:
-    """Connect the OpenClaw policy to Slack, with its two retries.
+    """Yield a contender that follows OpenClaw's policy on Slack.
 
-    Newer versions of OpenClaw do not retry writes.
+    A rate-limited call is retried up to twice, as by OpenClaw; its newer versions do not retry writes.
     """
     web = create_slack_client(platform, retries=2)
     yield _PolicyContender(
