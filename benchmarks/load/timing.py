@@ -58,7 +58,8 @@ def waits(session: UserSession, deploys: Sequence[tuple[float, float]], minute: 
 def _visible_texts(messages: Iterable[SoakBotMessage]) -> Iterable[tuple[float, str]]:
     """Yield (time, text) after each change of one of the bot's messages, oldest first.
 
-    The time is in monotonic seconds, the text joins the current texts of all messages without reset confirmations.
+    The time is in monotonic seconds. The text joins the current texts of all messages; those that confirm a reset are
+    left out.
     """
     answers = [one for one in messages if one.text != RESET_DONE]
     changes = sorted((at, place, text) for place, one in enumerate(answers) for at, text in one.versions)

@@ -29,8 +29,8 @@ class SingleTurns:
     """Figures of turns that run one after the other, in seconds.
 
     Attributes:
-        accept: median of `InboxStore.accept`.
-        start, start_p99: from that call to the start of the turn: median and 99th percentile.
+        accept: the median duration of `InboxStore.accept`.
+        start, start_p99: from the start of that call to the start of the turn: median and 99th percentile.
         statements: the mean number of database statements per turn, by kind (see `count_statements`).
     """
 
@@ -45,7 +45,7 @@ class ConcurrentTurns:
     """Figures of concurrent turns, one in each session.
 
     Attributes:
-        seconds: the time until the last turn has ended.
+        seconds: the time from the acceptance of all messages at once to the end of the last turn.
         peak: the maximum number of concurrent turns.
         max_delay: the longest delay of the event loop in seconds.
         max_busy: the longest CPU time of the event loop without a pause, in seconds.

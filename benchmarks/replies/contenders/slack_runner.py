@@ -28,13 +28,13 @@ NAME = "google-adk's SlackRunner"
 
 
 class SpeechModel(BaseLlm):
-    """ADK model that answers with a question's whole speech once the speech has ended."""
+    """ADK model that answers a question with all words of its `Speech`, once ended."""
 
     _speeches: dict[int, Speech] = PrivateAttr(default_factory=dict)
     _asked: asyncio.Condition = PrivateAttr(default_factory=asyncio.Condition)
 
     async def add_speech(self, speech: Speech) -> None:
-        """Store a speech, so that a waiting or later run for its question can answer."""
+        """Store a speech; a waiting or later run for the question of its number answers."""
         async with self._asked:
             self._speeches[speech.number] = speech
             self._asked.notify_all()
@@ -73,7 +73,7 @@ class ObservedSlackRunner(SlackRunner):
 
 
 class _SlackRunnerContender(RunningContender):
-    """Running `SlackRunner` whose model speaks the load's speeches."""
+    """Running `SlackRunner` whose model answers with the speeches of the load."""
 
     def __init__(self, slack_runner: ObservedSlackRunner, model: SpeechModel) -> None:
         self._runner = slack_runner
