@@ -165,7 +165,8 @@ def _make_built_in_app(
 def select_summary_model(settings: Settings, agent_set: AgentSet, registry: ModelRegistry) -> SummaryModelFactory:
     """Return the function that selects the model of a session's summary.
 
-    It selects `SUMMARY_MODEL`, or the session's own model, or the default for an agent without a model.
+    It selects `SUMMARY_MODEL` if that is set. Otherwise it selects the model that the session's users chose, that of
+    the agent, or the default for an agent without a model.
 
     Returns:
         A function of the agent's name and the model that the session's users chose (None if they chose none). It

@@ -57,10 +57,12 @@ class Diagnosis:
     """Problem of the running bot, with its remedy.
 
     Attributes:
-        kind: the problem. Of workers: `dead`. Of turns: `stuck` (no live worker has it, or it does not end), `slow`
-            (longer than `SLOW_TURN_SECONDS`), `failing` (failures of the last hour). Others: `waiting` (unclaimed
-            messages), `disconnected` (a channel without events), `spending` (a limit that is nearly or fully used).
-        subject: id or name of the worker, turn, channel or limit.
+        kind: the problem. Of workers: `dead` (none is alive, or a dead one still owns turns). Of turns: `stuck` (no
+            live worker has it, or it does not end), `slow` (longer than `SLOW_TURN_SECONDS`), `failing` (failures of
+            the last hour, by cause). Others: `waiting` (a message is claimable for `UNCLAIMED_SECONDS`), `disconnected`
+            (a channel without events for `SILENT_CHANNEL_SECONDS`), `spending` (a limit that is nearly or fully used).
+        subject: id or name of the worker, turn, channel or limit; `workers` if none is alive, `inbox` for `waiting`.
+            For `failing`, the id of the newest failed turn.
         line: description of the problem.
         remedy: what an operator can do.
     """
@@ -94,9 +96,9 @@ def find_problems(
 
     Args:
         overview: workers, running turns, queue, channels and recent failures, as stored in the database.
-        holder: id of the process that locks the SQLite file; None if no process does.
+        holder: id of the process that locks the SQLite file; None if no process does, or with PostgreSQL.
         time_limit: seconds that a turn may take.
-        platforms: names of the configured platforms.
+        platforms: names of the configured platforms; other channels are not checked.
         limits: spending limits that are nearly or fully used.
     """
     alive = {worker.id for worker in overview.workers if is_alive(worker, holder)}
