@@ -30,7 +30,8 @@ class LookupCache(Generic[K, V]):
     Args:
         kind: the kind of the answers, for the log.
         seconds: the age at which an answer is fetched again.
-        timeout: the most seconds that `get_or_last` waits for a new answer; None for no limit.
+        timeout: the most seconds that `get_or_last` waits for a new answer, before it cancels the lookup; None for no
+            limit.
     """
 
     def __init__(self, kind: str, seconds: float, *, timeout: float | None = None) -> None:

@@ -110,7 +110,8 @@ class CommandContext:
         event_key: the id that is the same for each delivery of the command.
         locale: the author's locale as the platform names it; empty if unknown.
         sent_at: seconds since the epoch.
-        until: `stop` and `reset` do not affect messages that were sent later (seconds since the epoch).
+        until: `stop` and `reset` do not affect messages that were sent later (seconds since the epoch); infinite for
+            no limit.
         actor: the author with their roles, for the access policy; None until the author is identified.
         location: the channel and workspace or server, for the access policy.
         is_private: whether only the author sees the result.
@@ -140,6 +141,8 @@ class CommandContext:
     @classmethod
     def from_message(cls, inbound: InboxMessage, locale: str) -> "CommandContext":
         """Return the context of a command that is a message.
+
+        The command does not affect later messages: `until` is the time of the message.
 
         Args:
             locale: the author's locale; empty if unknown.
@@ -268,7 +271,8 @@ class CommandHandler:
     ) -> CommandResult:
         """Store a user's rating of an answer, and return the text to show them.
 
-        If no stored answer belongs to the message, nothing is stored, and the text says so.
+        The rating replaces an earlier one of the same user. If no stored answer belongs to the message, or the session
+        was reset, nothing is stored, and the text says so.
 
         Args:
             message_id: the platform's id of a message of the answer, or of the user's message.
@@ -287,7 +291,8 @@ class CommandHandler:
     async def run(self, name: CommandName, argument: str, context: CommandContext) -> CommandResult:
         """Run a command, and return the result to show its author.
 
-        If the argument is invalid or the session does not exist, the text of the result says so.
+        The caller checks access and counts the command first. If the argument is invalid or the session does not exist,
+        the text of the result says so.
 
         Args:
             argument: the argument of the command, of which at most `MAX_ARGUMENT` characters are read; empty for none.
@@ -418,6 +423,7 @@ class CommandHandler:
         For a name that users may not choose here, nothing is changed, and the text says so and lists the agents.
 
         Args:
+            session: the id of the session; empty for the list before the first question.
             agent: the name of the agent; empty for the list.
         """
         conversations = self._services.conversations
@@ -468,7 +474,7 @@ class CommandHandler:
     def _list_inputs(self, name: CommandName, say: MessageCatalog) -> list[str]:
         """Return the ways to enter a command, each as inline code, for the help text.
 
-        They are the message, unless the command is private, and the slash command, if any.
+        They are the name as a message, unless the command is in `PRIVATE_COMMANDS`, and the slash command, if any.
         """
         argument = f" [{say(ARGUMENTS[name])}]" if name in ARGUMENTS else ""
         word, slash_command = None if name in PRIVATE_COMMANDS else name, self._syntax.slash_commands.get(name)
@@ -487,8 +493,8 @@ def parse_command(text: str) -> tuple[CommandName, str] | None:
     ignored.
 
     Returns:
-        The name of the command and its argument (empty for none). None for any other text, for a private command
-        without `/` or `!`, and for an argument that the command does not take.
+        The name of the command and its argument (empty for none). None for any other text, for one of
+        `PRIVATE_COMMANDS` without `/` or `!`, and for an argument that the command does not take.
     """
     match_ = _COMMAND.fullmatch(text.strip())
     name = next((name for name in COMMANDS if match_ and name == match_["name"].lower()), None)

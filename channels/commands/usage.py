@@ -16,12 +16,14 @@ async def render_usage(
 ) -> str:
     """Return a report of the spending of a user and of a place, today and this month.
 
-    Days and months are in UTC. An admin also gets the total, and the spending of up to `MAX_USERS` users.
+    Days and months are in UTC. An admin also gets the total of all platforms, and the `MAX_USERS` users with the
+    highest spending this month.
 
     Args:
         platform: the name of the adapter.
         author: the platform's id of the user.
         place: the place id: see `InboxMessage.place`.
+        is_admin: whether the user administers the bot.
 
     Raises:
         StoreError: the spending cannot be read.

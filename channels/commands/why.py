@@ -39,7 +39,7 @@ async def render_report(
 ) -> str:
     """Return the report of a turn as text, for an author of its messages or an admin.
 
-    For other users, and for an unknown turn, the text says that they cannot see the report.
+    For other users, an unknown turn, and a turn before a reset, the text says that the user cannot see the report.
 
     Args:
         turn_id: the id of the turn; None if unknown.
@@ -107,7 +107,7 @@ def _outcome(report: TurnReport, say: MessageCatalog) -> Iterator[str]:
 def _models(report: TurnReport, say: MessageCatalog) -> Iterator[str]:
     """Yield report lines: each model with the sums of its calls, then cache and cost.
 
-    If the calls are not stored, the model and the tokens of the turn follow instead.
+    If the calls are not stored, the model and the tokens of the turn come last, after cache and cost.
     """
     calls_by_model = dict[tuple[str, str, bool, bool], list[ModelCall]]()
     for call in report.calls:

@@ -87,8 +87,8 @@ class _Waiter:
 class RateLimiter:
     """Limits the calls that share one rate limit of a platform.
 
-    A slot is the permission for one call. A call uses its slot from its start until a window after its answer, since
-    the time at which it reaches the platform is unknown.
+    A slot is the permission for one call. A call uses its slot from its start until `window.seconds` after its answer,
+    since the time at which it reaches the platform is unknown.
 
     Args:
         window: the platform's limit.
@@ -130,8 +130,9 @@ class RateLimiter:
     def reserve(self) -> Iterator[None]:
         """Reserve a slot (the permission for one call) in the `with` block.
 
-        Calls with the priorities `STREAM_UPDATE` and `BACKFILL` cannot use the slot. The reservation neither waits nor
-        checks that a slot is free: see `can_reserve`.
+        Calls with the priorities `STREAM_UPDATE` and `BACKFILL` cannot use reserved slots, up to
+        `MAX_RESERVED_FRACTION` of the limit. The reservation neither waits nor checks that a slot is free: see
+        `can_reserve`.
         """
         self._reserved += 1
         try:
@@ -196,6 +197,8 @@ class RateLimiter:
     def report_headers(self, *, remaining: int, reset_after: float) -> None:
         """Set the current window from the rate limit headers of the platform's response.
 
+        Responses may arrive in another order: the lowest `remaining` of a window counts.
+
         Args:
             remaining: the calls that are left in the window.
             reset_after: the seconds until the window ends.
@@ -208,7 +211,8 @@ class RateLimiter:
     def report_429(self, retry_after: float) -> None:
         """Allow no call for `retry_after` seconds, and halve the limit after that.
 
-        Each later window without a refusal raises the limit again, up to its full value.
+        Further refusals within `retry_after` do not halve the limit again. Each later window without a refusal raises
+        it by the factor `RECOVERY_FACTOR`, up to its full value.
 
         Args:
             retry_after: the seconds that the platform demands in its response 429.
@@ -220,10 +224,11 @@ class RateLimiter:
         self._backoff_until = max(self._backoff_until, self._closed_until)
 
     def can_reserve(self, calls: int) -> bool:
-        """Return whether `calls` more slots can be reserved.
+        """Return whether `calls` more slots can be reserved; reserve none.
 
         The slots must be free now. If more than half of the window is reserved already, slots that become free within
-        `RESERVE_SECONDS` count too.
+        `RESERVE_SECONDS` count too. At most `MAX_RESERVED_FRACTION` of the limit can be reserved, and nothing while a
+        429 allows no call.
         """
         seconds = RESERVE_SECONDS / self._speed if self._reserved > self._limit // 2 else 0.0
         windows = int(seconds / self._window.seconds)
@@ -242,7 +247,10 @@ class RateLimiter:
 
     @property
     def calls_per_reply(self) -> float:
-        """The updates that one more reply could make within `EXPECTED_REPLY_SECONDS`."""
+        """The updates that one more reply could make within `EXPECTED_REPLY_SECONDS`.
+
+        Negative if more slots are used or reserved than become free in that time.
+        """
         free = self._free_within(EXPECTED_REPLY_SECONDS / self._speed) - self._reserved
         return free / (len(self._replies) + 1)
 
@@ -370,7 +378,7 @@ class RateLimiter:
         return self._limit - self._used_slots, [at + self._window.seconds for at in self._answered]
 
     def _free_within(self, seconds: float) -> int:
-        """Return the number of slots that are free now or within `seconds`."""
+        """Return the number of slots that are free within `seconds`; may be negative."""
         free, refills = self._capacity()
         windows, rest = divmod(seconds, self._window.seconds)
         until = event_loop.now() + rest

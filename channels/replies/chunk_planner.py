@@ -99,9 +99,9 @@ class Planner:
         return Plan(chunks, priority, is_growing=not is_final)
 
     async def catch_up(self) -> None:
-        """Parse new text, and yield to the event loop after each message's size of it.
+        """Parse new text, and yield to the event loop after about each chunk.
 
-        Less than that may stay unparsed.
+        At most one chunk's size of the text stays unparsed.
         """
         while self._unread_length > self._limits.chunk_size:
             self._read_part()

@@ -50,7 +50,8 @@ class WorkspaceDirectory:
     Slack: `usergroups.list` needs the scope `usergroups:read`, which an app may lack.
 
     Args:
-        timeout: the most seconds to wait for a name; after that the last known name, or the id, is used.
+        timeout: the most seconds to wait for a user or channel. After that, or if Slack fails, the last known name and
+            locale are used, or else the id and no locale.
     """
 
     def __init__(self, api: SlackApi, *, timeout: float = LOOKUP_TIMEOUT) -> None:
@@ -84,7 +85,7 @@ class WorkspaceDirectory:
         )
 
     async def locale(self, team: str, user: str) -> str:
-        """Return the locale of a user, such as `ko-KR`; empty if unknown."""
+        """Return the locale of a user, such as `ko-KR`; empty if it cannot be looked up."""
         return (await self._user(team, user)).locale
 
     async def groups(self, team: str) -> Sequence[SlackUserGroup] | None:

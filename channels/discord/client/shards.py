@@ -27,7 +27,7 @@ def shard_for_place(place: str, count: int) -> int:
     """Return the id of the shard that receives the events of a channel or of DMs.
 
     Args:
-        place: a place id: see `channels.discord.session_ids.place_id`.
+        place: a place id: see `channels.discord.session_ids.place_id`. Shard 0 receives all DMs.
         count: the number of all shards.
     """
     server = place.split(":")[1]
@@ -90,13 +90,15 @@ class ShardConnections:
     async def connect(self, ids: Collection[int], connect_seconds: float) -> dict[int, Exception]:
         """Connect the shards with these ids, and disconnect all others.
 
+        Shards that are connected or connecting are left alone. A shard that fails does not affect the others.
+
         Args:
             ids: the ids of the shards.
-            connect_seconds: the most seconds for connecting. The pauses that Discord demands between sessions are
-                added to them.
+            connect_seconds: the most seconds for connecting a shard. The pauses that Discord demands between sessions
+                are added to them.
 
         Returns:
-            The error by the id of each shard that could not be connected.
+            The error by the id of each shard that could not be connected. Such a shard is disconnected again.
         """
         await asyncio.gather(*map(self._disconnect, self._connections.keys() - set(ids)))
         new_ids = sorted(set(ids) - self._connections.keys())
@@ -116,7 +118,8 @@ class ShardConnections:
     async def reconnect(self) -> None:
         """Reconnect the connected shards that received no event for `HEARTBEAT_SECONDS`.
 
-        If there is none, reconnect the shard with the oldest last event.
+        If there is none, reconnect the shard with the oldest last event. The old connections are closed at the end of
+        this call; the new ones open in the background.
         """
         latest = max(self.last_event_at, time.time() - HEARTBEAT_SECONDS)  # at least the oldest one
         gateways = [self._connections[id_].gateway for id_ in self._connected]  # the others are connecting

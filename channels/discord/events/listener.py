@@ -126,9 +126,10 @@ class MessageListener:
     async def receive_edit(self, message: discord.Message) -> None:
         """Store the new text of an edited message.
 
-        If an edit adds a mention of the bot within `EDIT_MENTION_WINDOW_SECONDS`, the message is stored as a new one.
-        Discord also sends edit events for messages that nobody edited, and without the text if the bot may not read
-        it. Such events are ignored.
+        If an edit adds a mention of the bot within `EDIT_MENTION_WINDOW_SECONDS` after the message was sent, the
+        message is stored as a new one. If that fails, the backfill is started, which fetches the message again. Discord
+        also sends edit events for messages that nobody edited, and without the text if the bot may not read it. Such
+        events are ignored.
         """
         at = message.edited_at
         if at is None or not is_from_person(message) or not (message.content or message.attachments):
@@ -200,14 +201,15 @@ class MessageListener:
     ) -> bool:
         """Store an edit or deletion, and apply it to messages that are not stored yet.
 
-        Nothing is done during the shutdown, or in a server in which the bot does not answer.
+        These are the received messages that the backfill of the channel still has to store. During the shutdown, or in
+        a server in which the bot does not answer, nothing is done.
 
         Args:
             edits: the new text by the event key of the message; None for a deleted message.
             store: stores the edit or deletion; retried while the database is unavailable.
 
         Returns:
-            False if the edit or deletion could not be stored, which is logged; else True.
+            False if the edit or deletion could not be stored, which is logged. Else True, also if nothing is done.
         """
         if self._work.is_stopping or not self._is_served(guild):
             return True

@@ -31,7 +31,7 @@ CLOSE_SECONDS = 2.0
 
 
 class HttpMode:
-    """Passes Slack's requests with a valid signature to a Bolt app."""
+    """Passes Slack's requests with a valid signature to a Bolt app; refuses others."""
 
     def __init__(self, app: AsyncApp, signing_secret: str) -> None:
         self._app = app
@@ -75,7 +75,8 @@ class HttpMode:
         again (`x-slack-retry-num`); its message is stored only once, by its event key.
 
         Returns:
-            Bolt's response, or 401 (invalid signature), 408 (no complete body) or 503.
+            Bolt's response; 401 (invalid signature), 408 (no complete body), 500 (Bolt raised an error), or 503 (too
+                slow, or not between `open` and `close`).
         """
         now = asyncio.get_running_loop().time
         deadline = request.get(ARRIVED_AT, now()) + ANSWER_SECONDS

@@ -25,8 +25,8 @@ _KEY = "agent_context"
 class AgentContexts:
     """Adds the agent context (Slack's entities and action token) to users' messages.
 
-    The entities of a direct message are those of the last `app_context_changed` event of the user that this process
-    received.
+    Entities are the channels, messages or files in the user's view. Those of a direct message come from the user's last
+    `app_context_changed` event that this process received within `CONTEXT_SECONDS`.
 
     Args:
         cipher: encrypts the tokens in stored messages.

@@ -305,10 +305,11 @@ class SlackInteractionHandler(InteractionHandler):
     async def find_session(self, interaction: Interaction) -> Interaction | None:
         """Return a slash command with the id of the user's latest session in the channel.
 
-        For `reset` and `export`, the user is asked to choose if they have several sessions.
+        For `reset` and `export`, the user is shown buttons to choose from if they have several sessions.
 
         Returns:
-            The command, unchanged for `why` or without a session; None if the user was asked to choose.
+            The command; unchanged for `why`, without a session, or if it has a session id. None if the user was asked
+                to choose.
         """
         context, name, argument = interaction.context, interaction.values["name"], interaction.values["argument"]
         if context.session_id is not None:
