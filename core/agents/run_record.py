@@ -176,7 +176,10 @@ class RunRecorder:
 
     @property
     def run_record(self) -> dict[str, Any]:
-        """The run record of the events so far: the dict that `RunRecord.to_json` returns."""
+        """The run record of the events so far: the dict that `RunRecord.to_json` returns.
+
+        Its `seconds` are those since this recorder was made.
+        """
         return RunRecord(
             tool_calls=tuple(self._tool_calls.values()),
             omitted_tool_calls=self._omitted_tool_calls,
@@ -226,7 +229,7 @@ def format_arguments(arguments: Mapping[str, Any]) -> tuple[str, int]:
 
 
 def _shorten(text: str, max_characters: int) -> str:
-    """Return a text on one line, without secrets, cut to `max_characters`."""
+    """Return a text on one line, without secrets, cut to a length with an ellipsis."""
     line = " ".join(redact_secrets(storable_text(text)).split())
     return line if len(line) <= max_characters else f"{line[: max_characters - 1].rstrip()}…"
 

@@ -43,7 +43,7 @@ def merge_grounding(
 ) -> types.GroundingMetadata | None:
     """Return the second grounding metadata, with the first one's pages in front.
 
-    A page that is in both is listed once. If one of the two is None, the other is returned.
+    A page that is in both is listed once. The arguments stay unchanged. If one of them is None, the other is returned.
     """
     if first is None or second is None or first == second:
         return second or first

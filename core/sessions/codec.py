@@ -168,7 +168,7 @@ def has_word(table: sa.Table, word: str) -> sa.ColumnElement[bool]:
 
     Args:
         table: `messages` or `memories`: a table with the columns `content` and `search_text`.
-        word: the text to find; it may also be part of a longer word.
+        word: the text to find, without wildcards; it may also be part of a longer word.
     """
     text = sa.func.coalesce(table.c.search_text, sa.func.lower(table.c.content))
     return text.contains(fold_text(word), autoescape=True)
@@ -184,7 +184,9 @@ def list_blob_digests(event: Event) -> set[str]:
 
 
 def restore_blobs(event: Event, blobs: Mapping[str, bytes]) -> Event:
-    """Return a stored event with the bytes of its files from `blobs`.
+    """Return a copy of a stored event with the bytes of its files from `blobs`.
+
+    An event without files is returned itself.
 
     Args:
         event: an event that was read from a row, with hashes in place of its large files.
@@ -227,8 +229,8 @@ def measure_event(event: Event) -> tuple[str, int]:
     """Return the text of an event for a token counter, and the tokens of all else.
 
     Returns:
-        The text, calls and responses as one text; and the estimated number of tokens of files and of the message's
-        frame.
+        The text, calls, responses and summary as one text; and the estimated number of tokens of files, plus 4 for the
+            message as such.
     """
     words = [text for part in _get_parts(event) if (text := part_text(part))]
     tokens = 4  # the frame of a message
@@ -252,7 +254,7 @@ def count_media_bytes(event: Event) -> int:
 
 
 def _estimate_media_tokens(media: types.Blob | types.FunctionResponseBlob | None) -> int:
-    """Return the estimated number of tokens of a file in a model call."""
+    """Return the estimated tokens of a file in a model call; 0 if it is empty."""
     if media is None or not media.data:
         return 0
     if (media.mime_type or "").startswith("text/"):
@@ -303,7 +305,7 @@ def _get_long_running_calls(event: Event) -> dict[str, bool] | None:
     """Return the column `long_running_calls` of a new event.
 
     It has the ids of the event's long-running calls, each with False for "not answered". It is empty for a compaction,
-    and None for all other events.
+    and None for any other event without such calls.
     """
     if event.actions.compaction is not None:
         return {}

@@ -34,7 +34,7 @@ def hold_database_lock(database: Database) -> Iterator[None]:
 def hold_file_lock(path: Path, hint: str) -> Iterator[None]:
     """Lock the file `NAME.lock` beside a path during the block, with `flock`.
 
-    The id of this process is written into the lock file.
+    The id of this process is written into the lock file, which is not deleted at the end.
 
     Args:
         path: the file that the lock protects; it need not exist, and is not opened.

@@ -78,6 +78,7 @@ class NotificationBus:
         """Connect and call `on_notification` with each text, until the connection is lost.
 
         The first call, after the connect, has an empty text. A lost connection is no error: the method returns.
+        Errors while connecting are raised.
         """
         disconnected = asyncio.Event()
         async with self._database.engine.connect() as connection:

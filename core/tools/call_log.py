@@ -77,14 +77,15 @@ class ToolCallLog:
     ) -> ToolCallEntry | None:
         """Store the start of a tool call, unless an earlier attempt began the same call.
 
-        Retries while the database is unavailable.
+        The same call has the same run, id, tool and arguments. If the tool or the arguments of the stored call differ,
+        the new call replaces it. Retries while the database is unavailable.
 
         Args:
             may_repeat: returns whether a call that an earlier attempt at the run began may be made again.
 
         Returns:
-            None if the call is to be made now: no such call is stored, or `may_repeat` allows it. Otherwise the stored
-            row of the earlier call, which stays unchanged.
+            None if the call is to be made now, and its start is stored: the same call is not stored yet, or
+                `may_repeat` allows it. Otherwise the stored earlier call, which stays unchanged.
 
         Raises:
             SessionResetError: the session was reset.

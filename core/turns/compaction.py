@@ -260,7 +260,7 @@ class HistoryCompactor:
         """Return whether rows of `messages` have enough turns or tokens for a summary.
 
         Args:
-            rows: all messages that no summary covers, with `role` and `tokens`.
+            rows: the newest `MAX_MESSAGES_READ` messages that no summary covers, with `role` and `tokens`.
         """
         turn_count, tokens = sum(row.role == "user" for row in rows), sum(row.tokens for row in rows)
         return bool(turn_count >= self._turn_limit * START_FRACTION or tokens >= self._history_limit * START_FRACTION)
@@ -270,9 +270,10 @@ _READ = [messages.c[name] for name in ("id", "role", "author", "content", "tool_
 
 
 def find_first_kept_id(newest: Sequence[Any], *, tokens: int, turns: int) -> int:
-    """Return the id of the oldest message that a summary must not cover; 0 for none.
+    """Return the id of the oldest message that a summary must not cover.
 
-    This user message begins a turn. The call of each tool response after the message also follows the message.
+    This user message begins a turn. The call of each tool response after the message also follows the message. The id
+    is 0 if there is no such message: a summary can then cover nothing.
 
     Args:
         newest: rows of `messages` with `id`, `role`, `tokens` and `tool_calls`, newest first.

@@ -24,8 +24,8 @@ class RerunDenied(Enum):
 
     Attributes:
         NOT_OWNER: the person wrote none of the messages that the turn answers.
-        EXPIRED: the session was reset, the messages were deleted, the state of the turn does not allow this kind of
-            rerun, or the turn has had its rerun.
+        EXPIRED: the turn is unknown, the session was reset, the messages were deleted, the state of the turn does not
+            allow this kind of rerun, or the turn has had its rerun.
         SUPERSEDED: newer messages or turns of the session follow: a new answer would change the middle of the
             conversation.
     """

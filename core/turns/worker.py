@@ -149,11 +149,11 @@ class Worker:
     async def stop(self, grace: float) -> None:
         """Stop claiming turns, wait for the running ones, then cancel the unfinished ones.
 
-        A cancelled turn is handed back, so that another worker can claim it. Turns that do not end in time are logged.
+        A cancelled turn is handed back, so that another worker can claim it. Turns that have not ended within
+        `CLOSING_SECONDS` after their cancellation are logged, and their tasks go on.
 
         Args:
-            grace: seconds until the running turns are cancelled with `SHUTDOWN`. They have `CLOSING_SECONDS` after
-                that.
+            grace: seconds until the running turns are cancelled with `SHUTDOWN`.
         """
         self._stopping.set()
         self._wake.set()
@@ -187,7 +187,7 @@ class Worker:
     async def _claim(self) -> None:
         """Claim turns and start a task for each, until `limit` run or none is left.
 
-        Turns that are claimed while the worker stops are handed back.
+        Turns that are claimed after `stop` has cancelled the running ones are handed back.
         """
         async with self._claiming:
             while not self._stopping.is_set() and (free := self._limit - len(self._running)) > 0:
@@ -246,7 +246,10 @@ class Worker:
             self._wake_after_end()
 
     def _wake_after_end(self) -> None:
-        """Make the loop claim turns in `END_CLAIM_SECONDS`, unless it is about to after another turn's end."""
+        """Make the loop claim turns in `END_CLAIM_SECONDS`, since a turn has ended.
+
+        Nothing happens if such a claim of an earlier end is still due.
+        """
         if self._end_claim_at <= event_loop.now():
             self._end_claim_at = event_loop.now() + END_CLAIM_SECONDS
             asyncio.get_running_loop().call_later(END_CLAIM_SECONDS, self.wake)
@@ -254,8 +257,8 @@ class Worker:
     async def _back_off(self, turn: Turn) -> None:
         """Wait before this worker claims a turn again whose run raised an error.
 
-        The pause doubles with each claim of the turn, from `BACKOFF_SECONDS` to `MAX_BACKOFF_SECONDS`. If the worker
-        stops meanwhile, the turn is handed back.
+        Until then, the worker owns the turn, and counts it as running. The pause doubles with each claim of the turn,
+        from `BACKOFF_SECONDS` to `MAX_BACKOFF_SECONDS`. If the worker stops meanwhile, the turn is handed back.
         """
         seconds = min(MAX_BACKOFF_SECONDS, BACKOFF_SECONDS * 2 ** min(turn.claim_number - 1, 10))
         with suppress(TimeoutError):

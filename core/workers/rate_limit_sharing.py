@@ -18,7 +18,7 @@ class LimitUsage(NamedTuple):
     """One worker's usage of a platform's rate limit.
 
     Attributes:
-        live: number of the worker's replies in progress that use the limit.
+        live: number of the worker's replies in progress that use the limit, or of its reserved slots if it is greater.
         used: number of the worker's API calls that still count against the limit.
     """
 
@@ -41,7 +41,8 @@ async def exchange_usage(
     It runs until it is cancelled. A failure is logged. On SQLite there are no other workers, and it returns at once.
 
     Args:
-        announce: returns this worker's usage by name of the limit. It is written to its row in `workers` if it changed.
+        announce: returns this worker's usage by name of the limit. A changed usage is written to this worker's row in
+            `workers`.
         share: called every second with the usages of the other live workers, one mapping per worker.
     """
     announced: LimitUsages = {}

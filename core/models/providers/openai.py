@@ -245,6 +245,7 @@ class _CallBuilder:
 
         Args:
             is_truncated: whether a token limit ended the answer; calls with incomplete arguments are then left out.
+                Otherwise they become malformed calls: see `parse_call`.
         """
         read = (
             parse_call(call["id"], call["name"], call["arguments"], is_truncated=is_truncated) for call in self._calls
@@ -299,7 +300,10 @@ def _parse_delta(delta: Any, calls: _CallBuilder, sound: bytearray) -> list[Prov
 
 
 def _parse_image(url: str) -> Media:
-    """Return an image of an answer as a file, from a data URL or a web address."""
+    """Return an image of an answer as a file, from a data URL or a web address.
+
+    The web address is not fetched, and its type counts as PNG.
+    """
     head, comma, data = url.partition(",")
     if not (comma and head.startswith("data:")):
         return Media("image/png", uri=url)
