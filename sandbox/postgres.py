@@ -35,7 +35,8 @@ class PostgresMissingError(Exception):
 class PostgresSandbox:
     """PostgreSQL server in a temporary folder, as a context manager.
 
-    It can be stopped and started again inside the context.
+    The server runs when the block begins, and can be stopped and started again in the block. At the end, it is stopped,
+    and the folder is deleted.
 
     Attributes:
         bin_folder: the folder with `pg_dump` and the other programs.
@@ -113,7 +114,10 @@ class PostgresSandbox:
             time.sleep(0.02)
 
     def stop(self) -> None:
-        """Shut the server down at once, which drops its connections; committed data stays."""
+        """Shut the server down at once, if it runs.
+
+        Its connections are dropped; committed data stays.
+        """
         if self._server is not None:
             self._server.send_signal(signal.SIGQUIT)
             self._server.wait()
@@ -176,11 +180,12 @@ def _find_bin_folder() -> Path:
 def _make_executable(bin_folder: Path, folder: Path) -> Path:
     """Return a folder with PostgreSQL's programs that the server's user can execute.
 
-    Programs of the Python package are copied to `folder`. The package may be in a folder that only root can read, and
-    the server does not run as root.
+    Programs of the Python package are copied. The package may be in a folder that only root can read, and the server
+    does not run as root. For other programs, the result is `bin_folder`.
 
     Args:
         bin_folder: the installed programs.
+        folder: the folder for the copies.
     """
     if PACKAGE not in bin_folder.parts:
         return bin_folder

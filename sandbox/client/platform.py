@@ -76,7 +76,8 @@ class ClientMessage:
         ephemeral_to: the id of the only user who sees the message; None for a message to all.
         is_pending: whether the text is incomplete: a live stream of Slack, or a deferred response of Discord.
         reply_to: the message to which this one replies outside of threads, without its own `reply_to`.
-        reply_count, newest_reply: the replies in the message's own thread.
+        reply_count: the number of replies in the message's own thread.
+        newest_reply: the newest of them; None without replies.
         buttons: the platform's button ids by label.
         menus: the menus and pickers.
     """
@@ -160,7 +161,7 @@ class ClientPlatform(Protocol):
         ...
 
     def get_dm(self, person: PlatformUser) -> ClientLocation:
-        """Return the direct-message channel of a user and the bot."""
+        """Return the DM of a user and the bot; create it if it does not exist."""
         ...
 
     def list_threads(self, person: PlatformUser) -> Sequence[ClientLocation]:
@@ -217,10 +218,12 @@ class ClientPlatform(Protocol):
 
         Args:
             entry: a name in `menu_entries`.
-            text: the value for each input of the modal that the bot opens; "" without a modal.
+            text: the value for each input of the modal that the bot opens, which is then submitted. With "", the modal
+                stays open.
 
         Raises:
-            ActionRefusedError: the entry does not exist, the bot did not respond, or the text is missing.
+            ActionRefusedError: the bot did not respond, or did not accept the form. Slack: also for "" with a modal.
+                Discord: also for a text without a modal, or an entry that does not exist.
         """
         ...
 
@@ -283,11 +286,13 @@ class ClientPlatform(Protocol):
     def close_form(self, person: PlatformUser, form: str) -> None:
         """Close a form of a user without submitting it.
 
+        Slack: the bot gets `view_closed` if the modal has `notify_on_close`.
+
         Args:
             form: the id of the form.
 
         Raises:
-            ActionRefusedError: the form is closed already.
+            ActionRefusedError: the form is closed already, or another one covers it.
         """
         ...
 

@@ -245,10 +245,11 @@ class ClientSession:
         """Select an entry in the context menu of the newest message that is not ephemeral.
 
         Args:
-            line: `ENTRY` or `ENTRY: TEXT`; the first entry whose name begins with `ENTRY` is selected.
+            line: `ENTRY` or `ENTRY: TEXT`; the first entry whose name begins with `ENTRY` is selected. `TEXT` is the
+                value of each input of the modal that the bot opens.
 
         Raises:
-            ActionRefusedError: there is no such entry or no message.
+            ActionRefusedError: there is no such entry or no message, or as for `ClientPlatform.use_menu_entry`.
         """
         prefix, _, text = line.partition(":")
         entry = next(

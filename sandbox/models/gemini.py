@@ -39,7 +39,8 @@ _ERROR_STATUSES = {
 class ScriptedGemini(ScriptedServer):
     """Scripted model server with the Gemini API.
 
-    It serves `v1beta/models/{id}:streamGenerateContent`, `:generateContent` and `GET v1beta/models` under `base_url`.
+    It serves `v1beta/models/{id}:streamGenerateContent`, `:generateContent`, `GET v1beta/models` and
+    `GET v1beta/models/{id}` under `base_url`.
     """
 
     @property

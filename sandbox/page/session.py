@@ -77,6 +77,8 @@ class PageSession:
     async def serve(self, socket: web.WebSocketResponse, changed: Callable[[], Awaitable[None]]) -> None:
         """Send changes to a browser, and run its actions, until it disconnects.
 
+        Actions that are running then are cancelled.
+
         Args:
             changed: waits for the next change of a local platform or the bot.
         """
@@ -105,7 +107,8 @@ class PageSession:
     async def _send_updates(self, socket: web.WebSocketResponse, changed: Callable[[], Awaitable[None]]) -> None:
         """Send the changed keys of the page's content after each change.
 
-        They are computed at least every `MAX_UPDATE_SECONDS`, and at most every `MIN_UPDATE_SECONDS`.
+        The content is computed at most every `MIN_UPDATE_SECONDS`, and also without a change after
+        `MAX_UPDATE_SECONDS`.
 
         Args:
             changed: waits for the next change of a local platform or the bot.
@@ -207,7 +210,8 @@ class PageSession:
     async def _post_message(self, order: Json) -> str:
         """Post the message or run the slash command that the user has typed.
 
-        A text that begins with `//` is a message that begins with `/`. Without text and files, nothing is posted.
+        A text that begins with `//` is a message that begins with `/`. Without text and files, nothing is posted. After
+        a message in a Slack DM, the pane shows its thread.
 
         Args:
             order: an action's JSON, with the platform in `on`, the `text`, and optionally `files` with `name` and

@@ -245,6 +245,7 @@ class TerminalApp(App[None]):
         """Click a button of a message on the screen, and show a refusal to the user.
 
         Args:
+            message_id: the id of a message on the screen; for any other, nothing happens.
             label: label of the button.
         """
         for message in self._list_shown_messages():
@@ -405,7 +406,7 @@ class TerminalApp(App[None]):
 def _follow_first_reply(session: ClientSession, event: ClientEvent) -> None:
     """Open the thread of the user's last message when the bot first replies in it.
 
-    This applies to channels and DMs with a conversation per message (`ThreadSupport.ALL`).
+    Nothing happens unless a channel or DM with a conversation per message (`ThreadSupport.ALL`) is open.
     """
     message, sent = event.message, session.last_sent
     if (

@@ -21,7 +21,7 @@ def clean_file_name(name: str) -> str:
 
 
 def create_attachment(name: str, data: bytes) -> DiscordAttachment:
-    """Return a new attachment with a content type guessed from its name."""
+    """Return a new attachment; its content type is guessed from its name, or None."""
     return DiscordAttachment(create_id(), name, data, guess_type(name)[0])
 
 
@@ -35,7 +35,8 @@ class DiscordFiles:
     async def serve(self, request: web.Request) -> web.Response:
         """Respond to `/attachments/{channel}/{file}/{name}` with the content of the file.
 
-        The response is 404 for an expired URL, a deleted message or an unknown file. The download is recorded.
+        The response is 404 for an expired URL, a deleted message or an unknown file. Each request is recorded in the
+        activity log.
         """
         self._activity_log.record_download(request.path)
         if int(request.query.get("ex", "0"), 16) <= time():

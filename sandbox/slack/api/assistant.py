@@ -106,7 +106,7 @@ class AssistantMethods:
     def set_status(self, arguments: Arguments) -> dict[str, Any]:
         """Run `agents.sessions.setStatus`: set the status of a thread's agent session.
 
-        The session is created if it does not exist.
+        The session is created if it does not exist. A title in the arguments is ignored if the thread has one.
 
         Returns:
             The response's fields: `status`, `title`, and `warning` for `processing` without a subscription to the event
@@ -185,6 +185,8 @@ class AssistantMethods:
 
     def _find_thread(self, arguments: Arguments) -> AssistantThread:
         """Return the thread in the arguments of `assistant.threads.*`.
+
+        It is created, without a session, if it is the first call for the thread.
 
         Raises:
             SlackError: `channel_not_found` or `invalid_thread_ts`; `invalid_arguments` for a missing argument.

@@ -156,7 +156,8 @@ def parse_thread_ts(workspace: Workspace, channel: SlackConversation, arguments:
     """Return the argument `thread_ts`; None without it.
 
     Raises:
-        SlackError: `thread_not_found`, or `cannot_reply_to_message` if the message is itself a reply.
+        SlackError: `thread_not_found` if the channel has no message with this timestamp; `cannot_reply_to_message` if
+            that message is itself a reply.
     """
     thread_ts = arguments.text("thread_ts")
     if not thread_ts:

@@ -93,9 +93,10 @@ async def read_arguments(request: web.Request, *, accepts_json: bool = True) -> 
 def with_charset_warning(body: dict[str, Any], request: web.Request) -> dict[str, Any]:
     """Return the JSON body of a response, with Slack's warning about the charset.
 
-    The warning is added if the request is JSON without a charset, or a form with one. Otherwise, the body is unchanged.
-    Slack:
-    docs.slack.dev/changelog/2016-09-28-response-metadata-is-on-the-way, slackapi/python-slack-sdk #692.
+    The warning is added, in a copy, if the request is JSON without a charset, or a form with one. Otherwise, `body` is
+    returned itself.
+
+    Slack: docs.slack.dev/changelog/2016-09-28-response-metadata-is-on-the-way, slackapi/python-slack-sdk #692.
     """
     if request.content_type == "application/json" and request.charset is None:
         warning = "missing_charset"
@@ -245,7 +246,8 @@ def paginate(
 def select_page(items: Sequence[T], arguments: Arguments) -> tuple[Sequence[T], dict[str, int]]:
     """Return the items of the page that the arguments `count` and `page` select.
 
-    The default is the first page of 100 items. A page after the last one has no items.
+    The default is the first page of 100 items. A page after the last one has no items. Either argument counts as
+    `MAX_PAGE_SIZE` if it is greater.
 
     Returns:
         The items, and the field `paging` of the response with `count` (page size), `total` (items), `page` and `pages`.

@@ -128,7 +128,10 @@ class SocketModeServer:
     # Delivery
 
     def deliver(self, type_: EnvelopeType, payload: dict[str, Any]) -> EnvelopeDelivery:
-        """Queue an envelope for a WebSocket, with retries.
+        """Queue an envelope for a WebSocket, after the latency of `SlackFaults`.
+
+        An event is retried until it is acknowledged, at most `len(RETRY_DELAYS_SECONDS)` times. Commands and
+        interactions are sent once.
 
         Returns:
             The delivery, whose `acknowledged` is set once the app has acknowledged the envelope.
@@ -139,7 +142,7 @@ class SocketModeServer:
         return delivery
 
     def redeliver(self, envelope: EnvelopeRecord, reason: str = "timeout") -> None:
-        """Send an envelope again as a retry, even if it is acknowledged.
+        """Queue an envelope again as a retry, even if it is acknowledged.
 
         Args:
             reason: the field `retry_reason` of the envelope.
@@ -165,7 +168,7 @@ class SocketModeServer:
     async def _send_queued(self) -> None:
         """Send queued envelopes in order, each to a random WebSocket, until cancelled.
 
-        If there is no WebSocket, an envelope counts as delivered once without acknowledgement.
+        Without a WebSocket, envelopes stay queued, and the next delivery of each counts as a retry after a timeout.
         """
         while True:
             await self._wake.wait()
@@ -271,7 +274,8 @@ class SocketModeServer:
     def _acknowledge(self, data: str) -> None:
         """Record the acknowledgement in a client's frame, and stop the envelope's retries.
 
-        Other frames are ignored, as by Slack.
+        The oldest unacknowledged delivery of the envelope gets the time and the payload. Other frames are ignored, as
+        by Slack.
         """
         try:
             frame = json.loads(data)
@@ -323,7 +327,8 @@ class SocketModeServer:
     def freeze_sockets(self) -> None:
         """Freeze every WebSocket: it stays open, but no frames pass.
 
-        The frozen connections are aborted when the next client connects.
+        Envelopes for it are recorded as sent, but not sent. The frozen connections are aborted when the next client
+        connects.
         """
         for socket in self._sockets:
             socket.is_frozen = True
