@@ -90,7 +90,10 @@ def run_sandbox(
 def check_settings(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Check every setting against its service, and print how to fix each failure."""
+    """Check every setting against its service; exit code 1 if there are failures.
+
+    Each failure is printed with its remedy.
+    """
     from bot.setup import check
 
     raise typer.Exit(code=not asyncio.run(check.print_checks(as_json=as_json)))
@@ -98,7 +101,7 @@ def check_settings(
 
 @cli.command()
 def init(
-    platform: Annotated[SetupPlatform | None, typer.Option(help="Platform to set up.")] = None,
+    platform: Annotated[SetupPlatform | None, typer.Option(help="Platform to set up; without it, init asks.")] = None,
 ) -> None:
     """Ask for the required settings, check each answer, and write it to .env."""
     from bot import output as tables
@@ -217,7 +220,10 @@ def forget(
     yes: Annotated[bool, typer.Option("--yes", help="Delete without asking.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON; needs --yes or --dry-run.")] = False,
 ) -> None:
-    """Delete the stored data of a user or a session, or from before a day."""
+    """Delete the stored data of a user or a session, or from before a day.
+
+    Give exactly one of --user, --session and --before.
+    """
     from bot.cli import privacy
 
     privacy.forget(user=user, session=session, before=before, dry_run=dry_run, yes=yes, as_json=as_json)

@@ -108,7 +108,7 @@ class ResponseTarget:
             author=self.user,
             channel=NAME,
             address={"team": self.team, "channel": self.channel, "thread_ts": root, "ts": root},
-            event_key=f"{NAME}:{self.team}:{self.channel}:deed:{self.key}",
+            event_key=f"{NAME}:{self.team}:{self.channel}:command:{self.key}",
             sent_at=time.time(),
             is_private=True,
         )
