@@ -144,7 +144,8 @@ class SoakRun:
         """Send `messages` messages with short pauses, and wait for the answers.
 
         Args:
-            waiting: the semaphore that limits the number of waiting users.
+            waiting: the semaphore that limits the number of waiting users; held until all answers are complete, or one
+                is missing after `ANSWER_TIMEOUT_SECONDS`.
         """
         async with waiting:
             names = []

@@ -191,9 +191,12 @@ async def run_worker(
     on_end: TurnCallback = lambda _turn: None,
     on_cancel: TurnCallback = lambda _turn: None,
 ) -> AsyncIterator[WorkerServices]:
-    """Run a worker with the bot's services until the context ends.
+    """Start a worker with the bot's services, and stop the worker when the context ends.
+
+    At the end, turns that still run after 0.1 s are cancelled and handed back.
 
     Args:
+        url: the URL of the database. SQLite is migrated; another database must have the tables.
         seconds: the model's time before its answer.
         limit: the maximum number of concurrent turns.
         is_bare: whether a turn consists of its writes only, without agent and reply.
@@ -271,7 +274,7 @@ async def _count_failed_turns(database: Database) -> int:
 
 
 def build_message(session: str, text: str = "Well?") -> InboxMessage:
-    """Return an inbox message with a unique event key in this session."""
+    """Return an inbox message with a unique event key in the session `memory:SESSION`."""
     number = next(_numbers)
     return InboxMessage(
         event_key=f"{session}:{text}:{number}",
