@@ -27,11 +27,11 @@ def export(session: str, files: Path | None, *, as_json: bool) -> None:
 
     Args:
         session: id of the session.
-        files: the folder; None to write no files.
+        files: the folder, created if needed; None to write no files.
         as_json: print JSON instead of Markdown.
 
     Raises:
-        StoreError: no such session is stored, or a file cannot be written.
+        StoreError: no such session is stored, or a file exists already or cannot be written.
     """
 
     async def work(database: Database, settings: configuration.Settings) -> None:

@@ -61,9 +61,10 @@ class AgentSection(SettingsSection):
             yield "AGENT_INSTRUCTION_FILE and AGENT_INSTRUCTION are both set: remove one of them"
 
     def find_model_faults(self) -> Iterator[str]:
-        """Yield an error line for each configured model without its API key or base URL.
+        """Yield an error line for each fault in the settings of `MODEL` and `MODELS`.
 
-        No SDK of a vendor is imported.
+        For the faults see `core.models.vendors.find_model_fault`. `MODEL` is checked only if neither `AGENT` nor a file
+        of agents is used. No SDK of a vendor is imported.
         """
         is_needed = not self.agent and self.agents_path is None
         models_by_setting = {"MODEL": (self.model,) if is_needed else (), "MODELS": self.models}
@@ -106,6 +107,9 @@ class AgentSection(SettingsSection):
 
     @property
     def agent_config(self) -> AgentConfig:
-        """Name and instruction of the built-in agent."""
+        """Name and instruction of the built-in agent.
+
+        The instruction is read from the file `AGENT_INSTRUCTION_FILE` if that is set.
+        """
         file = self.agent_instruction_file
         return AgentConfig(name=self.agent_name, instruction=read_utf8(file) if file else self.agent_instruction)

@@ -48,7 +48,7 @@ async def print_checks(*, as_json: bool = False) -> bool:
     """Print the result of each check; return whether no check failed.
 
     Args:
-        as_json: print all results as JSON at the end.
+        as_json: print all results as JSON at the end; otherwise a line for each result as soon as it exists.
     """
     found = list[CheckResult]()
     async with aclosing(run_checks()) as findings:
@@ -70,7 +70,7 @@ async def _check_discord(settings: Settings) -> list[CheckResult]:
 
 
 async def _check_access(settings: Settings) -> list[CheckResult]:
-    """Check the ids in the access settings by calls of Slack's and Discord's APIs.
+    """Check the ids of the `ALLOW` and `BLOCK` settings with the platforms' APIs.
 
     Returns:
         A failure for each unknown id, and a note if users have no rate limit.

@@ -54,10 +54,10 @@ class SetupQuestion:
 
 
 def slack_questions(*, by_http: bool) -> Iterator[SetupQuestion]:
-    """Yield the questions for the tokens and secrets of the Slack app.
+    """Yield the questions for the bot token, and the signing secret or app token.
 
     Args:
-        by_http: whether Slack sends events by HTTP; otherwise by Socket Mode.
+        by_http: whether Slack sends events by HTTP, which needs the secret; Socket Mode needs the app token.
     """
     yield SetupQuestion(
         "SLACK_BOT_TOKEN",
@@ -96,7 +96,7 @@ def slack_manifest() -> str:
     """Return the manifest of the Slack app as JSON, before its tokens exist.
 
     Raises:
-        SettingsError: another setting is wrong.
+        SettingsError: a setting of `AccessSection` other than the Slack tokens is wrong.
     """
     return manifests.format_manifest(
         SetupPlatform.SLACK, _validate_section(AccessSection, slack_bot_token=SecretStr("xoxb-"), **_PLACEHOLDERS)
@@ -129,6 +129,7 @@ def model_access_questions(model: str) -> Iterator[SetupQuestion]:
     """Yield the questions for the base URL and the API key of a model.
 
     The base URL is asked only for OpenAI. The key is the last question; its check sends a short request to the model.
+    With a base URL for OpenAI, the key is not required.
     There are no questions if the model's vendor needs no API key, such as `local`.
 
     Args:
@@ -207,9 +208,12 @@ async def _check_discord_token(token: str) -> list[CheckResult]:
 
 
 async def _check_model_name(name: str) -> list[CheckResult]:
-    """Check that the provider of a model exists, and return no results.
+    """Check that the provider of a model exists, and return an empty list.
 
-    The model itself is checked with its API key.
+    The model itself is checked with its API key. Faults of settings other than `MODEL` are ignored.
+
+    Args:
+        name: full name of the model.
 
     Raises:
         SettingsError: there is no such provider.
@@ -244,6 +248,9 @@ async def _check_database_url(url: str) -> list[CheckResult]:
 
 def _validate_section(kind: type[_Section], **given: Any) -> _Section:
     """Return a section of the settings with the given values, the rest as configured.
+
+    Args:
+        given: values by the name of the setting in lower case.
 
     Raises:
         SettingsError: has a line for each fault, as at the start of the bot.
