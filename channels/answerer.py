@@ -71,7 +71,7 @@ class _MessageIsAnswerError(Exception):
     """The turn's message answers an agent's question, so that no agent is run for it.
 
     Attributes:
-        text: the untranslated sentence to show in the reply.
+        text: the sentence to show in the reply, in the author's language.
         cause: the reason for operators, stored with the turn.
     """
 
@@ -89,7 +89,7 @@ class Answerer:
         channels: the adapters by name.
         context: builds the prompt text of a turn.
         human_requests: the store of approvals and of questions to users.
-        error_messages: describes the failure of a turn to its author.
+        error_messages: describes the failure of a turn to its author; None to name no administrators.
         other_runtimes: the runtimes of the other agents, by the agent's name.
     """
 
@@ -131,7 +131,8 @@ class Answerer:
         Raises:
             CancelledError: the task was cancelled with a `CancelReason`. The reply says so; at a shutdown the turn is
                 released for another worker.
-            StoreError: the database is unavailable; the turn is not ended.
+            StoreError: the database cannot be used, and the turn is not ended. After more than `max_attempts` claims,
+                an error that a retry would repeat ends the turn as failed, and is not raised.
         """
 
         async def save_ids(ids: Sequence[str]) -> None:
@@ -192,7 +193,8 @@ class Answerer:
         """Update the reply of a turn after a user edited or deleted a message of the turn.
 
         While this process runs the turn, only the buttons of the reply change, at once. Any other reply is edited when
-        its turn has ended. It stays as it is if its text is not stored or one of its messages is missing.
+        its turn has ended. It stays as it is if its text is not stored or one of its messages is missing. Nothing
+        changes for an unknown turn.
 
         Args:
             turn_id: the id of a turn; the newest turn that answers the same messages is used.
@@ -241,11 +243,10 @@ class Answerer:
     async def _answer_in_reply(self, turn: Turn, reply: Reply) -> None:
         """Run the turn, or show its stored answer or cancel, in the reply; end the turn.
 
-        If the platform refuses the text, the text is attached as a file.
-
         Raises:
             CancelledError: the task was cancelled; the reply says so: see `_handle_cancel`.
-            RefusedError: the platform refused the text.
+            RefusedError: the platform refused the text, and the turn is not ended. The text is attached as a file,
+                unless the platform refuses that too.
         """
         try:
             if turn.text is not None and turn.cancel in (None, CancelReason.RESET):
@@ -293,8 +294,9 @@ class Answerer:
         """Return the turn to run, without messages whose authors have lost access.
 
         Returns:
-            The turn. If nothing can be run: the untranslated sentence to show, the turn's end state, and the reason
-                for operators.
+            The turn; if nothing can be run, the untranslated sentence to show, the turn's end state, and the reason for
+                operators. That is so if all authors have lost access, the run or agent of a decision is gone, or
+                `max_attempts` is exceeded.
         """
         if turn.kind == "decision" and turn.run is None:
             return words.ANSWER_NOT_STORED, "cancelled", "the run that it continues is not stored any more"
@@ -350,7 +352,8 @@ class Answerer:
     async def _run_agent(self, turn: Turn, reply: Reply, recorder: RunRecorder) -> StreamEvent:
         """Run the agent, show its text and tools in the reply, return the `done` event.
 
-        If the process shuts down, wait at most `TOOL_TIMEOUT` seconds for running tool calls, then cancel the run.
+        A cancel of this call cancels the run. At a shutdown, running tool calls first have `TOOL_TIMEOUT`
+        seconds to end.
         """
         tools = ToolStatus()
         run = asyncio.create_task(self._stream_events(turn, reply, recorder, tools), name=f"run of turn {turn.id}")
@@ -434,7 +437,7 @@ class Answerer:
         The update runs in the background.
 
         Args:
-            answered: the question that the message answered, if any, and the answers for the run.
+            answered: the result of `answer_with_message` for the turn's message; without a question, nothing is done.
 
         Raises:
             _MessageIsAnswerError: the agent is not run, since the answer does not fit the question, or the same turn
@@ -463,7 +466,7 @@ class Answerer:
     async def _handle_cancel(self, turn: Turn, reply: Reply, reason: CancelReason) -> None:
         """Close the reply with a sentence on the cancel, and end the turn.
 
-        At a shutdown, the turn is released for another worker instead; if another worker claimed it, nothing is done.
+        At a shutdown, the turn is released for another worker instead. For `LEASE_LOST`, nothing is done.
         A reset does not delete a complete answer without approvals: it is still shown.
         """
         match reason:
@@ -488,7 +491,7 @@ class Answerer:
         await self._close_with_message(turn, reply, sentence, "failed", error_summary(error))
 
     async def _close_with_message(self, turn: Turn, reply: Reply, sentence: str, state: EndState, cause: str) -> None:
-        """End the turn, and close its reply with a sentence below the text so far.
+        """Close a reply with a sentence below the text so far, then end the turn.
 
         Args:
             sentence: the untranslated sentence.
@@ -528,7 +531,7 @@ class Answerer:
         await self._turns.end(turn, "done")
 
     async def _end_without_answer(self, turn: Turn, reply: Reply) -> None:
-        """Delete the reply, and end the turn: the agent declined to answer.
+        """Delete the reply, and end the turn as done: the agent declined to answer.
 
         The caller has checked that no message of the turn is addressed to the bot.
         """

@@ -170,7 +170,8 @@ class AnswerHandler:
     ) -> FormResult:
         """Store the entries of a form page; the last page answers the question.
 
-        Invalid entries are stored as a draft, so that the user can correct them.
+        Until the question is answered, valid and invalid entries are stored as the user's draft, so that they can
+        correct them.
 
         Args:
             id_: the question's id.

@@ -86,8 +86,8 @@ class PromptBuilder:
     async def build(self, turn: Turn, channel: Channel, runtime: AgentRuntime, recorder: RunRecorder) -> Prompt:
         """Read the texts, files and context of a turn's messages, and return the prompt.
 
-        Attachments are only downloaded if the run has not stored its prompt. The author and place are set on the
-        turn's usage meter.
+        If the run has stored its prompt, attachments are not downloaded, and `media` is empty. The author and place are
+        set on the turn's usage meter.
 
         Args:
             channel: the adapter that received the messages.
@@ -131,7 +131,7 @@ class PromptBuilder:
         """Return the authors of earlier messages to which the turn's run goes back.
 
         A run that continues after an approval goes back to the messages that led to the approval. Authors of the
-        turn's own messages are left out.
+        turn's own messages are left out. The list is empty if the turn continues no run.
         """
         current_authors = {message.author for message in turn.messages}
         others = {

@@ -27,7 +27,7 @@ class ErrorMessages:
 
     Args:
         spending: the store of the administrators' names; None to name no administrators.
-        admins: the platform ids of the people who can raise a spending limit.
+        admins: the ids of the people who can raise a spending limit, as on their platform, such as `U012AB3CD`.
     """
 
     def __init__(self, spending: SpendingStore | None = None, admins: Collection[str] = ()) -> None:
@@ -74,7 +74,7 @@ async def post_as_file(
     """Close a reply whose text the platform refuses, with the text in a file.
 
     The reply shows `reason`, the turn's id and a *Retry* button. If the platform refuses that too, the reply stays as
-    it is.
+    it is. The caller ends the turn.
 
     Args:
         text: the whole text of the reply; if it is empty, a general error is shown.
@@ -96,7 +96,7 @@ async def announce_restart(reply: Reply, turn_id: str, buttons: Sequence[Button]
 
     Args:
         turn_id: the id of the turn, for the log.
-        buttons: the buttons under the reply.
+        buttons: the buttons to show below the notice.
     """
     try:
         async with asyncio.timeout(NOTICE_TIMEOUT):
@@ -125,7 +125,7 @@ def add_model_note(text: str, calls: Sequence[ModelCall], say: MessageCatalog) -
 
     Args:
         text: the answer; an empty one gets no note.
-        calls: the model calls of the run, in order.
+        calls: the model calls of the run, in order; the last one without an error wrote the answer.
     """
     answered = [call for call in calls if not call.error]
     stand_in = answered[-1] if answered else None

@@ -78,7 +78,7 @@ def render_call(event: StreamEvent, say: MessageCatalog) -> str:
     """Return the status line of a tool call, in Markdown italics.
 
     The line is the tool's own status text, with the call's arguments in place of the names in braces. If the tool has
-    no such text, or an argument is empty, the line shows the tool's name with spaces between its words.
+    no such text, or an argument in it is empty, the line shows the tool's name with spaces between its words.
 
     Args:
         event: a `tool_start` event; its `text` is the tool's status text.

@@ -225,7 +225,7 @@ class SlackChannel:
         """Return the text of a stored message for the prompt, with names in place of ids.
 
         Raises:
-            SurfaceError: the app was uninstalled from the workspace.
+            SurfaceError: the app was uninstalled from the workspace, or the database cannot be read.
         """
         team = str(inbound.address["team"])
         await self._api.at(team).token()  # fails before a model call if the app was uninstalled
@@ -285,6 +285,8 @@ class SlackChannel:
     async def _is_installed(self, team: str) -> bool:
         """Return whether the app is installed in a workspace; if not, log a warning.
 
+        True if the app has the token of a single workspace.
+
         Raises:
             StoreError: the database cannot be read.
         """
@@ -318,7 +320,8 @@ class SlackChannel:
     async def _remove_workspace(self, body: Mapping[str, Any]) -> None:
         """Delete the stored token of a workspace that removed the app.
 
-        If the app has the token of a single workspace, nothing is done: `TokenMonitor` checks that token.
+        A token that was stored after the event stays. If the app has the token of a single workspace, nothing is done:
+        `TokenMonitor` checks that token.
 
         Args:
             body: the payload of an `app_uninstalled` or `tokens_revoked` event.

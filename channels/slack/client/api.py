@@ -64,6 +64,8 @@ class SlackApi:
     def at(self, team: str) -> "SlackApi":
         """Return an API client that makes its calls with the token of a workspace.
 
+        The clients share their rate limiters. If the app has one workspace, the result is this client.
+
         Args:
             team: the id of the workspace.
         """
@@ -80,6 +82,8 @@ class SlackApi:
 
     async def token(self) -> str:
         """Return the bot's token for the workspace of this client: see `at`.
+
+        If the app has one workspace, this is the token of `client`; empty without one.
 
         Raises:
             SurfaceError: the app is not installed in the workspace, or the database cannot be read.
@@ -100,7 +104,10 @@ class SlackApi:
         return self._client.base_url
 
     def limiter(self, key: Hashable, window: Window) -> RateLimiter:
-        """Return the rate limiter for a key, created if needed: see `RateLimiters.get`."""
+        """Return the rate limiter for a key, created if needed: see `RateLimiters.get`.
+
+        All workspaces share the limiters: the key for a limit of one workspace contains the workspace's id.
+        """
         return self._caller.limiters.get(key, window)
 
     async def call(
@@ -294,6 +301,8 @@ class SlackApi:
 
 def is_transient(status: int, code: str) -> bool:
     """Return whether a failed call may succeed later.
+
+    True for HTTP 429, for HTTP 500 or more, and for a code in `_TRANSIENT_ERRORS`.
 
     Args:
         status: the HTTP status of the response.

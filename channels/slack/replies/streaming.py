@@ -45,8 +45,8 @@ class StreamPolicy:
     """Decides in which channels replies are streamed; all replies share one policy.
 
     Args:
-        streaming: the setting of the same name.
-        seconds: the age in seconds at which a stream is stopped.
+        streaming: `auto` or `native`: see `Streaming`.
+        seconds: the age in seconds at which a stream is stopped; edits show the rest of its reply.
     """
 
     def __init__(self, streaming: Streaming = "auto", *, seconds: float = STREAM_SECONDS) -> None:
@@ -284,7 +284,8 @@ class StreamSurface(SlackSurface):
         After a refusal by Slack or a failure, the rest of the reply is shown by edits.
 
         Returns:
-            The stream; None if the rate limit does not allow it now, or Slack refuses it.
+            The stream; None if the rate limit does not allow it now, Slack refuses it, or no stream is found after a
+                failure.
         """
         if not (self.use_slot(self._start_limiter) or self._start_limiter.try_acquire(Priority.PROGRESS)):
             return None
@@ -331,7 +332,7 @@ class StreamSurface(SlackSurface):
             position: the index of the message in the reply.
 
         Returns:
-            The `ts` of the message; empty if the stream was not started.
+            The `ts` of the message; empty if the message is not found.
         """
         ts = (await self._find_own()).get(position, "")
         if not ts:
@@ -394,7 +395,8 @@ class StreamSurface(SlackSurface):
         """Stop a stream, and add the rest of the message's text and its buttons.
 
         Returns:
-            True if Slack has confirmed the call; if not, the message needs an edit.
+            True if Slack has confirmed the call. If not, the stream may still be open, and the message needs an edit.
+                No call is made if the rest exceeds the stream's limits of size and time.
         """
         priority = piece.plan.priority if piece.plan.priority in FINAL_PRIORITIES else Priority.PROGRESS
         rest = [*stream.card.completion(), *_text_chunks(piece.chunk.text[len(stream.text) :])]
