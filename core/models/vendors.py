@@ -31,6 +31,8 @@ class VendorSettings:
 def find_model_fault(model: str, endpoints: VendorSettings) -> str | None:
     """Return the fault in the settings for a model as a sentence; None without one.
 
+    A fault is an unknown vendor, an empty name, or an API key that is not set. OpenAI with a base URL needs no key.
+
     Args:
         model: a value of `MODEL`: the full name of a model.
         endpoints: keys and addresses of the vendors.
@@ -48,7 +50,7 @@ def find_model_fault(model: str, endpoints: VendorSettings) -> str | None:
 def lacks_key(model: str, endpoints: VendorSettings) -> bool:
     """Return whether a model cannot be called because its vendor's key is not set.
 
-    False if the vendor is unknown.
+    False if the vendor is unknown, and for OpenAI with a base URL.
     """
     return _is_known_vendor(model) and find_model_fault(model, endpoints) is not None
 

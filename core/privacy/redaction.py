@@ -321,7 +321,8 @@ def _redact_message(row: sa.Row[Any], redaction: Redaction, *, is_theirs: bool) 
 def _redact_event(event: Event, redaction: Redaction, *, is_theirs: bool, text: str | None) -> Event:
     """Return an ADK event with the user's texts, names and id replaced.
 
-    In runs that answered the user, all text is replaced, files are removed, and calls and results are emptied.
+    In runs that answered the user, all text is replaced, files are removed, and calls, results and changes of the
+    session state are emptied.
 
     Args:
         redaction: the names and texts of the user.

@@ -71,7 +71,8 @@ def _asyncpg_errors(*names: str, other: tuple[type[Exception], ...] = ()) -> tup
 def collect_unreadable(id_: str, damaged: set[str]) -> Iterator[None]:
     """Catch and log an error of parsing stored rows (`UNREADABLE_ERRORS`) in a block.
 
-    The error is not raised, so that the transaction continues with the other rows. Errors of the database are raised.
+    The error ends the block, but is not raised, so that the transaction continues with the other rows. Errors of the
+    database are raised.
 
     Args:
         id_: the id of the turn or the row, for the log.
@@ -88,10 +89,10 @@ def collect_unreadable(id_: str, damaged: set[str]) -> Iterator[None]:
 def store_errors() -> Iterator[None]:
     """Translate the drivers' and SQLAlchemy's errors in the block to `StoreError`.
 
-    Each such error is counted in the metric `database_errors`.
+    Each `StoreError` is counted in the metric `database_errors`.
 
     Raises:
-        StoreError: the database cannot be used; the text has advice for operators.
+        StoreError: the database cannot be used; the text may have advice for operators, and `retryable` is set.
         IntegrityError: a constraint of a table does not hold.
     """
     try:
@@ -115,6 +116,9 @@ def store_errors() -> Iterator[None]:
 
 def _is_retryable(fault: BaseException) -> bool:
     """Return whether a statement that failed with this error may succeed later.
+
+    False if the statement, its values, the access or the schema is wrong. SQLite: True only for
+    `_RETRYABLE_SQLITE_ERRORS`.
 
     Args:
         fault: the error of the driver.

@@ -138,8 +138,8 @@ def set_rule(
     """Write a call's approvers and secret arguments to its confirmation request.
 
     They are written to the payload of the request that the tool has just made in `context`. Without a request nothing
-    changes. A payload that the tool has set itself changes only if there are secret arguments. A dict keeps its other
-    keys then, any other payload is replaced, and `may_allow_always` counts as False.
+    changes. If the tool has set a payload itself, nothing changes without secret arguments. With them,
+    `may_allow_always` counts as False; a payload that is a dict keeps its other keys, and any other is replaced.
 
     Args:
         approvers: people and roles that may decide; None for those of the settings.

@@ -100,14 +100,14 @@ class McpConfig(BaseModel):
 
 
 class McpServer(BaseToolset):
-    """ADK toolset with the tools of one MCP server.
+    """ADK toolset with the tools of one MCP server, connected at the first use.
 
     Args:
         name: the name of the server in the configuration file.
         retry_pause: seconds after a failure until the next attempt to reach the server.
 
     Attributes:
-        is_available: whether the server answered the last request for its tools.
+        is_available: whether the server answered the last request for its tools; True before the first one.
         progress_texts: text to show while a tool runs, by tool name with prefix.
     """
 
@@ -181,7 +181,7 @@ def load_servers(file: Path, variables: Mapping[str, str | None] | None = None) 
 
     Args:
         file: path of the file.
-        variables: values of `${NAME}`; the environment takes precedence.
+        variables: values of `${NAME}`; the environment takes precedence. An empty value counts as not set.
 
     Raises:
         SettingsError: the file is missing or malformed, names an unset variable, or the extra `mcp` is not installed.

@@ -65,7 +65,7 @@ class FormField:
         kind: `choice` is one of `options`, `choices` several, `list` one text per line, `json` any JSON value, `object`
             and `array` a JSON value of this type.
         options: the options of a `choice`, `choices` or `boolean`.
-        default: JSON value of the answer if nothing is entered, if `has_default`.
+        default: JSON value of the answer if nothing is entered; ignored unless `has_default`.
         minimum, maximum: the limits of a number, inclusive; None for no limit.
         min_length, max_length: the limits of a text, in characters; None for no limit.
         is_secret: whether the answer is not shown: the schema has `writeOnly` or the format `password`.
@@ -163,7 +163,7 @@ def create_form(tool: str, arguments: Mapping[str, Any]) -> QuestionForm:
 
 
 def plan_form(schema: Any) -> QuestionForm:
-    """Return the form for a JSON Schema; without a schema, one text field.
+    """Return the form for a JSON Schema; one text field if it is None, True or empty.
 
     A schema that cannot be shown as fields becomes one field for JSON, with the reason in `QuestionForm.problem`.
     """
@@ -264,7 +264,7 @@ def _plan_list(plain: FormField, items: Mapping[str, Any], root: Mapping[str, An
 def _list_options(schema: Mapping[str, Any], root: Mapping[str, Any]) -> tuple[FormOption, ...]:
     """Return the options of a schema: its `enum`, `const`, or alternatives of `const`.
 
-    Null is left out. More than `MAX_OPTIONS`, and malformed ones, raise `_SchemaError`.
+    Null is left out; empty if an alternative lacks `const`. Malformed or over `MAX_OPTIONS` ones raise `_SchemaError`.
     """
     values = schema.get("enum")
     if values is not None:
@@ -336,7 +336,7 @@ def _find_reference(reference: str, root: Mapping[str, Any]) -> Any:
 
 
 def _to_mapping(schema: Any) -> dict[str, Any]:
-    """Return a JSON Schema as a dict, empty for `true`; else raise `_SchemaError`."""
+    """Return a JSON Schema as a dict, empty for None and True; else raise `_SchemaError`."""
     if schema is None or schema is True:
         return {}
     if not isinstance(schema, Mapping):
@@ -514,7 +514,7 @@ def to_entry(field_: FormField, value: Any) -> str | list[str]:
 def describe_answer(form: QuestionForm, value: Any) -> list[tuple[str, str]]:
     """Return the label and the text of each field of an answer, in their order.
 
-    Empty fields are left out. The label is empty if the form has one value. Secret values are masked.
+    Without `form.is_object`: one pair, with an empty label. Else empty fields are left out. Secret values are masked.
     """
     if not form.is_object:
         return [("", _describe_value(form.fields[0], value))]

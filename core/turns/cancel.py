@@ -26,7 +26,8 @@ class StopTurnResult(Enum):
     Attributes:
         STOPPED: the turn is marked as cancelled; the worker that runs the turn ends it.
         NOT_OWNER: the person wrote none of the messages that the turn answers.
-        NOT_RUNNING: the final text of the turn is stored, the turn has ended, or it does not exist.
+        NOT_RUNNING: the final text of the turn is stored, the turn was cancelled before for a reason other than `STOP`,
+            it has ended, or it does not exist.
     """
 
     STOPPED = auto()
@@ -40,7 +41,8 @@ class StopResult:
 
     Attributes:
         turn_id: the running turn that is cancelled; None if there was none, or the person may not stop it.
-        dropped_messages: the messages that waited for a turn; no turn answers them now.
+        dropped_messages: the messages that waited for a turn, also those of deleted decisions and requests for reruns;
+            no turn answers them now.
         undecided_turn_ids: the turns whose approvals or questions were decided, but whose run had not continued yet:
             these decisions are deleted, and people may decide again.
         has_cancelled_questions: whether open questions of the agent to people were deleted.
@@ -67,8 +69,10 @@ async def stop_session(
 
     Args:
         turns_: marks the turn as cancelled, and notifies the workers.
-        author: the platform's id of the person whose turn and messages are stopped; None for those of all people.
+        author: the platform's id of the person whose turn, messages and open questions are stopped; None for those of
+            all people.
         until: seconds since the epoch. Messages that were sent later stay, and so does a turn that answers one of them.
+            Requests for reruns and decisions are deleted whatever their time.
     """
     await lock_session_row(connection, session_id)
     in_session = inbox.c.session == session_id

@@ -237,7 +237,7 @@ class TurnStore:
         attempt.
 
         Args:
-            text: the text that the reply shows so far; it is stored for the next worker.
+            text: the text that the reply shows so far, stored for the next worker; a stored final text stays.
 
         Raises:
             TurnLostError: another worker has claimed the turn, or it has ended.
@@ -282,7 +282,8 @@ class TurnStore:
     ) -> None:
         """Receive the notifications of all workers, and call a callback for each.
 
-        This runs until it is cancelled; on SQLite it returns at once.
+        This worker's own notifications that messages wait are ignored. This runs until it is cancelled; on SQLite it
+        returns at once.
 
         Args:
             on_waiting: called when messages or turns may wait for a claim, or when notifications may have been lost.
@@ -304,8 +305,8 @@ class TurnStore:
         """Store the end of the turn: its state, usage, error and run record.
 
         If the cancel reason of the turn is `RESET`, its text, its run record and the texts of its messages are deleted.
-        For `MESSAGE_DELETED`, its run record is deleted; for the state `cancelled`, the stored ADK events of its run
-        are deleted too.
+        For `MESSAGE_DELETED`, its run record is deleted, and if `state` is `cancelled`, the stored ADK events of its
+        run as well.
 
         Args:
             state: the new state of the turn.

@@ -202,9 +202,9 @@ class UsageMeter:
         return {_METADATA_KEY: {"turn": self.turn, "part": self._attempt_id, **metadata}}
 
     def followup_meter(self) -> UsageMeter:
-        """Return an empty meter with the same turn, day and author, for later calls.
+        """Return an empty meter with the same turn, day, place and author, for later calls.
 
-        It is for model calls after the turn, such as a summary.
+        It is for model calls after the turn, such as a summary, and has no limits.
         """
         meter = UsageMeter(self.turn, self.to_attribution())
         meter.day = self.day
@@ -219,7 +219,8 @@ class UsageMeter:
     def add_stored_answers(self, events: Iterable[Event]) -> None:
         """Add the model calls whose answers an earlier attempt at the turn has stored.
 
-        Attempts whose usage was stored with the turn are left out: the meter has their calls already.
+        Attempts whose usage was stored with the turn are left out: the meter has their calls already. The metrics do
+        not change.
 
         Args:
             events: the stored events of the run.

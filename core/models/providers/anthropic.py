@@ -140,7 +140,14 @@ class AnthropicProvider:
         await self._client.close()
 
     async def _events(self, request: ModelRequest) -> AsyncGenerator[ProviderEvent, None]:
-        """Send a request, and yield the events of the answer; raise the SDK's errors."""
+        """Send a request, and yield the events of the answer; raise the SDK's errors.
+
+        The tool calls, then `Done`, come last. Token counts are reported to the request as they arrive.
+
+        Raises:
+            ProviderStreamError: the stream ended before the answer was complete.
+            ProviderUnavailableError: the response cannot be parsed.
+        """
         answer = _AnthropicAnswer()
         chunks = await self._client.messages.create(**build_body(request), stream=True)
         async with parse_errors(self.name), chunks:
@@ -201,7 +208,7 @@ class _AnthropicAnswer:
         return None
 
     def build_calls(self) -> list[ToolCall]:
-        """Return the complete tool calls of the answer.
+        """Return the tool calls of the answer, each as `parse_call` returns it.
 
         A call whose arguments the token limit cut off is left out.
         """
@@ -460,7 +467,10 @@ def _format_part(part: Part, role: str) -> Iterable[Block]:
 
 
 def _format_file(media: Media) -> Block:
-    """Return the content block of a file; a placeholder if it cannot be sent."""
+    """Return the content block of a text, image or PDF; a placeholder for other files.
+
+    A file without its data gets a placeholder as well, except an image or PDF with an `https` URL.
+    """
     kind, uri = media.mime_type, media.uri or ""
     if kind.startswith("text/") and media.data is not None:
         text = media.data.decode("utf-8", "replace").replace("\0", "")
