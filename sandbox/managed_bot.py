@@ -38,7 +38,7 @@ class ManagedBot(Protocol):
     def notices(self) -> list[str]: ...
 
     async def kill(self) -> None:
-        """Kill the bot's process without a shutdown; it restarts by itself."""
+        """Kill the bot's process without a shutdown, and return; it restarts by itself."""
 
     async def restart(self, model: str = "") -> None:
         """Stop the bot's process gracefully and start it again in the background.
@@ -52,19 +52,19 @@ class ManagedBot(Protocol):
     async def start_tour(self) -> None:
         """Restart with the tour's agent; wait until the bot is connected or has exited.
 
-        If the tour already runs, nothing changes.
+        The wait has a time limit. If the tour already runs, nothing changes.
         """
 
     async def end_tour(self) -> None:
         """Restart with the user's agent; wait until the bot is connected or has exited.
 
-        If no tour runs, nothing changes.
+        The wait has a time limit. If no tour runs, nothing changes.
         """
 
     async def save_key(self, key: str, vendor: str = "") -> None:
         """Try a vendor's API key, store it, and restart the bot with the vendor's model.
 
-        Wait until the bot is connected or has exited. A tour ends.
+        Wait until the bot is connected or has exited, up to a time limit. A tour ends.
 
         Args:
             vendor: `gemini`, `openai` or `anthropic`; "" to recognize it by the key.

@@ -75,7 +75,7 @@ class Dyno:
         """Wait until `GET path` on the process's port responds with 200.
 
         Raises:
-            TimeoutError: it does not within `timeout_seconds`.
+            TimeoutError: it does not within `timeout_seconds`. An exit of the process does not end the wait.
         """
         async with asyncio.timeout(timeout_seconds):
             while (await self.probe(path))[0] != 200:  # noqa: ASYNC110 - a process sends no event
@@ -136,7 +136,8 @@ class Foreman:
         Args:
             procfile: the path of the file.
             folder: the working directory of the processes, also for `log`.
-            settings: environment variables; `DYNO` and `PORT` are added, as on Heroku.
+            settings: environment variables in addition to those of `clean_environment`; `DYNO` and `PORT` are added,
+                as on Heroku.
             path: the folder that comes first in `PATH`.
         """
         self.log = folder / "dynos.log"
@@ -146,6 +147,8 @@ class Foreman:
 
     async def start(self, kind: str, number: int = 1) -> Dyno:
         """Start a process of a type of the Procfile, such as `worker`, on a free port.
+
+        The process may not be ready on return: see `Dyno.wait_until_ready`.
 
         Args:
             number: the number in the dyno's name, such as 1 in `worker.1`.

@@ -10,7 +10,8 @@ OptionValue = str | float | bool
 def parse_options(command: Mapping[str, Any], text: str) -> dict[str, OptionValue]:
     """Parse a typed `name:value name:value` to option values by name.
 
-    Text before any name is for the first option. An unknown name is part of the text.
+    Text before any name of an option is for the first option. An unknown name is part of the value before it.
+    The last value of a name counts.
 
     Args:
         command: the command's definition in Discord's JSON.

@@ -130,7 +130,8 @@ class ScriptedServer(ABC):
     ) -> web.StreamResponse:
         """Store a request, and respond with the next turn of the script.
 
-        The response is streamed if the request says so. A response that the client aborts is counted in `disconnects`.
+        The response is streamed if the request says so. It is HTTP 400 if the script has no turn left. A response that
+        the client aborts is counted in `disconnects`.
 
         Args:
             received: the parsed request.

@@ -64,7 +64,7 @@ class FaultSwitches:
         ]
 
     async def toggle(self, platform: str, name: str) -> None:
-        """Inject the fault of a switch; if it is already pending or lasting, remove it.
+        """Inject the fault of a switch; if it is active (see `create_view`), remove it.
 
         Args:
             platform: `slack` or `discord`.
@@ -87,8 +87,8 @@ class FaultSwitches:
         """Return the switches as JSON for the browser, in the order of display.
 
         Returns:
-            For each switch: `name`, `on` (the platform), `label`, `about` (the description), and `active`: whether the
-            fault is pending or lasts.
+            For each switch: `name`, `on` (the platform), `label`, `about` (the description), and `active`: whether a
+            one-time fault waits for its call, or calls are slow. A dropped connection is never active.
         """
         return [
             {"name": s.name, "on": s.platform, "label": s.label, "about": s.description, "active": self._is_on(s)}

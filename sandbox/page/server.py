@@ -78,7 +78,7 @@ class PageServer:
 
     @asynccontextmanager
     async def serve(self, port: int) -> AsyncIterator[None]:
-        """Serve the page while the block runs.
+        """Serve the page while the block runs; at its end, close all WebSockets.
 
         Args:
             port: the port on 127.0.0.1; if it is in use, a free one.

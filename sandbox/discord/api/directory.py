@@ -53,7 +53,10 @@ class DirectoryRoutes:
         api.add_route("GET /stickers/{sticker}", self._get_sticker)
 
     def _list_guilds(self, request: ApiRequest) -> ApiResponse:
-        """Return a page of the bot's servers: the sandbox's server, or nothing."""
+        """Return a page of the bot's servers: the sandbox's server, or an empty list.
+
+        The list is empty if the bot is not in the server, or `before` or `after` exclude the server.
+        """
         query = request.query
         is_behind = int(self._guild.id) > int(query.get("after", "0"))
         is_ahead = "before" not in query or int(self._guild.id) < int(query["before"])
@@ -80,10 +83,12 @@ class DirectoryRoutes:
     # Members
 
     def _list_members(self, request: ApiRequest) -> ApiResponse:
-        """Return a page of the server's members, in the order of their ids.
+        """Return a page of the server's members, in the order of their ids: see `parse_page`.
+
+        By default the page has one member.
 
         Raises:
-            DiscordError: 50001, the privileged intent for members is disabled.
+            DiscordError: 50001, the privileged intent for members is disabled; 50035, the limit is invalid.
         """
         self._api.check_guild(request)
         if "guild_members" not in self._api.privileged_intents:

@@ -194,7 +194,7 @@ class MessageOrigin:
     """Interaction to which a message of the bot responds.
 
     Attributes:
-        type: the type of the interaction.
+        type: Discord's number of the type of the interaction.
         target_message: the message in whose context menu the command was run; None without one.
         component_message: the message whose button or menu was used; None without one.
         modal_opener: the interaction that opened the submitted modal; None without one.
@@ -222,7 +222,7 @@ class DiscordMessage:
 
     Attributes:
         content: the content as last sent.
-        mentions: the users and roles that the current text pings.
+        mentions: the users, roles, `everyone` and `here` that the current text pings.
         versions: each text of the message, oldest first.
         reply_to: the message to which this one replies; None for no reply.
         forwarded_message: a copy of the forwarded message at that time; None for no forward.
@@ -265,7 +265,7 @@ class DiscordMessage:
 
     @property
     def buttons(self) -> dict[str, str]:
-        """Custom ids of the message's buttons by label."""
+        """Custom ids of the message's buttons by label, without link buttons."""
         parts = iterate_components(self.content.components)
         return {part["label"]: part["custom_id"] for part in parts if part.get("label") and "custom_id" in part}
 

@@ -97,7 +97,7 @@ class SlackEventDispatcher:
     def dispatch(self, change: WorkspaceChange) -> None:
         """Send the events for a change of a message, its reactions or its pin.
 
-        A new message can also have events for a member, a file and metadata.
+        A new message can also have events for a member, a file and metadata. An ephemeral message has none.
         """
         message = change.message
         if change.kind == "posted":
@@ -324,7 +324,8 @@ class SlackEventDispatcher:
     def _mentions_bot(self, message: SlackMessage, text: str) -> bool:
         """Return whether Slack sends `app_mention` for a message with this text.
 
-        It sends none for DMs and the app's own messages.
+        It does if the text mentions the bot, but not for DMs and the app's own messages. The subscription is not
+        considered.
         """
         by_itself = message.bot_id == self._workspace.bot_id
         return not message.channel.is_dm and not by_itself and has_mention(text, self._workspace.bot.id)
@@ -362,10 +363,10 @@ class SlackEventDispatcher:
     def _is_shared(self, channel: str) -> bool:
         """Return whether a channel has users of another workspace (Slack Connect).
 
-        It never has in an Enterprise Grid organisation.
+        False in an Enterprise Grid organisation.
 
         Args:
-            channel: the id of the channel; "" for an event without one.
+            channel: the id of the channel; "" for an event without one, which gives False.
         """
         place = None if self._workspace.enterprise_id else self._workspace.channels.get(channel)
         known = map(self._workspace.users.get, place.members) if place else ()

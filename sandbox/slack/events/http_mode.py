@@ -64,10 +64,11 @@ class RequestUrlClient:
             await self._session.close()
 
     async def verify(self, url: str) -> None:
-        """Send Slack's challenge to a request URL, and use it if it answers correctly.
+        """Send Slack's challenge to a URL; set `url` to it if it answers correctly.
 
         Raises:
             ValueError: the URL did not answer with the challenge.
+            aiohttp.ClientError, OSError: the request failed.
         """
         challenge = hashlib.sha256(url.encode()).hexdigest()
         body = json.dumps({"token": self._token, "challenge": challenge, "type": "url_verification"})
@@ -85,7 +86,7 @@ class RequestUrlClient:
             type_: type of the envelope, as in Socket Mode.
 
         Returns:
-            The delivery, whose `acknowledged` is set once the app has responded.
+            The delivery, whose `acknowledged` is set once the app has responded with HTTP 2xx.
         """
         delivery = EnvelopeDelivery(type_, payload)
         self._deliveries[delivery.id] = delivery
@@ -127,7 +128,7 @@ class RequestUrlClient:
     async def _send_with_retries(self, delivery: EnvelopeDelivery, delay: float) -> None:
         """Post an envelope after `delay` seconds, until it is acknowledged.
 
-        It ends after the last retry. Only events are retried.
+        It ends unacknowledged after the last retry, or if the app forbids retries. Only events are retried.
         """
         while True:
             await asyncio.sleep(delay)
@@ -144,7 +145,7 @@ class RequestUrlClient:
         """Post an envelope once, and record the delivery.
 
         Returns:
-            Slack's reason for a retry; "" if none is needed.
+            Slack's reason for a retry; "" if the app acknowledged the envelope, or forbids retries by a header.
         """
         payload, attempt = delivery.payload, delivery.attempt
         envelope = EnvelopeRecord(delivery.id, delivery.type, payload, time.monotonic(), attempt, delivery.reason)

@@ -122,7 +122,10 @@ def shape(
 
 
 def variants(checks: Mapping[str, Check]) -> Check:
-    """Return a check for a JSON object whose field `type` selects one of the checks."""
+    """Return a check for a JSON object whose field `type` selects one of the checks.
+
+    A missing or other type is an error.
+    """
 
     def check(value: Any, path: str) -> Iterator[str]:
         kind = value.get("type") if isinstance(value, Mapping) else None
