@@ -68,9 +68,9 @@ class SessionContender:
 
     Attributes:
         name: the name in the table.
-        fill: inserts events into a session, by SQL instead of the service.
+        fill: inserts events directly into the storage of the session with an id.
         stop: closes the service.
-        configs: arguments of `get_session`, each measured separately.
+        configs: arguments of `get_session`, each measured separately; None loads the whole history.
     """
 
     name: str

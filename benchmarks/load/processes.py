@@ -43,6 +43,7 @@ class Formation:
 
         Raises:
             RuntimeError: `release` failed.
+            TimeoutError: a worker is not ready after `START_TIMEOUT_SECONDS`.
         """
         await self._release()
         await self._start()
@@ -50,11 +51,13 @@ class Formation:
     async def deploy(self) -> None:
         """Run `release`, replace all workers, and append the times to `deploys`.
 
-        With overlap, new workers start while the old ones stop. The first deploy also starts and kills an extra
+        With overlap, new workers start after `release`, while the old ones stop. Otherwise the old ones stop before
+        `release`. The deploy ends when all new workers are ready. The first deploy also starts and kills an extra
         `release`.
 
         Raises:
             RuntimeError: `release` failed.
+            TimeoutError: a worker is not ready after `START_TIMEOUT_SECONDS`.
         """
         old, self._dynos = self._dynos, []
         if not self.deploys:
@@ -75,8 +78,8 @@ class Formation:
     async def stop(self) -> None:
         """Send SIGTERM to all workers, and wait for their exits.
 
-        Workers that run longer than `KILL_TIMEOUT_SECONDS` are killed. Each exit code other than 0 counts in
-        `unexpected_exits`.
+        Workers that run longer than `KILL_TIMEOUT_SECONDS` are killed. `unexpected_exits` counts these, workers that
+        exit with another code than 0, and workers that had exited before.
         """
         await self._stop(self._dynos)
         self._dynos = []

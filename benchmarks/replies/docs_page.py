@@ -41,7 +41,10 @@ def _load(cell: Cell) -> object:
 
 
 def compact_table(cells: Sequence[Cell]) -> str:
-    """Return the cells as one Markdown table for each platform, with times in seconds."""
+    """Return the cells as one Markdown table for each platform, with times in seconds.
+
+    The rows are sorted by load. The last row of each load has the least possible values.
+    """
     blocks = []
     for platform in sorted({cell.platform for cell in cells}):
         rows = [HEAD, ("---", "---") + ("---:",) * (len(HEAD) - 2)]

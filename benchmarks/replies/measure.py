@@ -18,8 +18,8 @@ class MeasuredReply:
 
     Attributes:
         age: the mean age of the shown text while the model streamed.
-        ended: the time of the model's last word.
-        final: the time from which exactly the complete text is shown; None if it is not.
+        ended: the monotonic time of the model's last word.
+        final: the monotonic time from which exactly the complete text is shown; None if it is not.
         channel: the number of the reply's channel in the load.
     """
 
@@ -43,6 +43,7 @@ def measure_replies(
     so an extra placeholder is found, too.
 
     Args:
+        speeches: the words of the model for each question, in the order of the questions.
         versions: all texts of the bot's messages over time, oldest first.
     """
     versions = list(versions)
@@ -74,6 +75,9 @@ def newest_positions(versions: Iterable[Version]) -> list[tuple[float, int]]:
     """Return (time, position of the newest visible word) after each version.
 
     The position is -1 while no word is visible.
+
+    Args:
+        versions: the versions of one reply's messages, oldest first.
     """
     current: dict[str, int] = {}
     newest = []
@@ -112,7 +116,7 @@ def final_time(text: str, ended: float, versions: Iterable[Version]) -> float | 
         versions: the versions of the reply's messages, oldest first.
 
     Returns:
-        Monotonic seconds, as in the versions; None if the last versions show another text.
+        Monotonic seconds, as in the versions; None if the last versions show another text, or none is from `ended` on.
     """
     whole = _strip_whitespace(text)
     current: dict[str, Version] = {}

@@ -16,7 +16,7 @@ def bot_command(speed: float) -> list[str]:
     The caller appends the bot's command, such as `run`.
 
     Args:
-        speed: the factor of the rate limiters.
+        speed: how many times faster the rate limiters run: see `RateLimiters`.
     """
     return [sys.executable, "-m", "benchmarks.soak.bot", f"{speed:g}"]
 
@@ -27,8 +27,8 @@ def write_python_wrapper(folder: Path, speed: float) -> None:
     It rejects all other arguments with exit status 2.
 
     Args:
-        folder: the folder of the executable.
-        speed: the factor of the rate limiters.
+        folder: the existing folder of the executable.
+        speed: see `bot_command`.
     """
     python = folder / "python"
     bot = " ".join(map(quote, bot_command(speed)))
@@ -56,7 +56,7 @@ class SoakBotProcess:
     async def start(self) -> None:
         """Start `run` in a new process, after killing a former process that still runs.
 
-        Counts a former exit without a kill in `unexpected_exits`.
+        Does not wait until the bot is ready. Counts a former exit without a kill in `unexpected_exits`.
         """
         if self._process is not None:
             self.unexpected_exits += self._process.returncode not in (None, -signal.SIGKILL)

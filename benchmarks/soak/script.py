@@ -30,7 +30,8 @@ DELTAS, DELTA_INTERVAL_SECONDS = 6, 0.05
 def answer(ids: Sequence[str]) -> str:
     """Return the model's answer to the messages with these names.
 
-    The answer is pseudo-random by the names, so each call returns the same text.
+    It is the names (`«s3-14,s3-15»`), 3 or more words, and `«end»`. The words are pseudo-random by the names, so each
+    call returns the same text.
     """
     rng = random.Random(",".join(ids))
     count = LONG_ANSWER_WORDS if rng.randrange(ANSWERS_PER_LONG_ONE) == 0 else rng.randint(3, 60)
@@ -74,14 +75,17 @@ class CheckingModel:
 
 
 def list_texts(messages: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Return the (role, text) pairs of a history without tool calls and tool results."""
+    """Return the (role, text) pairs of a history without tool calls and tool results.
+
+    A tool call is an `assistant` message before a `tool` message.
+    """
     following = [role for role, _ in messages[1:]] + [""]
     calls = [role == "assistant" and after == "tool" for (role, _), after in zip(messages, following, strict=True)]
     return [message for message, is_call in zip(messages, calls, strict=True) if not is_call and message[0] != "tool"]
 
 
 def find_names(text: str) -> list[str]:
-    """Return the message names (such as `s3-14`) in a text, in order, with repetitions.
+    """Return the message names (`s3-14`) in a text, in order, with repetitions.
 
     Names in quoted context messages do not count.
     """
@@ -117,7 +121,7 @@ def find_disordered(ids: Sequence[str]) -> tuple[tuple[str, str], ...]:
     """Return each pair (older, newer) of message names in which the newer comes first.
 
     Args:
-        ids: names of one session's messages.
+        ids: names of one session's messages; the newer one has the higher number after the hyphen.
     """
     return tuple((older, newer) for i, older in enumerate(ids) for newer in ids[:i] if _number(newer) > _number(older))
 
@@ -137,7 +141,7 @@ class SessionVerdict:
         doubled: messages with several answers.
         disordered: a pair (older, newer) for each message that was answered after a newer one.
         wrong: texts that are no answer, wrong answers, and answers of other sessions.
-        unfinished: the number of the bot's unfinished messages.
+        unfinished: the number of the bot's unfinished messages (see `SoakBotMessage.is_finished`).
     """
 
     replies: int
