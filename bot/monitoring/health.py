@@ -29,11 +29,12 @@ class HealthMonitor:
     """Monitor of the database and of the heartbeats of the platform connections.
 
     Args:
-        silence_seconds: seconds that a heartbeat may be overdue before the channel reconnects.
+        silence_seconds: seconds that a heartbeat may be overdue before the channel reconnects. After as many seconds
+            more, the channel reconnects again.
         max_silence_seconds: seconds that a heartbeat may be overdue before `watch` raises.
 
     Attributes:
-        is_ready: whether messages are received and stored.
+        is_ready: whether messages are received and stored; False before `watch` and after `mark_stopping`.
         reasons: a line for each reason why the bot is not ready; empty if it is ready.
     """
 
@@ -60,7 +61,8 @@ class HealthMonitor:
     async def watch(self, channels: Collection[Channel], database: Database) -> None:
         """Watch the channel adapters and the database until cancelled.
 
-        An adapter whose heartbeat is overdue is reconnected. `reasons` has the failures of adapters and database.
+        An adapter whose heartbeat is overdue is reconnected; one that never had a connection is not. `reasons` has the
+        failures of adapters and database.
 
         Raises:
             ConnectionLostError: a heartbeat is overdue by more than `max_silence_seconds`.
@@ -126,7 +128,7 @@ class HealthMonitor:
     def _set_reason(self, about: str, reason: str | None = None) -> None:
         """Store why a platform or the database is not ready, or delete that reason.
 
-        A reason that is already stored stays. Changes are logged.
+        A stored reason is not replaced by another one. Changes are logged.
 
         Args:
             about: name of the platform, or `database`.
