@@ -299,6 +299,10 @@ class DiscordChannel:
 
         The number of shards is that of the settings, else that of the connected workers, else the one that Discord
         recommends.
+
+        Raises:
+            SurfaceError: Discord cannot be reached.
+            StoreError: the database cannot be read, after all retries.
         """
 
         async def ask() -> tuple[int, int]:
@@ -313,6 +317,11 @@ class DiscordChannel:
         self, shard: Shard, on_connected: Callable[[], None], on_event: Callable[[], None]
     ) -> tuple[Dispatcher, str]:
         """Return a new logged-in gateway client for a shard, and the gateway's URL.
+
+        The caller connects the client to the gateway.
+
+        Args:
+            on_connected, on_event: callbacks of the client: see `GatewayClient`.
 
         Raises:
             ParleyError: Discord allows this bot no new session for now.
@@ -371,6 +380,9 @@ class DiscordChannel:
         """Send a refusal to a message's author by direct message.
 
         If Discord refuses that, add the reaction `DENIED_EMOJI` to the message instead.
+
+        Raises:
+            SurfaceError: Discord refuses the reaction, too, or cannot be reached.
         """
         try:
             await self._api.send_direct_message(int(inbound.author), text)

@@ -33,10 +33,11 @@ def parse_message(message: discord.Message, bot: discord.abc.User, settings: Dis
     """Return a person's message as an inbox message; None if it is not for the bot.
 
     A message in a server is not for the bot if it neither mentions the bot nor replies to it, and is in no thread and
-    no free channel (see `_is_in_free_channel`). Nor is an empty message in a server, unless it mentions the bot. The
-    author's roles and the location are not set.
+    no free channel (see `_is_in_free_channel`). Nor is an empty message in a server, unless it mentions the bot. A
+    direct message is always for the bot. The author's roles and the location are not set.
 
     Args:
+        message: a message for which `is_from_person` is True.
         bot: the bot's own user.
     """
     guild, channel = guild_id_of(message), message.channel
@@ -75,7 +76,10 @@ def is_mention(message: discord.Message, bot: discord.abc.User) -> bool:
 
 
 def parse_text(message: discord.Message, bot: discord.abc.User) -> str:
-    """Return a message's text with names in place of ids, without mentions of the bot."""
+    """Return a message's text with names in place of ids, without mentions of the bot.
+
+    Stickers, a poll and a voice note become text, too: see `get_message_text`.
+    """
     role = _get_bot_role(message)
     own_ids = [bot.id] if role is None else [bot.id, role.id]
     return storable_text(
@@ -102,7 +106,10 @@ def _get_bot_role(message: discord.Message) -> discord.Role | None:
 
 
 def _is_reply_to(message: discord.Message, user: discord.abc.User) -> bool:
-    """Return whether a message replies to a message of a user."""
+    """Return whether a message replies to a message of a user.
+
+    False if Discord has sent the message without the one to which it replies.
+    """
     quoted = message.reference.resolved if message.reference else None
     return isinstance(quoted, discord.Message) and quoted.author == user
 
@@ -119,7 +126,10 @@ def _is_in_free_channel(message: discord.Message, bot: discord.abc.User, channel
 
 
 def is_for_others(message: discord.Message, bot: discord.abc.User) -> bool:
-    """Return whether a message mentions or replies to anybody but the bot."""
+    """Return whether a message mentions a role or another user, or replies to a user.
+
+    The bot's user does not count, but its own role does.
+    """
     quoted = message.reference.resolved if message.reference else None
     is_reply = isinstance(quoted, discord.Message) and quoted.author != bot
     return is_reply or bool(message.role_mentions) or any(one != bot for one in message.mentions)
@@ -144,7 +154,7 @@ def move_to_thread(incoming: IncomingMessage) -> IncomingMessage | None:
     The caller starts the thread. Discord: the thread has the id of the message.
 
     Returns:
-        The message; None if it is private or in a thread already.
+        A changed copy of the message; None if it is a direct message, is answered ephemerally, or is in a thread.
     """
     inbound = incoming.inbound
     is_private = inbound.place.startswith((f"{NAME}:dm:", f"{NAME}:{EPHEMERAL}:"))

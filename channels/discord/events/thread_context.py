@@ -109,8 +109,8 @@ class DiscordContextFetcher:
     ) -> dict[MessageKey, discord.Message]:
         """Fetch the messages of a thread that were sent since the stored history ends.
 
-        At most `MAX_MESSAGES` are fetched. Messages newer than the turn's newest message are left out. The message on
-        which the thread was started is included if the history does not cover it.
+        At most `MAX_MESSAGES` are fetched, the newest ones. Messages newer than the turn's newest message are left out.
+        The message on which the thread was started is included if the history does not cover it.
 
         Returns:
             The messages by the ids of their channel (the thread) and of the message. Empty for the first turn in a
@@ -132,7 +132,11 @@ class DiscordContextFetcher:
         return {key: one for key, one in found.items() if snowflake_time(one.id) > history.since}
 
     async def _fetch_message(self, channel: int, message: int) -> discord.Message | None:
-        """Fetch a message; None if it does not exist or the bot may not read it."""
+        """Fetch a message; None if it does not exist or the bot may not read it.
+
+        Raises:
+            SurfaceError: Discord cannot be reached.
+        """
         try:
             return await self._api.fetch_message(channel, message)
         except RefusedError:
@@ -157,7 +161,7 @@ def _resolve_starter(message: discord.Message) -> discord.Message:
     """Return the message that a "thread starter" system message refers to.
 
     Such a system message is the first one in a thread that was started on a message. Any other message is returned as
-    it is.
+    it is, and so is a system message that Discord sends without the other message.
     """
     if message.type is not discord.MessageType.thread_starter_message:
         return message

@@ -98,13 +98,17 @@ class DiscordInteractionHandler(InteractionHandler):
         """Run a command, and show the result to its author.
 
         Only the author sees the result, unless Discord refuses the response: see `answer`.
+
+        Args:
+            argument: the text after the name; empty for a command without one.
         """
         await self._receive(interaction, "command", {"name": name, "argument": argument})
 
     async def handle_question(self, interaction: discord.Interaction, question: str) -> None:
         """Post the question of a user's command, and store it as a message to answer.
 
-        If the bot may post in the channel, everyone there sees question and answer; else only the author does.
+        If the bot may post in the channel, everyone there sees question and answer; else only the author does. An
+        empty question is refused.
         """
         text = storable_text(question).strip()
         await self._receive_question(interaction, text, quote=quote_lines(shorten(text, _MAX_QUESTION_CHARACTERS)))
@@ -112,7 +116,8 @@ class DiscordInteractionHandler(InteractionHandler):
     async def handle_question_about(self, interaction: discord.Interaction, message: discord.Message) -> None:
         """Post a question about a message, and store it as a message to answer.
 
-        The user chose the bot's entry in the menu of the message. Discord sends the message with its text, even without
+        The user chose the bot's entry in the menu of the message. The question has a fixed text, and the message's text
+        and files as reference. A message with neither is refused. Discord sends the message with its text, even without
         the message content intent.
         """
         content, files = parse_text(message, self._api.bot_user), parse_attachments(message)
@@ -142,6 +147,8 @@ class DiscordInteractionHandler(InteractionHandler):
     async def handle_menu(self, interaction: discord.Interaction, message: discord.Message, action: MenuAction) -> None:
         """Show the turn report of an answer, or store a rating of the answer.
 
+        The result is shown as by `answer`.
+
         Args:
             message: the message in whose menu the user chose: one of the answer, or the user's message.
             action: the chosen entry.
@@ -165,6 +172,8 @@ class DiscordInteractionHandler(InteractionHandler):
 
     async def handle_form(self, interaction: discord.Interaction, data: Mapping[str, Any]) -> None:
         """Store the answer in a submitted modal of a question; ignore other modals.
+
+        The result is shown as by `answer`.
 
         Args:
             data: the `data` of the interaction.
@@ -207,7 +216,7 @@ class DiscordInteractionHandler(InteractionHandler):
 
         Returns:
             The modal, with the user's draft. If the user may not use the bot or may not answer the question, or if the
-            question is closed: a text that tells them the reason, possibly empty.
+            question is closed: a text that tells them the reason.
         """
         authorized = await self.authorize(partial(self._identify, interaction, self._parse(interaction, "form", {})))
         if isinstance(authorized, str):
@@ -223,11 +232,11 @@ class DiscordInteractionHandler(InteractionHandler):
 
         Args:
             name: `model` for models, any other command for agents.
-            typed: the text that the user has entered, which the names must contain, ignoring case.
+            typed: the text that the user has entered; its case is ignored.
 
         Returns:
-            All such names, first those that start with `typed`. Empty if the user has no access, the database fails, or
-            the lookup takes over `AUTOCOMPLETE_TIMEOUT` seconds.
+            All names that contain `typed`, first those that start with it. Empty if the user has no access, the
+            database fails, or the lookup takes over `AUTOCOMPLETE_TIMEOUT` seconds.
         """
         parsed, conversations = self._parse(interaction, "command", {}), self._services.conversations
         try:
@@ -315,7 +324,7 @@ class DiscordInteractionHandler(InteractionHandler):
 
         See `InteractionHandler.answer`. The result of a form replaces the private message from which the form was
         opened. If Discord refuses the response to a command, the result is posted in the channel, without private
-        content.
+        content. Where the bot cannot post, the refusal is raised.
         """
         token = self._get_token(interaction.surface)
         if interaction.kind in ("press", "answer"):
@@ -358,7 +367,8 @@ class DiscordInteractionHandler(InteractionHandler):
     async def show_question(self, interaction: Interaction) -> tuple[InboxMessage, Retract]:
         """Post a question as the response to the interaction, unless it is private.
 
-        The bot's reply then replies to the posted message. See `InteractionHandler.show_question`.
+        The bot's reply then replies to the posted message. A private question is not posted: the reply is the response,
+        which only the author sees. See `InteractionHandler.show_question`.
 
         Returns:
             The question as a message to answer, and a function that deletes the posted question and tells its author
@@ -400,7 +410,7 @@ async def _acknowledge(interaction: discord.Interaction, parsed: Interaction) ->
 
     Returns:
         False if Discord refuses the acknowledgement, and has shown the user that the application did not respond. True
-        if Discord accepts it, or the outcome is unknown.
+        if Discord accepts it or has one already, or if the outcome is unknown.
     """
     try:
         if parsed.kind in ("press", "answer"):
@@ -415,7 +425,10 @@ async def _acknowledge(interaction: discord.Interaction, parsed: Interaction) ->
 
 
 def _must_answer_ephemerally(interaction: discord.Interaction) -> bool:
-    """Return whether the bot cannot post in the channel, but only respond ephemerally."""
+    """Return whether the bot cannot post in the channel, but only respond ephemerally.
+
+    This is so in DMs between other people, in servers without the bot, and without the permission to post.
+    """
     if interaction.guild_id is None:
         return interaction.context.private_channel is True
     channel = interaction.channel

@@ -106,6 +106,8 @@ async def _try(web: AsyncWebClient, call: Awaitable[Any], setting: str, hint: st
     """Await a call that checks a token; describe a refusal of the token in `faults`.
 
     Args:
+        web: the client whose URL the errors name.
+        call: the call to await.
         setting: the name of the token's setting.
         hint: a sentence on the place at which to get the token.
         faults: the list to which a sentence is appended if the token is refused.
@@ -135,7 +137,7 @@ async def _try(web: AsyncWebClient, call: Awaitable[Any], setting: str, hint: st
 class TokenMonitor:
     """Checks the bot's token periodically: Slack keeps the sockets of a revoked token.
 
-    A failed check is logged and leaves `valid_at` as it is.
+    A failed check is logged and leaves `valid_at` as it is. A check that hits a rate limit (429) counts as passed.
 
     Attributes:
         valid_at: the time at which a check last passed, in seconds since the epoch; 0 before `start`.
