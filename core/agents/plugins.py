@@ -83,7 +83,8 @@ class GuardPlugin(BasePlugin):
     async def after_model_callback(self, *, callback_context: CallbackContext, llm_response: LlmResponse) -> None:
         """Replace tool call ids in a model's answer that other calls of the session have.
 
-        A model sees only the calls of its own branch. Agents that run in parallel may return the same id.
+        A model sees only the calls of its own branch. Agents that run in parallel may return the same id. Partial
+        answers stay unchanged.
         """
         run = callback_context.run_config
         calls = [
@@ -102,16 +103,17 @@ class GuardPlugin(BasePlugin):
         """Log the start of a tool call, and return a result if the call must not be made.
 
         It also sets the time limit of the tool, starts the timer of the call, and applies the session's standing
-        approval of the tool. A transfer to an agent is not logged, nor is a call that needs an approval or whose
-        session is not stored.
+        approval of the tool (see `apply_standing_approval`). A transfer to an agent is not logged, nor is a call that
+        needs an approval or whose session is not stored.
 
         Returns:
             None to make the call; else the result for the model. It is an error if the user may not use the tool, the
             name of an agent is unknown, or the tool needs an approval that cannot be requested. It is the logged result
-            if an earlier attempt at the run made the same call.
+            if an earlier attempt at the run made the same call. Two such calls are made again: an unfinished call of an
+            idempotent tool, and a call whose confirmation request is decided now.
 
         Raises:
-            StoreError: the start of the call cannot be logged; the call is not made.
+            SessionResetError, TurnLostError, StoreError: see `ToolCallLog.begin`; the call is not made.
         """
         limit_tool(tool, self._tool_seconds)
         if isinstance(run := tool_context.run_config, AgentRunConfig):
@@ -144,6 +146,9 @@ class GuardPlugin(BasePlugin):
 
         Returns:
             The result for the model; None to use the tool's own result unchanged.
+
+        Raises:
+            TurnLostError, StoreError: see `ToolCallLog.end`.
         """
         if isinstance(run := tool_context.run_config, AgentRunConfig):
             run.tool_timer.stop(tool_context.function_call_id or tool.name)
@@ -172,7 +177,7 @@ class GuardPlugin(BasePlugin):
     ) -> dict[str, Any] | None:
         """Log the exception of a tool, and return it as an error result for the model.
 
-        Without this result, ADK ends the run.
+        It is written to the process's log, not to the call log. Without this result, ADK ends the run.
 
         Returns:
             A dict whose key `error` has a sentence without secrets; None for a cancellation, which ADK raises again.
@@ -299,9 +304,9 @@ def _add_approval_rule(tool: BaseTool, tool_args: dict[str, Any], tool_context: 
 
 
 def _has_decision(entry: ToolCallEntry, tool_context: ToolContext) -> bool:
-    """Return whether a person has decided a logged call's confirmation request.
+    """Return whether a person has allowed or denied a logged call on request.
 
-    ADK then makes the call again.
+    In both cases, ADK then starts the call again.
     """
     id_ = tool_context.function_call_id
     return bool(entry.actions.requested_tool_confirmations) and any(
@@ -410,7 +415,7 @@ class MeterPlugin(BasePlugin):
 
 
 def _get_external_model(context: CallbackContext) -> BaseLlm | None:
-    """Return the model of the running agent if it is not a `ModelAdapter`, else None."""
+    """Return the running agent's model; None for a `ModelAdapter` or without a model."""
     agent = context._invocation_context.agent
     model = agent.canonical_model if isinstance(agent, LlmAgent) else None
     return None if isinstance(model, ModelAdapter) else model

@@ -133,7 +133,7 @@ def guess_mime_type(name: str, claimed_type: str | None) -> str | None:
 
 
 def guess_suffix(mime_type: str) -> str:
-    """Return the usual suffix of file names of a MIME type, such as `.png`, or `.bin`."""
+    """Return the usual file suffix of a MIME type, such as `.png`; `.bin` if unknown."""
     kind = mime_type.partition(";")[0].strip().lower()
     kind = _ALIASES.get(kind, kind)
     return _SUFFIXES.get(kind) or guess_extension(kind) or ".bin"
@@ -147,10 +147,12 @@ def is_text_type(mime_type: str) -> bool:
 def detect_mime_type(data: bytes, expected_type: str | None) -> str | None:
     """Return the MIME type of a file from its bytes; None if it is unknown.
 
-    It is `text/plain` for every text.
+    A known beginning of the bytes decides, even against `expected_type`. Without one, an expected audio or video type
+    is returned. If a text or nothing is expected, it is `text/plain` for every text.
 
     Args:
-        expected_type: the result of `guess_mime_type`. If the bytes contradict it, the type is unknown.
+        expected_type: the result of `guess_mime_type`. An expected audio type is returned for the beginning of any
+            audio or video file, since both share containers.
     """
     found = next((mime_type for at, magic, mime_type in _MAGIC_BYTES if data[at : at + len(magic)] == magic), None)
     is_media = expected_type is not None and expected_type.startswith(("audio/", "video/"))
@@ -218,7 +220,7 @@ def make_part(mime_type: str, data: bytes) -> types.Part:
 def to_playable(file: Media) -> Media:
     """Return an audio file that players can open: raw samples get a WAV header.
 
-    Other files are returned unchanged. Raw samples have 16 bits and one channel.
+    Other files are returned unchanged. Raw samples have 16 bits and one channel; the MIME type may have their rate.
     """
     if file.data is None or (match := _RAW_SOUND.match(file.mime_type)) is None:
         return file
@@ -241,8 +243,8 @@ def format_size(byte_count: int) -> str:
 def drop_unsupported_files(messages: Sequence[ModelMessage], supported: SupportedFiles) -> list[ModelMessage]:
     """Return messages with a description in place of each file that the model rejects.
 
-    If all files together are too large, the newest files stay. Older ones may come from a conversation with another
-    model.
+    If all files together have more than `max_total_bytes`, the newest files stay. Older ones may come from a
+    conversation with another model. Text files and addresses of files always stay.
 
     Args:
         messages: the messages of a request, oldest first.
@@ -253,12 +255,15 @@ def drop_unsupported_files(messages: Sequence[ModelMessage], supported: Supporte
 
 
 def drop_files(messages: Sequence[ModelMessage]) -> list[ModelMessage]:
-    """Return the messages with a description in place of each file."""
+    """Return messages with a description in place of each file.
+
+    Text files and addresses of files stay.
+    """
     return drop_unsupported_files(messages, NO_FILES)
 
 
 def shorten_history(messages: Sequence[ModelMessage]) -> list[ModelMessage] | None:
-    """Return the system message and the newer half of a conversation.
+    """Return the system message and the newer half of a conversation's messages.
 
     The half begins with its first user message; without one, with the last user message before the half.
 
@@ -283,7 +288,7 @@ class _FileBudget:
     def accept(self, file: Media) -> bool:
         """Reserve the bytes of a file, and return whether the request can include it.
 
-        Text files and addresses of files need no bytes.
+        Text files and addresses of files are always accepted, and need no bytes.
         """
         if file.data is None or file.mime_type.startswith("text/"):
             return True
@@ -300,6 +305,8 @@ def _fit_message(message: ModelMessage, budget: _FileBudget) -> ModelMessage:
 
 def _fit_part(part: Part, budget: _FileBudget) -> Part:
     """Return a part, with a description in place of files that the model cannot get.
+
+    A tool result has the descriptions under the key `left_out`.
 
     Args:
         budget: decides by type and size; each file that it accepts uses up some of it.

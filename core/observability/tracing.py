@@ -73,7 +73,8 @@ def record_turn_end(state: str, error: str | None = None) -> None:
 
     Args:
         state: the end state of the turn, or `handed back` if it was released, so that any worker may claim it.
-        error: error without secrets and user texts; only the part before its first colon is exported. None without one.
+        error: error without secrets and user texts; None without one. Only for the state `failed`, the part before its
+            first colon is exported.
     """
     if (run := get_current_turn()) is not None:
         metrics.ended_turns.add(1, {"channel": run.channel, "kind": run.kind, "state": state})

@@ -74,7 +74,7 @@ class CleanupService:
     for the same messages does. A worker's row is deleted an hour after its lease expired.
 
     Args:
-        days: the days after which ended turns and old inbox messages are deleted.
+        days: the days after which ended turns, inbox messages and tool calls are deleted.
     """
 
     def __init__(self, database: Database, *, days: float) -> None:
@@ -84,7 +84,8 @@ class CleanupService:
     async def run(self) -> None:
         """Delete all rows that are not needed now and every hour, until cancelled.
 
-        There is a pause of `PAUSE_SECONDS` between two transactions. Errors are logged.
+        There is a pause of `PAUSE_SECONDS` between two transactions. Errors are logged, and the next attempt follows
+        after `RETRY_SECONDS`.
         """
 
         async def clean_up() -> None:

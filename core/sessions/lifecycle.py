@@ -126,6 +126,9 @@ async def reassign_sessions(database: Database, agents: AgentRouter) -> None:
 
     Args:
         agents: the configured agents, with the default one.
+
+    Raises:
+        StoreError: the database cannot be used.
     """
     c, home = sessions.c, agents.default
     async with database.write() as connection:

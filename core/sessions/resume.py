@@ -63,8 +63,8 @@ async def resume_run(connection: AsyncConnection, session_id: str, invocation_id
 
     ADK makes the calls of a step without responses when the run continues; the call log has the results of the calls
     that were made before. If a step has only some responses, these are deleted, since ADK would not make the other
-    calls. Artifacts of deleted events are deleted. A run without a stored user message loses only these
-    artifacts; its events stay as they are.
+    calls. Artifacts of deleted events are deleted, too. A run without a stored user message keeps its events, and
+    loses only the artifacts of those that would otherwise be deleted.
 
     Args:
         invocation_id: the id of the run.
@@ -88,6 +88,8 @@ async def _delete_files(
     connection: AsyncConnection, session_id: str, runs: Sequence[str], kept: Sequence[_RunMessage]
 ) -> None:
     """Delete the artifacts that come from events of a run that are not kept.
+
+    These are the files in agents' messages. Artifacts that tools saved stay.
 
     Args:
         runs: the id of the run, and the id of its correction.
@@ -151,7 +153,8 @@ async def close_calls(connection: AsyncConnection, session_id: str, calls: Set[t
     """Store the error `NOT_ANSWERED` as the response to open long-running calls.
 
     Args:
-        calls: the run id and the call id of each call; answered calls are ignored.
+        calls: the run id and the call id of each call; answered calls are ignored, and so are those of former
+            generations of the session.
     """
     generation = sa.select(sessions.c.generation).where(sessions.c.id == session_id).scalar_subquery()
     has_long_running_calls = messages.c.long_running_calls.is_not(None) & messages.c.summarized_id.is_(None)
@@ -201,7 +204,8 @@ class _RunMessage:
         """Return a row to insert for an event that is not stored yet.
 
         Args:
-            neighbor: a row of the same run; the new row gets its session and generation.
+            neighbor: a row of the same run, whose session and generation the new row gets. The new row also has its
+                `id`, which is not inserted.
         """
         words, tokens = measure_event(event)
         new = to_row(event, tokens=tokens + estimate_tokens(words))
@@ -328,9 +332,9 @@ class _RunCallLog:
 async def _drop_partial_steps(rows: Sequence[_RunMessage], call_log: _RunCallLog) -> list[_RunMessage]:
     """Return the rows of a run without incomplete steps.
 
-    Two kinds of rows are left out. The first are tool responses to only some calls of a step. The others are requests
-    to a person whose tool call has no response, and responses that ask for a confirmation without a row that requests
-    it. State changes of the calls with left-out responses are deleted in the call log.
+    The result lacks tool responses to only some calls of a step, and requests to a person whose tool call has no
+    response. It also lacks tool responses that need a confirmation that no row of the run requests. State changes of
+    the calls with left-out responses are deleted in the call log.
 
     Args:
         rows: the rows of the run, oldest first.
@@ -358,7 +362,8 @@ async def _add_outcomes(rows: Sequence[_RunMessage], call_log: _RunCallLog, *, r
 
     These are the open calls of a step with an open long-running call. If the agents start again, these are all open
     calls, since messages of other agents follow. A long-running call that still waits for its result gets no response.
-    A step in which no call was started is left out, so that the model repeats the step.
+    The row of the responses follows the row of the calls. A step in which no call was started is left out, so that the
+    model repeats the step.
 
     Args:
         rows: the rows of the run, oldest first.

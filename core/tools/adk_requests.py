@@ -33,7 +33,8 @@ class QuestionRequest:
         call_id: the id of the call.
         tool: the name of the call: `adk_request_input`, `get_user_choice`, or that of a tool.
         arguments: the arguments of the call: the question's text and schema or options.
-        deciders: people and roles that may answer (see `core.tools.human_requests`); None if the payload names none.
+        deciders: people and roles that may answer (see `core.tools.human_requests`), from `approvers` in the `payload`
+            of a workflow's `RequestInput`; None without these.
     """
 
     run: str

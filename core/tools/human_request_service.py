@@ -54,7 +54,7 @@ class DecisionResult:
     Attributes:
         request: the request as it is now; None if it does not exist.
         is_first: whether this attempt stored the verdict, which is `expired` for a request past its time; False if the
-            request was decided before, or the person may not decide.
+            request was decided before, or the person may not decide so.
     """
 
     request: HumanRequest | None = None
@@ -125,7 +125,7 @@ class HumanRequestService:
             All stored requests of the turn, oldest first.
 
         Raises:
-            TurnLostError: another worker owns the turn.
+            TurnLostError: another worker owns the turn, or it has ended.
         """
         fence = self._turns.fencing_token(turn)
 
@@ -340,7 +340,7 @@ class HumanRequestService:
         return await self._decide_with_retries(id_, person, "answered", value)
 
     async def _decide_with_retries(self, id_: str, person: User, verdict: Verdict, value: Any) -> DecisionResult:
-        """Return the result of `_decide` in its own transaction, with retries; wake the worker."""
+        """Run `_decide` in a transaction, with retries; wake this process's worker."""
         decided = await self._database.write_with_retries(
             lambda connection: self._decide(connection, id_, verdict, person, value), operation=f"request {id_}"
         )
@@ -350,9 +350,9 @@ class HumanRequestService:
     async def answer_with_message(self, turn: Turn, authors: Sequence[User], text: str) -> MessageAnswerResult:
         """Answer an open question of the session with a turn's message, if possible.
 
-        The message answers the oldest question that all its authors may answer. If that is the only request of its
-        turn, the run of the message continues the run with the question. Otherwise the answer is stored like one that
-        was entered in the form.
+        The message answers the oldest question that takes messages (see `Question.takes_messages`) and that all its
+        authors may answer. If that is the only request of its turn, the run of the message continues the asking run.
+        Otherwise the answer is stored like one that was entered in the form.
 
         Args:
             turn: the turn of the message.
@@ -566,7 +566,7 @@ def _is_permitted(request: HumanRequest, verdict: Verdict, person: User | None) 
 
 
 def _decider_columns(person: User | None, now: float) -> dict[str, Any]:
-    """Return the columns `decided_by`, `decided_by_name` and `decided_at` of a decision.
+    """Return the columns `decided_by`, `decided_by_name`, `decided_at` of a decision.
 
     The first two are None without a person.
     """

@@ -159,7 +159,8 @@ async def _claim_abandoned(
 async def _resumed_turn(connection: AsyncConnection, worker: str, row: sa.Row[Any]) -> Turn:
     """Return an abandoned turn for its next claim, with messages and partial text.
 
-    The stored ADK events of the turn's run are moved to the end of the history, unless the final text is stored.
+    The caller stores the claim in the turn's row. The stored ADK events of the turn's run are moved to the end of the
+    history, unless the final text is stored.
 
     Args:
         worker: the id of the worker that claims the turn.

@@ -76,7 +76,7 @@ class FencingToken:
 def join_owned_turn(query: sa.Select[Any], is_own: sa.ColumnElement[bool]) -> sa.Select[Any]:
     """Return a query of `sessions` joined with a token's turn, to lock both rows.
 
-    `FOR UPDATE` locks the session's row first.
+    The caller adds `FOR UPDATE`, which locks the session's row first.
 
     Args:
         query: the query of `sessions`.

@@ -49,7 +49,10 @@ class Lease:
 
     @property
     def is_valid(self) -> bool:
-        """True if the lease has certainly not ended, by the event loop's clock."""
+        """True if the lease has certainly not ended, by the event loop's clock.
+
+        It is False before `acquire`. On SQLite, it stays True afterwards.
+        """
         return event_loop.now() < self._until
 
     async def acquire(self) -> None:
@@ -90,7 +93,7 @@ class Lease:
     async def release(self) -> None:
         """Delete this worker's row, so that other workers may claim its turns at once.
 
-        A failure is logged; the lease then ends by its expiry time.
+        A failure, or a wait of `RELEASE_SECONDS`, is logged; the lease then ends by its expiry time.
         """
         try:
             async with asyncio.timeout(RELEASE_SECONDS), self._database.write() as connection:

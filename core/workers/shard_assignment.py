@@ -74,8 +74,9 @@ class ShardAssignment:
     async def watch(self, count: int = 1) -> AsyncGenerator[frozenset[int], None]:
         """Yield the numbers of this worker's shards: now, and after each change.
 
-        The caller must disconnect shards that are no longer yielded before it requests the next set: they are released
-        then, and other workers may connect them. A failure of the database is logged, and the set stays the same.
+        A set may be empty. The caller must disconnect shards that are no longer yielded before it requests the next
+        set: they are released then, and other workers may connect them. A failure of the database is logged, and the
+        set stays the same.
 
         Args:
             count: the number of shards of the channel.
