@@ -70,7 +70,7 @@ def render_discord(text: str, names: Mapping[str, str]) -> str:
     """Convert Discord's Markdown to HTML.
 
     Args:
-        names: names of users, channels and roles by id, for mentions.
+        names: names of users, channels and roles by id, for mentions; a mention without a name shows the id.
     """
     # Discord: `>>>` quotes all following lines; `>` needs a space and quotes its own line.
     text = re.sub(r"(?ms)^>>> (.*)", lambda found: re.sub("(?m)^", "> ", found[1]), text)

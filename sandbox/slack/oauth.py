@@ -59,6 +59,7 @@ class OAuthMethods:
         """Approve the OAuth request at `url`, and create an authorization code.
 
         Args:
+            url: the URL that a browser opens to install the app, with the query that the app wrote.
             user: the id of the user who approves.
             token: returns the workspace's bot token.
 
@@ -81,7 +82,8 @@ class OAuthMethods:
     async def handle_access(self, request: web.Request) -> web.Response:
         """Respond to `oauth.v2.access`: exchange an authorization code for a bot token.
 
-        The method needs client credentials and no token. The call is recorded in the log of calls.
+        The method needs client credentials and no token. An error has the HTTP status 200, too. The call is recorded in
+        the log of calls.
         """
         values = await arguments.read_arguments(request)
         call = self._activity_log.record_call("oauth.v2.access", {})

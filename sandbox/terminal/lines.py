@@ -34,7 +34,7 @@ async def run_lines(
     """Send each input line, print all events, and return after the last replies.
 
     A line is a message or a command for the first platform, until a line such as `/discord` switches the platform. The
-    line `/wait` waits for the replies so far.
+    line `/wait` waits for the replies so far, and `/quit` returns without waiting.
 
     Args:
         lines: lines of the input.

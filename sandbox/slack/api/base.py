@@ -54,7 +54,7 @@ class WebApiResponse:
 
     Attributes:
         body: the JSON body, also of an error.
-        scopes: the token's scopes, for the header `x-oauth-scopes`.
+        scopes: the token's scopes, for the header `x-oauth-scopes`; empty for an unknown token.
         accepted_scope: the method's scope, for the header `x-accepted-oauth-scopes`; None without one.
     """
 

@@ -27,14 +27,14 @@ RESPONSE_URL_LIFETIME_SECONDS = 30 * 60.0
 
 @dataclass(eq=False, slots=True)
 class CommandInvocation:
-    """Response URL of a slash command, or of a click on a message's button.
+    """Response URL of a slash command, a message shortcut, or a click on a button.
 
     Attributes:
         user: the user of the interaction.
         channel: the channel of the interaction.
         expires_at: the end of the URL's life, in seconds on the monotonic clock.
         shown_messages: the responses that the user sees.
-        message: the message with the clicked button; None for a command.
+        message: the message with the clicked button; None for a command or a message shortcut.
         response_count: the number of posts to the URL so far.
     """
 
@@ -64,7 +64,8 @@ class SlashCommands:
     ) -> list[SlackMessage]:
         """Send a slash command to the app, and wait for its acknowledgement.
 
-        Slackbot posts an error if the app has no connection, does not acknowledge in time, or sends a wrong response.
+        Slackbot posts an error if the app has no connection, sends a wrong response, or does not acknowledge within
+        `ACK_TIMEOUT_SECONDS` (divided by the speed).
 
         Args:
             command: the command with its slash (`/ask`); the manifest is not checked.
@@ -116,14 +117,14 @@ class SlashCommands:
             user: the user of the interaction.
             channel: the channel of the interaction.
             response_base_url: the address of response URLs, with a slash at the end.
-            message: the message of the clicked button, which a response may replace; None for none.
+            message: the message of the clicked button, which a response may replace; None for a message shortcut.
         """
         key, invocation = self._create_invocation(user, channel)
         invocation.message = message
         return response_base_url + key
 
     def _create_invocation(self, user: WorkspaceUser, channel: SlackConversation) -> tuple[str, CommandInvocation]:
-        """Store a command or shortcut under the path of its new response URL.
+        """Store a new interaction, without a message, under its response URL's path.
 
         Returns:
             The last part of the response URL, and the invocation.

@@ -124,7 +124,10 @@ class SlackPayloads:
         return {name: value for name, value in self.message(message).items() if name in shown}
 
     def update_response(self, message: SlackMessage) -> dict[str, Any]:
-        """Return the field `message` of the response of `chat.update`: it has no `ts`."""
+        """Return the field `message` of the response of `chat.update`.
+
+        It is `post_response` without `ts`, `thread_ts` and `parent_user_id`.
+        """
         dropped = ("ts", "thread_ts", "parent_user_id")
         return {name: value for name, value in self.post_response(message).items() if name not in dropped}
 
