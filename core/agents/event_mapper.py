@@ -32,8 +32,8 @@ _REQUEST_CALLS = frozenset({CONFIRMATION_CALL_NAME, INPUT_CALL, CHOICE_TOOL})
 class EventMapper:
     """Converter of the ADK events of one run to `StreamEvent`s.
 
-    It stores the reply's text so far. Agents that run in parallel have one unfinished step each; the author and the
-    branch of an event identify its step.
+    It stores the reply's text so far. A step is the text of a complete event and of the partial events before it.
+    Agents that run in parallel have one unfinished step each; the author and the branch of an event identify its step.
 
     Args:
         progress_texts: text to show while a tool runs, by the tool's name.
@@ -131,7 +131,7 @@ class EventMapper:
         return "\n\n".join(text for text in self._texts if text.strip())
 
     def create_tool_start(self, tool: str, call_id: str, arguments: Mapping[str, Any]) -> StreamEvent:
-        """Return the `tool_start` event of a tool call, with its text and arguments."""
+        """Return the `tool_start` event of a tool call, with its progress text, or none."""
         return StreamEvent(
             "tool_start", text=self._progress_texts.get(tool, ""), tool=tool, call_id=call_id, data=arguments
         )

@@ -99,20 +99,21 @@ class RunRequest:
         speaker: the person for whom the agent runs, as tools and instructions see them (`temp:speaker` of the state).
         bot_name: the bot's name on the platform, for the agent's instruction.
         is_addressed: whether the message is addressed to the bot (`temp:is_addressed` of the state).
-        state: more `temp:` keys of the state.
+        state: more keys of the state, with their prefix `temp:`.
         streaming: whether the model is asked for partial texts.
         model: full name of the chosen model; None for the default. It needs a `ModelSelectionPlugin`.
         run_id: id under which the events of the run are stored; a corrected run uses its `correction_run_id`. A run
             with stored events resumes: it does not store `text` again, and its reply begins with the stored text. None
             for a run that cannot be resumed.
-        generation: the session's generation. If the database has a newer one, the run ends with an error.
+        generation: with a `run_id`: the session's generation; if the database has a newer one, the run ends with an
+            error. None to accept any.
         fence: fencing token of the turn, with a `run_id`. If another worker owns the turn, the run stores nothing and
             starts no tool; `TurnLostError` is its error.
         attributed_prompt: the parts of `text` with their authors, stored with it; None if the authors are unknown.
         decisions: people's decisions on all approvals and questions of the run. The run continues with them instead of
             `text`, and its reply has only the text after them.
-        answers: the user messages by which the run continues earlier runs, oldest first. If the last one is of this
-            run, `text` is the answer to a question.
+        answers: the user messages by which the run continues earlier runs, oldest first. Each answers a question of the
+            run before it. If the last one is of this run, `text` is the answer.
         chat: the conversation that tools get by `core.tools.get_chat`, to react and post; None without a conversation.
         meter: collects the model calls, also for callers that stop before the last event.
     """
@@ -179,8 +180,8 @@ class AgentRuntime:
     def get_media_support(self, model: str | None = None) -> SupportedFiles:
         """Return the types and sizes of files that the agent can read with a model.
 
-        It returns `DEFAULT_FILES`, the types and sizes that most models can read, for an external model or a root agent
-        that is no `LlmAgent`.
+        For a root agent that is no `LlmAgent`, or whose model is no `ModelAdapter`, it returns `DEFAULT_FILES`: the
+        types and sizes that most models can read.
 
         Args:
             model: the full name of the selected model; None for the root agent's own model.
@@ -225,8 +226,8 @@ class AgentRuntime:
     async def stream(self, request: RunRequest) -> AsyncGenerator[StreamEvent, None]:
         """Run the agent and yield its events; the last is `done` or an `error` of the run.
 
-        If a model names an unknown agent, the run is repeated once, with the valid names in its prompt. A `step_reset`
-        comes before the repeated run's events. Any other error of the run ends it.
+        If a model names an unknown agent, the agent runs once more. A prompt that lists the valid names then replaces
+        `text`. A `step_reset` comes before the second run's events. Any other error of the run ends it.
         """
         failed: StreamEvent | None = None
         async with aclosing(self._stream_once(request)) as events:
@@ -259,6 +260,9 @@ class AgentRuntime:
 
         If a model names an unknown agent, the run is repeated once.
 
+        Args:
+            user_id, session_id, text, streaming: see `RunRequest`.
+
         Raises:
             Exception: the error of the run; if it was repeated, the error of the second run, with the first error as
                 its cause.
@@ -270,6 +274,9 @@ class AgentRuntime:
         """Run the agent without a repetition, and return the text of the whole reply.
 
         The text of each step comes from its partial events or from its final one, never from both.
+
+        Args:
+            user_id, session_id, text, streaming: see `RunRequest`.
 
         Raises:
             Exception: the error of the run.
@@ -352,7 +359,7 @@ class AgentRuntime:
             yield StreamEvent("error", error=_unwrap_error(error), calls=request.meter.calls, usage=request.meter.usage)
 
     async def _save_memory(self, user_id: str, session_id: str, runner: ResumableRunner) -> None:
-        """Store the messages of a run in the memory service; log a failure.
+        """Store the messages of the runner's run in the memory service; log a failure.
 
         Raises:
             SessionResetError: the session was reset.
@@ -433,6 +440,7 @@ async def _collect_text(events: AsyncGenerator[StreamEvent, None]) -> str:
 
     Raises:
         Exception: the error of the run.
+        ProviderError: the run has neither a `done` event nor an error.
     """
     async with aclosing(events) as stream:
         async for event in stream:
@@ -460,7 +468,8 @@ class _SilentModel(BaseLlm):
 async def warm_up() -> None:
     """Run an agent with a fake model, so that the first user's turn starts faster.
 
-    ADK imports code for a second at the first run of a process.
+    ADK imports code for a second at the first run of a process. Without the A2A SDK, later imports of ADK's module for
+    remote agents fail at once.
     """
     sessions = InMemorySessionService()
     runtime = AgentRuntime(

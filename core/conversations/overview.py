@@ -96,7 +96,8 @@ class FailureGroup:
     """Failed turns with the same cause.
 
     Attributes:
-        cause: the beginning of the turns' error, up to its first colon; usually the error's class.
+        cause: the beginning of the turns' error, up to its first colon: usually the error's class; `unknown` for turns
+            without an error text.
         count: the number of these turns.
         newest: the id of the newest of these turns.
     """
@@ -168,8 +169,10 @@ async def list_sessions(
 ) -> tuple[SessionOverview, ...]:
     """Return at most `limit` sessions, those with the newest messages first.
 
+    Sessions without rows in the inbox are left out.
+
     Args:
-        beginning: only sessions whose id begins with this text.
+        beginning: only sessions whose id begins with this text; empty for all.
         author: only sessions in which the user with this platform id wrote; None for all.
 
     Raises:

@@ -59,7 +59,8 @@ class TurnReport:
         authors: by author id, the last known name of each author of the turn's messages; empty if unknown.
         messages: the number of messages that the turn answers.
         chunks: the number of messages that show the reply.
-        wait_seconds: seconds between the message, or the request for the rerun, and the start of the turn.
+        wait_seconds: seconds from the acceptance of the oldest message, of the request for the rerun, or of the last
+            decision, to the start of the turn.
         duration_seconds: seconds between start and end, over all attempts; None if the turn has not ended.
         tokens: the number of tokens read, written and used for thinking.
         usage: the number of tokens by kind: `input`, `output`, `thinking`, `cached`, `cache_write`.
@@ -210,16 +211,17 @@ class TurnReports:
     ) -> str | None:
         """Return the id of the newest turn that answers a message or has sent the message.
 
-        If a turn answers the message, replies are not searched.
+        If no turn answers the message, the replies of the session's `_LOOK` newest turns since the last reset are
+        searched for the message.
 
         Args:
-            session_id: the session, whose `_LOOK` newest turns are searched for a message of a reply.
-            message_id: the platform's id of the message, if the bot has sent the message.
-            event_key: the event key of the message, if a user has sent the message.
+            session_id: the session whose replies are searched.
+            message_id: the platform's id of the message, which identifies a message of the bot.
+            event_key: the event key of the message, which identifies a message of a user.
             file_prefixes: the beginnings of the ids in `turns.chunks` of the files that the message has.
 
         Returns:
-            The id; None if there is no such turn among the newest of the session.
+            The id; None if no turn answers the message, and none of the searched replies has it.
 
         Raises:
             StoreError: the database cannot be read.

@@ -23,8 +23,8 @@ class EditResult(Enum):
     Attributes:
         NOT_RECEIVED: the inbox has no row of the message (any more), and the new text mentions the bot: the caller can
             accept the message.
-        UNKNOWN: the message is not stored, was deleted, belongs to a session before its reset, or was not for the bot;
-            or its turn is deleted. Nothing is stored.
+        UNKNOWN: the message is not stored, belongs to a session before its reset, or has an `InboxOutcome` such as
+            `DELETED`; or its turn is deleted. Nothing is stored.
         UNCHANGED: the stored text is the same.
         WAITING: the message waits for a turn, which will answer the new text.
     """
@@ -113,8 +113,8 @@ async def delete_message(
     """Delete the text of an inbox message, in the caller's transaction.
 
     The message gets the outcome `deleted`, so that no turn answers it. The texts of requests for reruns of its turn are
-    deleted too. If its turn answers no other message, an active turn is cancelled, and the open requests to people and
-    the run record of the turn are deleted.
+    deleted too. If its turn answers no other message, an active turn is cancelled. The open requests to people and the
+    run record of the turn are deleted then, too.
 
     Args:
         event_key: the event key of the message, not of the deletion.

@@ -135,9 +135,9 @@ class InboxStore:
     async def request_rerun(self, turn_id: str, *, author: str | None, kind: RerunKind) -> RerunResult:
         """Store a request to answer the messages of a turn again, at most once per turn.
 
-        The worker claims turns then. A `retry` is answered after all messages that wait in the session. The other kinds
-        are denied if a newer message or turn follows. A `revise` also cancels the running turn, which has the old text.
-        An accepted request deletes the approvals and questions of the turn to people.
+        The worker claims turns then. A `retry` is answered after all messages that wait in the session. The kinds
+        `regenerate` and `revise` are denied if a newer message or turn follows. A `revise` also cancels the running
+        turn, which has the old text. An accepted request deletes the approvals and questions of the turn to people.
 
         Args:
             turn_id: the turn to repeat.
@@ -232,7 +232,7 @@ class InboxStore:
 
         Args:
             name: the name of the command; it becomes the `kind` of the row.
-            outcome: the outcome of the row.
+            outcome: the outcome of the row: `RATE_LIMITED` for a command that exceeds a user rate limit.
 
         Returns:
             Whether the row is new; False if the event key was stored before.

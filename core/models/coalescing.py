@@ -20,7 +20,7 @@ SPACING_SECONDS = 0.0014
 
 
 class DeltaSchedule:
-    """Times at which the streams of a process pass on their text deltas, one after another.
+    """Times at which the streams of a process pass on text deltas, one after another.
 
     It only returns the times: each `CoalescingProvider` waits until its stream's next time, and joins the deltas that
     come meanwhile.
@@ -95,7 +95,7 @@ class CoalescingProvider:
 
 
 def _join_deltas(events: Iterable[ProviderEvent | None]) -> Iterator[ProviderEvent]:
-    """Yield the events, with adjacent deltas of text or thought joined."""
+    """Yield the events, with adjacent deltas of text or thought joined, but no None."""
     last = None
     for event in events:
         joined = join_text(last, event)

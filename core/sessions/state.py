@@ -31,6 +31,7 @@ def is_owned_by_user(owner: sa.ColumnElement[str], user_id: str) -> sa.ColumnEle
 
     Args:
         owner: the column `owner`.
+        user_id: ADK's user id: a place, as `InboxMessage.place`.
     """
     return owner.endswith(f", {json.dumps(user_id)}]", autoescape=True)
 
@@ -40,7 +41,8 @@ async def write_state(connection: AsyncConnection, owners: Mapping[str, str], de
 
     Args:
         owners: the owner by scope, from `get_scope_owners`.
-        delta: the new values by key, with ADK's prefixes `app:` and `user:`; `temp:` keys are not stored.
+        delta: the new values by key. The prefixes are ADK's: `app:`, `user:`, and none for the session; `temp:` keys
+            are not stored.
     """
     rows = []
     for key, value in to_json_value(dict(delta)).items():

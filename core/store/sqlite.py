@@ -41,9 +41,9 @@ class _FetchingCursor(sqlite3.Cursor):
 
 
 class _FileConnection(sqlite3.Connection):
-    """Connection in the thread, which replaces bytes that are not UTF-8 by U+FFFD.
+    """SQLite connection that reads bytes that are not UTF-8 as U+FFFD.
 
-    An error would make all rows of the query unreadable.
+    It is used in aiosqlite's thread. A decoding error would make all rows of the query unreadable.
     """
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
@@ -93,7 +93,7 @@ class _Cursor:
 
     @property
     def rowcount(self) -> int:
-        """The number of rows that the statement has changed; -1 if it changes none."""
+        """The number of rows that an INSERT, UPDATE or DELETE has changed, else -1."""
         return self._rows.rowcount
 
     @property
@@ -128,7 +128,7 @@ class _Cursor:
 
 
 class SqliteConnection(aiosqlite.Connection):
-    """Connection of aiosqlite with fewer trips to its thread, for SQLAlchemy's dialect.
+    """aiosqlite connection with fewer trips to its thread, for SQLAlchemy's dialect.
 
     A statement and its rows take one trip; so do `BEGIN` and the first statement of a transaction. A rollback takes
     none if no transaction can be open.

@@ -72,7 +72,7 @@ def is_public(address: Address) -> bool:
 
 
 class _PublicResolver(AbstractResolver):
-    """Resolver of host names that raises `UrlRefusedError` for addresses not allowed.
+    """Resolver that raises `UrlRefusedError` if any address of a host is not allowed.
 
     aiohttp connects to the addresses that this resolver returns, so a name cannot change between check and connection.
 
@@ -109,7 +109,8 @@ async def open_url(
         is_allowed: returns whether an IP address may be connected to.
 
     Yields:
-        A tuple of the URL after all redirects, and the response to it.
+        A tuple of the URL after all redirects, and the response to it, with any status. The response is closed after
+        the block.
 
     Raises:
         UrlRefusedError: the URL or a redirect is not allowed, or there are more redirects. If a host name leads to an

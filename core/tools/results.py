@@ -129,7 +129,8 @@ async def save_files(result: Any, tool: str, context: ToolContext) -> Any:
 
     Returns:
         The result with a dict in place of bytes that are the whole result, or an item of a mapping or list. The dict
-        has the keys `file`, `kind`, `size` and `note`. A result without such bytes is returned unchanged.
+        has the keys `file`, `kind`, `size` and `note`. A result without such bytes is returned unchanged. A mapping or
+        list without bytes among its own items is not searched further.
     """
     match result:
         case bytes() | bytearray():
