@@ -59,7 +59,7 @@ def deadline(seconds: float) -> Iterator[None]:
     A call raises `RateLimitDeadlineError` if its rate limit is unlikely to allow it in time.
 
     Args:
-        seconds: the most seconds from now until the rate limit allows the call.
+        seconds: the most seconds from the start of the block until the rate limit allows the call.
     """
     token = _deadline.set(event_loop.now() + seconds)
     try:

@@ -53,11 +53,13 @@ class ReplyRerenderer:
         """Wait until a turn has ended in any process, then edit its reply.
 
         The reply gets the stored text and files, and current buttons. It stays as it is if the turn failed, was
-        cancelled or has no stored text, or if one of the reply's messages is missing on the platform.
+        cancelled, or has no stored text. It also stays if the turn does not end within the time limit of a run, or if
+        one of the reply's messages is missing on the platform. The edit stops if the messages change again, or get a
+        newer turn.
 
         Args:
             channel: the adapter of the platform with the reply.
-            turn: the newest turn that answers the messages.
+            turn: the newest turn that answers the edited or deleted message.
             ending: an untranslated sentence to show below the reply in place of its buttons; empty for none.
 
         Raises:
@@ -97,6 +99,7 @@ class ReplyRerenderer:
         has not stored yet, it posts that message again. Failures are logged.
 
         Args:
+            turn_id: the id of the turn, or of an earlier one that answered the same messages.
             surface: the surface of the reply.
             orphans: the platform's ids of the messages.
         """

@@ -18,8 +18,8 @@ Answer = tuple[str, Sequence[File], Sequence[HumanRequest]]
 class ReplyLatency:
     """Records in a metric the seconds from a user's message to stages of its reply.
 
-    The stages are the placeholder, the first text and the final text. Reruns and resumed turns are not recorded: their
-    authors have seen a reply before.
+    The stages are the placeholder, the first text and the final text. Reruns, resumed turns and turns after a decision
+    are not recorded: their authors have seen a reply before.
 
     Args:
         turn: the turn; the seconds count from its newest message.

@@ -36,8 +36,8 @@ def trace_requests(
     The trace also counts, in the metrics, the requests that Discord refuses and discord.py retries by itself.
 
     Args:
-        report_headers: called with the HTTP method, the path, and the remaining calls and seconds of the current window
-            of a response's headers.
+        report_headers: called for each response with headers of a rate limit: with the HTTP method, the path, and the
+            calls and the seconds that remain in the current window.
         global_limiter: returns the limiter of all requests, except responses to interactions.
     """
 
@@ -93,7 +93,7 @@ class PendingCalls:
     async def wait_until_applied(self, call: Coroutine[Any, Any, Any]) -> Any:
         """Make a call of discord.py, and return the JSON of Discord's response on arrival.
 
-        The call may still be running then: see `aclose`.
+        The call may still be running then: see `aclose`. A cancellation of this wait does not cancel the call.
 
         Args:
             call: the call, such as `Messageable.send`; its error is raised.

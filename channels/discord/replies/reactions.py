@@ -50,6 +50,6 @@ async def mark_denied(api: DiscordApi, address: Address) -> None:
 def _get_channel(address: Address) -> int:
     """Return the id of the channel with the user's message that an address replies to.
 
-    If a thread was started on the message, this is the channel of the thread.
+    If a thread was started on the message, this is the thread's parent channel, and not the thread.
     """
     return int(address.get("root") or address["channel"])

@@ -70,7 +70,7 @@ def _input_blocks(question: Question, entries: Entries, say: MessageCatalog) -> 
 
 
 def is_answer(body: Mapping[str, Any]) -> bool:
-    """Return whether a payload is a submitted modal of an agent's question."""
+    """Return whether an interaction's payload is a submitted modal of `answer_modal`."""
     return body.get("type") == "view_submission" and body["view"].get("callback_id") == ANSWER_MODAL
 
 
@@ -81,8 +81,8 @@ def parse_form(view: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
         view: the `view` of the payload.
 
     Returns:
-        The question's id, and the entries by the index of the field (as text). An entry is a text, empty for none; for
-        a menu with several choices, it is the list of the chosen values.
+        The question's id, and the entries by the index of the field (as text). An entry is a text, or the id of a
+        menu's chosen option; empty for none. For a menu with several choices, it is the list of the chosen ids.
     """
     entries = dict[str, Any]()
     for block_id, elements in view["state"]["values"].items():
