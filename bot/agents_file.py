@@ -57,7 +57,8 @@ class AgentTable(BaseModel):
         tools: tools of the agent, as in `TOOLS`; None for those of `TOOLS`.
         mcp: file of MCP servers, as in `MCP_FILE`; None for that of `MCP_FILE`, empty for no servers.
         description: one line about the agent's purpose, shown to users who choose an agent.
-        choose: True if users may choose the agent everywhere, False for nowhere, or ids of the places where they may.
+        choose: True if users may choose the agent everywhere, False for nowhere, or ids of the places where they may:
+            channels, categories, servers, workspaces or kinds of DMs, as in `_PLACE_RULE`.
         progress: texts that users see while a tool runs, by tool name.
     """
 
@@ -107,7 +108,7 @@ class AgentsFile(BaseModel):
     Attributes:
         default: name of the agent that answers in places that `places` does not list.
         agents: tables by agent name.
-        places: names of the agents that answer in a place, by the id of the place.
+        places: name of the agent that answers in a place, by the id of the place.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -117,7 +118,10 @@ class AgentsFile(BaseModel):
     places: Mapping[PlaceId, AgentName] = Field(default_factory=dict)
 
     def find_conflicts(self) -> Iterator[str]:
-        """Yield an error line for each unknown agent and each conflict in its table."""
+        """Yield an error line for each unknown agent, and each conflict in a table.
+
+        An unknown agent is a name in `default` or `places` without a table.
+        """
         known = f"it is not in [agents]: {', '.join(self.agents)}"
         if self.default not in self.agents:
             yield f"default={self.default}: {known}"
@@ -132,7 +136,7 @@ def read_agents(file: Path) -> AgentsFile:
     """Read and validate an `agents.toml`.
 
     Raises:
-        SettingsError: has a line for each fault, with the file, the agent and the remedy.
+        SettingsError: the file cannot be read, or its content is invalid; has a line for each fault.
     """
     try:
         tables = tomllib.loads(file.read_text(encoding="utf-8"))

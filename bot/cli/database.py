@@ -20,7 +20,7 @@ T = TypeVar("T")
 def run_with_database(work: Callable[[Database, configuration.Settings], Awaitable[T]]) -> T:
     """Run `work` with the configured database and the settings, and return its result.
 
-    Only errors are logged.
+    `work` runs in a new event loop. Only errors are logged.
 
     Raises:
         SettingsError: a setting is wrong.

@@ -49,8 +49,8 @@ class MetricsEndpoint:
 
     Args:
         health: monitor of the bot, for the metric of its readiness.
-        token: bearer token that clients must send, else they get 401. If it is empty, clients on other machines get
-            403.
+        token: bearer token that clients must send, else they get 401. If it is empty, clients on other machines, and
+            those behind a proxy, get 403.
     """
 
     def __init__(self, health: HealthMonitor, token: str = "") -> None:
@@ -105,7 +105,7 @@ class MetricsEndpoint:
 
 
 def _is_local(request: web.Request) -> bool:
-    """Return whether a request comes from this machine, without a proxy between."""
+    """Return whether a request comes from this machine, and no proxy has forwarded it."""
     try:
         peer = ip_address(request.remote or "")
     except ValueError:
@@ -119,7 +119,7 @@ def _is_local(request: web.Request) -> bool:
 def _make_registry() -> CollectorRegistry:
     """Return the Prometheus registry of the process, which the first call creates.
 
-    OpenTelemetry accepts one meter provider per process.
+    The first call also sets OpenTelemetry's meter provider, of which a process has only one.
     """
     registry = CollectorRegistry()
     ProcessCollector(registry=registry)

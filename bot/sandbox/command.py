@@ -40,7 +40,8 @@ async def run_local_platforms(
 
     Args:
         terminal: whether to chat in the terminal instead of on the page.
-        agent: folder or module of an agent; the bot restarts when its files change.
+        agent: folder or file of an agent, at whose changes the bot restarts; empty for no restarts. The bot runs the
+            agent of its own settings (`AGENT`).
         is_tour: whether the bot starts with the scripted tour's agent.
         port: port of the page.
         say: prints a line to the user.
@@ -48,7 +49,7 @@ async def run_local_platforms(
     Raises:
         SettingsError: the sandbox is not installed.
         StoreError: another sandbox uses the data folder.
-        ParleyError: the bot exited; the message has the end of its log.
+        ParleyError: in the terminal, the bot exited; the message has the reason and the path of the log.
     """
     try:
         from sandbox.discord import DiscordSandbox  # noqa: PLC0415 - an extra
@@ -132,7 +133,7 @@ async def run_local_platforms(
 
 
 def _create_tour_launch(settings: Settings, environment: Mapping[str, str], model_url: str) -> LaunchSettings:
-    """Create the working folder of the tour's bot; return it and its environment.
+    """Create the working folder of the tour's bot; return it and the environment.
 
     Of the operator's settings, the environment has only the data folder: the tour must not use their keys and tools.
     Environment variables that are no settings are inherited.
@@ -157,7 +158,7 @@ def _create_tour_launch(settings: Settings, environment: Mapping[str, str], mode
 
 
 def _remove_database(database: Path) -> None:
-    """Remove the SQLite files of the previous start, whose local platforms are gone."""
+    """Remove a SQLite file with its journals: its local platforms are gone."""
     for suffix in ("", "-wal", "-shm", "-journal"):
         database.with_name(f"{database.name}{suffix}").unlink(missing_ok=True)
 
@@ -191,7 +192,7 @@ async def _report_exits(bot: BotProcess, log: Path, say: PrintLine) -> None:
     """Print the reason of each unexpected exit of the bot, until cancelled.
 
     Args:
-        log: path of the bot's log, which is printed too.
+        log: path of the bot's log; the path is printed too.
         say: prints a line to the user.
     """
     while True:
@@ -203,10 +204,10 @@ async def _report_exits(bot: BotProcess, log: Path, say: PrintLine) -> None:
 async def _restart_on_change(bot: BotProcess, agent: Path, say: PrintLine) -> None:
     """Restart the bot whenever a file of the agent changes, until cancelled.
 
-    The names of the changed files are printed.
+    Files are Python, TOML, YAML, Markdown, text and `.env` files. The names of the changed ones are printed.
 
     Args:
-        agent: folder or module of the agent.
+        agent: folder of the agent, or a file in it: the whole folder is watched.
         say: prints a line to the user.
     """
     from watchfiles import PythonFilter, awatch  # noqa: PLC0415 - an extra

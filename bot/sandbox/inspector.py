@@ -56,9 +56,10 @@ Json = dict[str, Any]
 
 @asynccontextmanager
 async def connect_inspector(address: str, database: Database, prices: Prices) -> AsyncIterator["InspectorPlugin"]:
-    """Yield a plugin that sends turns and calls to the sandbox's page, in the block.
+    """Yield a plugin that sends turns and calls to the sandbox's page.
 
-    A background task connects to the page and sends; it is cancelled at the end of the block.
+    While the block runs, a background task connects to the page and sends updates. The block does not wait for the
+    connection.
 
     Args:
         address: URL of the page's WebSocket.
@@ -73,10 +74,12 @@ async def connect_inspector(address: str, database: Database, prices: Prices) ->
 class InspectorPlugin(BasePlugin):
     """ADK plugin that sends turns, model calls and tool calls to the sandbox's page.
 
-    The plugin also delays model calls by the seconds that the user of the page has set.
+    Callbacks queue updates, and `run` sends them. The plugin also delays model calls by the seconds that the user of
+    the page has set.
 
     Args:
         address: URL of the page's WebSocket.
+        database: read for the turns and their messages.
         prices: prices of models, for the cost of a turn.
     """
 
@@ -95,7 +98,7 @@ class InspectorPlugin(BasePlugin):
     async def before_run_callback(self, *, invocation_context: InvocationContext) -> None:
         """Store the id of the session's active turn, to which its next model calls belong.
 
-        A session has at most one active turn. Changed turns are queued for the page.
+        A session has at most one active turn. Changed turns of all sessions are queued for the page.
         """
         session = invocation_context.session.id
         active_turn = sa.select(turns.c.id).where(turns.c.session == session, turns.c.state.in_(ACTIVE_STATES))
@@ -158,10 +161,10 @@ class InspectorPlugin(BasePlugin):
             self._updates.put_nowait(update)
 
     async def _queue_turns(self) -> bool:
-        """Queue changed turns and tool calls for the page.
+        """Queue those of the newest `MAX_TURNS` turns that changed, and their tool calls.
 
         Returns:
-            Whether a turn is active.
+            Whether one of these turns is active.
         """
         reports = list(reversed(await self._reports.list(limit=MAX_TURNS)))
         is_reported = turns.c.id.in_([report.id for report in reports])
@@ -199,10 +202,10 @@ class InspectorPlugin(BasePlugin):
         await asyncio.sleep(self._model_delay)
 
     async def after_model_callback(self, *, callback_context: CallbackContext, llm_response: LlmResponse) -> None:
-        """Queue the start or the end of a model's answer, with its tokens, for the page.
+        """Queue the start of a streamed answer, or the end of an answer, for the page.
 
-        A part of a streamed answer is delayed by a tenth of the delay that the user of the page has set. Nothing is
-        queued outside of a turn.
+        The end has the tokens and the error code. Each part of a streamed answer is delayed by a tenth of the delay
+        that the user of the page has set. Nothing is queued outside of a turn.
         """
         about = self._current_call(callback_context)
         if about is None:
@@ -228,7 +231,7 @@ class InspectorPlugin(BasePlugin):
     async def on_model_error_callback(
         self, *, callback_context: CallbackContext, llm_request: LlmRequest, error: Exception
     ) -> None:
-        """Queue the error type of a failed model call for the page."""
+        """Queue the error type of a failed model call in a turn for the page."""
         del llm_request
         if (about := self._current_call(callback_context)) is not None:
             self._queue_update("answer", {**about, "ended": True, "error": type(error).__name__})
@@ -246,7 +249,7 @@ class InspectorPlugin(BasePlugin):
         return {"id": found[0], "turn": turn, "seconds": round(time.monotonic() - found[1], 3)}
 
     async def _describe_cut(self, session: str, sent: Iterable[str]) -> Json:
-        """Return the stored messages of a session that are not in a prompt.
+        """Return a session's messages since its last reset that are not in a prompt.
 
         Args:
             session: id of the session.

@@ -62,7 +62,7 @@ class BotProcess:
         log_tail: last lines of the bot's log after an unexpected exit.
         model: full name of the bot's model.
         models: full names of the models that the user can choose.
-        agent: folder or module of the watched agent; empty if none is watched.
+        agent: folder of the watched agent, or a file in it; empty if none is watched.
         ended: event that is set after an unexpected exit.
     """
 

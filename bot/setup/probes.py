@@ -74,7 +74,7 @@ async def check_slack(login: SlackSettings) -> list[CheckResult]:
         One successful result.
 
     Raises:
-        SettingsError: has a line for each token that Slack refuses, and for missing scopes.
+        SettingsError: Slack refuses a token, scopes are missing (a line for each fault), or Slack cannot be reached.
     """
     login_name = await slack_login.verify_tokens(slack_login.make_web_client(login), login.app_token)
     return make_success(f"Slack: {login_name}")
@@ -84,7 +84,8 @@ async def check_discord(login: DiscordSettings) -> list[CheckResult]:
     """Check Discord's token, intents and servers by calls of its API.
 
     Returns:
-        A success for the valid token, then a note for each warning and a failure for each fault.
+        A success for the valid token, then a note for each warning. Then a failure for each server of the settings that
+        the bot is not in.
 
     Raises:
         SettingsError: Discord refuses the token or cannot be reached.
@@ -101,10 +102,11 @@ async def check_database(url: str, encryption_key: str = "") -> list[CheckResult
     """Check that the database opens, and that the key decrypts its stored tokens.
 
     Args:
-        encryption_key: as `SECRET_KEY`; empty to skip the check of the tokens.
+        url: as `DATABASE_URL`.
+        encryption_key: as `SECRET_KEY`. The tokens are not checked if it is empty, or migrations are still to apply.
 
     Returns:
-        One successful result, which names migrations that are still to apply.
+        One successful result, which tells if migrations are still to apply.
 
     Raises:
         SettingsError: the database cannot be used, or the key is wrong.
