@@ -17,7 +17,7 @@ class ManagedBot(Protocol):
         log_tail: the last lines of the bot's log at an unexpected exit; "" once it is connected again.
         model: the full name of the bot's model, such as `openai/gpt-5`.
         models: the full names of the models that a user can select.
-        agent: the folder or module of the agent that is reloaded on changes; "" for none.
+        agent: the folder of the agent that is reloaded on changes, or a file in it; "" for none.
         notices: lines about the model, for the top of the page and of the terminal.
     """
 

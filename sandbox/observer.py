@@ -19,7 +19,7 @@ class RateLimitUsage:
         name: the method or route, with the channel's id if the limit is per channel; "" for Discord's global limit.
         remaining: number of calls that the window still allows.
         limit: number of calls per window.
-        seconds: length of the window in seconds of the platform, which tests may shorten.
+        seconds: length of the platform's window in seconds, which the sandbox divides by its `speed`.
         resets_in: real seconds until the window allows more calls.
     """
 
@@ -40,7 +40,7 @@ class RateLimits(Protocol):
 class SandboxObserver(ABC, Generic[C]):
     """Base class of the local platforms, with methods to wait for changes.
 
-    Subclasses set the attributes.
+    Subclasses set `_activity_log`, and `_limits`: None for a platform without rate limits.
     """
 
     _activity_log: ChangePublisher[C]
@@ -52,9 +52,9 @@ class SandboxObserver(ABC, Generic[C]):
         """Number of connections on which the bot receives events."""
 
     def changes(self) -> Subscription[C]:
-        """Return a subscription to all visible changes from now on.
+        """Return a subscription to the changes of messages from now on.
 
-        It also ends when the sandbox stops.
+        The subscription ends with `aclose`, or when the sandbox stops.
         """
         return self._activity_log.subscribe()
 
@@ -72,10 +72,10 @@ class SandboxObserver(ABC, Generic[C]):
     async def wait_for(self, predicate: Callable[[], T], *, timeout: float = 20) -> T:  # noqa: ASYNC109 (the message)
         """Wait until `predicate` returns a true value, and return that value.
 
-        It is called now, and after each visible change, API call, event or change of a connection.
+        `predicate` is called now, and after each visible change, API call, event or change of a connection.
 
         Raises:
-            TimeoutError: there was none within `timeout` seconds; the message describes the sandbox.
+            TimeoutError: no value was true within `timeout` seconds; the message describes the sandbox.
         """
         return await self._activity_log.wait_until(predicate, timeout, self._describe_state)
 

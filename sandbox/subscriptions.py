@@ -66,13 +66,13 @@ class ChangePublisher(Generic[C]):
     async def wait_until(self, predicate: Callable[[], T], seconds: float, state: Callable[[], str]) -> T:
         """Wait until `predicate` returns a true value, and return that value.
 
-        It is called now, and after every `publish` or `notify`.
+        `predicate` is called now, and after every `publish` or `notify`.
 
         Args:
             state: describes the sandbox, for the error.
 
         Raises:
-            TimeoutError: there was none within `seconds`.
+            TimeoutError: no value was true within `seconds`.
         """
         try:
             async with asyncio.timeout(seconds):

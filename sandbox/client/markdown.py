@@ -23,7 +23,7 @@ def convert_discord(text: str, names: Mapping[str, str]) -> str:
     """Convert Discord's Markdown to CommonMark, with names in place of mentioned ids.
 
     Args:
-        names: names of users, channels and roles by id.
+        names: names of users, channels and roles by id; an id without a name stays.
     """
     pieces = _CODE.split(text)
     return "".join(

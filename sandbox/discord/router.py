@@ -72,7 +72,10 @@ class DiscordRouter:
         return response
 
     def _apply_fault(self, call: DiscordCallRecord, fault: DiscordFault | None) -> web.Response | None:
-        """Return the error response of a fault that rejects a call; None for other faults."""
+        """Return the error response of a fault that rejects a call, and record it.
+
+        None without a fault, and for a fault of another kind.
+        """
         if fault is None or fault.kind not in ("fail", "rate_limit"):
             return None
         if fault.kind == "fail":

@@ -45,7 +45,7 @@ class DiscordUserActions:
         """Add a user to the server, without Discord's welcome message (see `join_guild`).
 
         Args:
-            display_name: the displayed name; None for the name as a title.
+            display_name: the displayed name; None for `name` with a capital letter (`Ada` for `ada`).
 
         Raises:
             ValueError: the name exists.
@@ -56,7 +56,7 @@ class DiscordUserActions:
         return user
 
     def assign_role(self, user: DiscordUser | str, name: str) -> str:
-        """Assign a role to a user, and return its id; create it if it does not exist.
+        """Assign a role to a user, and return the role's id; create a missing role.
 
         Args:
             name: the name of the role.
@@ -116,7 +116,7 @@ class DiscordUserActions:
             mention: whether the reply pings the author of `reply_to`.
             files: bytes by file name.
             stickers: names of stickers.
-            poll: a question and its answers; empty for no poll.
+            poll: first the question, then its answers; empty for no poll.
 
         Raises:
             ValueError: the user is not in the channel, it is a forum, or the thread is locked.
@@ -261,7 +261,7 @@ class DiscordUserActions:
         """Archive a thread.
 
         Args:
-            locked: whether to lock the thread, too; otherwise the next message reopens it.
+            locked: whether users cannot post in the thread any more; otherwise the next message reopens it.
         """
         thread.locked = locked
         self._guild.set_archived(thread, True)
@@ -285,7 +285,7 @@ class DiscordUserActions:
         """Post a message as another bot or a webhook, and return it.
 
         Args:
-            name: name of the bot; the same name is the same bot.
+            name: name of the bot or webhook; the same name is the same user of the server.
             webhook: whether to post as a webhook.
         """
         bot = self._other_bots.get(name)
@@ -308,7 +308,7 @@ class DiscordUserActions:
             options: values of the command's options by name.
 
         Returns:
-            The responses so far that the user sees; later ones are appended to the same list.
+            The responses so far, or Discord's error; later ones are appended to the same list.
 
         Raises:
             ValueError: the command or an option does not exist, or the user is not in the channel.
@@ -346,7 +346,7 @@ class DiscordUserActions:
         Without an acknowledgement in time, Discord posts an error.
 
         Returns:
-            The responses so far that the user sees, or Discord's error; later ones are appended to the same list.
+            The responses so far, or Discord's error; later ones are appended to the same list.
 
         Raises:
             ValueError: the command is not available in the channel.
@@ -405,13 +405,15 @@ class DiscordUserActions:
     async def submit_modal(
         self, modal: DiscordModal, values: Mapping[str, ModalValue] | None = None
     ) -> list[DiscordMessage]:
-        """Submit a modal; without an acknowledgement in time it stays open.
+        """Submit a modal, and wait for the acknowledgement.
+
+        Without an acknowledgement in time, the modal stays open, and Discord posts an error.
 
         Args:
             values: values by custom id; an omitted one is the preset value.
 
         Returns:
-            The responses so far that the user sees; later ones are appended to the same list.
+            The responses so far, or Discord's error; later ones are appended to the same list.
 
         Raises:
             ValueError: the modal is not open, or does not accept a value.
@@ -423,7 +425,7 @@ class DiscordUserActions:
         self._interactions.close_modal(modal)
 
     def find_file(self, id_: str) -> DiscordAttachment | None:
-        """Return the attachment with this id from any message; None if there is none."""
+        """Return the attachment with this id, also of a deleted message; else None."""
         channels = self._guild.channels.values()
         contents = (message.content for channel in channels for message in self._guild.list_messages(channel))
         return next((file for content in contents for file in content.attachments if file.id == id_), None)

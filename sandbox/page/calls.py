@@ -55,7 +55,7 @@ class ApiCallList:
     def get_details(self, key: str) -> Json:
         """Return the request (`sent`) and the response (`got`) of an API call.
 
-        Both are indented JSON text, cut at `MAX_JSON_LENGTH` characters.
+        Both are indented JSON text, cut at `MAX_JSON_LENGTH` characters. Without a response, `got` is `null`.
 
         Args:
             key: the platform's letter and the number of the call, such as `S7`.

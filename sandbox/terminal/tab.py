@@ -29,7 +29,7 @@ class PlatformTab(Static):
         """Update the connection and the number of unread messages.
 
         Args:
-            is_open: whether this platform's session is shown.
+            is_open: whether this platform's session is shown; its name is highlighted then.
         """
         platform, unread = self.session.platform, self.session.count_unread()
         sign, state = ("●", "connected") if platform.is_connected else ("○", "not connected yet")

@@ -94,7 +94,7 @@ def parse_limit(query: Mapping[str, str], max_limit: int, *, default: int) -> in
 def parse_page(query: Mapping[str, str], ids: Sequence[str], max_limit: int, *, default: int) -> Sequence[str]:
     """Return a page of ids: the first `limit` ones that are greater than `after`.
 
-    Both are parameters of the query.
+    `limit` and `after` are parameters of the query. Without `after`, the page starts with the first id.
 
     Args:
         ids: all ids, in ascending order.

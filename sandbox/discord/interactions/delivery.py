@@ -228,7 +228,8 @@ class DiscordInteractions:
     async def _deliver(self, interaction: DiscordInteraction, data: Json) -> list[DiscordMessage]:
         """Send an interaction to the bot, and wait for its acknowledgement.
 
-        Without one in time, Discord's ephemeral error message is posted.
+        Without one in time, or at once if the bot has no session for the interaction, Discord's ephemeral error message
+        is posted.
 
         Args:
             data: the field `data` of the interaction.
@@ -246,7 +247,9 @@ class DiscordInteractions:
         return interaction.responses
 
     async def _wait_for_acknowledgement(self, interaction: DiscordInteraction, data: Json) -> bool:
-        """Send an interaction to the bot; return whether it acknowledges that in time.
+        """Send an interaction to the bot; return whether the bot acknowledges it in time.
+
+        False at once if the bot has no session for the interaction.
 
         Args:
             data: the field `data` of the interaction.
@@ -331,7 +334,11 @@ class DiscordInteractions:
         return ApiResponse(self._callback_response(interaction, type_))
 
     def _open_modal(self, interaction: DiscordInteraction, form: Mapping[str, Any]) -> None:
-        """Open the modal of the bot's response, in place of an open one of the same user."""
+        """Open the modal of the bot's response, in place of an open one of the same user.
+
+        Args:
+            form: the field `data` of the response.
+        """
         modal = create_modal(interaction, form)
         self.modals = [other for other in self.modals if other.user != interaction.user]
         self.modals.append(modal)
@@ -377,8 +384,8 @@ class DiscordInteractions:
     def create_follow_up(self, request: ApiRequest) -> ApiResponse:
         """Post a follow-up message to an interaction, as the bot's request asks.
 
-        The first one after a deferral replaces the deferred response. Discord: five are allowed where only the user has
-        installed the app.
+        The first one after a deferral replaces the deferred response. As in Discord, only
+        `MAX_USER_INSTALL_FOLLOW_UPS` are accepted where only the user has installed the app.
 
         Returns:
             The message's JSON.

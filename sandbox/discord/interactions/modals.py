@@ -33,7 +33,7 @@ def create_modal(interaction: DiscordInteraction, form: Mapping[str, Any]) -> Di
         form: the field `data` of the response.
 
     Raises:
-        DiscordError: 50035, the components cannot be in a modal together.
+        DiscordError: 50035, there are too many components, two have the same custom id, or one is invalid.
     """
     components = form["components"]
     if len(components) > MAX_MODAL_COMPONENTS:
@@ -140,8 +140,8 @@ def _parse_value(part: Mapping[str, Any], value: ModalValue | None, guild: Guild
         value: the entered value; None for the preset value.
 
     Returns:
-        A text for a text input ("" if empty), a bool for a checkbox, the selected value or None for a radio group, and
-        the list of the selected values or ids for any other input.
+        A text for a text input ("" if empty), a bool for a checkbox, the selected value or None for a radio group. For
+        any other input, the list of the selected values or ids.
 
     Raises:
         ValueError: the input does not accept the value.

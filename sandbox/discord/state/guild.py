@@ -41,7 +41,7 @@ class Guild:
 
     Attributes:
         emit: `on_event`.
-        roles: the roles of users; also the ids of the users who left the server.
+        roles: the roles in the server and their users; it also has the ids of users who left the server.
         nicknames: names in this server by user id.
         owner: the first user.
         locale: the language of the server.
@@ -135,7 +135,8 @@ class Guild:
         """Start a thread in a channel, publish its events, and return it.
 
         Args:
-            first_message: the message from which the thread starts and whose id it has; None for a thread without one.
+            first_message: the message from which the thread starts and whose id it has. Discord's system message about
+                it is posted in the thread. None for a thread without one.
             guest_ids: further participants of a private thread; without any, the thread is public.
         """
         thread = GuildChannel(
@@ -286,8 +287,9 @@ class Guild:
     def _add_participants(self, message: DiscordMessage) -> None:
         """Add the author and the mentioned users of a message to its thread.
 
-        Discord: posting in a thread and being mentioned in it both add a user. The order of the events is not
-        documented; a mention in a private thread must come after the thread.
+        Outside of a thread, and for a message that is ephemeral or of a webhook, nobody is added. Discord: posting in a
+        thread and being mentioned in it both add a user. The order of the events is not documented; a mention in a
+        private thread must come after the thread.
         """
         channel, is_shown = message.channel, message.ephemeral_to is None and message.webhook_id is None
         if channel.is_thread and is_shown:

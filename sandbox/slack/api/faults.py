@@ -77,7 +77,7 @@ class SlackFaults:
         self.latency = seconds
 
     def clear(self) -> None:
-        """Cancel all pending faults, and set the latency to 0."""
+        """Cancel all pending faults and handshake refusals; set the latency to 0."""
         self._pending.clear()
         self._handshake_refusals = 0
         self.latency = 0.0

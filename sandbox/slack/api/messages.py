@@ -120,7 +120,8 @@ class MessageMethods:
     def _parse_update(message: SlackMessage, arguments: Arguments) -> SlackContent:
         """Return the new content of a message from the arguments of `chat.update`.
 
-        Slack: without `attachments`, the former ones stay; without `text`, the former text and blocks.
+        Slack: without `attachments`, the former ones stay. With nothing but `attachments`, the former text and blocks
+        stay. A text without blocks removes the former blocks.
         """
         content = parse_content(arguments)
         if "attachments" not in arguments:
