@@ -73,7 +73,7 @@ class DeltaFigures:
         cpu: CPU seconds of the process in that time.
         stall: the longest delay of a 1 ms sleep.
         collecting: the garbage collector's part of `stall`.
-        busy: the longest CPU time of the event loop's thread between two samples. It is less than `stall` while other
+        busy: the longest CPU time of the event loop's thread during a 1 ms sleep. It is less than `stall` while other
             processes, or other threads with the interpreter's lock, run.
         deltas: the number of text deltas that all turns received.
     """
@@ -111,7 +111,7 @@ class DeltaFigures:
 
 
 async def measure(provider: Provider, streams: int) -> DeltaFigures:
-    """Run `streams` concurrent turns with a model provider, and return their figures."""
+    """Run one turn in each of `streams` sessions at once, and return the figures."""
     with tempfile.TemporaryDirectory() as folder:
         database = Database(f"sqlite+aiosqlite:///{Path(folder) / 'bench.db'}")
         await migrate(database)

@@ -24,7 +24,7 @@ class SoakBotMessage:
 
     Attributes:
         versions: pairs of a time (monotonic seconds) and the text from then on, oldest first.
-        is_finished: whether it has text, is no live stream, and has no Stop button.
+        is_finished: whether it has text (not the placeholder), is no live stream, and has no Stop button.
     """
 
     versions: tuple[tuple[float, str], ...]
@@ -51,7 +51,10 @@ class Place(Protocol):
     async def edit_message(self, message: Any, text: str) -> None: ...
 
     def list_bot_messages(self) -> list[SoakBotMessage]:
-        """Return the bot's messages in this channel, thread or DM, oldest first."""
+        """Return the bot's messages in this channel, thread or DM, oldest first.
+
+        Deleted messages are left out, and Discord's ephemeral ones too.
+        """
 
 
 class SoakPlatform(Protocol):
@@ -68,13 +71,16 @@ class SoakPlatform(Protocol):
     def create_place(self, number: int) -> Place: ...
 
     def receipt_times(self) -> dict[str, float]:
-        """Return the time of the bot's first receipt of each user message.
+        """Return the time of the bot's receipt of each user message, by its name.
 
-        The keys are the names of the messages, the times monotonic seconds.
+        Messages that the bot has not received are left out. Times are monotonic seconds.
         """
 
     def count_bot_messages(self) -> int:
-        """Return the number of the bot's messages in all channels, threads and DMs."""
+        """Return the number of the bot's messages in all channels, threads and DMs.
+
+        Deleted messages do not count, nor do Discord's ephemeral ones.
+        """
 
 
 def visible_text(place: Place) -> str:
@@ -134,7 +140,7 @@ def _convert_slack_message(message: SlackMessage) -> SoakBotMessage:
 
 
 def _is_final(text: str, buttons: Collection[str]) -> bool:
-    """Return whether a bot message is final: no placeholder, and no Stop button.
+    """Return whether a bot message has text, no placeholder, and no Stop button.
 
     Args:
         buttons: the labels of the message's buttons.
@@ -243,9 +249,9 @@ class DiscordSoakPlatform:
         return DiscordPlace(self.sandbox, self.sandbox.open_dm(user), user)
 
     def receipt_times(self) -> dict[str, float]:
-        """Return the time of the first delivery of each user message, by its name.
+        """Return the time of the delivery of each user message to the bot, by its name.
 
-        Resumed clients count as well. Times are monotonic seconds.
+        After a delivery to a resumed connection, it is the time of that one. Times are monotonic seconds.
         """
         return _first_times(
             (event.data["content"], event.sent_at)

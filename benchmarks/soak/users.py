@@ -30,7 +30,7 @@ class UserSession:
         number: the session's number in the names.
         place: the channel, thread or DM.
         sent: the names of the sent messages, in order.
-        sent_at: the time of each message (monotonic seconds).
+        sent_at: the time of each sent message by its name (monotonic seconds).
     """
 
     number: int

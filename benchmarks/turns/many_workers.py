@@ -28,7 +28,7 @@ class Throughput:
         cpu: CPU seconds of all workers.
         max_delay: the longest delay of an event loop in seconds.
         max_busy: the longest CPU time of an event loop without a pause, in seconds.
-        shares: the number of turns of each worker.
+        shares: the number of turns of each worker, by the worker's number.
     """
 
     workers: int
@@ -41,7 +41,7 @@ class Throughput:
 
 
 class WorkerProcess:
-    """Process of `worker_process`, with its orders and reports as JSON lines.
+    """Running process of the module `worker_process`, with JSON orders and reports.
 
     Args:
         number: stored as "worker" in each report.
@@ -117,9 +117,11 @@ async def start_workers(
 ) -> AsyncIterator[WorkerPool]:
     """Start worker processes, and yield them once all are ready.
 
-    The end of the context kills them.
+    The end of the context kills those that still run, and waits for all.
 
     Args:
+        url: the URL of a migrated database.
+        workers: the number of processes.
         seconds: the model's time before its answer.
         limits: the maximum number of concurrent turns of each worker; by default `MAX_CONCURRENT_TURNS`.
     """
@@ -140,9 +142,14 @@ async def start_workers(
 
 
 async def measure_throughput(url: str, workers: int) -> Throughput:
-    """Measure the throughput of short turns in `SESSIONS` sessions.
+    """Measure the throughput of `TURNS_PER_SESSION` short turns in each session.
 
-    Each message of a session follows the answer to the former one.
+    The `SESSIONS` sessions are spread over the workers, and run at once. In a session, each message follows the answer
+    to the former one.
+
+    Args:
+        url: the URL of a migrated database.
+        workers: the number of worker processes.
     """
     async with start_workers(url, workers) as pool:
         began = time.time()
@@ -165,7 +172,11 @@ async def measure_throughput(url: str, workers: int) -> Throughput:
 
 
 async def measure_takeover(url: str) -> float:
-    """Return the seconds from the kill of a worker until another one resumes its turn."""
+    """Return the seconds from the kill of a worker until another one resumes its turn.
+
+    Args:
+        url: the URL of a migrated database.
+    """
     async with start_workers(url, 2, seconds=60) as pool:
         pool.workers[0].send_order(say="takeover", text="0")
         first = await pool.wait_for_report("began", session="takeover")
@@ -179,7 +190,10 @@ async def measure_takeover(url: str) -> float:
 async def measure_cancel(url: str) -> float:
     """Return the longest of five delays from a stop to the cancellation, in seconds.
 
-    The stop arrives at one worker, and the turn runs on another.
+    One worker stores the request to stop the turn, which another worker runs.
+
+    Args:
+        url: the URL of a migrated database.
     """
     longest = 0.0
     async with start_workers(url, 2, seconds=60, limits=(MAX_CONCURRENT_TURNS, 0)) as pool:

@@ -88,7 +88,7 @@ def create_slack_client(platform: SlackCellPlatform, *, retries: int) -> AsyncWe
     """Return a Slack client that repeats rate-limited calls after their `Retry-After`.
 
     Args:
-        retries: the maximum number of repetitions of one call.
+        retries: the maximum number of repetitions of one call; after that, the call raises `SlackApiError`.
     """
     sandbox = platform.sandbox
     handlers = [AsyncRateLimitErrorRetryHandler(max_retry_count=retries)]
