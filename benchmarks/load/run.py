@@ -68,7 +68,7 @@ class LoadConfig:
 
 
 class LoadRun:
-    """Users who send messages in their sessions while `formation` is deployed."""
+    """Users who send messages in their sessions while deploys replace the workers."""
 
     def __init__(self, config: LoadConfig, model: LoadModel, formation: Formation) -> None:
         self._config = config
@@ -254,7 +254,7 @@ async def _run_load(config: LoadConfig, database: DatabaseKind, folder: Path) ->
 async def _create_session(number: int, slack: SlackSoakPlatform, discord: DiscordSoakPlatform) -> UserSession:
     """Create the session with this number in a DM, a thread, or a Discord channel.
 
-    Even numbers are on Slack, odd ones on Discord.
+    Even numbers are on Slack, odd ones on Discord. Of ten sessions of a platform, `DM_SESSIONS` are in DMs.
     """
     platform, slot = (slack, discord)[number % 2], number // 2 % 10
     place: Place

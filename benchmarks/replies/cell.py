@@ -32,6 +32,7 @@ class Cell:
         refused: the number of rate-limited calls by API method.
         wrong: the number of final texts that are missing, cut, doubled or mixed with other text.
         age, age_floor: mean age of the shown text.
+        end_mean: the mean of the replies with a final text; None if there are none.
         end_median, end_p99: None if too many replies have no final text.
         drain: the used fraction of the limit for final calls (edits, stops of streams) while replies waited for it; a
             post may also end a reply. None if no reply waited.
@@ -80,7 +81,10 @@ class Cell:
 
 
 async def measure(contender: ReplyContender, load: Load) -> Cell:
-    """Run a load against a contender in a new sandbox, and return the figures."""
+    """Run a load against a contender in a new sandbox, and return the figures.
+
+    Replies that do not end within `REPLY_TIMEOUT_SECONDS` are cancelled, and count in `failures`.
+    """
     async with PLATFORMS[contender.platform](load) as platform, contender.start(platform) as running:
         model = SpeechStreamer(load)
         questions: dict[int, MeasuredQuestion] = {}

@@ -30,7 +30,7 @@ class StartFigures:
 
     Attributes:
         ready: seconds until the program reports readiness or, without a report, is connected.
-        answered: seconds until the answer to the first message, sent when the program is ready.
+        answered: seconds until the program has answered a message on each platform, sent when it is ready.
         cpu: CPU seconds until the answer.
         rss, pss: resident and proportional memory after an idle pause.
     """
@@ -51,14 +51,15 @@ def _platforms(name: str) -> list[SlackSoakPlatform | DiscordSoakPlatform]:
 
 
 async def measure(contender: StartContender, platform: str, *, idle: float = _IDLE_SECONDS) -> StartFigures:
-    """Start a contender once in a new folder, send one message; return the figures.
+    """Start a contender in a new folder, and measure its start and its first answers.
 
     Args:
         platform: "slack", "discord" or "both".
         idle: seconds between the answer and the measurement of the memory.
 
     Raises:
-        TimeoutError: no answer came; the error's text has the last output of the program.
+        TimeoutError: an answer is missing `_TIMEOUT_SECONDS` after the start. The error's text has the program's last
+            output.
     """
     async with AsyncExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory()))
