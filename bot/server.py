@@ -78,6 +78,9 @@ async def run_server(
 ) -> AsyncIterator[HttpServer]:
     """Serve HTTP requests while the block runs, and yield the server.
 
+    At the end of the block, open requests have `SHUTDOWN_TIMEOUT_SECONDS` to end. If the server cannot listen and is
+    not needed, the block runs all the same.
+
     Args:
         port: port to listen on; 0 for any free one on the loopback interface.
         routes: routes that are served at once: those of the probes and of the metrics.
