@@ -121,8 +121,8 @@ class Plan:
         files: the files attached to the last chunk.
         is_growing: whether more text will be added to the last chunk.
         status: the status line of the running tool in Markdown, which the last chunk's text includes; empty for none.
-        elapsed: the suffix of the last chunk's text with the seconds since new text or status arrived; empty for less
-            than `SILENCE_SECONDS` (see `channels.replies.reply`), and below text without a status line.
+        elapsed: the suffix of the last chunk's text with the seconds since new text or status arrived; empty before
+            `SILENCE_SECONDS` (see `channels.replies.reply`), and for a reply that has text but no status line.
     """
 
     chunks: Sequence[Chunk]
@@ -213,7 +213,8 @@ class SurroundingMessages:
 
     Attributes:
         messages: the context messages, oldest first, in their current version.
-        names: the display names of the authors in the session's stored history, by the platform's user ids.
+        names: the display names of authors in the session's stored history who wrote none of the turn's messages (see
+            `HistoryState.others`), by the platform's user ids; empty for an unknown name.
     """
 
     messages: Sequence[ContextMessage] = ()
@@ -237,7 +238,8 @@ class Surface(Protocol):
     def try_open(self) -> bool:
         """Return whether the rate limits allow a message that grows by edits.
 
-        If so, reserve a slot of the rate limits for the call that ends the message.
+        If so, reserve a slot of the rate limits for the call that ends the message. True without another slot while a
+        message of this surface grows. If False, a slot that was reserved before is freed.
         """
         ...
 
@@ -246,14 +248,16 @@ class Surface(Protocol):
     ) -> None:
         """Wait for a slot of the rate limits, and store it for the next call of `show`.
 
-        The caller chooses the text after the wait, so that it sends the newest. A cancelled wait stores no slot.
+        Even a `STREAM_UPDATE` waits. The caller chooses the text after the wait, so that it sends the newest. A
+        cancelled wait stores no slot.
 
         Args:
             priority: the priority of the wait.
             is_post: whether the next call posts a message; else it edits one.
             is_last_edit: whether the next call ends the growing message.
-            outdated_since: the time (of the event loop) since which the shown text is out of date. `FIRST_TEXT` if the
-                reply has text and shows none yet: such a call goes before the updates of other replies.
+            outdated_since: the time (of the event loop) since which the shown text is out of date. Of waits with the
+                same priority, the one with the earliest time ends first. `FIRST_TEXT`, the earliest, if the reply has
+                text and shows none yet.
         """
         ...
 
@@ -280,7 +284,8 @@ class Surface(Protocol):
         """Look up the reply's messages on the platform, and return their ids in order.
 
         Args:
-            recorded_ids: the message ids in the database. Those of files are appended to the result unchecked.
+            recorded_ids: the message ids in the database. Those of files are appended to the result unchecked. Of
+                ephemeral messages and Discord's side messages, all are returned unchecked.
             is_contested: whether calls of another process may still take effect. The final call of `show` then edits
                 the messages again, and deletes messages of the other process.
 
@@ -291,6 +296,8 @@ class Surface(Protocol):
 
     async def delete_messages(self, message_ids: Sequence[str]) -> None:
         """Delete messages that were posted for this reply but are not part of it.
+
+        A refusal by the platform is logged, and the message stays.
 
         Raises:
             SurfaceError: the platform cannot be reached.
@@ -312,10 +319,10 @@ class Surface(Protocol):
         """React to the user's message that the reply answers.
 
         Args:
-            emoji: a Unicode emoji or its short name.
+            emoji: a Unicode emoji or its short name, such as `tada` or `:tada:`.
 
         Raises:
-            SurfaceError: the platform refuses the reaction, or cannot be reached.
+            SurfaceError: the platform refuses the reaction or cannot be reached, or the reply answers a slash command.
         """
         ...
 
@@ -424,7 +431,7 @@ class Channel(Protocol):
         """Connect to the platform, and return once the connection receives messages.
 
         Raises:
-            SettingsError: the platform refuses the credentials.
+            SettingsError: the platform refuses the credentials, or no connection is made in time.
         """
         ...
 
@@ -435,13 +442,20 @@ class Channel(Protocol):
     def last_event_at(self) -> float:
         """Return the time of the last event or heartbeat from the platform.
 
+        Of several Slack connections, the newest time counts; of several Discord shards, the oldest.
+
         Returns:
-            Seconds since the epoch; 0 before the first.
+            Seconds since the epoch. Before the first event it is 0; on Discord, the time since which the worker has had
+            shards and no connection. On Slack, it is at most the time at which the bot's token was last valid, and in
+            HTTP mode otherwise the present time.
         """
         ...
 
     async def reconnect(self) -> None:
-        """Close the connection, and start to open a new one."""
+        """Close the silent connections (on Slack all), and start to open new ones.
+
+        Slack's HTTP mode has no connections, and does nothing.
+        """
         ...
 
     def create_surface(self, address: Mapping[str, Any], *, turn_id: str = "") -> Surface:
@@ -481,11 +495,18 @@ class Channel(Protocol):
         ...
 
     async def get_locale(self, inbound: InboxMessage) -> str:
-        """Return the locale of a message's author, such as `ko-KR`; empty if unknown."""
+        """Return the locale of a message's author, such as `ko-KR`; empty if unknown.
+
+        For a message in a Discord server, it is the locale of the server.
+        """
         ...
 
     async def read_message(self, inbound: InboxMessage) -> MessageText:
-        """Return the text of a stored message for the prompt, with names in place of ids."""
+        """Return the text of a stored message for the prompt, with names in place of ids.
+
+        Raises:
+            SurfaceError: the app was uninstalled from the Slack workspace.
+        """
         ...
 
     async def fetch_file(self, inbound: InboxMessage, file: Attachment, check: FileCheck) -> FetchedFile:

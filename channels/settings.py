@@ -19,6 +19,8 @@ EXTRA_BUTTONS: frozenset[ExtraButton] = frozenset(get_args(ExtraButton))
 class AttachmentLimits:
     """Limits of the attachments that the model reads.
 
+    For a file beyond a limit, the model gets only its name and the reason.
+
     Attributes:
         max_bytes: the most bytes of a file.
         max_files: the most files of a message.
@@ -35,9 +37,9 @@ class ReplySettings:
     """Limits of a turn and its reply.
 
     Attributes:
-        time_limit: the most seconds of one run of the agent.
-        max_messages: the most messages of a reply; the text of a longer one is also attached as a file.
-        max_attempts: the most attempts of a turn whose workers died.
+        time_limit: the most seconds of one run of the agent; a longer run is cancelled, and the turn ends as failed.
+        max_messages: the most messages of a reply. They show the start of a longer text, and a file has the whole.
+        max_attempts: the most attempts of a turn whose workers died; then it ends as failed.
         extras: the optional buttons under a finished answer.
         attachment_limits: limits of the attachments that the model reads.
     """

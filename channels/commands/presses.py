@@ -59,7 +59,7 @@ class PressHandler:
             button: the id of the button.
             actor: the user who pressed the button.
             locale: the user's locale; empty if unknown.
-            name: the user's display name.
+            name: the user's display name, which is stored with their decision or answer; empty if unknown.
 
         Returns:
             The text to show the user; empty for none.

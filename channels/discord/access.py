@@ -128,7 +128,7 @@ async def find_unknown_ids(settings: DiscordSettings, rules: Iterable[str]) -> l
     A line is a sentence for operators that names the remedy.
 
     Args:
-        rules: the rules, each as `kind:id`.
+        rules: the rules, each as `kind:id`: see `channels.access.AccessRules`.
 
     Raises:
         SettingsError: Discord refuses the token, or cannot be reached.

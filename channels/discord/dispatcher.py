@@ -57,7 +57,8 @@ class Dispatcher(GatewayClient):
     async def setup_hook(self) -> None:
         """Register the application commands with Discord; a failure is logged.
 
-        discord.py calls this method once, before it connects.
+        discord.py calls this method once, before it connects. Only the first shard registers the commands. After
+        `SYNC_TIMEOUT` seconds it gives up.
         """
         if not self._registers_commands:
             return

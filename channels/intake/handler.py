@@ -133,7 +133,8 @@ class MessageHandler:
                 missing answer. Otherwise a user is told once an hour, and a bot never.
 
         Returns:
-            None if the user has access. Else the untranslated sentence to show; empty if the user is not told now.
+            None if the user has access. Else `AccessDecision.message`, the sentence to translate and show; empty if the
+            user is not told now.
         """
         decision = self._services.access_policy.check(actor, location)
         if decision is AccessDecision.ALLOWED:
@@ -205,8 +206,8 @@ class MessageHandler:
     async def _check_access(self, message: IncomingMessage) -> bool:
         """Return whether the author of a message may use the bot at the message's place.
 
-        If not, an author who mentioned the bot gets a private message in the background: see
-        `IncomingMessage.deny_privately`.
+        If not, a private message to the author is sent in the background. Without `deny_privately`, only an author who
+        mentioned the bot gets it, at most once an hour, and not for a message with `is_late` or `is_free_channel`.
         """
         inbound = message.inbound
         decision = self._services.access_policy.check(inbound.actor_or_author, inbound.location)
@@ -229,8 +230,9 @@ class MessageHandler:
         """Run a command and post its result once, even if the message is delivered twice.
 
         The message is stored in the inbox after the command has run. If the process dies before, the next delivery
-        runs the command again. A command over the user's rate limit is not run. Nor is `agent`, `model`, `mute` or
-        `listen` after a newer command of the same kind in the session; `mute` and `listen` are one kind.
+        runs the command again. In an existing session, `stop` and `reset` store the message themselves. A command over
+        the user's rate limit is not run. Nor is `agent`, `model`, `mute` or `listen` after a newer command of the same
+        kind in the session; `mute` and `listen` are one kind.
 
         Raises:
             StoreError: the message is not stored.

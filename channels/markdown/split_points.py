@@ -29,7 +29,7 @@ def find_split(lines: Sequence[SourceLine], text: str, marks: Sequence[str]) -> 
     """Return the index at which to split a text that is just too long for a message.
 
     An index in the second half of the text is preferred: between paragraphs, else lines, else words, else grapheme
-    clusters (visible characters).
+    clusters (visible characters). A link or token is split only if there is no other index.
 
     Args:
         lines: the lines of `text`; the last one may be incomplete.
@@ -65,9 +65,10 @@ def _line_starts(lines: Sequence[SourceLine]) -> Iterator[tuple[int, int]]:
 
 
 def _word_starts(lines: Sequence[SourceLine], text: str, start: int) -> Iterator[int]:
-    """Yield the start indexes of the words after `start`, the last word first.
+    """Yield the start indexes of the words from `start` on, the last word first.
 
-    Words that would look like a block marker (such as `#`) at the start of a message are left out.
+    Starts of lines and table rows are left out. So are words outside code that would look like a block marker (such as
+    `#`) at the start of a message.
     """
     for line in reversed(lines):
         stop = line.start + len(line.text)
@@ -132,7 +133,11 @@ def _unsplittable_spans(lines: Sequence[SourceLine], marks: Sequence[str]) -> li
 
 
 def _is_within(at: int, unsplittable: Sequence[tuple[int, int]]) -> bool:
-    """Return whether an index is inside of one of the `unsplittable` spans (in order)."""
+    """Return whether an index is after the start and before the end of a span.
+
+    Args:
+        unsplittable: the start and end indexes of the spans, in order.
+    """
     before = bisect_left(unsplittable, (at, 0))
     return before > 0 and at < unsplittable[before - 1][1]
 

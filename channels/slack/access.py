@@ -102,7 +102,7 @@ async def find_unknown_ids(settings: SlackSettings, rules: Iterable[str]) -> lis
     be in several workspaces, none of which knows all ids.
 
     Args:
-        rules: the rules, each as `kind:id`.
+        rules: the rules, each as `kind:id`: see `channels.access.AccessRules`.
 
     Raises:
         SettingsError: Slack cannot be reached, or refuses a lookup for another reason than an unknown id.

@@ -97,8 +97,8 @@ def parse_message(
 def _is_new_message(event: Mapping[str, Any], *, is_bot: bool) -> bool:
     """Return whether an event is a complete new message of a person or a bot.
 
-    Slack: an edit that adds a mention of the bot is an `app_mention` as well. An `app_mention` of a message with files
-    has `upload`, and may lack the files, which the `message` event of the same message has.
+    False for an edit, which is an `app_mention` as well if it adds a mention of the bot. False too for an `app_mention`
+    that has `upload` but lacks the files: Slack sends the files in the `message` event of the same message.
 
     Args:
         is_bot: whether the event has the id of a bot as the author.
