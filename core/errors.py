@@ -186,9 +186,10 @@ class DailySpendingLimitError(SpendingLimitError):
 
 
 class SurfaceError(ParleyError):
-    """A reply cannot be shown on the platform, even after retries.
+    """A call of a platform fails, even after retries.
 
-    The channel is deleted, archived or forbidden, or the platform cannot be reached.
+    The platform refuses the call, such as for an archived channel, or cannot be reached. So a reply is not shown, or a
+    message, file or role is not fetched.
     """
 
 

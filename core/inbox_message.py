@@ -31,7 +31,8 @@ class InboxOutcome(StrEnum):
         STOPPED: the message waited for a turn when a person stopped the bot.
         DELETED: the author deleted the message.
         UNREADABLE: the stored message cannot be parsed.
-        SUPERSEDED: the message was a reset or a retry that came too late.
+        SUPERSEDED: the message was a reset, but a turn had claimed a later message. Or it was a retry, but the turn had
+            its answer already.
         COMMAND: the message was another command; the `kind` of the row is the name of the command.
         RATE_LIMITED: the author, or people at the place, had sent too many messages.
         UNADDRESSED: the message was for other people.
@@ -83,7 +84,7 @@ class InboxMessage:
         references: the messages that this one forwards, replies to or asks about, in the adapter's own format (JSON):
             see `channels.intake.context.about`.
         actor: the author with roles; None if the roles are unknown; see `actor_or_author`.
-        location: the ids of workspace, channel and parents.
+        location: the ids of workspace, channel and parents; `UNKNOWN_LOCATION` if they are unknown.
         is_addressed: whether the message mentions the bot, replies to it, or is a direct message. An agent may leave
             other messages without an answer.
     """

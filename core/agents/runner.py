@@ -96,7 +96,7 @@ class ResumableRunner(Runner):
         Args:
             run_id: the id under which the run's events are stored.
             generation: the expected session generation; None for any.
-            fence: token of the turn, with which the run writes; writes fail after another worker has claimed the turn.
+            fence: token of the turn; the run's writes fail once another worker has claimed the turn. None for no check.
             attributed_prompt: the prompt in parts with their authors, stored with the user message; None if they are
                 unknown.
             session: `user_id` and `session_id`.

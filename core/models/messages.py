@@ -157,9 +157,9 @@ class _MessageBuilder:
     def _find_call(self, response: types.FunctionResponse) -> _PendingCall | None:
         """Return the call to which a function response belongs; None if there is none.
 
-        The call has the id of the response. For a response without an id, it has the name of the response's tool. The
-        newest message is searched first, because ids may be used again; within a message the calls keep their order. A
-        call with a result gets another one only by its id, as long-running tools do.
+        The call has the id of the response. If the call or the response has no id, it has the name of the response's
+        tool. The newest message is searched first, because ids may be used again; within a message the calls keep their
+        order. A call with a result gets another one only by its id, as long-running tools do.
         """
         calls = [call for _, message_calls in reversed(self._messages) for call in message_calls]
         matching = [call for call in calls if response.id and response.id in (call.id, call.original_id)]
@@ -191,6 +191,9 @@ def _convert_part(part: types.Part) -> Part | None:
     """Return an ADK part as text, thought or file; None for an empty part.
 
     Bytes and addresses of files become `Media`, other parts `Thought` or `Text`.
+
+    Args:
+        part: a part that is neither a function call nor a function response.
     """
     signature = part.thought_signature
     if part.inline_data is not None:

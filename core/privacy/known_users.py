@@ -26,7 +26,7 @@ class KnownUser:
 
 
 async def list_sessions_with(connection: AsyncConnection, user_id: str) -> set[str]:
-    """Return the ids of sessions in which a stored prompt is by a user or names them.
+    """Return the ids of sessions in which a stored prompt is by a user or quotes them.
 
     Args:
         user_id: the platform's id of the user.
@@ -41,7 +41,7 @@ async def list_sessions_with(connection: AsyncConnection, user_id: str) -> set[s
 
 
 async def count_records(connection: AsyncConnection, user_id: str) -> int:
-    """Return the number of spending rows, ratings, decisions and denials of a user.
+    """Count a user's spending rows, ratings, decisions and notices of denied access.
 
     Args:
         user_id: the platform's id of the user.
@@ -56,7 +56,7 @@ async def count_records(connection: AsyncConnection, user_id: str) -> int:
 
 
 async def find_users(connection: AsyncConnection, text: str) -> list[KnownUser]:
-    """Return the users whose name contains `text`, or whose platform id it is.
+    """Return the users whose name contains `text` or whose platform id is `text`.
 
     Case is ignored, and so is a platform's name before the id, as in `slack:U1`. The users are sorted by id.
     """

@@ -71,8 +71,8 @@ class ArtifactService(BaseArtifactService):
     async def list_generated_files(self, session_id: str, origin: str) -> list[GeneratedFile]:
         """Return the newest version of each file that a turn and its reruns saved.
 
-        The files are in the order in which they were saved; of files with the same bytes, one is returned. A turn that
-        continues the run of another turn has its own files only.
+        The files are in the order in which they were saved; of files with the same bytes, the first is returned. A turn
+        that continues the run of another turn has its own files only.
 
         Args:
             origin: the id of the first of these turns: `Turn.origin`.
@@ -137,7 +137,8 @@ class ArtifactService(BaseArtifactService):
     async def _lock_session(self, connection: AsyncConnection, session_id: str | None) -> None:
         """Lock the rows of the session and of the run's turn until the transaction ends.
 
-        The lock prevents two transactions from saving the same version number.
+        The lock prevents two transactions from saving the same version number. Without a `generation`, only the
+        session's row is locked, and no error is raised; without a session, nothing is locked.
 
         Raises:
             SessionResetError: the session was reset.

@@ -68,7 +68,8 @@ class SessionSnapshot:
         updated_at: the time of the newest message or change of the session, in seconds since the epoch.
         state: the values of ADK's state by key, with ADK's prefixes `app:` and `user:`.
         newest: the newest messages, at most `BATCH_ROWS`, by row id.
-        required: the newest summaries and messages with long-running calls, at most `MAX_REQUIRED_ROWS`, by row id.
+        required: the newest summaries, ADK's compactions and messages with long-running calls, at most
+            `MAX_REQUIRED_ROWS`, by row id.
     """
 
     generation: int

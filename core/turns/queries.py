@@ -125,7 +125,10 @@ async def get_messages_of_turns(
     """Return the inbox messages of each of these turns, by turn id, oldest first.
 
     Messages that their authors deleted are left out, unless a turn has no others. A turn without a message that can be
-    parsed is not in the dict.
+    parsed is not in the dict. An edited message has the text that the newest turn answered.
+
+    Args:
+        turn_ids: the ids of turns that are no reruns: see `Turn.origin`.
     """
     query = (
         sa.select(inbox.c.turn, inbox.c.message, inbox.c.outcome)
