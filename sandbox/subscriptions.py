@@ -66,13 +66,13 @@ class ChangePublisher(Generic[C]):
     async def wait_until(self, predicate: Callable[[], T], seconds: float, state: Callable[[], str]) -> T:
         """Wait until `predicate` returns a true value, and return that value.
 
-        `predicate` is called now, and after every `publish` or `notify`.
+        The predicate is called now, and after every `publish` or `notify`.
 
         Args:
             state: describes the sandbox, for the error.
 
         Raises:
-            TimeoutError: no value was true within `seconds`.
+            TimeoutError: `predicate` returned no true value within `seconds`.
         """
         try:
             async with asyncio.timeout(seconds):
@@ -83,6 +83,6 @@ class ChangePublisher(Generic[C]):
             raise TimeoutError(f"not within {seconds} s; {state()}") from None
 
     def close(self) -> None:
-        """End the iteration of all subscriptions to the changes."""
+        """End the iteration of all subscriptions; tasks that wait for a change still wait."""
         for subscription in list(self._subscriptions):
             subscription.put(None)

@@ -86,7 +86,7 @@ def parse_form_line(form: ClientForm, line: str) -> dict[str, list[str]]:
         The values of the typed fields only (see `parse_entry`); empty for an empty line.
 
     Raises:
-        ValueError: a field has no such option, or the form has no fields.
+        ValueError: a field has no such option, or a form without fields gets a text.
     """
     if not form.fields:
         if line:
@@ -155,7 +155,10 @@ def format_menu(menu: ClientField) -> str:
 
 
 def format_form(form: ClientForm) -> str:
-    """Return a form as text: title, fields, and a `/submit` command that fills it in."""
+    """Return a form as text: its title, text and fields, and the `/submit` command.
+
+    The command is left out if the form cannot be submitted.
+    """
     command = "; ".join(f"{field.label}: …" for field in form.fields)
     hint = f"Fill it in: /submit {command}" if form.submit_label else ""
     return "\n".join(filter(None, [form.title, form.text, *map(_format_field, form.fields), hint]))

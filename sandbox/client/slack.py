@@ -232,7 +232,7 @@ class SlackPlatform:
 
         Args:
             replies: the messages of the message's thread, oldest first.
-            person: the user whose version of the message is shown; None for the newest version.
+            person: the user for whom the message is shown: see `SlackMessage.version_for`; None for the newest version.
         """
         converted_replies = [self._convert_message(reply, (), person) for reply in replies]
         version = message.versions[-1] if person is None else message.version_for(person.id)
@@ -304,5 +304,5 @@ class SlackPlatform:
 
 
 def _format_task(task: TaskCard) -> str:
-    """Return a task card as one line: `✓` or `✗` for a finished task, and its title."""
+    """Return a task's title, after `✓` if it is complete or `✗` if it failed."""
     return f"{_STATUS_SIGNS.get(task.status, '')}{task.title}"

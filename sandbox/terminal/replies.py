@@ -12,7 +12,7 @@ STOP_LABEL = "Stop"
 
 @dataclass(frozen=True, slots=True)
 class QuietTime:
-    """Waiting times for replies of the bot, in seconds.
+    """Waiting times for replies of the bot, in real seconds.
 
     Attributes:
         quiet_seconds: a reply without changes for this time counts as complete.

@@ -30,7 +30,7 @@ class DiscordFault:
 class DiscordFaults:
     """Faults that tests inject; a call gets the first pending fault of its route.
 
-    A method raises `ValueError` for an unknown route.
+    A method that adds a fault raises `ValueError` for an unknown route.
 
     Attributes:
         routes: the known routes, as Discord documents them: `POST /channels/{channel}/messages`.
@@ -96,11 +96,11 @@ class DiscordFaults:
         self.latency = 0.0
 
     def cancel(self, kind: FaultKind) -> None:
-        """Cancel all pending faults of this kind."""
+        """Cancel all pending faults of this kind, on all routes."""
         self._pending.cancel(kind)
 
     def has_pending(self, kind: FaultKind) -> bool:
-        """Return whether a fault of this kind is pending."""
+        """Return whether a fault of this kind is pending on any route."""
         return self._pending.has_pending(kind)
 
     def take(self, route: str) -> DiscordFault | None:

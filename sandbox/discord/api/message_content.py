@@ -41,7 +41,8 @@ def parse_content(
 
     Args:
         form: the object with the message's fields, the whole body or a part of it.
-        current: the content that an edit changes: the fields that the form omits stay; None for a post.
+        current: the content that an edit changes; None for a post. The fields that the form omits stay, except
+            `allowed_mentions`.
         flags: the flags that the message has already.
 
     Raises:

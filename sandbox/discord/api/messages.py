@@ -172,7 +172,7 @@ class MessageRoutes:
         It is None for an unknown message if the request accepts that (`fail_if_not_exists` is false).
 
         Raises:
-            DiscordError: 160002 without the permission, or 50035 for an unknown message.
+            DiscordError: 160002 without the permission to read the history, or 50035 for an unknown message.
         """
         if not channel.is_dm and "read_message_history" not in self._api.permissions:
             raise DiscordError(400, REPLY_REQUIRES_HISTORY, "Cannot reply without permission to read message history")
@@ -219,7 +219,8 @@ class MessageRoutes:
         """Delete 2 to 100 messages of the last two weeks; skip unknown ids.
 
         Raises:
-            DiscordError: the channel is a DM, an id occurs twice, or a message is too old.
+            DiscordError: the channel is a DM, the bot lacks a permission, an id occurs twice, or a message is too old.
+                Nothing is deleted.
         """
         channel = self._api.get_channel(request, "manage_messages", "read_message_history")
         if channel.is_dm:
@@ -304,7 +305,10 @@ class MessageRoutes:
         return NO_CONTENT
 
     def _list_pins(self, request: ApiRequest) -> ApiResponse:
-        """Return a page of a channel's pinned messages, the last pinned first."""
+        """Return a page of a channel's pinned messages, the last pinned first.
+
+        The page is empty if the bot may not read the channel's history.
+        """
         pins = self._get_readable_pins(request)
         limit = parse_limit(request.query, MAX_PINS_PAGE, default=MAX_PINS_PAGE)
         if before := request.query.get("before"):

@@ -21,7 +21,7 @@ class MessageMentions:
     """Mentions of a message that ping.
 
     Attributes:
-        users: user ids in the order of the text.
+        users: user ids in the order of the text, then the author of the message that is replied to.
         roles: role ids in the order of the text.
         everyone: `everyone` and `here`, as far as mentioned.
     """
@@ -47,7 +47,8 @@ def parse_mentions(
         text: the text as sent.
         allowed: the valid `allowed_mentions` of the request; None if it has none. Then all mentions and replies ping.
         known: the ids of the existing users.
-        reply_to: the id of the author of the message to which this one replies; None for no reply.
+        reply_to: the id of the author of the message to which this one replies; None for no reply. They are pinged too,
+            unless `allowed` lacks `replied_user`.
     """
     if allowed is None:
         allowed = {"parse": ["users", "roles", "everyone"], "replied_user": True}

@@ -135,7 +135,7 @@ class SlackRateLimits:
         return usage
 
     def remaining(self, method: str, channel: str) -> tuple[int, int] | None:
-        """Return the number of calls that a method's rate limits still allow.
+        """Return the calls that a method's rate limits allow after the last `acquire`.
 
         Args:
             channel: the id of the channel of the call; "" without one.
@@ -155,7 +155,7 @@ class SlackRateLimits:
             channel: the id of the channel of the call; "" without one.
 
         Returns:
-            The seconds for `Retry-After` if the call is rejected; None otherwise.
+            The real seconds for `Retry-After`, at least 1, if the call is rejected; None otherwise.
         """
         now = monotonic()
         windows = []
