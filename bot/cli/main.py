@@ -73,7 +73,7 @@ def run_sandbox(
     terminal: Annotated[bool, typer.Option(help="Chat in the terminal instead of the web page.")] = False,
     tour: Annotated[bool, typer.Option("--tour", help="Begin with the scripted tour, which needs no key.")] = False,
     agent: Annotated[
-        str, typer.Option(help="Folder or module of your own agent; restarts when its files change.")
+        str, typer.Option(help="Folder or module of your own agent; restarts when files of a folder change.")
     ] = "",
     port: Annotated[int, typer.Option(help="Port of the web page.")] = SANDBOX_PORT,
 ) -> None:

@@ -204,13 +204,13 @@ class ModelAdapter(BaseLlm):
     async def _stream_responses(
         self, request: ModelRequest, answer: "_AnswerBuilder", handle: ModelHandle, stream: bool
     ) -> AsyncGenerator[LlmResponse, None]:
-        # `Provider.stream` is an async generator, and closing it closes the connection
         """Send a request, and yield partial responses and then the complete response.
 
         Args:
             answer: builder that gets the pieces of the answer.
             stream: whether partial responses are wanted.
         """
+        # `Provider.stream` is an async generator, and closing it closes the connection
         events = cast(AsyncGenerator[ProviderEvent, None], handle.provider.stream(request))
         async with aclosing(events):
             while True:

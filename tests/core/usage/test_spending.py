@@ -217,7 +217,7 @@ async def test_a_redacted_person_has_no_name_and_the_sums_stay(
     assert await books.list_names(["slack:ada"]) == {}
 
 
-async def test_provisional_rows_end_with_their_turn_and_are_not_summed(
+async def test_estimated_rows_end_with_their_turn_and_are_not_summed(
     inbox: InboxStore, turns: TurnStore, database: FailingDatabase, books: SpendingStore
 ) -> None:
     running = await claim_turn(inbox, turns)

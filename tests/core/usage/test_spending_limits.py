@@ -38,8 +38,8 @@ def make_limiter(database: Database, **limits: int) -> SpendingLimiter:
 
 async def count_reservations(database: Database) -> int:
     async with database.read() as connection:
-        provisional = sa.select(sa.func.count()).where(spending.c.turn.is_not(None))
-        return (await connection.execute(provisional)).scalar_one()
+        estimated = sa.select(sa.func.count()).where(spending.c.turn.is_not(None))
+        return (await connection.execute(estimated)).scalar_one()
 
 
 def make_meter(
