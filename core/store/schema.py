@@ -393,10 +393,10 @@ artifacts = sa.Table(
 )
 sa.Index("ix_artifacts_session_run", artifacts.c.session, artifacts.c.run)
 
-#: The ledger: one row per model call. The rows stay when the turns are deleted. `turn` is set only on provisional rows,
+#: The ledger: one row per model call. The rows stay when the turns are deleted. `turn` is set only on estimated rows,
 #: which are replaced when the turn ends: under spending limits, a running turn has them for its calls so far and for
-#: the reserved cost of its next call. `day` is the day (UTC) on which the turn began. `person` is the author of the
-#: turn's newest message, as the platform's name, a colon and the platform's id, and `name` that person's name; both are
+#: the reserved cost of its next call. `day` is the day (UTC) on which the turn began. `author` is the author of the
+#: turn's newest message, as the platform's name, a colon and the platform's id, and `name` is their name; both are
 #: empty for people who were deleted. `cost` is in trillionths of a dollar; `unpriced` counts the tokens of models
 #: without a known price, which are not in the cost.
 spending = sa.Table(
