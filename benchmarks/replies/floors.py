@@ -104,8 +104,8 @@ def min_mean_age(load: Load, rules: Rules) -> float:
     """Return a lower bound of the shown text's mean age (seconds), for any schedule.
 
     The age is the time since the model emitted the newest visible word: see `measure.mean_age`. With `m` calls over a
-    span `s`, a reply has a mean age of at least `s / (2 (m + 1))` plus the network delay. Evenly spaced calls reach
-    this age. The allowed calls are distributed to minimize the sum of the replies' ages. The time is divided into equal
+    span `s`, a reply's mean age is at least `s / (2 (m + 1))` plus the network delay. Evenly spaced calls reach this
+    age. The allowed calls are distributed to minimize the sum of the replies' ages. The time is divided into equal
     parts; each number of parts in `_PART_COUNTS` gives a bound. The largest bound is returned.
     """
     return _mean_age(load, rules, is_joint=False)

@@ -181,9 +181,9 @@ def _url(database: Database) -> str:
 
 
 def _data_folder() -> str:
-    """Return the bot's `DATA_DIR`: the absolute path of `.parley` in the current folder.
+    """Return the absolute path of `.parley` in the current folder.
 
-    It has the downloaded token vocabulary.
+    This folder is the bot's `DATA_DIR`, and has the downloaded token vocabulary.
     """
     return str(Path(".parley").absolute())
 

@@ -191,7 +191,7 @@ async def run_worker(
     on_end: TurnCallback = lambda _turn: None,
     on_cancel: TurnCallback = lambda _turn: None,
 ) -> AsyncIterator[WorkerServices]:
-    """Start a worker with the bot's services, and stop the worker when the context ends.
+    """Start a worker with the bot's services, and stop it when the context ends.
 
     At the end, turns that still run after 0.1 s are cancelled and handed back.
 

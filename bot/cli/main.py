@@ -50,7 +50,7 @@ def options(
 
 @cli.command()
 def run() -> None:
-    """Run the bot on every platform whose tokens are set; without tokens, start the sandbox."""
+    """Run the bot on every platform with tokens; without tokens, start the sandbox."""
     from bot.cli import process
     from bot.settings import NO_TOKENS, load_settings
 
@@ -231,7 +231,7 @@ def forget(
 
 @cli.command()
 def status(as_json: Json = False) -> None:
-    """Show workers, running and queued turns, and problems; exit code 1 if there are any."""
+    """Show workers, running and queued turns, and problems; exit code 1 for problems."""
     from bot.cli import operations
 
     operations.status(as_json=as_json)

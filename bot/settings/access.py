@@ -85,7 +85,7 @@ class AccessSection(SlackSection, DiscordSection):
     rate_limit_per_channel: _Rate | None = None
 
     def find_conflicts(self) -> Iterator[str]:
-        """Yield an error line for each platform with an id that is both allowed and blocked.
+        """Yield an error line for each platform with an id both allowed and blocked.
 
         The line names the first such id. The conflicts of the Slack settings come first.
         """

@@ -354,8 +354,8 @@ class DiscordChannel:
     async def _start_thread(self, incoming: IncomingMessage) -> IncomingMessage:
         """Start a thread on a message for the reply, if the setting `auto_thread` is on.
 
-        No thread is started for a message in a thread or direct messages, one without a mention, or one over a rate
-        limit of its author or place. A failure is logged.
+        No thread is started for a message in a thread, in direct messages or without a mention. The same holds for a
+        message over a rate limit of its author or place. A failure is logged.
 
         Returns:
             The message, with the session and address of the thread if one was started; else unchanged.

@@ -71,8 +71,12 @@ class FileClient:
             token: the access token for the `Authorization` header; empty for none.
 
         Raises:
-            UnreadableFileError: the URL is not on the platform's hosts, the file is not available, `check` refuses
-                it, it has more than `check.max_bytes`, or the response is a login page.
+            UnreadableFileError: the file cannot be read for one of these reasons:
+                - The URL is not on the platform's hosts.
+                - The file is not available.
+                - `check` refuses the file.
+                - The file has more than `check.max_bytes`.
+                - The response is a login page.
         """
         data, kind = await self._get(url, file, check, token)
         fetched = replace(file, size=len(data), mime_type=file.mime_type or kind)

@@ -149,7 +149,7 @@ class RateLimiter:
         Args:
             since: the time of the event loop from which the age of the call counts; None for now. Of calls with the
                 same priority, older ones go first. For a stream update it is the time since which the shown text is
-                out of date, or `FIRST_TEXT` for the first text of a reply.
+                out of date. For the first text of a reply it is `FIRST_TEXT`.
         """
         waiter = self._waiter(priority, since)
         insort(self._queue, waiter)

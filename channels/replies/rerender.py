@@ -52,10 +52,13 @@ class ReplyRerenderer:
     async def rerender(self, channel: Channel, turn: LatestTurn, *, ending: str = "") -> None:
         """Wait until a turn has ended in any process, then edit its reply.
 
-        The reply gets the stored text and files, and current buttons. It stays as it is if the turn failed, was
-        cancelled, or has no stored text. It also stays if the turn does not end within the time limit of a run, or if
-        one of the reply's messages is missing on the platform. The edit stops if the messages change again, or get a
-        newer turn.
+        The reply gets the stored text and files, and current buttons. It stays as it is in these cases:
+
+        - The turn failed, was cancelled, or has no stored text.
+        - The turn does not end within the time limit of a run.
+        - One of the reply's messages is missing on the platform.
+
+        The edit stops if the messages change again, or get a newer turn.
 
         Args:
             channel: the adapter of the platform with the reply.

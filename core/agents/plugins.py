@@ -102,15 +102,16 @@ class GuardPlugin(BasePlugin):
     ) -> dict[str, Any] | None:
         """Log the start of a tool call, and return a result if the call must not be made.
 
-        It also sets the time limit of the tool, starts the timer of the call, and applies the session's standing
+        It also sets the time limit of the tool, and starts the timer of the call. It applies the session's standing
         approval of the tool (see `apply_standing_approval`). A transfer to an agent is not logged, nor is a call that
         needs an approval or whose session is not stored.
 
         Returns:
-            None to make the call; else the result for the model. It is an error if the user may not use the tool, the
-            name of an agent is unknown, or the tool needs an approval that cannot be requested. It is the logged result
-            if an earlier attempt at the run made the same call. Two such calls are made again: an unfinished call of an
-            idempotent tool, and a call whose confirmation request is decided now.
+            None to make the call; else the result for the model. It is an error if the user may not use the tool, or
+            if the name of an agent is unknown. It is also an error if the tool needs an approval that cannot be
+            requested. The result is the logged one if an earlier attempt at the run made the same call. Two such calls
+            are made again: an unfinished call of an idempotent tool, and a call whose confirmation request is decided
+            now.
 
         Raises:
             SessionResetError, TurnLostError, StoreError: see `ToolCallLog.begin`; the call is not made.

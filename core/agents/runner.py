@@ -124,8 +124,8 @@ class ResumableRunner(Runner):
         """Merge this run and the runs that it continues in the loaded session.
 
         A run continues an earlier one if its message answers a question of the earlier one. In the loaded session, the
-        events of the earlier runs then get this run's invocation id, and the user's message becomes the function
-        response to the question. The message is stored, unless an earlier attempt stored it.
+        events of the earlier runs then get this run's invocation id. The user's message becomes the function response
+        to the question there. The message is stored, unless an earlier attempt stored it.
 
         Args:
             answers: the user messages by which this run continues earlier runs, oldest first.
@@ -179,7 +179,7 @@ class ResumableRunner(Runner):
         """Set the branch of the invocation to that of the agent that continues the run.
 
         ADK 2.13 takes the branch from the newest event with the agent's node path. The agents that a `ParallelAgent`
-        runs have its path but other branches, so for agents that run others the event is found by the author's name.
+        runs have its path but other branches. So for agents that run others the event is found by the author's name.
         """
         if isinstance(node, _COMPOSITE_AGENTS):
             events = reversed(_filter_run_events(invocation_context.session, invocation_context.invocation_id))

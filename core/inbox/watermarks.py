@@ -47,8 +47,8 @@ class Watermarks:
     async def get_watermark(self, channel: str) -> float | None:
         """Return a channel's watermark in seconds since the epoch; None for a new channel.
 
-        A shard is named `ADAPTER:SHARD/COUNT`. If it has no watermark, since the count of shards changed, the result is
-        the earliest watermark of the shards with the count that was used last. Nothing is stored.
+        A shard is named `ADAPTER:SHARD/COUNT`. It may have no watermark after the count of shards changed. The result
+        is then the earliest watermark of the shards with the count that was used last. Nothing is stored.
 
         Args:
             channel: the name of the adapter or of the shard.

@@ -336,7 +336,7 @@ def _find_reference(reference: str, root: Mapping[str, Any]) -> Any:
 
 
 def _to_mapping(schema: Any) -> dict[str, Any]:
-    """Return a JSON Schema as a dict, empty for None and True; else raise `_SchemaError`."""
+    """Return a JSON Schema as a dict, {} for None and True; else raise `_SchemaError`."""
     if schema is None or schema is True:
         return {}
     if not isinstance(schema, Mapping):

@@ -26,8 +26,11 @@ class StopTurnResult(Enum):
     Attributes:
         STOPPED: the turn is marked as cancelled; the worker that runs the turn ends it.
         NOT_OWNER: the person wrote none of the messages that the turn answers.
-        NOT_RUNNING: the final text of the turn is stored, the turn was cancelled before for a reason other than `STOP`,
-            it has ended, or it does not exist.
+        NOT_RUNNING: the turn cannot be stopped for one of these reasons:
+            - The final text of the turn is stored.
+            - The turn was cancelled before for a reason other than `STOP`.
+            - The turn has ended.
+            - The turn does not exist.
     """
 
     STOPPED = auto()

@@ -347,8 +347,9 @@ async def _next_turn(
 ) -> Turn | None:
     """Return the new turn that answers a batch of messages, for the caller to insert.
 
-    If the batch is the request to retry a turn that has its answer by now, the request gets the outcome `superseded`,
-    and the result is None. If the turn to repeat or continue is deleted, the new turn is of the kind `message`.
+    The batch may be the request to retry a turn that has its answer by now. Such a request gets the outcome
+    `superseded`, and the result is None. If the turn to repeat or continue is deleted, the new turn is of the kind
+    `message`.
 
     Args:
         session: the locked row of the session, from `_lock_sessions`.

@@ -179,8 +179,8 @@ class HistoryCompactor:
     async def _summarize(self, turn: Turn, model: str | None, part: _HistoryPart) -> None:
         """Summarize a part of a session's history by a model call, and store the summary.
 
-        The summary is dropped if a turn of the session runs by now, or if another summary, a deletion or a redaction
-        has changed the part.
+        The summary is dropped if a turn of the session runs by now. It is also dropped if another summary, a deletion
+        or a redaction has changed the part.
 
         Args:
             turn: the ended turn, with the session.
@@ -225,8 +225,8 @@ class HistoryCompactor:
             turn: the ended turn, with the session and its generation.
 
         Returns:
-            The part; None if the messages without a summary have less than `START_FRACTION` of the turns and of the
-            tokens that are sent to the model, or if all of them belong to the newest turns.
+            The part; None if all messages without a summary belong to the newest turns. It is also None if these
+            messages have less than `START_FRACTION` of the turns and of the tokens that are sent to the model.
         """
         c = messages.c
         in_generation = is_in_session(turn.session_id) & (c.generation == turn.generation)

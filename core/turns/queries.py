@@ -196,7 +196,7 @@ async def get_requesting_run(connection: AsyncConnection, asking: sa.Row[Any]) -
 async def prepare_rerun(connection: AsyncConnection, parent: sa.Row[Any], kind: RerunKind) -> RerunKind:
     """Move or delete the stored events of a run that a new turn repeats.
 
-    The claim of the new turn calls this once. A `retry` moves the ADK events of the run to the end of the history, a
+    The claim of the new turn calls this once. A `retry` moves the ADK events of the run to the end of the history. A
     `regenerate` deletes all but the user's message, and a `revise` deletes all. Edited texts of the turn's messages
     replace the former ones in `inbox`.
 

@@ -24,8 +24,12 @@ class RerunDenied(Enum):
 
     Attributes:
         NOT_OWNER: the person wrote none of the messages that the turn answers.
-        EXPIRED: the turn is unknown, the session was reset, the messages were deleted, the state of the turn does not
-            allow this kind of rerun, or the turn has had its rerun.
+        EXPIRED: the turn cannot be run again for one of these reasons:
+            - The turn is unknown.
+            - The session was reset.
+            - The messages were deleted.
+            - The state of the turn does not allow this kind of rerun.
+            - The turn has had its rerun.
         SUPERSEDED: newer messages or turns of the session follow: a new answer would change the middle of the
             conversation.
     """

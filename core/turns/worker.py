@@ -65,8 +65,10 @@ class Worker:
 
     Args:
         turns: claims turns, and hands them back.
-        answer: runs one turn. The message of its cancellation is a `CancelReason`. For `SHUTDOWN` it must hand the turn
-            back, for `LEASE_LOST` write nothing, and for each other reason end the turn with a note in the reply.
+        answer: runs one turn. The message of its cancellation is a `CancelReason`, for which it must do this:
+            - `SHUTDOWN`: hand the turn back.
+            - `LEASE_LOST`: write nothing.
+            - any other reason: end the turn with a note in the reply.
         limit: the most turns that run at once.
         poll: seconds between two claims when no notification comes.
     """

@@ -202,7 +202,7 @@ class UsageMeter:
         return {_METADATA_KEY: {"turn": self.turn, "part": self._attempt_id, **metadata}}
 
     def followup_meter(self) -> UsageMeter:
-        """Return an empty meter with the same turn, day, place and author, for later calls.
+        """Return an empty meter with the same turn, day, place and author.
 
         It is for model calls after the turn, such as a summary, and has no limits.
         """

@@ -29,10 +29,10 @@ UNFIT_SECONDS = 600.0
 class ShardAssignment:
     """Division of a channel's gateway shards among the live workers.
 
-    A worker owns a shard from the time when it writes its id into the shard's row, until it releases the shard or its
-    lease ends. A worker that owns more than its quota disconnects the rest, and then releases them. So no shard has two
-    connections, with one exception: a worker that cannot reach the database stays connected, while another one takes
-    over after its lease has ended. A message that both receive is stored once.
+    A worker becomes the owner of a shard when it writes its id into the shard's row. It stays the owner until it
+    releases the shard or its lease ends. A worker that owns more than its quota disconnects the rest, and then releases
+    them. So no shard has two connections, with one exception: a worker that cannot reach the database stays connected,
+    while another one takes over after its lease has ended. A message that both receive is stored once.
 
     A quota is an even share of the shards. The workers with the most shards get the remainder, one each.
 

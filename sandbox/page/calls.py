@@ -31,12 +31,19 @@ class ApiCallList:
         """Return the newest API calls and the use of rate limits as JSON values by key.
 
         Returns:
-            `call/S7` and so on: one of the newest `MAX_CALLS` calls (S for Slack, D for Discord, then its number), with
-            `on` (the platform), `name`, `words` (an extract of the request), `time` (local `HH:MM:SS`), `status` (0
-            before the response and for a lost one), `error` ("" for none), `limited` (by a rate limit), `lost` (the
-            response) and `budget` (remaining calls and limit; None without a limit). `calls`: these keys, newest first.
-            `calls_total`: the number of all calls. `budgets`: a list of rate limits with `on`, `name`, `left` (calls),
-            `of` (calls) and `seconds`.
+            `calls`: the keys of the newest `MAX_CALLS` calls, newest first. `calls_total`: the number of all calls.
+            `budgets`: a list of rate limits with `on`, `name`, `left` (calls), `of` (calls) and `seconds`.
+
+            `call/S7` and so on: one of the newest calls (S for Slack, D for Discord, then its number) with `name` and:
+
+            - `on`: the platform.
+            - `words`: an extract of the request.
+            - `time`: the local time, `HH:MM:SS`.
+            - `status`: the HTTP status; 0 before the response and for a lost one.
+            - `error`: the error code; "" for none.
+            - `limited`: whether a rate limit refused the call.
+            - `lost`: whether the response was lost.
+            - `budget`: remaining calls and limit; None without a limit.
         """
         slack = [(c.received_at, f"call/S{i}", self._create_slack_row(c)) for i, c in _newest_calls(self._slack.calls)]
         discord = [

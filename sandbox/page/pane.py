@@ -54,9 +54,12 @@ class PlatformPane(Protocol):
     def create_state_view(self, session: ClientSession) -> Json:
         """Return the parts of the open channel, DM or thread other than messages as JSON.
 
-        Keys: `typing` (text of the typing indicator), `title` (of the conversation), `commands` (the slash commands
-        available there, with `name`, `hint` and `about`), and `prompts` (Slack's suggested prompts, with `title` and
-        `message`). Missing texts are "", missing lists empty.
+        Missing texts are "", missing lists empty. The keys:
+
+        - `typing`: the text of the typing indicator.
+        - `title`: the title of the conversation.
+        - `commands`: the slash commands available there, with `name`, `hint` and `about`.
+        - `prompts`: Slack's suggested prompts, with `title` and `message`.
         """
         ...
 
@@ -99,11 +102,19 @@ def create_pane_view(pane: PlatformPane, session: ClientSession) -> dict[str, An
     """Return one platform's half of the page as JSON values by key.
 
     Returns:
-        `slack/ID` or `discord/ID`: one of the newest `MAX_MESSAGES` messages. `slack` or `discord`: an object with
-        `connected` (whether the bot is), `bot` (its name), `place` (the open channel, DM or thread), `direct` (whether
-        that is a DM), `threads` (a value of `ThreadSupport`), `places` (all that the user can open), `order` (the ids
-        of the messages, oldest first), `menu` (names of the bot's entries in the context menu), `modal` (None without
-        an open form), and the keys of `PlatformPane.create_state_view`.
+        `slack/ID` or `discord/ID`: one of the newest `MAX_MESSAGES` messages.
+
+        `slack` or `discord`: an object with the keys of `PlatformPane.create_state_view` and these keys:
+
+        - `connected`: whether the bot is connected.
+        - `bot`: the name of the bot.
+        - `place`: the open channel, DM or thread.
+        - `direct`: whether the open place is a DM.
+        - `threads`: a value of `ThreadSupport`.
+        - `places`: all places that the user can open.
+        - `order`: the ids of the messages, oldest first.
+        - `menu`: names of the bot's entries in the context menu.
+        - `modal`: the open form; None without one.
     """
     platform, key = pane.platform, pane.platform.name.lower()
     messages = pane.create_message_views(session)[-MAX_MESSAGES:]

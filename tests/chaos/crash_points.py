@@ -62,7 +62,9 @@ def module_of(point: str) -> str:
 
 
 class _Instrumenter(ast.NodeTransformer):
-    """AST transformer that adds a call, which may kill the process, at each crash point of a module.
+    """AST transformer that adds a call at each crash point of a module.
+
+    The call may kill the process.
 
     Attributes:
         points: the crash points of the transformed source.

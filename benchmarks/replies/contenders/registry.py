@@ -26,7 +26,7 @@ MAX_MARKDOWN_CHARS, MAX_TEXT_CHARS = 12_000, 4_000
 
 
 class _PolicyContender(StreamingContender):
-    """Running contender that writes each reply by a copy of one bot's streaming policy.
+    """Running contender that writes replies by a copy of one bot's streaming policy.
 
     Args:
         make: returns the reply writer of a question.

@@ -32,9 +32,9 @@ def is_from_person(message: discord.Message) -> bool:
 def parse_message(message: discord.Message, bot: discord.abc.User, settings: DiscordSettings) -> IncomingMessage | None:
     """Return a person's message as an inbox message; None if it is not for the bot.
 
-    A message in a server is not for the bot if it neither mentions the bot nor replies to it, and is in no thread and
-    no free channel (see `_is_in_free_channel`). Nor is an empty message in a server, unless it mentions the bot. A
-    direct message is always for the bot. The author's roles and the location are not set.
+    A direct message is always for the bot. A message in a server must mention the bot or reply to it, unless it is in a
+    thread or a free channel (see `_is_in_free_channel`). An empty message in a server must mention the bot. The
+    author's roles and the location are not set.
 
     Args:
         message: a message for which `is_from_person` is True.

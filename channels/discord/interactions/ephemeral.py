@@ -31,7 +31,7 @@ class EphemeralSurface(DiscordMessageSurface):
     Args:
         token: the token of the interaction, by which the messages are sent.
         address: the address of the reply. With the key `side_name`, the surface shows a message beside a reply, such as
-            an approval, and also posts the first message as a follow-up message.
+            an approval. The first message is then a follow-up message, too.
     """
 
     def __init__(self, token: InteractionToken, queued_reactions: QueuedReactions, address: Mapping[str, Any]) -> None:

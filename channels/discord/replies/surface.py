@@ -347,8 +347,10 @@ async def edit_outcome(edit: Awaitable[object]) -> EditOutcome:
         edit: an awaitable whose result is None if the rate limits dropped the `STREAM_UPDATE`.
 
     Returns:
-        `DROPPED` if the result is None, `LOST` after a `TransientError`, `GONE` if Discord says that the message cannot
-        be edited any more (such as a deleted one), else `DONE`.
+        - `DROPPED`: the result is None.
+        - `LOST`: the edit raised a `TransientError`.
+        - `GONE`: Discord says that the message cannot be edited any more, such as a deleted one.
+        - `DONE`: in all other cases.
 
     Raises:
         RefusedError: Discord refuses the edit of a message that exists.

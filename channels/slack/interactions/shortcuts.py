@@ -70,8 +70,12 @@ def modal_metadata(target: ResponseTarget, message: Mapping[str, Any]) -> str:
         message: the message object of Slack.
 
     Returns:
-        A JSON object with `channel`, `root` (the `ts` of the thread), `author` (an id), `name` (of a bot, else empty),
-        `ts`, `url` (the `response_url`), `text` and `files` (the attributes of each `Attachment`).
+        A JSON object with `channel`, `ts`, `text`, and these keys:
+            - `root`: the `ts` of the thread.
+            - `author`: an id.
+            - `name`: the name of a bot, else empty.
+            - `url`: the `response_url`.
+            - `files`: the attributes of each `Attachment`.
     """
     bot = str(message.get("bot_id") or "")
     metadata = {

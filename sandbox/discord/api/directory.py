@@ -83,7 +83,7 @@ class DirectoryRoutes:
     # Members
 
     def _list_members(self, request: ApiRequest) -> ApiResponse:
-        """Return a page of the server's members, in the order of their ids: see `parse_page`.
+        """Return a page of the server's members, ordered by their ids: see `parse_page`.
 
         By default the page has one member.
 

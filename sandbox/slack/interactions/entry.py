@@ -33,8 +33,12 @@ def parse_input(element: Mapping[str, Any], value: InputValue, workspace: Worksp
         value: the value, with users and channels by name or id; None or empty for no value.
 
     Returns:
-        For an element with several values, a list. Otherwise the option's JSON, the rich text's JSON, the id of the
-        user or conversation, the Unix time of a date and time as an int, or the text; None without a value.
+        For an element with several values, a list. Otherwise one of these:
+            - the JSON of an option or of a rich text;
+            - the id of a user or conversation;
+            - the Unix time of a date and time, as an int;
+            - the text of another element;
+            - None without a value.
 
     Raises:
         ValueError: Slack's form would not accept the value.
