@@ -100,8 +100,8 @@ class ModelAdapter(BaseLlm):
         """Return the full name of the model to call: the selected one or the adapter's.
 
         Args:
-            selected: the full name of the model that the conversation has selected; None without a selection. An
-                unknown name is ignored.
+            selected: the full name of the model that the conversation has selected; None without a selection. It is
+                ignored if `is_fixed` is True, or if it is no key of `selectable`.
         """
         return self.model if selected is None or self.is_fixed or selected not in self.selectable else selected
 

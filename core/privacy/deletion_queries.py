@@ -152,9 +152,11 @@ async def _insert_tombstone(connection: AsyncConnection, session: sa.Row[Any], r
 async def delete_old_runs(connection: AsyncConnection, prices: Prices, session_id: str, before: float) -> None:
     """Delete a session's runs that ended before a time, with their rows in all tables.
 
-    These are messages, memories, tool calls, files and turns. Of inbox messages without a turn, only the event keys and
-    times stay. If messages are deleted, all summaries of the session are deleted as well, otherwise those from before
-    the time. Runs that wait for people or belong to an active turn stay.
+    These are messages, memories, tool calls, files and turns. If messages are deleted, all summaries of the session are
+    deleted as well, otherwise those from before the time. Runs that wait for people or belong to an active turn stay.
+
+    `count_turns` first stores the cost of the session's ended turns in `spending`. `tombstone_messages` empties inbox
+    messages that were sent before the time, except those that wait for a turn or whose turn stays.
 
     Args:
         prices: the prices of models, for turns whose cost is not stored yet.

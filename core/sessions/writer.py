@@ -30,7 +30,7 @@ class StoredSession(Session):
     """ADK session that `SessionService` has loaded from the database.
 
     Attributes:
-        generation: the number of the session generation that was loaded; appended events belong to it.
+        generation: 1 plus the number of the session's resets when it was loaded; appended events belong to it.
         fence: the fencing token of the turn whose run appends events; None without a turn.
         prompt: the user messages of that turn, with their authors; None if they are unknown.
         window: the size and the limits of the loaded history.

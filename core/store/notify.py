@@ -29,8 +29,8 @@ CLOSE_TIMEOUT_SECONDS = 5.0
 class NotificationBus:
     """Sender and receiver of short texts (notifications) among all worker processes.
 
-    On SQLite there is only one process, and nothing is sent. A notification may be lost while the connection is
-    interrupted, so a listener has to poll the database as well.
+    On SQLite there is only one process: nothing is sent, and `listen` returns at once. A notification may be lost
+    while the connection is interrupted, so a listener has to poll the database as well.
     """
 
     def __init__(self, database: Database) -> None:

@@ -112,7 +112,7 @@ class EntryError(ValueError):
     """An entered value does not fit its field.
 
     Attributes:
-        fault: the reason.
+        fault: the code of the reason, which is the error's text too; callers map it to a message for the user.
         field: the field; None if the text for the whole form is no JSON object.
         limit: the minimum or maximum that the number, or the length of the text, violates; None for other reasons.
     """

@@ -128,7 +128,8 @@ def restrict_to(*ids: str) -> Callable[[AnyTool], AnyTool]:
 def is_allowed(tool: BaseTool, speaker: User) -> bool:
     """Return whether a user may use a tool, by the ids in its `restrict_to`.
 
-    A tool without `restrict_to` is allowed for everybody.
+    These are ids of users and of roles (on Slack: user groups), or `admins`; one of them must match. A tool without
+    `restrict_to` is allowed for everybody.
     """
     rules = (getattr(marked, "restrict_to", None) for marked in (tool, getattr(tool, "func", None)))
     return all(is_permitted(rule, speaker) for rule in rules if isinstance(rule, tuple))

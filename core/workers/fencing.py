@@ -47,7 +47,7 @@ class FencingToken:
 
     @property
     def values(self) -> dict[str, Any]:
-        """The bind parameters of `OWNS_TURN` for this token.
+        """The bind parameters of the SQL condition `OWNS_TURN` for this token.
 
         They are `owned_turn`, `owner_worker` and `owner_claim`.
         """
