@@ -483,11 +483,13 @@ class Channel(Protocol):
         ...
 
     def reply_address(self, address: Mapping[str, Any], message_id: str) -> Mapping[str, Any]:
-        """Return the address for replies to an approval's or a question's message.
+        """Return the address of the reply after the decision on a request.
+
+        It is stored with the request, an approval or a question. The turn that resumes the run shows its reply there.
 
         Args:
-            address: the address of the reply beside which the message was posted.
-            message_id: the platform's id of the message.
+            address: the address of the reply beside which the request's message was posted.
+            message_id: the platform's id of the request's message.
 
         Returns:
             An address as in `InboxMessage.address`: on Slack `address` itself, on Discord with the id of the message.

@@ -226,7 +226,9 @@ LANGUAGES = (_ENGLISH, *sorted(path.name for path in _LOCALES.iterdir() if path.
 
 
 class MessageCatalog:
-    """Messages of one language.
+    """The bot's own messages in one language.
+
+    A catalogue is called with the English message as key. Without a translation, the result is the English message.
 
     Attributes:
         language: one of `LANGUAGES`.

@@ -31,11 +31,12 @@ class Prompt:
     Attributes:
         attributed_prompt: the text, with the author of each part.
         media: the files that the model reads.
-        speaker: the authors as one user, with the rights that all of them have; tools act for this user.
+        speaker: one user, with the rights that all authors have; tools act for this user. If the turn continues a run,
+            the authors of the run's earlier messages are included.
         bot_name: the bot's display name; empty if it is unknown.
         authors: the authors of the turn's messages.
-        state: the key `temp:PLATFORM` of the agent's state, with the `MessageText.agent_context` of the newest
-            message; empty without such a context.
+        state: the `MessageText.agent_context` of the newest message, under a key of the agent's state: `temp:` and the
+            adapter's name, such as `temp:slack`. Empty without such a context.
     """
 
     attributed_prompt: AttributedPrompt

@@ -69,9 +69,10 @@ class DiscordHistory:
     def read_since(self, since: float) -> Callable[[ActivePlace], Awaitable[list[IncomingMessage]]]:
         """Return a function that fetches the messages for the bot in a place since a time.
 
-        Of each channel or thread, the function fetches the newest `MAX_MESSAGES`, and returns them oldest first. It
+        The function fetches the newest `MAX_MESSAGES` of each channel or thread; they are oldest first within it. It
         skips channels that the bot may not read, servers in which the bot does not answer, and ephemeral replies. It
-        raises `SurfaceError` if Discord cannot be reached or refuses the token.
+        raises `SurfaceError` if Discord cannot be reached or refuses the token. Use it for one pass over the places: it
+        reads the active threads and latest message ids of each server only once.
 
         Args:
             since: seconds since the epoch.
