@@ -64,7 +64,8 @@ class ManagedBot(Protocol):
     async def save_key(self, key: str, vendor: str = "") -> None:
         """Try a vendor's API key, store it, and restart the bot with the vendor's model.
 
-        Wait until the bot is connected or has exited, up to a time limit. A tour ends.
+        Wait until the bot is connected or has exited, up to a time limit. If the scripted agent of the guided tour
+        runs, the user's agent replaces it.
 
         Args:
             vendor: `gemini`, `openai` or `anthropic`; "" to recognize it by the key.

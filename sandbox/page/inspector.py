@@ -22,8 +22,8 @@ class InspectorStore(ChangePublisher[None]):
     """Turns, model calls and tool calls that the bot has sent to the page.
 
     Attributes:
-        turns: the newest `MAX_TURNS` turns by id, oldest first; each has the bot's fields, `states`, and by id
-            `asks` (model calls) and `tools` (tool calls).
+        turns: the newest `MAX_TURNS` turns by id, oldest first; each has the bot's fields, `states` (pairs of a state
+            and its Unix time), and by id `asks` (model calls) and `tools` (tool calls).
         prompts: the requests of model calls by the id of the call.
         notices: the bot's lines for the top of the page.
         model_delay: the delay of each model call that the user set, in seconds.

@@ -30,8 +30,6 @@ class DiscordFault:
 class DiscordFaults:
     """Faults that tests inject; a call gets the first pending fault of its route.
 
-    A method that adds a fault raises `ValueError` for an unknown route.
-
     Attributes:
         routes: the known routes, as Discord documents them: `POST /channels/{channel}/messages`.
         latency: delay of each request, response and event, in real seconds.
@@ -49,6 +47,9 @@ class DiscordFaults:
 
         Args:
             code: Discord's error code; 0 for a general error.
+
+        Raises:
+            ValueError: the route is not in `routes`.
         """
         self._add(route, times, DiscordFault("fail", status=status, code=code))
 
@@ -61,17 +62,31 @@ class DiscordFaults:
             retry_after: seconds until the client may try again.
             scope: the kind of limit that was reached.
             has_via_header: False imitates Cloudflare in front of Discord: no `Via` header and no JSON body.
+
+        Raises:
+            ValueError: the route is not in `routes`.
         """
         self._add(
             route, times, DiscordFault("rate_limit", seconds=retry_after, scope=scope, has_via_header=has_via_header)
         )
 
     def lose_response(self, route: str, times: int = 1) -> None:
-        """Run the next `times` calls of a route, but close their connections unanswered."""
+        """Run the next `times` calls of a route, but close their connections unanswered.
+
+        Raises:
+            ValueError: the route is not in `routes`.
+        """
         self._add(route, times, DiscordFault("lose_response"))
 
     def delay(self, route: str, seconds: float, times: int = 1) -> None:
-        """Run the next `times` calls of a route after a delay in real seconds."""
+        """Run the next `times` calls of a route after a delay in real seconds.
+
+        Args:
+            route: as in `routes`, such as `POST /channels/{channel}/messages`.
+
+        Raises:
+            ValueError: the route is not in `routes`.
+        """
         self._add(route, times, DiscordFault("delay", seconds=seconds))
 
     def refuse_handshakes(self, times: int) -> None:
