@@ -36,7 +36,7 @@ class LoadedAgents:
 
     Attributes:
         agents: router with the names of the agents, which selects the agent that answers in a channel.
-        runtimes: runtimes by agent name.
+        runtimes: the `AgentRuntime` of each agent, by the agent's name.
         counter: token counter; exact if the tokenizer's vocabulary is downloaded, else an estimate.
         summarizer: summarizes long sessions.
     """
