@@ -73,6 +73,9 @@ class UserSession:
     async def wait_for_answers(self, names: Sequence[str]) -> bool:
         """Wait until all messages with these names have complete answers.
 
+        Args:
+            names: the names that `send_next` returned.
+
         Returns:
             True once all answers are complete; False if one is missing after `ANSWER_TIMEOUT_SECONDS`.
         """
