@@ -86,9 +86,9 @@ class DeltaFigures:
     deltas: int = 0
 
     async def measure_stalls(self) -> None:
-        """Sample the event loop each millisecond until cancelled.
+        """Measure successive 1 ms sleeps in the event loop until cancelled.
 
-        Updates `stall`, `collecting` and `busy`.
+        A new maximum replaces `stall` (and `collecting` with it) or `busy`: see `DeltaFigures`.
         """
         collecting = 0.0
 

@@ -30,7 +30,7 @@ def get_kind(name: str) -> MessageKind:
 def get_files(name: str) -> dict[str, str]:
     """Return the files attached to the message of this name: file name to text.
 
-    Empty unless the kind of the message is "file".
+    It is empty unless `get_kind` returns "file" for the name.
     """
     return {"notes.txt": get_file_text(name)} if get_kind(name) == "file" else {}
 
@@ -59,7 +59,7 @@ class LoadModel(CheckingModel):
     def record_reset(self, name: str) -> None:
         """Store `name` as the first message of its session after a reset.
 
-        A later request that contains an older message of the session is a fault.
+        The session of `s3-14` is `s3`. A later request that contains an older message of the session is a fault.
         """
         self._first_after_reset[name.partition("-")[0]] = name
 

@@ -114,14 +114,15 @@ def min_mean_age(load: Load, rules: Rules) -> float:
 def min_joint_age(load: Load, rules: Rules) -> float:
     """Return a lower bound of the mean age (seconds) for schedules that end earliest.
 
-    Such a schedule does not know the end of a reply, but ends each reply as early as the best schedule. It ends a reply
-    by an edit or by stopping its stream. Below, `way` is the network delay, and a reply grows for a span `s`.
+    The age is that of `min_mean_age`, averaged over the time of each reply and over all replies. Such a schedule does
+    not know the end of a reply, but ends each reply as early as the best schedule. It ends a reply by an edit or by
+    stopping its stream. Below, `way` is the network delay, and a reply grows for a span `s`.
 
     - It reserves a call for each growing reply. With `n` growing replies, `n` calls of a window show no text. Each
       ending takes one more.
     - It has one call of a reply in flight, for two network delays. An ending waits for it. Over all possible endings,
-      `m` calls delay it by a mean of `m (2 way)^2 / (2 s)`. The bound allows a quarter of `way`, so `m` is at most
-      `s / (8 way)`.
+      `m` calls delay it by a mean of `m (2 way)^2 / (2 s)`. The bound allows a mean delay of `way / 4`. So `m`, the
+      calls of one reply in a part of the time, is at most `s / (8 way)`.
     """
     return _mean_age(load, rules, is_joint=True)
 
@@ -169,8 +170,9 @@ def best_end_delays(load: Load, rules: Rules) -> list[float]:
 class WindowUsage:
     """Past calls under one rate limit, to find the next free time.
 
-    A window that begins with a call may end just before the next one starts: then two bursts are adjacent. So any time
-    `x` has at most `calls * (floor(x / seconds) + 2)` calls.
+    With a sliding limit, any span of `x` seconds has at most `calls * (floor(x / seconds) + 1)` calls. A window that
+    begins with its first call may end just before the next one starts. Then two bursts are adjacent, and the bound is
+    `calls * (floor(x / seconds) + 2)`.
     """
 
     window: LimitWindow

@@ -18,9 +18,11 @@ Line = Mapping[int, float | None]
 
 
 def plot(cells: Iterable[Cell], ending: str) -> str:
-    """Return an SVG with two panels per platform: mean age, and mean end of replies.
+    """Return an SVG with two panels per platform: mean age and mean end of replies.
 
-    The age is that of the shown text; the end is the time from the last word to the final text: see `Cell`.
+    Both are plotted in platform seconds (logarithmic) against the number of concurrent replies, with a line per
+    contender and one for the floor. The age is the time since the model emitted the newest visible word. The end is
+    the time from the model's last word to the final text.
 
     Args:
         ending: the `Ending` of the plotted cells; cells with one reply are always plotted.

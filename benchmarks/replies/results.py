@@ -12,7 +12,11 @@ FOLDER = Path(".parley/bench-replies")
 
 
 def find_cell(contender: ReplyContender, load: Load) -> Cell | None:
-    """Return the saved cell of a contender under a load; None if there is none."""
+    """Return the saved cell of a contender under a load; None if there is none.
+
+    A cell has the figures of one measurement: see `Cell`. `save_cell` writes it to `FOLDER`, in a file that is named by
+    the contender and all parameters of the load.
+    """
     file = _file(contender, load)
     return _read(file) if file.exists() else None
 

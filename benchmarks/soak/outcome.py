@@ -73,7 +73,10 @@ async def wait_until_idle(databases: Sequence[Database], sessions: Sequence[User
 
 
 async def find_accepted(database: Database) -> set[str]:
-    """Return the names of the user messages in a database's inbox."""
+    """Return the names (`s3-14`) of the user messages in a database's inbox.
+
+    Names are those in the texts: see `find_names`. Rows without a message, as after a reset, are left out.
+    """
     async with database.read() as connection:
         rows = (await connection.execute(sa.select(inbox.c.message))).scalars()
         return {name for row in rows if row is not None for name in find_names(str(row["text"]))}

@@ -73,11 +73,14 @@ class UserSession:
     async def wait_for_answers(self, names: Sequence[str]) -> bool:
         """Wait until all messages with these names have complete answers.
 
+        An answer is complete once the visible text contains it with its `«end»`.
+
         Args:
             names: the names that `send_next` returned.
 
         Returns:
-            True once all answers are complete; False if one is missing after `ANSWER_TIMEOUT_SECONDS`.
+            True once all answers are complete; False if one is missing after `ANSWER_TIMEOUT_SECONDS`, a limit for all
+            names together.
         """
         return await poll_until(lambda: self.has_answers(names))
 

@@ -36,9 +36,13 @@ async def measure_contenders(platform: str, runs: int) -> dict[str, list[StartFi
 
 
 def table(platform: str, figures: dict[str, list[StartFigures]]) -> str:
-    """Return Markdown table rows for a platform, one per contender.
+    """Return Markdown table rows for a platform, one per contender, without a header.
 
-    A cell is the median, with the median ratio to the bare program in brackets.
+    The columns are platform, contender, and `ready`, `answered`, `cpu`, `rss` and `pss` of `StartFigures`. Each figure
+    is the median of the runs. Except for `bare`, the median ratio to the same run of `bare` follows in brackets.
+
+    Args:
+        figures: the runs of each contender, by its name; `bare` is among them, and all have equally many runs.
     """
     lines = []
     for name, runs in figures.items():
