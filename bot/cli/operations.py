@@ -78,7 +78,7 @@ def status(*, as_json: bool) -> None:
     """Print workers, turns, channels, queued messages, open approvals and problems.
 
     Raises:
-        typer.Exit: always; the code is 1 if there are problems, else 0.
+        typer.Exit: always; the code is 1 if `find_problems` yields any, else 0.
     """
 
     async def work(database: Database, settings: configuration.Settings) -> int:

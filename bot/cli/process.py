@@ -60,8 +60,11 @@ def run_until_stopped(work: Work, settings: Settings, log_file: Path | None = No
     """Run `work` in an event loop until it ends or a signal stops it.
 
     SIGTERM and the first Ctrl-C set a stop event. A second Ctrl-C exits with code 130. A `ShutdownTimeoutError` is
-    printed, and exits at once with code 1; other errors of `work` are raised. Logging is configured first, and the data
-    folder is made private to the user.
+    printed, and exits at once with code 1; other errors of `work` are raised. If the process still runs
+    `THREADS_TIMEOUT` seconds after the end of `work`, it exits without waiting for threads.
+
+    Before `work`, logging is configured, and the data folder is made private to the user. New files are private, too
+    (umask 077).
 
     Args:
         work: called with the settings and the stop event.

@@ -123,7 +123,8 @@ class BotProcess:
     async def run(self) -> AsyncIterator[None]:
         """Run the process while the block runs, and stop it at the end.
 
-        The log file is emptied first. The block begins before the process has started.
+        The log file is emptied first. The block begins at once, before the process has started. It continues if the
+        process exits by itself: see `ended`.
         """
         self._log.write_bytes(b"")
         try:

@@ -254,9 +254,9 @@ class _Wizard:
         return _AnswerResult.LEFT_OUT if failures else _AnswerResult.GOOD
 
     def _save(self, question: SetupQuestion, answer: str, *, is_announced: bool) -> None:
-        """Write an answer to `.env`, unless the setting has this value already.
+        """Write an answer to `.env`, unless it is the setting's value there.
 
-        A setting without a value has the question's default.
+        While the setting has no value in `.env`, the question's default is its value, so the default is not written.
 
         Args:
             is_announced: whether a line says that the setting is saved.
