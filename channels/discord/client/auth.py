@@ -28,7 +28,7 @@ class LoginReport:
     """Result of the bot's login, as text for operators.
 
     Attributes:
-        summary: the name of the bot, and the names of its servers.
+        summary: the bot's name, the first `_MAX_NAMED_GUILDS` of its servers' sorted names, and the number of others.
         warnings: a sentence if the message content intent is off, and one if the bot is in no server; each names the
             remedy.
         faults: a sentence for each server of the settings that the bot is not in, with an invite link.
