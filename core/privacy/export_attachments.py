@@ -50,10 +50,11 @@ class ExportedFile:
     data: bytes = b""
 
     def to_json(self) -> dict[str, Any]:
-        """Return the file's values for a JSON export, without empty ones.
+        """Return the file's values for a JSON export.
 
         Returns:
-            `name`, `title`, `kind` (the MIME type), `size` in bytes, and `sha256`.
+            `name` and `kind` (the MIME type); `title` of a tool's file; `size` in bytes, if known and above 0; `sha256`
+            of a message's file whose bytes are in `blobs`.
         """
         values = {"name": self.name, "title": self.title, "kind": self.kind, "size": self.size, "sha256": self.digest}
         return {name: value for name, value in values.items() if value}
