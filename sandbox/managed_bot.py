@@ -8,13 +8,13 @@ BotState = Literal["starting", "running", "ended"]
 class ManagedBot(Protocol):
     """Process of the bot that is connected to the local platforms.
 
-    After an unexpected exit, only `restart` starts it again.
+    After an unexpected exit, only `restart`, `save_key`, or a start or end of the tour starts it again.
 
     Attributes:
         is_tour: whether the bot runs the agent of the guided tour, which answers from a script without a model.
         state: "starting" until the bot is connected, then "running"; "ended" after an unexpected exit.
-        exit_reason: a sentence about the bot's last exit; "" once it is connected again.
-        log_tail: the last lines of the bot's log at an unexpected exit; "" once it is connected again.
+        exit_reason: a sentence about the bot's last exit; "" once a new process starts.
+        log_tail: the last lines of the bot's log at an unexpected exit; "" once a new process starts.
         model: the full name of the bot's model, such as `openai/gpt-5`.
         models: the full names of the models that a user can select.
         agent: the folder of the agent that is reloaded on changes, or a file in it; "" for none.
@@ -52,20 +52,22 @@ class ManagedBot(Protocol):
     async def start_tour(self) -> None:
         """Restart with the tour's agent; wait until the bot is connected or has exited.
 
-        The wait has a time limit. If the tour already runs, nothing changes.
+        If the tour already runs, nothing changes. The wait ends after a time limit, too; the state is then still
+        "starting".
         """
 
     async def end_tour(self) -> None:
         """Restart with the user's agent; wait until the bot is connected or has exited.
 
-        The wait has a time limit. If no tour runs, nothing changes.
+        If no tour runs, nothing changes. The wait ends after a time limit, too; the state is then still
+        "starting".
         """
 
     async def save_key(self, key: str, vendor: str = "") -> None:
         """Try a vendor's API key, store it, and restart the bot with the vendor's model.
 
-        Wait until the bot is connected or has exited, up to a time limit. If the scripted agent of the guided tour
-        runs, the user's agent replaces it.
+        Wait until the bot is connected or has exited. The wait ends after a time limit, too; the state is then still
+        "starting". If the scripted agent of the guided tour runs, the user's agent replaces it.
 
         Args:
             vendor: `gemini`, `openai` or `anthropic`; "" to recognize it by the key.

@@ -255,6 +255,9 @@ class DiscordPlatform:
         """Return the messages of a channel or thread that a user can see, oldest first.
 
         Discord's copy of the first message at the top of a thread is left out.
+
+        Args:
+            channel: the channel or thread, or its name or id.
         """
         return [
             message

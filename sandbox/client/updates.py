@@ -125,9 +125,10 @@ def append_extras(text: str, files: Iterable[str], buttons: Iterable[str], menus
 
 
 def create_thread_name(message: ClientMessage) -> str:
-    """Return a thread's name: its first message, cut by `shorten_text`.
+    """Return a thread's name: the plain text of its first message, shortened.
 
-    "New thread" if the message has no text or `is_pending` (its text is incomplete).
+    Files and menus are part of it: a message with only a file gives `[file a.csv]`. Buttons are left out. The name is
+    "New thread" if nothing stays, or if the message `is_pending` (its text is incomplete).
     """
     name = "" if message.is_pending else shorten_text(message.plain_text.removesuffix(_format_buttons(message.buttons)))
     return name if name.strip("…") else "New thread"

@@ -149,7 +149,8 @@ def _create_response(
 ) -> web.Response:
     """Return a response with a JSON body; store status and body in the call's record.
 
-    A body of None is empty. The content type has no charset, as Discord's: clients compare the whole header.
+    If `body` is None, the response has no body. The content type has no charset, as Discord's: clients compare the
+    whole header.
     """
     call.status, call.response = status, body
     if status >= 400:

@@ -167,11 +167,12 @@ class DiscordSandbox(DiscordUserActions, SandboxObserver[GuildChange]):
 
         Args:
             forum: whether to add a forum.
-            members: the users who can see the channel; None for all users and the bot.
-            bot: whether the bot can see the channel, too, if there are `members`.
+            members: the users who can see the channel, as objects, names or ids; empty for no user. None for all users
+                and the bot.
+            bot: whether the bot can see the channel, too, if `members` is not None.
 
         Raises:
-            ValueError: the name exists.
+            ValueError: the name exists, or a user of `members` is unknown.
         """
         ids = None if members is None else {self._user(user).id for user in members} | ({self.bot_id} if bot else set())
         channel = self._guild.add_channel(name, "forum" if forum else "text", ids)
@@ -181,12 +182,18 @@ class DiscordSandbox(DiscordUserActions, SandboxObserver[GuildChange]):
 
     @property
     def locale(self) -> str:
-        """Language of the server, such as `en-US`."""
+        """Language of the server (Discord's `preferred_locale`), such as `en-US`.
+
+        Discord: only community servers can change it, so any other language adds the feature `COMMUNITY`.
+        """
         return self._guild.locale
 
     @locale.setter
     def locale(self, locale: str) -> None:
-        """Language of the server, such as `en-US`."""
+        """Set the server's `preferred_locale`; no event tells the bot.
+
+        It is in later interactions (`guild_locale`), REST responses and GUILD_CREATE.
+        """
         self._guild.locale = locale
 
     def set_locale(self, user: DiscordUser | str, locale: str) -> None:

@@ -91,10 +91,13 @@ class ScriptedServer(ABC):
         await self._runner.cleanup()
 
     async def wait_for_requests(self, count: int = 1, seconds: float = 20) -> None:
-        """Wait until the server has received `count` requests since its start.
+        """Wait until the server has accepted `count` generation requests since its start.
+
+        Requests with a wrong key, an unknown model or a missing version do not count. Those that the script answers
+        with an error do.
 
         Raises:
-            TimeoutError: fewer requests came within `seconds`.
+            TimeoutError: fewer requests were accepted within `seconds`.
         """
         await self._wait_until(lambda: len(self.requests) >= count, seconds)
 

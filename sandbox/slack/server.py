@@ -214,7 +214,9 @@ class SlackSandbox(SlackUserActions, SandboxObserver[WorkspaceChange]):
         return self._workspace.bot.id
 
     def install(self, manifest: Mapping[str, Any]) -> frozenset[str]:
-        """Replace the app's scopes, events, commands and shortcuts by those of a manifest.
+        """Replace the app's configuration by that of a manifest.
+
+        It consists of scopes, events, metadata subscriptions, Socket Mode, home tab, slash commands and shortcuts.
 
         Returns:
             The events in the manifest that the sandbox never sends.

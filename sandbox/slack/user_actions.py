@@ -164,7 +164,10 @@ class SlackUserActions:
         self._workspace.add_reaction(message, self._find_user(user).id, reaction)
 
     async def remove_reaction(self, user: WorkspaceUser | str, message: SlackMessage, reaction: str) -> None:
-        """Remove a user's reaction from a message, if it exists."""
+        """Remove a user's reaction from a message; if it does not exist, nothing changes.
+
+        A subscribed app receives `reaction_removed`.
+        """
         self._workspace.remove_reaction(message, self._find_user(user).id, reaction)
 
     async def pin_message(self, user: WorkspaceUser | str, message: SlackMessage) -> None:

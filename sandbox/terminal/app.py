@@ -246,7 +246,7 @@ class TerminalApp(App[None]):
 
         Args:
             message_id: the id of a message on the screen; for any other, nothing happens.
-            label: label of the button.
+            label: label of the button; nothing happens if the message has no such button.
         """
         for message in self._list_shown_messages():
             if message.id == message_id and label in message.buttons:

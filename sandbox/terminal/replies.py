@@ -134,7 +134,8 @@ def _asks_user(message: ClientMessage) -> bool:
 def _is_reply_to(message: ClientMessage, question: ClientMessage) -> bool:
     """Return whether a bot's message is newer than a question and in its conversation.
 
-    An ephemeral message counts in the whole channel.
+    An ephemeral message may be anywhere in the question's channel. Any other must be beside the question or in its
+    thread.
     """
     if message.channel != question.channel or message.sent_at < question.sent_at:
         return False

@@ -68,7 +68,9 @@ def _listed_ids(allowed: Mapping[str, Any], kind: str) -> set[str]:
 
 
 def replace_ids(text: str, names: Mapping[str, str]) -> str:
-    """Replace the ids in a text's mentions by names; unknown ids stay.
+    """Replace the mentions in a text by names, without the mention's markup.
+
+    `<@1>` and `<@&1>` become `@name`, `<#1>` becomes `#name`. A mention of an unknown id stays unchanged.
 
     Args:
         names: names of users, roles and channels by id.

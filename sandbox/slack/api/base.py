@@ -205,7 +205,8 @@ class WebApi:
         """Return the conversation whose id is the argument `channel`.
 
         Raises:
-            SlackError: `channel_not_found` if the conversation does not exist or is private without the bot.
+            SlackError: `channel_not_found` if the conversation does not exist, or is not public and the bot is no
+                member.
         """
         channel = self.workspace.channels.get(arguments.get_required("channel"))
         if channel is None or (channel.type != "channel" and not self._is_member(channel)):

@@ -284,7 +284,9 @@ class DirectoryMethods:
     def _message_page(
         self, messages: list[SlackMessage], arguments: Arguments, *, default: int
     ) -> tuple[Sequence[SlackMessage], str]:
-        """Return the page that `oldest`, `latest`, `limit` and `cursor` select.
+        """Filter messages by time, and return the page that `limit` and `cursor` select.
+
+        The filter is `_filter_by_time`: `oldest`, `latest` and `inclusive`.
 
         Args:
             messages: the messages in the order of the pages.
@@ -292,6 +294,9 @@ class DirectoryMethods:
 
         Returns:
             The messages, and the cursor of the next page; "" for none.
+
+        Raises:
+            SlackError: `invalid_ts_oldest` or `invalid_ts_latest`, or as for `paginate`.
         """
         selected = _filter_by_time(messages, arguments)
         return paginate(selected, attrgetter("ts"), arguments, default=default, max_size=self._max_page_size)

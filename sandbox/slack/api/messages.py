@@ -121,7 +121,10 @@ class MessageMethods:
         """Return the new content of a message from the arguments of `chat.update`.
 
         Slack: without `attachments`, the former ones stay. With nothing but `attachments`, the former text and blocks
-        stay. A text without blocks removes the former blocks.
+        stay. A text without blocks removes the former blocks. Blocks without a text remove the former text.
+
+        Raises:
+            SlackError: as for `parse_content`.
         """
         content = parse_content(arguments)
         if "attachments" not in arguments:

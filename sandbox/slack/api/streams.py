@@ -115,7 +115,7 @@ class StreamMethods:
     def _parse_recipient(self, channel: SlackConversation, arguments: Arguments) -> str | None:
         """Return the id of the user who sees live updates of a new stream.
 
-        It is the user of a DM, or else in the argument `recipient_user_id`.
+        In a DM it is the DM's user. Elsewhere it is the argument `recipient_user_id`. It is never None.
 
         Raises:
             SlackError: outside DMs, `missing_recipient_user_id`, `missing_recipient_team_id` or `user_not_found`.

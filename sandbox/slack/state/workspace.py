@@ -260,7 +260,10 @@ class Workspace:
         return message
 
     def update_message(self, message: SlackMessage, content: SlackContent, *, edited: bool) -> None:
-        """Replace the content of a message; the former content stays in its versions.
+        """Replace the content of a message, and publish the change.
+
+        The former content stays in its versions. Subscribed apps receive `message_changed`, unless the
+        message is ephemeral.
 
         Args:
             edited: whether users see "(edited)".
@@ -274,7 +277,8 @@ class Workspace:
     def update_stream(self, message: SlackMessage, content: SlackContent) -> None:
         """Replace the content of a message while its stream is live.
 
-        The former content stays in its versions. Apps receive no event.
+        The former content stays in its versions. The change is published, but apps receive no event. The caller checks
+        that the stream is live.
         """
         message.content = content
         message.versions.append(self._create_version(content))
@@ -356,7 +360,8 @@ class Workspace:
 
         Args:
             user: the id of the user.
-            inviter: the id of the user who invited them; None for nobody.
+            inviter: the id of the user who invited them; None for nobody. It is only a field of the message and its
+                events; the inviter need not be a member.
         """
         channel.members.add(user)
         text = f"<@{user}> has joined the channel"
