@@ -43,7 +43,8 @@ class Priority(IntEnum):
         APPROVAL: shows an approval or an agent's question.
         ERROR: shows a reply that ends with an error message.
         PROGRESS: the default, such as the first call of a reply, a full message of it, or a lookup.
-        STREAM_UPDATE: shows new text of a growing reply; dropped if the limits do not allow the call now.
+        STREAM_UPDATE: shows new text of a growing reply. It waits for a slot only in `Surface.acquire_slot`;
+            `Caller.call` drops it if it has no slot and none is free, or if the platform responds with 429.
         BACKFILL: fetches missed messages; waits for all other calls.
     """
 
@@ -327,9 +328,9 @@ class Surface(Protocol):
         ...
 
     def add_queued_reaction(self) -> None:
-        """Add the emoji that marks the user's message as waiting, once per process.
+        """Add the emoji that marks the user's message as waiting, in a background task.
 
-        The call returns at once: a background task adds the reaction.
+        Does nothing if this process has added or assumed it already.
         """
         ...
 

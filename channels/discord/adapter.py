@@ -225,10 +225,11 @@ class DiscordChannel:
         return ShardConnections(count, max_concurrency, self._make_client, backfill, acquire_slot)
 
     def last_event_at(self) -> float:
-        """Return the time until which this worker received all events of its shards.
+        """Return the time of the oldest last event or heartbeat of connected shards.
 
-        Before the first event, this is the time since which the worker has had shards and no connection. It is 0 if
-        other workers have all shards.
+        Events before that time may be missing: a new session after a gap sets the time of its shard to now. While no
+        shard is connected, it is the time since which the worker has had shards and no connection. It is 0 if other
+        workers have all shards.
 
         Returns:
             Seconds since the epoch.

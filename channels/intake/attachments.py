@@ -86,7 +86,11 @@ def _check_kind(supported: SupportedFiles, kind: str, size: int) -> None:
 
 
 class AttachmentReader:
-    """Downloads the attachments of a turn's messages, and prepares them for the model."""
+    """Downloads the attachments of a turn's messages, and prepares them for the model.
+
+    The model gets a text file as text in the message, and any other file as a part, with a line that names it. Of a
+    file that cannot be used, it gets a line with the name and the reason.
+    """
 
     def __init__(self, limits: AttachmentLimits) -> None:
         self._limits = limits

@@ -171,7 +171,8 @@ class Backfill:
     async def stop(self) -> None:
         """Cancel the background tasks, and store the watermark.
 
-        The next process fetches the messages that this process has not stored.
+        Each of the two takes at most `STOP_TIMEOUT` seconds: tasks that have not ended by then are left, and a
+        watermark that is not stored is logged. The next process fetches the messages that this process has not stored.
         """
         for task in self._tasks:
             task.cancel()

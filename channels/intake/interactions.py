@@ -48,11 +48,13 @@ class Interaction:
     """Command, button press, menu entry or submitted form of a user.
 
     Attributes:
+        kind: `command`, `press` of a button, `menu` entry, or `form` to open. Of submitted forms, `question` is the
+            user's question to the agent, and `answer` answers a question of the agent.
         context: the author, the place and the event key. Its `actor` is None until the author is identified.
         values: the input (JSON): of a command its `name` and `argument`; of a press the `button`; of a question its
             `text` and what the adapter needs to show it; of a menu entry its `action`, the id of the `message`, its
-            event `key` and perhaps the ids of its `files`; of an answer the id of the `question`, the `page` of its
-            form and the `entries`.
+            event `key` and perhaps the ids of its `files`; of an answer the id of the agent's `question`, the `page` of
+            its form and the `entries`.
         surface: what the adapter needs to answer the interaction, such as its token (JSON).
         name: the author's display name.
     """

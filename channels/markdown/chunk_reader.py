@@ -70,7 +70,8 @@ class ChunkReader:
     Args:
         context: the blocks and marks that are open at the start of the chunk.
         source: the known text from the start of the chunk.
-        hidden_size: the number of invisible characters before `source` that are in no chunk.
+        hidden_size: the number of characters between the last chunk and `source`, which rendered to nothing visible.
+            The reader does not use it: the caller adds it to the next chunk's size in the reply's text.
     """
 
     def __init__(self, limits: MessageLimits, context: BlockContext, source: str = "", hidden_size: int = 0) -> None:

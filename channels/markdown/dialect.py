@@ -76,7 +76,11 @@ class Dialect:
         return line
 
     def render_rule(self, line: str) -> str:
-        """Return a thematic break (horizontal rule) in this dialect."""
+        """Return a thematic break (horizontal rule) in this dialect.
+
+        Args:
+            line: the break in Markdown, such as `---`, without the indent of the list item that the message starts in.
+        """
         return line
 
     def render_link(self, link: Link) -> tuple[str, str]:

@@ -50,8 +50,12 @@ class RateLimiters:
     def apply_peer_usage(self, peers: Sequence[LimitUsages]) -> None:
         """Set this worker's share of each limit by what the other workers use.
 
+        The workers divide a limit in proportion to 1 + `REPLY_WEIGHT` * `LimitUsage.live`. Calls of the others beyond
+        their shares are subtracted from this worker's. A larger share takes effect after `SETTLE_ROUNDS` calls, a
+        smaller one at once. New limiters get a share too.
+
         Args:
-            peers: the announced usage of each other worker.
+            peers: the announced usage of each other worker; without one, the share is the whole limit.
         """
         self._others = peers
         for key, limiter in self._limiters.items():

@@ -216,6 +216,10 @@ def format_utc_minute(at: float) -> str:
 
 
 def plain_line(text: str) -> str:
-    """Return a text on one line, without the characters of Markdown markup."""
+    """Return a text on one line, without the characters of Markdown markup.
+
+    Each run of spaces, line breaks and invisible characters becomes one space, or nothing at the ends. Then
+    backslashes, backticks and the characters `*_~|<>[]()#` are deleted.
+    """
     line: str = _MARKUP.sub("", " ".join(INVISIBLE.sub(" ", text).split()))
     return line

@@ -350,13 +350,17 @@ class MessageSurface(ABC):
         return outcome
 
     async def _post_planned(self, piece: PlannedMessage, previous: str | None) -> PostedMessage | None:
-        """Post a message of a plan.
+        """Post a message of a plan, with the priority of the plan.
+
+        A `STREAM_UPDATE` uses the slot of `acquire_slot`, or one that is free now. With any other priority, the post
+        waits for a slot, and is retried.
 
         Args:
             previous: the platform's id of the message before it in the reply; None for the first one.
 
         Returns:
-            The message; None if the rate limits do not allow a `STREAM_UPDATE` now.
+            The message; None for a `STREAM_UPDATE` that was dropped. It is dropped if no slot is free or the platform
+            responds with 429, and if a call without a response did not take effect.
         """
         return await self._post(piece.position, *piece.content, piece.plan.priority, previous)
 

@@ -391,12 +391,12 @@ class DiscordApi:
     ) -> T:
         """Make a call whose priority is no `STREAM_UPDATE`, and return its result.
 
-        It has the common rate limit `MESSAGE_WINDOW`, and is retried: see `call`.
+        The call waits for the rate limiter of `key`, whose window is `MESSAGE_WINDOW`, and is retried: see `call`.
 
         Args:
             name: the name of the call, for metrics and log.
             send: makes the call with discord.py.
-            key: the key of the call's rate limiter.
+            key: the key of the call's rate limiter, which only calls with this key share.
 
         Raises:
             SurfaceError: Discord refuses the call, or cannot be reached.

@@ -72,9 +72,9 @@ class ShardConnections:
 
     @property
     def last_event_at(self) -> float:
-        """The time until which all connected shards received events, in epoch seconds.
+        """The time of the oldest last event or heartbeat of the connected shards.
 
-        It is the earliest of the shards' times of the last event; 0 if no shard is connected.
+        It is in seconds since the epoch; 0 if no shard is connected.
         """
         return min((self._connections[id_].gateway.last_event_at for id_ in self._connected), default=0.0)
 

@@ -99,8 +99,10 @@ def _get_cached_names(guild: discord.Guild | None, text: str) -> dict[tuple[str,
 def is_empty(message: discord.Message) -> bool:
     """Return whether a message has no text, files or forwarded messages.
 
-    Text includes stickers, polls and voice notes, but no embeds: see `get_message_text`. Without the message content
-    intent, the messages of other people are empty.
+    Text includes stickers, polls and voice notes, but no embeds: see `get_message_text`.
+
+    Discord: without the message content intent, messages come without content, files and polls. Exceptions are direct
+    messages, messages that mention the bot, and its own. Stickers, voice notes and forwarded messages always come.
     """
     return not (get_message_text(message, {}) or message.attachments or message.message_snapshots)
 

@@ -179,7 +179,8 @@ class MessageListener:
         Args:
             guild: the id of the server.
             channel: the id of the channel, or of the thread's channel.
-            thread: the id of the thread; None if the channel was deleted.
+            thread: the id of the thread; None if the channel was deleted. Then only the session that all people in the
+                channel share is stopped, not those of its threads or of single authors.
         """
 
         async def stop() -> None:

@@ -66,10 +66,10 @@ def make_web_client(settings: SlackSettings) -> AsyncWebClient:
 
 
 def make_session() -> aiohttp.ClientSession:
-    """Return an HTTP session for any number of connections, each kept alive for 15 s.
+    """Return an HTTP session for any number of connections.
 
-    The time is short, since Slack may close an idle connection just when a call reuses it: the outcome of that call is
-    then unknown.
+    A connection is closed once it has been idle for 15 s. The time is short, since Slack may close an idle connection
+    just when a call reuses it: the outcome of that call is then unknown.
     """
     connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=15.0)
     return aiohttp.ClientSession(connector=connector, timeout=aiohttp.ClientTimeout(total=CALL_TIMEOUT))

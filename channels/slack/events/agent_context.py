@@ -50,10 +50,11 @@ class AgentContexts:
             self._entities[workspace_of(body), str(user)] = (event.get("context") or {}).get("entities") or ()
 
     def attach(self, incoming: IncomingMessage, event: Mapping[str, Any]) -> IncomingMessage:
-        """Return a message with its agent context in the address, if Slack sent any.
+        """Return a message with its agent context in the address, if it has any.
 
         Otherwise the message is returned unchanged. The context is a dict under the key `agent_context`, with the keys
-        of `read`; its action token is encrypted.
+        of `read`. `action_token` is that of `event`, encrypted. Only a direct message has `entities`: those that `save`
+        has stored for the user from an earlier event.
 
         Slack: `action_token` is a field of the event (slack-go/slack #1577), and of `assistant_thread` in older events.
 
