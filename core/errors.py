@@ -249,7 +249,10 @@ class ProviderRequestError(ProviderError):
 
 
 class ContextLengthError(ProviderRequestError):
-    """The request is longer than the context of the model."""
+    """The request is longer than the context of the model.
+
+    Only the providers of OpenAI (also for local models) and Anthropic raise it; Gemini's raises `ProviderRequestError`.
+    """
 
 
 class ContentBlockedError(ProviderError):

@@ -176,9 +176,10 @@ def to_user_state(user: User) -> UserState:
 
 
 def intersect_rights(users: Iterable[User]) -> User:
-    """Return several users as one user, with the rights that all of them have.
+    """Return several users as one user, with only the roles that all of them have.
 
-    If they are different users, the id is empty, and the name has all names, joined by commas.
+    The result is an admin only if all are. For different users the id is empty, so that a rule with a user's id permits
+    nothing, even if it has the ids of all. The name then has all names, joined by commas.
 
     Args:
         users: the users, at least one; platform and workspace are those of the first.

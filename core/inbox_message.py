@@ -31,8 +31,8 @@ class InboxOutcome(StrEnum):
         STOPPED: the message waited for a turn when a person stopped the bot.
         DELETED: the author deleted the message.
         UNREADABLE: the stored message cannot be parsed.
-        SUPERSEDED: the message was a reset, but a turn had claimed a later message. Or it was a retry, but the turn had
-            its answer already.
+        SUPERSEDED: the message asked for a reset, but a turn had claimed a message that was sent later. Or it asked for
+            a retry of a turn that got its answer meanwhile.
         COMMAND: the message was another command; the `kind` of the row is the name of the command.
         RATE_LIMITED: the author, or people at the place, had sent too many messages.
         UNADDRESSED: the message was for other people.

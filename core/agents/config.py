@@ -15,10 +15,12 @@ AGENT_NAME_RULE = "it must begin with a letter, consist of letters, digits and u
 
 
 def validate_agent_name(name: str) -> str:
-    """Return `name` unchanged if ADK accepts it as the name of an agent.
+    """Return `name` unchanged if both an ADK app and an ADK agent may have it.
+
+    The rule is stricter than ADK's rule for agents: a letter comes first, and all characters are ASCII.
 
     Raises:
-        ValueError: ADK does not accept the name; the text is `AGENT_NAME_RULE`.
+        ValueError: the name breaks the rule; the text is `AGENT_NAME_RULE`.
     """
     if AGENT_NAME_PATTERN.fullmatch(name) is None:
         raise ValueError(AGENT_NAME_RULE)

@@ -87,8 +87,8 @@ class MediaPlugin(BasePlugin):
     async def _fetch_files(self, event: Event) -> None:
         """Replace http(s) addresses of files in an event by the bytes of these files.
 
-        At most `_MAX_FETCHES` are fetched, at the same time. An address that cannot be fetched stays, and a warning is
-        logged.
+        Only the first `_MAX_FETCHES` addresses of the event are fetched, at the same time; the others stay. An address
+        that cannot be fetched stays, and a warning is logged.
         """
         parts = [part for part in _list_addresses(event) if _get_uri(part).startswith(("http://", "https://"))]
         async with asyncio.TaskGroup() as fetches:

@@ -294,7 +294,10 @@ async def _requires_confirmation(tool: BaseTool, tool_args: dict[str, Any], tool
 
 
 def _add_approval_rule(tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext) -> None:
-    """Add approvers and secret arguments to a tool's confirmation request.
+    """Write a call's approvers and secret arguments to its confirmation request.
+
+    The approvers are those of the tool, else those of the settings. The paths of the arguments that the tool's schema
+    marks as secret are written, not their values: see `find_secret_paths`.
 
     Nothing is done if the tool has made no request in `tool_context`: see `set_rule`.
     """

@@ -153,7 +153,10 @@ class ResumableRunner(Runner):
         return run_events
 
     def _get_run_events(self, session: Session) -> list[Event]:
-        """Return this run's events, without those of the runs that it continues."""
+        """Return the events of the run of `load_run`, without those of earlier runs.
+
+        `continue_runs` gives the events of the earlier runs the same invocation id.
+        """
         return [event for event in _filter_run_events(session, self._run_id) if event.id not in self._earlier_event_ids]
 
     async def _get_or_create_session(self, **session: Any) -> Session:

@@ -32,15 +32,15 @@ RETRY_WAIT = backoff(max_seconds=5.0)
 async def retry_store(work: Callable[[], Awaitable[T]], *, operation: str, patience: float | None = None) -> T:
     """Call `work`, retry it while the database is unavailable, and return its result.
 
-    `work` must be safe to repeat after a success: the reply to its commit may be lost with the connection. Each failure
-    is logged.
+    `work` must be safe to repeat after a success: the reply to its commit may be lost with the connection. The pauses
+    are those of `RETRY_WAIT`: 0.1 s, doubled per try, at most 5 s. A failure is logged only if a retry follows.
 
     Args:
         operation: the operation as a noun phrase, for the log.
-        patience: seconds of retries until the error is raised; None for `PATIENCE`.
+        patience: seconds after the first failure in which a retry may begin; None for `PATIENCE`.
 
     Raises:
-        StoreError: the last error of `work`, or the first that is not `StoreError.retryable`.
+        StoreError: the last error of `work` within `patience`, or the first that is not `StoreError.retryable`.
     """
     try:  # most operations succeed at once: tenacity would take 0.1 ms of each
         return await work()

@@ -49,7 +49,8 @@ class BackgroundTasks:
 async def drain_tasks(tasks: Collection[asyncio.Task[Any]], seconds: float) -> None:
     """Wait at most `seconds` for tasks to end, then cancel the unfinished ones.
 
-    It waits at most `seconds` more for the end of the cancelled tasks.
+    It waits at most `seconds` more for the end of the cancelled tasks. Exceptions of the tasks are neither raised nor
+    logged.
     """
     if not tasks:
         return

@@ -163,7 +163,9 @@ class ConversationService:
         For a session that does not exist, all counts are 0, and model and agent are those that would answer.
 
         Args:
-            location_names: the names of the session's location, as `InboxMessage.location_names`.
+            location_names: the names of the session's channel, parents and workspace: see
+                `InboxMessage.location_names`. They select the agent, unless people chose one that may answer there.
+                Empty: as at a location that no rule names.
 
         Raises:
             StoreError: the database cannot be read.
@@ -217,7 +219,7 @@ class ConversationService:
         This is the chosen model if the session's agent has it, else the agent's default model.
 
         Args:
-            location_names: the names of the session's location, as `InboxMessage.location_names`.
+            location_names: select the agent as in `get_status`, and so its models.
 
         Raises:
             StoreError: the database cannot be read.
@@ -248,7 +250,7 @@ class ConversationService:
         Args:
             model: the full name; None for the default model of the agent.
             place: the place of the session, as `InboxMessage.place`; stored for a new session.
-            location_names: the names of the session's location, as `InboxMessage.location_names`.
+            location_names: select the agent as in `get_status`; only a model of this agent may be chosen.
 
         Returns:
             Whether that model may be chosen there; if not, nothing is stored.

@@ -51,9 +51,9 @@ RerunResult = tuple[AcceptResult, InboxMessage] | RerunDenied | RateLimitDenial
 class InboxStore:
     """Store of accepted messages, in the table `inbox`, each once by its event key.
 
-    The event key is the same for each delivery of a message. `accept` and `reset_session` raise at once while the
-    database is unavailable: Slack waits 3 s for the acknowledgement, and delivers the message again. A platform sends a
-    button press only once, so `request_rerun` retries.
+    The event key is the same for each delivery of a message. `accept` and `reset_session` raise at once if the database
+    is unavailable: Slack waits 3 s for the acknowledgement, and delivers the message again. A platform sends a button
+    press only once, so `request_rerun` retries for at most `PATIENCE` seconds: see `retry_store`.
 
     Args:
         turns: cancels turns, and notifies the other workers.
@@ -173,8 +173,11 @@ class InboxStore:
     async def _limited_until(self, connection: AsyncConnection, turn_id: str, author: str) -> float | None:
         """Return the time until which a person exceeds a user rate limit.
 
-        The limits are that of the person, and that of the place of the turn. The time is in seconds since the epoch;
-        None if neither is reached.
+        The limits are that of the person's messages at all places, and that of all people's messages at the place of
+        the turn's session.
+
+        Returns:
+            Seconds since the epoch, the later time if both limits are reached; None if neither is.
         """
         query = sa.select(sessions.c.user_id).join(turns, turns.c.session == sessions.c.id).where(turns.c.id == turn_id)
         place = (await connection.execute(query)).scalar_one_or_none() or ""

@@ -220,7 +220,8 @@ def make_part(mime_type: str, data: bytes) -> types.Part:
 def to_playable(file: Media) -> Media:
     """Return an audio file that players can open: raw samples get a WAV header.
 
-    Other files are returned unchanged. Raw samples have 16 bits and one channel; the MIME type may have their rate.
+    Raw samples (`audio/l16` or `audio/pcm`) have 16 bits and one channel; their rate is that of the MIME type, else
+    24,000 Hz. The MIME type becomes `audio/wav`. Other files are returned unchanged.
     """
     if file.data is None or (match := _RAW_SOUND.match(file.mime_type)) is None:
         return file

@@ -33,8 +33,8 @@ _TICKS = re.compile("`{3,}")
 def parse_call(call_id: str, name: str, arguments: str, *, is_truncated: bool) -> ToolCall | None:
     """Return the tool call with these arguments, a JSON text.
 
-    If they are no JSON object, the call's name is `MALFORMED_CALL` followed by the tool's name, and its only argument,
-    `arguments`, is the text.
+    If they are no JSON object, and `is_truncated` is False, the call's name is `MALFORMED_CALL` followed by the tool's
+    name. Its only argument, `arguments`, is then the text.
 
     Args:
         call_id: the id of the call.
@@ -43,7 +43,7 @@ def parse_call(call_id: str, name: str, arguments: str, *, is_truncated: bool) -
         is_truncated: whether a token limit ended the answer.
 
     Returns:
-        The call; None if the token limit cut off its arguments.
+        The call; None if `is_truncated` and the arguments are no JSON object.
     """
     read = _parse_object(arguments)
     if read is not None:

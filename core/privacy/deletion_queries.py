@@ -158,8 +158,10 @@ async def delete_old_runs(connection: AsyncConnection, prices: Prices, session_i
     `count_turns` first stores the cost of the session's ended turns in `spending`. `tombstone_messages` empties inbox
     messages that were sent before the time, except those that wait for a turn or whose turn stays.
 
+    Before that, all ended turns of the session are counted: the table `spending` keeps their model calls and costs.
+
     Args:
-        prices: the prices of models, for turns whose cost is not stored yet.
+        prices: the prices of models, for turns that are not counted yet.
         before: seconds since the epoch.
     """
     await count_turns(connection, prices, turns.c.session == session_id)

@@ -51,7 +51,7 @@ class ArtifactService(BaseArtifactService):
         generation: the session generation in which the run began; None for any. After a reset of the session, saves and
             deletions raise an error.
         fence: the fencing token of the run's turn; None without a turn. Once another worker has claimed the turn, saves
-            and deletions raise an error.
+            and deletions raise an error; without a `generation`, this is not checked.
     """
 
     database: Database
@@ -62,8 +62,11 @@ class ArtifactService(BaseArtifactService):
     def bind_run(self, run_id: str, generation: int | None, fence: FencingToken | None = None) -> "ArtifactService":
         """Return a copy of the service that stores artifacts with the id of a run.
 
+        The copy's saves and deletions for a session raise `SessionResetError` if the session has another generation,
+        and `TurnLostError` if another worker has claimed the turn.
+
         Args:
-            generation: the expected session generation; None for any.
+            generation: the expected session generation; None to check neither the generation nor the fence.
             fence: the fencing token of the run's turn; None without a turn.
         """
         return replace(self, run_id=run_id, generation=generation, fence=fence)

@@ -54,8 +54,8 @@ class EncodedEvent(NamedTuple):
 
     Attributes:
         event: the event; without characters that UTF-8 cannot encode.
-        row: the values of its columns of `messages`, by name.
-        blobs: the bytes of its files of more than `MAX_INLINE_BYTES`, by their SHA-256.
+        row: the values of its columns of `messages`, by name, with the SHA-256 of each file in `blobs`, not its bytes.
+        blobs: the bytes of its files of more than `MAX_INLINE_BYTES`, by their SHA-256; to be stored with the row.
     """
 
     event: Event
@@ -90,6 +90,9 @@ def get_role(event: Event) -> str:
 
 def encode_event(event: Event) -> EncodedEvent:
     """Return an ADK event with its columns of `messages` and its large files.
+
+    Nothing is stored. The columns lack files of more than `MAX_INLINE_BYTES`, which the caller stores from
+    `EncodedEvent.blobs`; they have only the SHA-256 of each.
 
     The returned event is the same one, or a copy with U+FFFD for lone surrogates, which UTF-8 cannot encode.
     """

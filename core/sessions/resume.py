@@ -264,9 +264,9 @@ def _find_agent_states(rows: Sequence[_RunMessage]) -> list[_RunMessage]:
 def _select_rows(rows: Sequence[_RunMessage]) -> list[_RunMessage]:
     """Return the rows of an interrupted run that stay when the run is resumed.
 
-    These are user messages, tool calls and tool responses. If the run has stored agent states, these states and the
-    text of ended agents stay too. Then texts and ends of agents at the end of the rows are left out, if they are in the
-    ADK branch of the newest state: ADK runs that agent again.
+    These are user messages, tool calls and tool responses. If the run has stored agent states, these states stay too,
+    and so do the texts and ends of agents that have ended. But the last rows are left out as long as they are texts or
+    ends in the ADK branch of the newest state. By this state, ADK runs the agent of these rows again.
 
     Args:
         rows: all rows of the run, oldest first.

@@ -125,8 +125,9 @@ class SessionService(BaseSessionService):
         """Return a session with its state and newest events, within `budget` and `turns`.
 
         Args:
-            config: selects the events since its `after_timestamp`, and of these the newest `num_recent_events`. A model
-                may refuse the selected history, which may begin between a tool call and its result.
+            config: selects, from the events within the limits, those since its `after_timestamp`, and of these the
+                newest `num_recent_events`; 0 loads no events. A model may refuse the selected history, which may begin
+                between a tool call and its result.
 
         Returns:
             A `StoredSession`; None if there is no such session.

@@ -85,8 +85,9 @@ class Summarizer:
         Args:
             previous: the text of the previous summary; empty without one.
             rows: rows of `messages`, oldest first.
-            agent: the name of the agent that answers in the session.
-            model: the full name of the model that was chosen for the session; None for the default.
+            agent: the name of the session's agent, by which the model is selected: see `SummaryModelFactory`. Empty for
+                the default agent.
+            model: the full name of the model that was chosen for the session; None for that of the agent.
             max_tokens: the most tokens of the summary; a longer one is cut at its end.
 
         Raises:

@@ -70,7 +70,7 @@ class EventWriter:
     async def append(
         self, event: Event, row: Mapping[str, Any] | None = None, blobs: Mapping[str, bytes] = MappingProxyType({})
     ) -> None:
-        """Store an event and its state change in one transaction.
+        """Store an event and its state change in one transaction, without retries.
 
         If the caller is cancelled, the cancellation is raised after the end of the write.
 
@@ -82,6 +82,7 @@ class EventWriter:
             SessionNotFoundError: the session was deleted.
             SessionResetError: the session was reset; nothing is stored.
             TurnLostError: another worker owns the turn; nothing is stored.
+            StoreError: the database cannot be used; the event may be stored, if the answer to the commit was lost.
         """
         writing = asyncio.create_task(self._append(event, row, blobs), name="append")
         try:

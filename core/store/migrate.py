@@ -35,8 +35,9 @@ async def verify_schema(database: Database) -> None:
     """Check that a database has the tables and columns of this version.
 
     Raises:
-        SchemaError: tables or columns are missing, or the database is newer than this version of Parley.
-        StoreError: `migrate` has to be run first, or the database cannot be used.
+        SchemaError: the database has all migrations but lacks tables or columns, or is newer than this version of
+            Parley.
+        StoreError: the database is empty or older, so that `migrate` has to be run first; or it cannot be used.
     """
     async with database.read() as connection:
         pending = await connection.run_sync(_find_pending)

@@ -18,7 +18,10 @@ _CHUNK_ROWS = 64
 
 
 class _FirstStatement(str):
-    """SQL text of a statement that begins a transaction."""
+    """SQL text of the first statement of a transaction, without its BEGIN.
+
+    The type tells `_FileConnection` to run `BEGIN IMMEDIATE` before the statement.
+    """
 
     __slots__ = ()
 

@@ -78,7 +78,8 @@ class ToolCallLog:
         """Store the start of a tool call, unless an earlier attempt began the same call.
 
         The same call has the same run, id, tool and arguments. If the tool or the arguments of the stored call differ,
-        the new call replaces it. Retries while the database is unavailable.
+        the new call replaces it. Failures of the database are retried for at most `PATIENCE` seconds: see
+        `retry_store`.
 
         Args:
             may_repeat: returns whether a call that an earlier attempt at the run began may be made again.
@@ -120,8 +121,8 @@ class ToolCallLog:
     async def end(self, call: ToolInvocation, result: Any, actions: EventActions) -> None:
         """Store the result of a tool call that has begun.
 
-        For a call that has not begun, or has a result already, nothing is written. Retries while the database is
-        unavailable.
+        For a call that has not begun, or has a result already, nothing is written. Failures of the database are retried
+        for at most `PATIENCE` seconds: see `retry_store`.
 
         Args:
             result: the result for the model; files in it are stored too.
@@ -129,7 +130,7 @@ class ToolCallLog:
 
         Raises:
             TurnLostError: another worker owns the turn.
-            StoreError: the database cannot be written.
+            StoreError: the database cannot be written, even after retries.
         """
         done = to_json_value(actions.model_dump(exclude_none=True, exclude_defaults=True))
         ended = {"state": "ended", "result": _encode_result(result), "actions": done or None}

@@ -53,8 +53,9 @@ class DecisionResult:
 
     Attributes:
         request: the request as it is now; None if it does not exist.
-        is_first: whether this attempt stored the verdict, which is `expired` for a request past its time; False if the
-            request was decided before, or the person may not decide so.
+        is_first: whether this attempt stored the verdict. An open request past its time gets the verdict `expired`,
+            even if the person may not decide it. False for a request that was decided before, and for one within its
+            time that the person may not decide so.
     """
 
     request: HumanRequest | None = None
@@ -112,8 +113,8 @@ class HumanRequestService:
     ) -> list[HumanRequest]:
         """Store a turn's final text, run record and requests in one transaction.
 
-        No requests are stored if the turn was cancelled or its session was reset. Retries while the database is
-        unavailable.
+        No requests are stored if the turn was cancelled or its session was reset. Failures of the database are
+        retried for at most `PATIENCE` seconds: see `retry_store`.
 
         Args:
             text: the final text of the reply.

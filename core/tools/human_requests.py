@@ -30,7 +30,7 @@ Verdict = Literal["approved", "always", "denied", "expired", "answered"]
 
 @dataclass(frozen=True, kw_only=True)
 class HumanRequest:
-    """Request of a turn to people: an approval or a question, open or decided.
+    """Request of a turn to people, open or decided: an `Approval` or a `Question`.
 
     Attributes:
         turn_id: the id of the turn whose run waits for the decision.
@@ -42,7 +42,8 @@ class HumanRequest:
         expires_at: seconds since the epoch.
         message_ids: the platform's ids of the messages that show the request.
         inbox_message: the newest message that led to the call.
-        verdict: the decision; None while the request is open.
+        verdict: the decision; None while the request is open. It is `approved`, `always` or `denied` for an approval,
+            `answered` for a question, and `expired` for either after its time.
         decider: the name of the person who decided; empty while the request is open, and after an expiry.
         decided_at: seconds since the epoch; 0 while the request is open.
     """

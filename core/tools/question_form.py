@@ -253,8 +253,8 @@ def _plan_list(plain: FormField, items: Mapping[str, Any], root: Mapping[str, An
     """Return `plain` as the field of an array schema: options, lines of text, or JSON.
 
     Args:
-        items: the schema of the items.
-        root: the schema to which references (`#/...`) are relative.
+        plain: the field with the label and the other keywords of the array schema, but without its kind.
+        items: the items' schema, with references to `root`: options if it has any, lines if it is a string or untyped.
     """
     if options := _list_options(items, root):
         return replace(plain, kind="choices", options=options)

@@ -91,9 +91,15 @@ async def _has_approvals(connection: AsyncConnection, turn_id: str) -> bool:
 def _is_permitted(turn: sa.Row[Any], kind: RerunKind, *, is_revised: bool) -> bool:
     """Return whether the state of a turn allows this kind of rerun.
 
+    - `retry`: the turn is `failed` or `running`.
+    - `regenerate`: it is `answered`, `done` or stopped, and does not continue the run of another turn.
+    - `revise`: `is_revised` is True, and the turn is in any state, but `cancelled` only if it was stopped.
+
+    A stopped turn is `running` or `cancelled`, for the reason `CancelReason.STOP`.
+
     Args:
         turn: the row of `turns`.
-        is_revised: whether a message of the turn was edited after the claim.
+        is_revised: whether a message of the turn was edited after the claim; needed only for `revise`.
     """
     is_stopped = turn.cancel_reason == CancelReason.STOP and turn.state in ("running", "cancelled")
     match kind:

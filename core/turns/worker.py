@@ -257,10 +257,11 @@ class Worker:
             asyncio.get_running_loop().call_later(END_CLAIM_SECONDS, self.wake)
 
     async def _back_off(self, turn: Turn) -> None:
-        """Wait before this worker claims a turn again whose run raised an error.
+        """Pause a turn whose run raised an error, before it is run again.
 
-        Until then, the worker owns the turn, and counts it as running. The pause doubles with each claim of the turn,
-        from `BACKOFF_SECONDS` to `MAX_BACKOFF_SECONDS`. If the worker stops meanwhile, the turn is handed back.
+        During the pause, the worker owns the turn, and counts it as running. After it, the worker still owns the turn,
+        and may claim it again. The pause doubles with each claim of the turn, from `BACKOFF_SECONDS` to
+        `MAX_BACKOFF_SECONDS`. If the worker stops meanwhile, the turn is handed back, so that any worker may claim it.
         """
         seconds = min(MAX_BACKOFF_SECONDS, BACKOFF_SECONDS * 2 ** min(turn.claim_number - 1, 10))
         with suppress(TimeoutError):

@@ -211,7 +211,9 @@ class SpendingStore:
 async def count_batch(connection: AsyncConnection, prices: Prices, *conditions: sa.ColumnElement[bool]) -> int:
     """Insert the model calls of ended turns that are not counted yet into `spending`.
 
-    The cost of each turn is written to the turn, and its estimated rows are deleted, all in the caller's transaction.
+    The cost of each turn is written to the turn, and its estimated rows are deleted, all in the caller's transaction. A
+    call of a model without a price counts as cost 0, and its tokens are in the column `unpriced`. On PostgreSQL, turns
+    that another transaction has locked are skipped.
 
     Args:
         conditions: SQL conditions on `turns` for the turns to count; none for all.

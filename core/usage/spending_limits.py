@@ -174,7 +174,8 @@ class SpendingLimiter:
     async def reserve(self, meter: UsageMeter, model: str, input_tokens: int) -> None:
         """Check the spending limits, and write a call's expected cost to `spending`.
 
-        The calls of the turn so far are written too. These estimated rows replace former ones of the turn.
+        First, estimated rows of the turn's calls so far replace its former rows. Then the limits are checked, and the
+        expected cost is written if none is reached. The rows of the calls so far are committed in both cases.
 
         Args:
             meter: the meter of the run.
@@ -182,7 +183,7 @@ class SpendingLimiter:
             input_tokens: estimate of the tokens of the request.
 
         Raises:
-            SpendingLimitError: a limit is reached; the expected cost is not written.
+            SpendingLimitError: a limit is reached; only the expected cost is not written.
             StoreError: the database cannot be used.
         """
         expected = ModelCall(model, input=input_tokens, output=EXPECTED_OUTPUT_TOKENS)

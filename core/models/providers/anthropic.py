@@ -447,7 +447,12 @@ def _format_messages(messages: Iterable[ModelMessage]) -> list[Block]:
 
 
 def _format_part(part: Part, role: str) -> Iterable[Block]:
-    """Yield the content blocks of a part; none for blank text or an unsigned thought."""
+    """Yield the content blocks of a part; none for blank text or an unsigned thought.
+
+    Args:
+        role: `user` or `assistant`, the role of the message. A file of an assistant's message becomes a text with its
+            MIME type and address.
+    """
     match part:
         case Text(text) if text.strip():
             yield _text_block(text)

@@ -185,7 +185,7 @@ def _find_weights(weights: _Weights) -> Path:
     The package with the file is not imported, since it needs another runtime.
 
     Raises:
-        SettingsError: the package or the runtime is not installed.
+        SettingsError: the package, or the runtime `xllamacpp`, is not installed.
     """
     spec = importlib.util.find_spec(weights.package)
     if spec is None or not spec.submodule_search_locations or importlib.util.find_spec("xllamacpp") is None:
