@@ -13,6 +13,7 @@ from discord.backoff import ExponentialBackoff
 from discord.gateway import DiscordWebSocket
 
 from channels.access import AccessPolicy, AccessRules
+from channels.discord import adapter
 from channels.discord.adapter import DiscordChannel
 from channels.discord.client import shards
 from channels.discord.client.api import DiscordApi
@@ -89,7 +90,8 @@ def clean_discord_library(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(discord.http.Route, "BASE", discord.http.Route.BASE)
     monkeypatch.setattr(DiscordWebSocket, "DEFAULT_GATEWAY", DiscordWebSocket.DEFAULT_GATEWAY)
     monkeypatch.setattr(ExponentialBackoff, "delay", lambda _: 0.02)
-    monkeypatch.setattr(shards, "IDENTIFY_SECONDS", 0.0)
+    for module in (shards, adapter):
+        monkeypatch.setattr(module, "IDENTIFY_SECONDS", 0.0)
 
 
 def create_settings(server: DiscordSandbox, **more: Any) -> DiscordSettings:
