@@ -100,10 +100,12 @@ def parse_page(query: Mapping[str, str], ids: Sequence[str], max_limit: int, *, 
         ids: all ids, in ascending order.
 
     Raises:
-        DiscordError: 50035, the limit is not a number from 1 to `max_limit`.
+        DiscordError: 50035, the limit is not a number from 1 to `max_limit`, or `after` is not an id.
     """
-    limit = parse_limit(query, max_limit, default=default)
-    return [one for one in ids if int(one) > int(query.get("after") or 0)][:limit]
+    limit, after = parse_limit(query, max_limit, default=default), query.get("after") or "0"
+    if not after.isdecimal():
+        raise create_form_error("after", "NUMBER_TYPE_COERCE", f'Value "{after}" is not snowflake.')
+    return [one for one in ids if int(one) > int(after)][:limit]
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ async def test_members_are_listed_by_page_with_the_intent(server: DiscordSandbox
     path = f"/guilds/{server.guild_id}/members"
     assert len((await call_route(server, "GET", path))[1]) == 1
     assert (await call_route(server, "GET", f"{path}?limit=1001"))[1]["code"] == 50035
+    assert (await call_route(server, "GET", f"{path}?after=ada"))[1]["code"] == 50035
     server.privileged_intents.discard("guild_members")
     assert (await call_route(server, "GET", path))[1]["code"] == 50001
 
