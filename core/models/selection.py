@@ -35,8 +35,9 @@ class ModelRegistry:
         others: further models that a conversation can select.
         endpoints: keys and addresses of the vendors.
         fallbacks: models that replace the default model when it fails, in their order.
-        is_required: whether a missing setting of the default model is an error.
-        replaces_keyless: whether the default model replaces an agent's model that has no key.
+        is_required: whether a default model that cannot be used is an error. If not, it is neither selectable nor a
+            fallback.
+        replaces_keyless: whether the default model, if it can be used, replaces an agent's model that has no key.
         idle_seconds: the most seconds between two events of a stream; then the call fails.
 
     Raises:
@@ -44,7 +45,7 @@ class ModelRegistry:
             setting `MODELS` or `MODEL_FALLBACKS`.
 
     Attributes:
-        selectable: models that a conversation can select, the default first.
+        selectable: models that a conversation can select, the default first if it can be used.
         fallbacks: models that replace the default model when it fails.
         handles: all models by full name, including those that agents name.
         replaced_models: full names of the models without a key that the default replaces.
@@ -79,7 +80,7 @@ class ModelRegistry:
         faults += self._load_all(fallbacks, "MODEL_FALLBACKS")
         if faults:
             raise SettingsError(*faults)
-        self.fallbacks = Fallbacks({name: self.handles[name] for name in fallbacks})
+        self.fallbacks = Fallbacks({name: self.handles[name] for name in fallbacks if name in self.handles})
 
     def make_adapter(self, name: str) -> ModelAdapter:
         """Return the ADK model for the full name of a model.

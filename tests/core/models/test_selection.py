@@ -99,6 +99,12 @@ async def test_selectable_models_have_full_names_with_the_default_first() -> Non
     await choice.aclose()
 
 
+def test_an_unusable_default_that_is_not_needed_is_no_fallback() -> None:
+    choice = ModelRegistry("nonsense", ["openai/one"], KEYS, fallbacks=["nonsense", "openai/one"], is_required=False)
+    assert list(choice.selectable) == ["openai/one"]
+    assert list(choice.fallbacks.models) == ["openai/one"]
+
+
 def test_the_default_can_replace_a_model_without_a_key() -> None:
     keys = VendorSettings(openai_api_key="k")
     choice = ModelRegistry("openai/one", [], keys, replaces_keyless=True)
