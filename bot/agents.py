@@ -165,8 +165,8 @@ def _make_built_in_app(
 def select_summary_model(settings: Settings, agent_set: AgentSet, registry: ModelRegistry) -> SummaryModelFactory:
     """Return the function that selects the model of a session's summary.
 
-    It selects `SUMMARY_MODEL` if that is set. Otherwise it selects the model that the session's users chose, that of
-    the agent, or the default for an agent without a model.
+    It selects `SUMMARY_MODEL` if that is set. Otherwise it selects the agent's own model. For an agent without one, it
+    selects the model that the session's users chose, if it is in `MODELS`, or the default.
 
     Returns:
         A function of the agent's name and the model that the session's users chose (None if they chose none). It

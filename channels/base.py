@@ -296,7 +296,7 @@ class Surface(Protocol):
         ...
 
     async def delete_messages(self, message_ids: Sequence[str]) -> None:
-        """Delete messages that were posted for this reply but are not part of it.
+        """Delete messages of this reply, or messages that were posted beside it.
 
         A refusal by the platform is logged, and the message stays.
 

@@ -31,7 +31,7 @@ class ManagedBot(Protocol):
 
     @property
     def lacks_key(self) -> bool:
-        """True if the local model answers because no vendor's API key is stored."""
+        """True if a tiny local model answers, and the tour does not run."""
         ...
 
     @property

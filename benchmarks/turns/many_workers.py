@@ -83,7 +83,7 @@ class WorkerPool:
 
     Attributes:
         workers: the processes, by number.
-        reports: the reports of all workers, in order of arrival.
+        reports: queue of the workers' reports that `wait_for_report` has not taken.
     """
 
     def __init__(self) -> None:

@@ -104,7 +104,7 @@ class BotProcess:
 
     @property
     def lacks_key(self) -> bool:
-        """True if the local model answers because no API key is set; False in the tour."""
+        """True if a tiny local model answers; False during the scripted tour (`is_tour`)."""
         return not self.is_tour and not can_call_tools(self.model)
 
     @property

@@ -64,8 +64,8 @@ SETTLE_TIMEOUT = 2.0
 class DiscordChannel:
     """The Discord adapter (see `Channel`); create it inside a running event loop.
 
-    Replies use a REST client that stays open after `stop`; `aclose` closes it after the last reply. Discord sends the
-    events of a server to the connection of the server's shard. Each worker connects some of the shards.
+    Replies use a REST client that stays open after `stop`; the caller calls `aclose` after the last reply. Discord
+    sends the events of a server to the connection of the server's shard. Each worker connects some of the shards.
 
     Args:
         services: the services that the adapter calls for messages and interactions.

@@ -229,7 +229,7 @@ class Backfill:
 
         If the message is being stored, wait until it is: the caller can then edit it in the inbox. A deletion is also
         remembered for an unknown message: Slack may deliver the message after its deletion. A new text for an unknown
-        message is ignored, unless its deletion is remembered.
+        message is ignored. If its deletion is remembered, the new text replaces the deletion.
 
         Args:
             event_key: the `InboxMessage.event_key` of the message.

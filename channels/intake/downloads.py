@@ -32,7 +32,8 @@ class UnreadableFileError(SurfaceError):
     The error's text is a clause for the model, such as "it cannot be fetched right now".
 
     Attributes:
-        status: the HTTP status of the download; 0 if there is none.
+        status: the HTTP status with which the download failed: 503 if the platform cannot be reached, 403 for a login
+            page. It is 0 for a file that is refused for another reason, such as its size.
     """
 
     def __init__(self, reason: str, *, status: int = 0) -> None:

@@ -173,7 +173,7 @@ class InteractionHandler(ABC):
         """Cancel the task that processes interactions of dead workers.
 
         Args:
-            seconds: the most seconds to wait for the end of the task.
+            seconds: the most seconds to wait for the end of the task; the call then returns.
         """
         if self._orphans is not None:
             self._orphans.cancel()

@@ -283,7 +283,8 @@ class RateLimiter:
     def apply_peer_usage(self, peers: Sequence[LimitUsage]) -> None:
         """Set this worker's share of the limit by what the other workers use.
 
-        A larger share takes effect only after `SETTLE_ROUNDS` calls of this method, a smaller one at once.
+        A smaller share takes effect at once, and so does the whole limit if there is no other worker. Any other larger
+        share takes effect only after `SETTLE_ROUNDS` calls of this method.
 
         Args:
             peers: the announced usage of each other worker; empty if there is none.

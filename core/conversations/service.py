@@ -412,8 +412,8 @@ class ConversationService:
         """Return the newest turn that answers the same messages as a turn.
 
         Returns:
-            The turn itself, or its newest rerun. None if the session was reset, the turn is not stored, or its messages
-            are deleted.
+            The turn itself, or its newest rerun. None if the session was reset, or if the turn or its messages are not
+            stored any more. If the author deleted all messages, `inbound` is one without text.
 
         Raises:
             StoreError: the database cannot be read.

@@ -139,7 +139,10 @@ class HistoryCompactor:
             task.add_done_callback(lambda done: self._forget_task(session, done))
 
     def cancel(self, session_id: str) -> None:
-        """Cancel the summary of a session, if there is one, without waiting for its end."""
+        """Cancel the scheduled or running summary of a session, if there is one.
+
+        The call does not wait for the end of the summary.
+        """
         if task := self._tasks.pop(session_id, None):
             self._cancelled.add(task)
             task.cancel()

@@ -60,7 +60,7 @@ class ClientReaction:
 
 @dataclass(frozen=True, slots=True)
 class ClientMessage:
-    """Message as a user sees it.
+    """Snapshot of a message as a user sees it.
 
     Attributes:
         id: the platform's id, unique within the channel.

@@ -60,7 +60,10 @@ class GuildIntegrations:
         self.invites: dict[str, Invite] = {}
 
     def add_emoji(self, name: str) -> str:
-        """Add an emoji to the server, and return its new id."""
+        """Add an emoji to the server, and return its new id.
+
+        Names may occur several times. No event is sent to bots.
+        """
         emoji_id = create_id()
         self.emojis[emoji_id] = name
         return emoji_id

@@ -43,7 +43,8 @@ class EnvelopeDelivery:
 
     Attributes:
         attempt: the number of retries so far.
-        reason: Slack's reason for the last retry; "" without one.
+        reason: Socket Mode: Slack's reason for the last retry; "" without one. HTTP: the error of the last delivery; ""
+            once it is acknowledged.
         sent: a record of each delivery.
         acknowledged: event that is set once the app has acknowledged the envelope.
     """
