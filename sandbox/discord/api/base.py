@@ -17,7 +17,7 @@ from sandbox.discord.api.requests import (
     ApiRequest,
     ApiResponse,
     DiscordError,
-    create_form_error,
+    parse_snowflake,
 )
 from sandbox.discord.state.guild import Guild
 from sandbox.discord.state.messages import DiscordMessage, DiscordUser, GuildChannel
@@ -150,8 +150,8 @@ class DiscordRestApi:
             DiscordError: 50035, an id is no number.
         """
         for name, value in request.path_ids.items():
-            if name in _SNOWFLAKES and not value.isdecimal() and (name, value) != ("message", "@original"):
-                raise create_form_error(f"{name}_id", "NUMBER_TYPE_COERCE", f'Value "{value}" is not snowflake.')
+            if name in _SNOWFLAKES and (name, value) != ("message", "@original"):
+                parse_snowflake(f"{name}_id", value)
 
     def check_guild(self, request: ApiRequest) -> None:
         """Check that a request's path names the sandbox's server, if it names one.

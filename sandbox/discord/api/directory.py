@@ -16,6 +16,7 @@ from sandbox.discord.api.requests import (
     is_true,
     parse_limit,
     parse_page,
+    parse_snowflake,
 )
 from sandbox.discord.state.messages import DiscordUser
 
@@ -58,8 +59,8 @@ class DirectoryRoutes:
         The list is empty if the bot is not in the server, or `before` or `after` exclude the server.
         """
         query = request.query
-        is_behind = int(self._guild.id) > int(query.get("after", "0"))
-        is_ahead = "before" not in query or int(self._guild.id) < int(query["before"])
+        is_behind = int(self._guild.id) > parse_snowflake("after", query.get("after", "0"))
+        is_ahead = "before" not in query or int(self._guild.id) < parse_snowflake("before", query["before"])
         guilds = self._payloads.bot_guilds(with_counts=is_true(query, "with_counts"))
         return ApiResponse(guilds if is_behind and is_ahead else [])
 

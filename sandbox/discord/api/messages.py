@@ -34,6 +34,7 @@ from sandbox.discord.api.requests import (
     create_form_error,
     parse_limit,
     parse_page,
+    parse_snowflake,
     parse_timestamp,
 )
 from sandbox.discord.state.messages import (
@@ -270,12 +271,15 @@ class MessageRoutes:
             return ApiResponse([])
         messages = [m for m in self._guild.list_messages(channel) if self._guild.find_message(channel, m.id)]
         if after := query.get("after"):
-            messages = [m for m in messages if int(m.id) > int(after)][:limit_count]
+            start = parse_snowflake("after", after)
+            messages = [m for m in messages if int(m.id) > start][:limit_count]
         elif before := query.get("before"):
-            messages = [m for m in messages if int(m.id) < int(before)][-limit_count:]
+            end = parse_snowflake("before", before)
+            messages = [m for m in messages if int(m.id) < end][-limit_count:]
         elif around := query.get("around"):
             # Half of them on each side: an even limit gives one more (discord.py, `abc.Messageable.history`).
-            place, half = sum(int(m.id) < int(around) for m in messages), limit_count // 2
+            middle = parse_snowflake("around", around)
+            place, half = sum(int(m.id) < middle for m in messages), limit_count // 2
             messages = messages[max(0, place - half) : place + half + 1]
         else:
             messages = messages[-limit_count:]

@@ -75,6 +75,20 @@ def parse_timestamp(name: str, text: str) -> datetime:
     return time if time.tzinfo else time.replace(tzinfo=UTC)
 
 
+def parse_snowflake(name: str, text: str) -> int:
+    """Parse an id of Discord.
+
+    Args:
+        name: name of the parameter, for the error.
+
+    Raises:
+        DiscordError: 50035, the text is no number.
+    """
+    if not text.isdecimal():
+        raise create_form_error(name, "NUMBER_TYPE_COERCE", f'Value "{text}" is not snowflake.')
+    return int(text)
+
+
 def parse_limit(query: Mapping[str, str], max_limit: int, *, default: int) -> int:
     """Return the page size in the parameter `limit` of a query, or else `default`.
 
@@ -102,10 +116,9 @@ def parse_page(query: Mapping[str, str], ids: Sequence[str], max_limit: int, *, 
     Raises:
         DiscordError: 50035, the limit is not a number from 1 to `max_limit`, or `after` is not an id.
     """
-    limit, after = parse_limit(query, max_limit, default=default), query.get("after") or "0"
-    if not after.isdecimal():
-        raise create_form_error("after", "NUMBER_TYPE_COERCE", f'Value "{after}" is not snowflake.')
-    return [one for one in ids if int(one) > int(after)][:limit]
+    limit = parse_limit(query, max_limit, default=default)
+    after = parse_snowflake("after", query.get("after") or "0")
+    return [one for one in ids if int(one) > after][:limit]
 
 
 @dataclass(frozen=True, slots=True)

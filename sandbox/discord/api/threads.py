@@ -24,6 +24,7 @@ from sandbox.discord.api.requests import (
     is_true,
     parse_limit,
     parse_page,
+    parse_snowflake,
     parse_timestamp,
 )
 from sandbox.discord.state.messages import GuildChannel
@@ -212,7 +213,8 @@ class ThreadRoutes:
         threads = self._find_archived_threads(channel, is_private=True)
         newest = sorted((t for t in threads if bot in t.participants), key=lambda t: int(t.id), reverse=True)
         if before := request.query.get("before"):
-            newest = [thread for thread in newest if int(thread.id) < int(before)]
+            end = parse_snowflake("before", before)
+            newest = [thread for thread in newest if int(thread.id) < end]
         return self._threads_response(newest, parse_limit(request.query, MAX_THREADS, default=MAX_THREADS))
 
     def _find_archived_threads(self, channel: GuildChannel, *, is_private: bool) -> list[GuildChannel]:

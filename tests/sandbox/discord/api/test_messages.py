@@ -153,6 +153,23 @@ async def test_history_after_a_message_has_the_later_ones(server: DiscordSandbox
     assert [m.content async for m in channel.history(before=after)] == ["0"]
 
 
+@pytest.mark.parametrize(
+    "route",
+    [
+        *(f"/channels/{{channel}}/messages?{name}=ada" for name in ("before", "after", "around")),
+        "/channels/{channel}/users/@me/threads/archived/private?before=ada",
+        *(f"/users/@me/guilds?{name}=ada" for name in ("before", "after")),
+    ],
+)
+async def test_a_page_that_begins_or_ends_at_no_id_is_refused(
+    server: DiscordSandbox, bot: RecordingClient, route: str
+) -> None:
+    path = route.format(channel=bot.get_sandbox_channel(server, "general").id)
+    status, error = await call_route(server, "GET", path)
+    assert (status, error["code"]) == (400, 50035)
+    assert "is not snowflake" in str(error["errors"])
+
+
 async def test_history_has_no_content_without_the_intent(server: DiscordSandbox, connect: Connect) -> None:
     server.privileged_intents.discard("message_content")
     bot = await connect(server, intents=create_intents())
