@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -10,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.replies.contenders.nanobot import NAME as NANOBOT
-from benchmarks.replies.contenders.nanobot import PACKAGES, PROGRAM, build_config
+from benchmarks.replies.contenders.nanobot import PACKAGES, PROGRAM, UV, build_config
 
 ROOT = str(Path(__file__).parents[2])
 
@@ -66,9 +65,8 @@ def _parley(_platform: str, folder: Path, settings: Mapping[str, str]) -> list[s
 def _nanobot(_platform: str, folder: Path, settings: Mapping[str, str]) -> list[str]:
     python = _HOME / "bin" / "python"
     if not python.exists():
-        uv = shutil.which("uv") or ".uv/bin/uv"
-        subprocess.run([uv, "venv", "--quiet", "--python", "3.11", str(_HOME)], check=True)
-        subprocess.run([uv, "pip", "install", "--quiet", "--python", str(python), *PACKAGES], check=True)
+        subprocess.run([UV, "venv", "--quiet", "--python", "3.11", str(_HOME)], check=True)
+        subprocess.run([UV, "pip", "install", "--quiet", "--python", str(python), *PACKAGES], check=True)
     file = folder / "config.json"
     file.write_text(json.dumps(build_config(str(folder), settings["OPENAI_BASE_URL"], settings["DISCORD_BOT_TOKEN"])))
     addresses = [settings["DISCORD_API_URL"], settings["DISCORD_GATEWAY_URL"], str(folder)]

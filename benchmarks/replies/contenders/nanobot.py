@@ -24,6 +24,9 @@ from benchmarks.replies.platforms import DiscordCellPlatform, MeasuredQuestion
 NAME = "nanobot-ai 0.3.5"
 PACKAGES = ("nanobot-ai==0.3.5", "discord.py==2.7.1")
 
+#: The program that installs nanobot: uv on the path, or the one of `make`.
+UV = shutil.which("uv") or ".uv/bin/uv"
+
 #: Limit of its start including the first installation, in seconds.
 _START_TIMEOUT_SECONDS = 300.0
 
@@ -116,14 +119,13 @@ async def start_on_discord(platform: DiscordCellPlatform) -> AsyncIterator[Runni
     Raises:
         TimeoutError: nanobot was not connected within `_START_TIMEOUT_SECONDS`.
     """
-    uv = shutil.which("uv") or ".uv/bin/uv"
     model, sandbox = SpeechServer(), platform.sandbox
     await model.start()
     with TemporaryDirectory() as home:
         file = Path(home) / "config.json"
         file.write_text(json.dumps(build_config(home, model.url, sandbox.bot_token)))
         packages = [word for package in PACKAGES for word in ("--with", package)]
-        command = [uv, "run", "--no-project", "--python", "3.11", *packages, "python", "-c", PROGRAM]
+        command = [UV, "run", "--no-project", "--python", "3.11", *packages, "python", "-c", PROGRAM]
         with (Path(home) / "log").open("wb") as log:
             process = await asyncio.create_subprocess_exec(
                 *command,
