@@ -5,7 +5,7 @@ import json
 import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -152,12 +152,7 @@ class Database:
             work: gets the connection of each try.
             operation: the operation as a noun phrase, for the log; see `retry_store`.
         """
-
-        async def attempt() -> T:
-            async with self.read() as connection:
-                return await work(connection)
-
-        return await retry_store(attempt, operation=operation)
+        return await self._retry(self.read, work, operation)
 
     async def write_with_retries(self, work: Callable[[AsyncConnection], Awaitable[T]], *, operation: str) -> T:
         """Return the result of `work` in a transaction, with retries.
@@ -169,12 +164,7 @@ class Database:
             work: gets the connection of each try.
             operation: the operation as a noun phrase, for the log; see `retry_store`.
         """
-
-        async def attempt() -> T:
-            async with self.write() as connection:
-                return await work(connection)
-
-        return await retry_store(attempt, operation=operation)
+        return await self._retry(self.write, work, operation)
 
     async def ping(self) -> None:
         """Check that the database accepts writes, by writing a row of `write_checks`.
@@ -197,6 +187,24 @@ class Database:
                 await self.engine.dispose()
         except TimeoutError:
             log.warning("the database does not close its connections: they end with the process")
+
+    async def _retry(
+        self,
+        connect: Callable[[], AbstractAsyncContextManager[AsyncConnection]],
+        work: Callable[[AsyncConnection], Awaitable[T]],
+        operation: str,
+    ) -> T:
+        """Return the result of `work`: see `read_with_retries` and `write_with_retries`.
+
+        Args:
+            connect: `read` or `write`; called for each try.
+        """
+
+        async def attempt() -> T:
+            async with connect() as connection:
+                return await work(connection)
+
+        return await retry_store(attempt, operation=operation)
 
     @asynccontextmanager
     async def _connect(self, engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:
