@@ -27,7 +27,7 @@ from channels.replies.error_messages import (
 )
 from channels.replies.question_message import entry_error_text
 from channels.replies.reply import Reply
-from channels.replies.request_message import show_request
+from channels.replies.request_message import show_decision, show_request
 from channels.replies.rerender import ReplyRerenderer, load_files
 from channels.replies.sources import add_sources
 from channels.replies.tool_status import ToolStatus
@@ -390,7 +390,7 @@ class Answerer:
         self._check_message(turn, answered, reply.say)
         if turn.is_resumed:  # the worker that took the decision may have died before it was shown
             for request in await self._human_requests.list_decided(turn.origin):
-                self._background.add(asyncio.create_task(self._show_decided(request), name=f"request of {turn.id}"))
+                self._show_decision(turn, request)
         events = runtime.stream(
             RunRequest(
                 user_id=turn.newest_message.place,
@@ -431,6 +431,11 @@ class Answerer:
                         return event
         raise ParleyError("the run ended without an outcome")
 
+    def _show_decision(self, turn: Turn, request: HumanRequest) -> None:
+        """Update the message of a decided request, in the background."""
+        showing = show_decision(self.update_request_message, request)
+        self._background.add(asyncio.create_task(showing, name=f"request of {turn.id}"))
+
     def _check_message(self, turn: Turn, answered: MessageAnswerResult, say: MessageCatalog) -> None:
         """Update the message of an agent's question if the turn's message answered it.
 
@@ -448,15 +453,9 @@ class Answerer:
         if answered.error is not None:
             reason = entry_error_text(answered.error, say)
             raise _MessageIsAnswerError(say(words.ANSWER_REFUSED, why=reason), "it does not fit the question")
-        self._background.add(asyncio.create_task(self._show_decided(answered.question), name=f"request of {turn.id}"))
+        self._show_decision(turn, answered.question)
         if not answered.answers:
             raise _MessageIsAnswerError(say(words.ANSWER_NOTED), "other questions are open")
-
-    async def _show_decided(self, request: HumanRequest) -> None:
-        try:
-            await self.update_request_message(request)
-        except (StoreError, SurfaceError) as error:
-            log.warning("request %s cannot be shown as decided: %s", request.id, format_error(error))
 
     def _get_channel(self, inbound: InboxMessage) -> Channel:
         if (channel := self._channels.get(inbound.channel)) is None:

@@ -1,6 +1,5 @@
 """Answers to an agent's questions: chosen options and submitted forms."""
 
-import logging
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -9,14 +8,12 @@ from channels.commands.handlers import RunInBackground
 from channels.i18n import messages as words
 from channels.i18n.messages import MessageCatalog
 from channels.replies.question_message import entry_error_text
+from channels.replies.request_message import show_decision
 from channels.services import ChannelServices
-from core.errors import StoreError, SurfaceError
+from core.errors import SurfaceError
 from core.identity import User
-from core.secret_redaction import format_error
 from core.tools.human_requests import HumanRequest, Question
 from core.tools.question_form import OPTION_PREFIX, Entries, EntryError, check_form
-
-log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,20 +52,6 @@ async def ensure_message_ids(services: ChannelServices, request: HumanRequest) -
     if request.verdict is None and not request.message_ids:
         with suppress(SurfaceError):  # the decision counts, wherever the reply is shown
             await services.update_request_message(request)
-
-
-async def show_decision(services: ChannelServices, request: HumanRequest) -> None:
-    """Update the message of a decided request; a failure is logged.
-
-    The caller waits for it: if the process dies before, another one processes the stored interaction again.
-
-    Args:
-        request: an approval or a question.
-    """
-    try:
-        await services.update_request_message(request)
-    except (StoreError, SurfaceError) as error:
-        log.error("request %s cannot be shown as decided: %s", request.id, format_error(error))
 
 
 class AnswerHandler:
@@ -222,7 +205,8 @@ class AnswerHandler:
             return say(words.ALREADY_ENDED)
         if decided.request.verdict is None:
             return say(words.NOT_ALLOWED_TO_ANSWER)
-        await show_decision(self._services, decided.request)
+        # waits: if the process dies before, another one processes the stored interaction again
+        await show_decision(self._services.update_request_message, decided.request)
         if decided.is_first:
             return say(words.QUESTION_EXPIRED) if decided.request.verdict == "expired" else ""
         return say(words.ALREADY_ANSWERED)

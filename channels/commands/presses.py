@@ -3,12 +3,13 @@
 import logging
 from collections.abc import Mapping
 
-from channels.commands.answers import AnswerHandler, ensure_message_ids, show_decision
+from channels.commands.answers import AnswerHandler, ensure_message_ids
 from channels.commands.handlers import RunInBackground, question_limit_message
 from channels.i18n import messages as words
 from channels.i18n.messages import MessageCatalog
 from channels.replies.buttons import ApprovalAction, Press, QuestionAction, TurnAction, parse_button
 from channels.replies.reactions import QueuedReactions
+from channels.replies.request_message import show_decision
 from channels.services import ChannelServices
 from core.identity import Actor, User
 from core.inbox.store import AcceptResult
@@ -135,5 +136,6 @@ class PressHandler:
             return say(words.ALREADY_ENDED)
         if request.verdict is None:
             return say(words.NOT_AN_APPROVER)
-        await show_decision(self._services, request)
+        # waits: if the process dies before, another one processes the stored press again
+        await show_decision(self._services.update_request_message, request)
         return "" if decided.is_first else say(words.ALREADY_DECIDED)

@@ -1,14 +1,31 @@
 """Messages that ask people to decide: approvals and an agent's questions."""
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Awaitable, Callable, Sequence
 
 from channels.base import Channel, Priority
 from channels.i18n import messages as words
 from channels.replies.approval_message import approval_text, decision_buttons
 from channels.replies.question_message import question_buttons, question_text
 from channels.replies.reply import Reply
+from core.errors import StoreError, SurfaceError
+from core.secret_redaction import format_error
 from core.tools.human_request_service import HumanRequestService
 from core.tools.human_requests import Approval, HumanRequest, Question
+
+log = logging.getLogger(__name__)
+
+
+async def show_decision(update: Callable[[HumanRequest], Awaitable[None]], request: HumanRequest) -> None:
+    """Update the message of a decided approval or question; a failure is logged.
+
+    Args:
+        update: edits the message of a request to its current state.
+    """
+    try:
+        await update(request)
+    except (StoreError, SurfaceError) as error:
+        log.error("request %s cannot be shown as decided: %s", request.id, format_error(error))
 
 
 async def show_request(
