@@ -25,7 +25,7 @@ from channels.slack.client.auth import TOKEN_CHECK_SECONDS, TokenMonitor, make_s
 from channels.slack.client.blocks import MAX_MENU_OPTIONS
 from channels.slack.client.http_mode import HttpMode
 from channels.slack.client.oauth import oauth_routes
-from channels.slack.client.socket_mode import PING_INTERVAL, SocketMode
+from channels.slack.client.socket_mode import PING_INTERVAL_SECONDS, SocketMode
 from channels.slack.client.workspaces import WorkspaceTokenStore
 from channels.slack.directory import WorkspaceDirectory
 from channels.slack.events.agent_context import AgentContexts
@@ -73,7 +73,7 @@ class SlackChannel:
 
     name = NAME
     max_menu_options = MAX_MENU_OPTIONS
-    heartbeat_interval = max(PING_INTERVAL, TOKEN_CHECK_SECONDS)
+    heartbeat_interval = max(PING_INTERVAL_SECONDS, TOKEN_CHECK_SECONDS)
 
     def __init__(
         self,

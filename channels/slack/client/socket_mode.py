@@ -18,7 +18,7 @@ from core.concurrency.tasks import BackgroundTasks
 log = logging.getLogger(__name__)
 
 #: Seconds between two pings. slack_sdk closes a connection after four pings without a pong.
-PING_INTERVAL = 5.0
+PING_INTERVAL_SECONDS = 5.0
 
 #: Seconds that closing a connection may take.
 CLOSE_TIMEOUT = 2.0
@@ -121,7 +121,7 @@ class SocketModeConnection:
 
     async def _connect(self) -> asyncio.Task[None]:
         """Start a new slack_sdk client; return the task that ends when it has connected."""
-        handler = AsyncSocketModeHandler(self._app, self._app_token, ping_interval=PING_INTERVAL)
+        handler = AsyncSocketModeHandler(self._app, self._app_token, ping_interval=PING_INTERVAL_SECONDS)
         client = self._client = handler.client
         client.socket_mode_request_listeners[:] = [partial(self._handle, handler)]
         client.message_listeners.append(self._on_message)

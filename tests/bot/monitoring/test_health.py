@@ -44,7 +44,7 @@ CONNECTING = "apps.connections.open"
 @pytest.fixture(autouse=True)
 def short_intervals(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(health, "CHECK_SECONDS", 0.02)
-    monkeypatch.setattr(socket, "PING_INTERVAL", 0.1)
+    monkeypatch.setattr(socket, "PING_INTERVAL_SECONDS", 0.1)
     monkeypatch.setattr(auth, "TOKEN_CHECK_SECONDS", 0.1)
     monkeypatch.setattr(socket, "CLOSE_TIMEOUT", 0.1)
     monkeypatch.setattr(gateway, "CLOSE_TIMEOUT", 0.1)

@@ -71,7 +71,7 @@ async def run_shared_bot(platform: str, folder: Path, **more: Any) -> AsyncItera
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(discord.http.Route, "BASE", discord.http.Route.BASE)
         patch.setattr(DiscordWebSocket, "DEFAULT_GATEWAY", DiscordWebSocket.DEFAULT_GATEWAY)
-        patch.setattr(socket, "PING_INTERVAL", 0.2)
+        patch.setattr(socket, "PING_INTERVAL_SECONDS", 1)
         async with (
             run_sandbox(platform) as sandbox,
             run_conversation(sandbox, folder, BreakingModel(), most_messages=3, **more) as chat,

@@ -1,7 +1,7 @@
 """Fixtures that connect Bolt and slack_sdk to the local Slack."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any
+from collections.abc import AsyncIterator, Awaitable
+from typing import Any, Protocol
 
 import pytest
 from slack_bolt.adapter.socket_mode.async_handler import AsyncSocketModeHandler
@@ -25,7 +25,17 @@ async def fast_slack() -> AsyncIterator[SlackSandbox]:
         yield sandbox
 
 
-Connect = Callable[[SlackSandbox, AsyncApp], Awaitable[AsyncSocketModeHandler]]
+class Connect(Protocol):
+    """Function that connects an app to a local Slack by Socket Mode.
+
+    Args:
+        ping_interval: seconds between two pings, and until a client notices a broken socket. An interval below a second
+            makes a client on a busy machine replace a working socket.
+    """
+
+    def __call__(
+        self, sandbox: SlackSandbox, app: AsyncApp, *, ping_interval: float = 5
+    ) -> Awaitable[AsyncSocketModeHandler]: ...
 
 
 def create_client(sandbox: SlackSandbox, **options: Any) -> AsyncWebClient:
@@ -42,8 +52,8 @@ async def connect() -> AsyncIterator[Connect]:
     """Yield a function that connects an app by Socket Mode; close them at the end."""
     handlers: list[AsyncSocketModeHandler] = []
 
-    async def connect_app(sandbox: SlackSandbox, app: AsyncApp) -> AsyncSocketModeHandler:
-        handler = AsyncSocketModeHandler(app, sandbox.app_token, ping_interval=0.2)
+    async def connect_app(sandbox: SlackSandbox, app: AsyncApp, *, ping_interval: float = 5) -> AsyncSocketModeHandler:
+        handler = AsyncSocketModeHandler(app, sandbox.app_token, ping_interval=ping_interval)
         handlers.append(handler)
         await handler.connect_async()
         await sandbox.wait_until_connected()

@@ -139,7 +139,7 @@ async def test_events_without_a_socket_arrive_with_the_next_connection(slack: Sl
 
 async def test_a_client_reconnects_and_gets_missed_events(slack: SlackSandbox, connect: Connect) -> None:
     app, heard = create_recording_app(slack)
-    await connect(slack, app)
+    await connect(slack, app, ping_interval=0.2)
     await slack.drop_sockets()
     assert slack.connection_count == 0
     await slack.post_message("ada", "general", "still there?")
@@ -150,7 +150,7 @@ async def test_a_client_reconnects_and_gets_missed_events(slack: SlackSandbox, c
 
 async def test_unacknowledged_events_of_a_dead_socket_go_to_the_next_one(slack: SlackSandbox, connect: Connect) -> None:
     app, heard = create_recording_app(slack)
-    handler = await connect(slack, app)
+    handler = await connect(slack, app, ping_interval=0.2)
     handled, arrived = handler.client.socket_mode_request_listeners[:], asyncio.Event()
 
     async def ignore_request(client: Any, request: Any) -> None:
@@ -167,7 +167,7 @@ async def test_unacknowledged_events_of_a_dead_socket_go_to_the_next_one(slack: 
 
 async def test_events_lost_in_a_frozen_socket_arrive_at_the_next_one(slack: SlackSandbox, connect: Connect) -> None:
     app, heard = create_recording_app(slack)
-    await connect(slack, app)
+    await connect(slack, app, ping_interval=0.2)
     await slack.freeze_sockets()
     assert slack.connection_count == 0
     message = await slack.post_message("ada", "general", "hello?")
