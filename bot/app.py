@@ -171,12 +171,14 @@ async def _build(settings: Settings) -> AsyncIterator[_BotParts]:
         database = Database(settings.database_address, connections=settings.database_pool_size)
         stack.enter_context(hold_database_lock(database))
         stack.push_async_callback(database.aclose)
-        await retry_store(lambda: prepare_database(database), operation="the database", patience=START_TIMEOUT_SECONDS)
+        await retry_store(
+            lambda: prepare_database(database), operation="the database", timeout_seconds=START_TIMEOUT_SECONDS
+        )
         prices = Prices(settings.prices_file)
         loaded = await load_agents(settings, database, prices, stack)
         spending = SpendingStore(database, prices)
         lease = Lease(database, seconds=settings.lease_seconds)
-        await retry_store(lease.acquire, operation="the lease", patience=START_TIMEOUT_SECONDS)
+        await retry_store(lease.acquire, operation="the lease", timeout_seconds=START_TIMEOUT_SECONDS)
         stack.push_async_callback(lease.release)
         await stack.enter_async_context(run_in_background(lease.keep_renewed(), name="lease"))
         pruning = CleanupService(database, days=settings.turn_retention_days)

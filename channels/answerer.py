@@ -352,8 +352,8 @@ class Answerer:
     async def _run_agent(self, turn: Turn, reply: Reply, recorder: RunRecorder) -> StreamEvent:
         """Run the agent, show its text and tools in the reply, return the `done` event.
 
-        A cancel of this call cancels the run. At a shutdown, running tool calls first have `TOOL_TIMEOUT`
-        seconds to end.
+        A cancel of this call cancels the run. At a shutdown, running tool calls first have `TOOL_TIMEOUT_SECONDS`
+        to end.
         """
         tools = ToolStatus()
         run = asyncio.create_task(self._stream_events(turn, reply, recorder, tools), name=f"run of turn {turn.id}")

@@ -22,7 +22,7 @@ CHANNELS = {1: 1, 10: 5, 50: 10, 200: 20}
 ASKING_SECONDS, THINKING_SECONDS = 1.0, 1.0
 
 #: Number of words in a paragraph.
-_PARAGRAPH = 90
+_PARAGRAPH_WORDS = 90
 
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 _WORD = re.compile(r"(?<![0-9A-Za-z])[0-5][0-9a-z]{3}(?![0-9A-Za-z])")
@@ -82,7 +82,7 @@ def build_token(reply: int, position: int) -> str:
         word = _DIGITS[digit] + word
     if position == TOKENS - 1:
         return word
-    return word + ("\n\n" if position % _PARAGRAPH == _PARAGRAPH - 1 else " ")
+    return word + ("\n\n" if position % _PARAGRAPH_WORDS == _PARAGRAPH_WORDS - 1 else " ")
 
 
 def last_position(text: str) -> tuple[int, int] | None:

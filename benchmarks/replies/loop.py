@@ -9,7 +9,7 @@ from typing import Self
 from core.concurrency import gc_tuning as garbage
 
 #: Seconds between two samples.
-_STEP = 0.005
+_SAMPLE_SECONDS = 0.005
 
 
 class LoopMonitor:
@@ -57,6 +57,6 @@ class LoopMonitor:
     async def _sample(self) -> None:
         while True:
             before, computed = time.perf_counter(), time.thread_time()
-            await asyncio.sleep(_STEP)
-            self._delays.append(max(0.0, time.perf_counter() - before - _STEP))
+            await asyncio.sleep(_SAMPLE_SECONDS)
+            self._delays.append(max(0.0, time.perf_counter() - before - _SAMPLE_SECONDS))
             self.longest_busy = max(self.longest_busy, time.thread_time() - computed)

@@ -20,7 +20,7 @@ from core.errors import SettingsError, ShutdownTimeoutError
 from core.secret_redaction import redact_secrets
 
 #: Seconds that the threads of tools have to return when all else has ended.
-THREADS_TIMEOUT = 3.0
+THREADS_TIMEOUT_SECONDS = 3.0
 
 Work = Callable[[Settings, asyncio.Event], Awaitable[None]]
 
@@ -61,7 +61,7 @@ def run_until_stopped(work: Work, settings: Settings, log_file: Path | None = No
 
     SIGTERM and the first Ctrl-C set a stop event. A second Ctrl-C exits with code 130. A `ShutdownTimeoutError` is
     printed, and exits at once with code 1; other errors of `work` are raised. If the process still runs
-    `THREADS_TIMEOUT` seconds after the end of `work`, it exits without waiting for threads.
+    `THREADS_TIMEOUT_SECONDS` after the end of `work`, it exits without waiting for threads.
 
     Before `work`, logging is configured, and the data folder is made private to the user. New files are private, too
     (umask 077).
@@ -114,12 +114,12 @@ def _restrict_access(folder: Path) -> None:
 
 
 def _exit_after_timeout(code: int) -> None:
-    """Exit with `code` after `THREADS_TIMEOUT` seconds if the process still runs then.
+    """Exit with `code` after `THREADS_TIMEOUT_SECONDS` if the process still runs then.
 
     The function returns at once: a background thread waits. A tool's thread may never return, and Python waits for all
     threads at its end.
     """
-    timer = threading.Timer(THREADS_TIMEOUT, os._exit, [code])
+    timer = threading.Timer(THREADS_TIMEOUT_SECONDS, os._exit, [code])
     timer.daemon = True
     timer.start()
 

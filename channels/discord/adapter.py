@@ -49,16 +49,16 @@ from core.workers.shard_assignment import ShardAssignment
 log = logging.getLogger(__name__)
 
 #: Seconds that connecting may take.
-CONNECT_TIMEOUT = 60.0
+CONNECT_TIMEOUT_SECONDS = 60.0
 
 #: Seconds that starting a thread may take; after that, the reply is posted in the channel.
-THREAD_TIMEOUT = 10.0
+THREAD_TIMEOUT_SECONDS = 10.0
 
 #: Most characters in the name of a thread, so that the list of threads shows all of it.
 MAX_THREAD_NAME = 80
 
 #: Seconds that a stop waits for messages and interactions in progress.
-SETTLE_TIMEOUT = 2.0
+SETTLE_TIMEOUT_SECONDS = 2.0
 
 
 class DiscordChannel:
@@ -145,7 +145,7 @@ class DiscordChannel:
         for line in (*report.warnings, *report.faults):
             log.warning("%s", line)
         try:
-            async with asyncio.timeout(CONNECT_TIMEOUT):
+            async with asyncio.timeout(CONNECT_TIMEOUT_SECONDS):
                 self._shards = self._make_shards(*await self._get_shard_limits())
             changes = self._assignment.watch(self._shards.count)
             failed = await self._connect_shards(await anext(changes))
@@ -154,7 +154,7 @@ class DiscordChannel:
         except (SurfaceError, TimeoutError) as error:
             log.warning("Discord's gateway: %s", format_error(error))
             raise SettingsError(
-                f"DISCORD_API_URL: no connection to the gateway could be made within {CONNECT_TIMEOUT:g} s; "
+                f"DISCORD_API_URL: no connection to the gateway could be made within {CONNECT_TIMEOUT_SECONDS:g} s; "
                 "the log says why"
             ) from error
         self._assignment_task = asyncio.create_task(self._follow_assignment(changes), name="discord shards")
@@ -164,12 +164,12 @@ class DiscordChannel:
         self._work.is_stopping = True
         if self._assignment_task is not None:
             self._assignment_task.cancel()
-            await asyncio.wait([self._assignment_task], timeout=SETTLE_TIMEOUT)  # the database may hang
-        await self._interactions.stop(SETTLE_TIMEOUT)
-        await self._work.drain(SETTLE_TIMEOUT)
+            await asyncio.wait([self._assignment_task], timeout=SETTLE_TIMEOUT_SECONDS)  # the database may hang
+        await self._interactions.stop(SETTLE_TIMEOUT_SECONDS)
+        await self._work.drain(SETTLE_TIMEOUT_SECONDS)
         await self._shards.stop()
         await self._assignment.release()
-        await self._intake.drain(SETTLE_TIMEOUT)
+        await self._intake.drain(SETTLE_TIMEOUT_SECONDS)
 
     async def _follow_assignment(self, changes: AsyncGenerator[frozenset[int], None]) -> None:
         """Connect the shards that are assigned to this worker, at each change.
@@ -196,7 +196,7 @@ class DiscordChannel:
             log.info("this worker connects the shards %s of %d", ", ".join(map(str, sorted(shards))), count)
         else:
             log.info("this worker connects to the gateway" if shards else "another worker connects to the gateway")
-        return await self._shards.connect(shards, CONNECT_TIMEOUT)
+        return await self._shards.connect(shards, CONNECT_TIMEOUT_SECONDS)
 
     def _make_shards(self, count: int, max_concurrency: int) -> ShardConnections:
         """Return new `ShardConnections`, which are not connected yet.
@@ -367,7 +367,7 @@ class DiscordChannel:
         address = incoming.inbound.address
         name = shorten(incoming.inbound.text, MAX_THREAD_NAME) or str(address["speaker"])
         try:
-            async with asyncio.timeout(THREAD_TIMEOUT):
+            async with asyncio.timeout(THREAD_TIMEOUT_SECONDS):
                 await self._api.start_thread(int(address["channel"]), int(address["message"]), name)
         except (SurfaceError, TimeoutError) as error:
             log.warning("no thread could be started, so the reply is in the channel: %s", format_error(error))

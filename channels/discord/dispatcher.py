@@ -17,7 +17,7 @@ from core.secret_redaction import format_error
 log = logging.getLogger(__name__)
 
 #: Seconds that registering the commands may take; the bot receives messages without them too.
-SYNC_TIMEOUT = 10.0
+SYNC_TIMEOUT_SECONDS = 10.0
 
 
 class Dispatcher(GatewayClient):
@@ -58,12 +58,12 @@ class Dispatcher(GatewayClient):
         """Register the application commands with Discord; a failure is logged.
 
         discord.py calls this method once, before it connects. Only the first shard registers the commands. After
-        `SYNC_TIMEOUT` seconds it gives up.
+        `SYNC_TIMEOUT_SECONDS` it gives up.
         """
         if not self._registers_commands:
             return
         try:
-            async with asyncio.timeout(SYNC_TIMEOUT):
+            async with asyncio.timeout(SYNC_TIMEOUT_SECONDS):
                 await self._tree.set_translator(CommandTranslator())
                 await self._tree.sync()
         except (discord.DiscordException, aiohttp.ClientError, OSError, TimeoutError) as error:

@@ -38,10 +38,10 @@ ACTIVE_SECONDS = 7 * 86_400.0
 MAX_PLACES = 500
 
 #: Places fetched, or sessions stored, at once. After as many failures the others wait for the next try.
-CONCURRENCY = 8
+MAX_CONCURRENT_TASKS = 8
 
 #: Seconds that one backfill may take; messages that are not fetched by then are skipped.
-BACKFILL_TIMEOUT = 900.0
+BACKFILL_TIMEOUT_SECONDS = 900.0
 
 #: The pauses before a backfill that failed is retried.
 FETCH_WAIT = backoff(max_seconds=30.0)
@@ -325,7 +325,7 @@ class Backfill:
         """Fetch and store the missed messages of all places, then close the gap.
 
         The gap is the period in which messages may have been missed; without a gap nothing is done. After
-        `BACKFILL_TIMEOUT` seconds the gap is closed anyway. A gap that was opened meanwhile stays open.
+        `BACKFILL_TIMEOUT_SECONDS` the gap is closed anyway. A gap that was opened meanwhile stays open.
 
         Raises:
             StoreError: too many messages wait to be stored.
@@ -337,7 +337,7 @@ class Backfill:
         if len(self._pending) >= MAX_PENDING:  # fetched messages could not be stored either
             raise StoreError("too many messages could not be stored")
         try:
-            async with asyncio.timeout(BACKFILL_TIMEOUT) as limit:
+            async with asyncio.timeout(BACKFILL_TIMEOUT_SECONDS) as limit:
                 await _for_each(partial(self._fetch, gap), await self._list_places(gap))
         except TimeoutError:
             if not limit.expired():
@@ -493,9 +493,9 @@ async def filter_missing(
 
 
 async def _for_each(work: Callable[[T], Awaitable[None]], items: Iterable[T]) -> None:
-    """Await `work` for all items, `CONCURRENCY` at a time.
+    """Await `work` for all items, `MAX_CONCURRENT_TASKS` at a time.
 
-    After a failure, the work for other items continues; after `CONCURRENCY` failures it is cancelled.
+    After a failure, the work for other items continues; after `MAX_CONCURRENT_TASKS` failures it is cancelled.
 
     Raises:
         Exception: the first failure.
@@ -507,10 +507,10 @@ async def _for_each(work: Callable[[T], Awaitable[None]], items: Iterable[T]) ->
             await work(item)
         except Exception as error:
             failures.append(error)
-            if len(failures) >= CONCURRENCY:
+            if len(failures) >= MAX_CONCURRENT_TASKS:
                 raise
 
-    await run_concurrently(attempt, items, CONCURRENCY)
+    await run_concurrently(attempt, items, MAX_CONCURRENT_TASKS)
     if failures:
         raise failures[0]
 

@@ -35,7 +35,7 @@ from core.turns.turn import Turn
 log = logging.getLogger(__name__)
 
 #: Seconds that a turn waits for the context messages.
-FETCH_TIMEOUT = 4.0
+FETCH_TIMEOUT_SECONDS = 4.0
 
 _TITLES: Mapping[ContextKind, str] = {
     "before": "Earlier messages of other people",
@@ -77,7 +77,7 @@ class ContextBuilder:
         count: CountTokens,
         *,
         max_tokens: int = CONTEXT_MAX_TOKENS,
-        timeout: float = FETCH_TIMEOUT,
+        timeout: float = FETCH_TIMEOUT_SECONDS,
     ) -> None:
         self._database = database
         self._count = count

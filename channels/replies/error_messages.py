@@ -19,7 +19,7 @@ from core.usage.spending import SpendingStore
 log = logging.getLogger(__name__)
 
 #: Seconds that showing the notice of a restart may take; if it fails, the turn is released all the same.
-NOTICE_TIMEOUT = 3.0
+NOTICE_TIMEOUT_SECONDS = 3.0
 
 
 class ErrorMessages:
@@ -92,14 +92,14 @@ async def post_as_file(
 async def announce_restart(reply: Reply, turn_id: str, buttons: Sequence[Button]) -> None:
     """Show below a reply that the bot restarts, and that the reply will continue.
 
-    Failures are logged; the call takes at most `NOTICE_TIMEOUT` seconds.
+    Failures are logged; the call takes at most `NOTICE_TIMEOUT_SECONDS`.
 
     Args:
         turn_id: the id of the turn, for the log.
         buttons: the buttons to show below the notice.
     """
     try:
-        async with asyncio.timeout(NOTICE_TIMEOUT):
+        async with asyncio.timeout(NOTICE_TIMEOUT_SECONDS):
             await reply.close(
                 reply.text_without_ending.rstrip(), ending=reply.say(words.RESTARTING), buttons=list(buttons)
             )

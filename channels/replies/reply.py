@@ -28,7 +28,7 @@ FILE_NAME = "answer.md"
 SILENCE_SECONDS = 15.0
 
 #: Seconds that the running call of an abandoned reply may take.
-ABANDON_TIMEOUT = 30.0
+ABANDON_TIMEOUT_SECONDS = 30.0
 
 #: Awaited with the ids of all messages of a reply whenever they change.
 SaveMessageIds = Callable[[Sequence[str]], Awaitable[None]]
@@ -146,13 +146,13 @@ class Reply:
     async def abandon(self) -> None:
         """Stop updating the reply, and wait for the platform call that is running.
 
-        That call is not retried, and is cancelled after `ABANDON_TIMEOUT` seconds.
+        That call is not retried, and is cancelled after `ABANDON_TIMEOUT_SECONDS`.
         """
         if self._writer is None:
             return
         self._is_abandoned = True
         self._mark_dirty(is_urgent=True)
-        await drain_tasks([self._writer], ABANDON_TIMEOUT)
+        await drain_tasks([self._writer], ABANDON_TIMEOUT_SECONDS)
         if self._writer.done() and not self._writer.cancelled():
             self._writer.exception()  # marks it as retrieved: `close` has raised it
 

@@ -19,7 +19,7 @@ LINE_SIZE = 150
 _ARGUMENT_SIZE, _NAME_SIZE = 60, 60
 
 #: Seconds that a shutdown waits for running tools.
-TOOL_TIMEOUT = 3.0
+TOOL_TIMEOUT_SECONDS = 3.0
 
 _FIELD = re.compile(r"\{(\w+)\}")
 
@@ -63,12 +63,12 @@ class ToolStatus:
         return next(reversed(self._lines.values()), "")
 
     async def wait_until_idle(self) -> None:
-        """Wait until no tool call runs, for at most `TOOL_TIMEOUT` seconds.
+        """Wait until no tool call runs, for at most `TOOL_TIMEOUT_SECONDS`.
 
         If a call still runs then, a warning is logged.
         """
         try:
-            async with asyncio.timeout(TOOL_TIMEOUT):
+            async with asyncio.timeout(TOOL_TIMEOUT_SECONDS):
                 await self._is_idle.wait()
         except TimeoutError:
             log.warning("a tool still runs, and the shutdown does not wait for it")

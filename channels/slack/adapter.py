@@ -53,10 +53,10 @@ from core.secret_redaction import format_error
 log = logging.getLogger(__name__)
 
 #: Seconds that connecting may take.
-CONNECT_TIMEOUT = 30.0
+CONNECT_TIMEOUT_SECONDS = 30.0
 
 #: Seconds that a stop waits for background calls.
-SETTLE_TIMEOUT = 2.0
+SETTLE_TIMEOUT_SECONDS = 2.0
 
 
 class SlackChannel:
@@ -168,12 +168,12 @@ class SlackChannel:
         if self._token_monitor is not None:
             self._token_monitor.start()
         try:
-            async with asyncio.timeout(CONNECT_TIMEOUT):
+            async with asyncio.timeout(CONNECT_TIMEOUT_SECONDS):
                 await self._transport.open()
         except TimeoutError as error:
             await self._disconnect()
             raise SettingsError(
-                f"SLACK_API_URL: no socket could be opened within {CONNECT_TIMEOUT:g} s; "
+                f"SLACK_API_URL: no socket could be opened within {CONNECT_TIMEOUT_SECONDS:g} s; "
                 "can this machine reach wss:// addresses?"
             ) from error
 
@@ -183,17 +183,17 @@ class SlackChannel:
         await self._transport.close()
 
     async def stop(self) -> None:
-        await self._interactions.stop(SETTLE_TIMEOUT)
+        await self._interactions.stop(SETTLE_TIMEOUT_SECONDS)
         await self._disconnect()
-        await self._intake.drain(SETTLE_TIMEOUT)
+        await self._intake.drain(SETTLE_TIMEOUT_SECONDS)
         await self._backfill.stop()
 
     async def aclose(self) -> None:
         """Wait for the calls that set thread statuses, and close the HTTP connections.
 
-        Call it after the last reply. The wait takes at most `SETTLE_TIMEOUT` seconds.
+        Call it after the last reply. The wait takes at most `SETTLE_TIMEOUT_SECONDS`.
         """
-        await self._assistant.drain(SETTLE_TIMEOUT)
+        await self._assistant.drain(SETTLE_TIMEOUT_SECONDS)
         await self._connections.close()
 
     def last_event_at(self) -> float:

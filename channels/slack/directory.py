@@ -15,7 +15,7 @@ from channels.slack.text import mentioned_ids
 NAME_SECONDS, GROUP_SECONDS = 3600.0, 300.0
 
 #: Seconds that a turn waits for a name; seconds that an event waits for user groups (Slack: acknowledgement within 3).
-LOOKUP_TIMEOUT, GROUP_TIMEOUT = 3.0, 2.0
+LOOKUP_TIMEOUT_SECONDS, GROUP_TIMEOUT = 3.0, 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class WorkspaceDirectory:
             locale are used, or else the id and no locale.
     """
 
-    def __init__(self, api: SlackApi, *, timeout: float = LOOKUP_TIMEOUT) -> None:
+    def __init__(self, api: SlackApi, *, timeout: float = LOOKUP_TIMEOUT_SECONDS) -> None:
         self._api = api
         self._users = LookupCache[str, SlackUser]("user", NAME_SECONDS, timeout=timeout)
         self._channels = LookupCache[str, str]("channel", NAME_SECONDS, timeout=timeout)

@@ -10,14 +10,14 @@ import gc
 
 #: Threshold of the young generation: new objects minus freed ones. Python's default of 700 lets 20,000 young objects
 #: gather when many turns begin at once, since freed old objects count against it.
-_YOUNG = 400
+_YOUNG_THRESHOLD = 400
 
 #: Collections of the young generation per one of the middle generation. Python's default of 10 blocks the event loop
 #: for 25 ms, this value for 15 ms.
-_MIDDLE = 2
+_MIDDLE_THRESHOLD = 2
 
 #: Collections of the middle generation per full one. With 200 turns, one comes every few minutes, after some 10 MB.
-_ALL = 1000
+_FULL_THRESHOLD = 1000
 
 
 def disable_gc() -> None:
@@ -36,4 +36,4 @@ def freeze_gc() -> None:
     """
     gc.freeze()
     gc.enable()
-    gc.set_threshold(_YOUNG, _MIDDLE, _ALL)
+    gc.set_threshold(_YOUNG_THRESHOLD, _MIDDLE_THRESHOLD, _FULL_THRESHOLD)

@@ -23,13 +23,13 @@ def backoff(max_seconds: float) -> wait_base:
 
 
 #: Seconds of retries while the database is unavailable, after which an operation fails.
-PATIENCE = 90.0
+RETRY_TIMEOUT_SECONDS = 90.0
 
 #: The pauses between the tries of an operation: at most 5 s, so that it succeeds soon after the database is back.
 RETRY_WAIT = backoff(max_seconds=5.0)
 
 
-async def retry_store(work: Callable[[], Awaitable[T]], *, operation: str, patience: float | None = None) -> T:
+async def retry_store(work: Callable[[], Awaitable[T]], *, operation: str, timeout_seconds: float | None = None) -> T:
     """Call `work`, retry it while the database is unavailable, and return its result.
 
     `work` must be safe to repeat after a success: the reply to its commit may be lost with the connection. The pauses
@@ -37,10 +37,10 @@ async def retry_store(work: Callable[[], Awaitable[T]], *, operation: str, patie
 
     Args:
         operation: the operation as a noun phrase, for the log.
-        patience: seconds after the first failure in which a retry may begin; None for `PATIENCE`.
+        timeout_seconds: seconds after the first failure in which a retry may begin; None for `RETRY_TIMEOUT_SECONDS`.
 
     Raises:
-        StoreError: the last error of `work` within `patience`, or the first that is not `StoreError.retryable`.
+        StoreError: the last error of `work` within `timeout_seconds`, or the first that is not `StoreError.retryable`.
     """
     try:  # most operations succeed at once: tenacity would take 0.1 ms of each
         return await work()
@@ -57,7 +57,7 @@ async def retry_store(work: Callable[[], Awaitable[T]], *, operation: str, patie
 
     retrying = AsyncRetrying(
         retry=retry_if_exception(lambda error: isinstance(error, StoreError) and error.retryable),
-        stop=stop_before_delay(PATIENCE if patience is None else patience),
+        stop=stop_before_delay(RETRY_TIMEOUT_SECONDS if timeout_seconds is None else timeout_seconds),
         wait=RETRY_WAIT,
         sleep=asyncio.sleep,
         before_sleep=log_failure,

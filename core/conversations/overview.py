@@ -11,7 +11,7 @@ from core.store.schema import channels, human_requests, inbox, sessions, turns, 
 from core.turns.queries import is_active, is_waiting
 from core.usage.prices import Prices
 
-HOUR = 3600.0
+HOUR_SECONDS = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +150,7 @@ async def get_overview(database: Database, prices: Prices) -> Overview:
             queue=await _get_queue(connection, now),
             undecided=(await connection.execute(undecided)).scalar_one(),
             channels=await _list_channels(connection, now),
-            failures=await _group_failures(connection, now - HOUR),
+            failures=await _group_failures(connection, now - HOUR_SECONDS),
         )
 
 

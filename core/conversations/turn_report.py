@@ -19,7 +19,7 @@ from core.usage.prices import Prices
 from core.usage.spending import list_last_names
 
 #: The most turns of a session, newest first, whose replies are searched for a message.
-_LOOK = 200
+_MAX_TURNS_SEARCHED = 200
 
 #: The columns of `turns` that a report has as they are.
 _COLUMNS = (
@@ -211,8 +211,8 @@ class TurnReports:
     ) -> str | None:
         """Return the id of the newest turn that answers a message or has sent the message.
 
-        If no turn answers the message, the replies of the session's `_LOOK` newest turns since the last reset are
-        searched for the message.
+        If no turn answers the message, the replies of the session's `_MAX_TURNS_SEARCHED` newest turns since the last
+        reset are searched for the message.
 
         Args:
             session_id: the session whose replies are searched.
@@ -234,7 +234,7 @@ class TurnReports:
             .where(turns.c.session == session_id)
             .add_columns(turns.c.chunks)
             .order_by(newest_first)
-            .limit(_LOOK)
+            .limit(_MAX_TURNS_SEARCHED)
         )
         async with self._database.read() as connection:
             found: str | None = (await connection.execute(answers)).scalar_one_or_none()

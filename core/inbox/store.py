@@ -53,7 +53,7 @@ class InboxStore:
 
     The event key is the same for each delivery of a message. `accept` and `reset_session` raise at once if the database
     is unavailable: Slack waits 3 s for the acknowledgement, and delivers the message again. A platform sends a button
-    press only once, so `request_rerun` retries for at most `PATIENCE` seconds: see `retry_store`.
+    press only once, so `request_rerun` retries for at most `RETRY_TIMEOUT_SECONDS`: see `retry_store`.
 
     Args:
         turns: cancels turns, and notifies the other workers.

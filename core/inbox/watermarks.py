@@ -16,7 +16,7 @@ from core.store.schema import channels, inbox, sessions
 from core.store.upsert import insert_or_update
 
 #: The most event keys per query.
-_KEYS = 500
+_KEYS_PER_QUERY = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,8 +127,8 @@ class Watermarks:
         """
         keys, known = list(event_keys), set[str]()
         async with self._database.read() as connection:
-            for start in range(0, len(keys), _KEYS):
-                batch = keys[start : start + _KEYS]
+            for start in range(0, len(keys), _KEYS_PER_QUERY):
+                batch = keys[start : start + _KEYS_PER_QUERY]
                 query = sa.select(inbox.c.event_key).where(inbox.c.event_key.in_(batch))
                 known.update((await connection.execute(query)).scalars())
         return known

@@ -25,9 +25,9 @@ PAUSE_SECONDS = 0.5
 
 RETRY_SECONDS = 60.0
 
-HOUR, DAY = 3600.0, 86_400.0
+HOUR_SECONDS, DAY_SECONDS = 3600.0, 86_400.0
 
-INTERVAL_SECONDS = HOUR
+INTERVAL_SECONDS = HOUR_SECONDS
 
 
 class RetentionService:
@@ -60,7 +60,7 @@ class RetentionService:
         """Delete the messages that are older than `days`; log their number if any."""
         async with self._database.read() as connection:
             now = await connection.scalar(sa.select(self._database.now)) or 0.0
-        before = now // DAY * DAY - self._days * DAY
+        before = now // DAY_SECONDS * DAY_SECONDS - self._days * DAY_SECONDS
         result = await self._deletion.delete(DeletionRequest(before=before), pause=PAUSE_SECONDS)
         if result.conversations or result.messages:
             log.info("retention: deleted %d sessions and %d messages", result.conversations, result.messages)
@@ -100,7 +100,7 @@ class CleanupService:
         The tables are `turns`, `inbox`, `tool_calls`, `workers` and `denial_notices`.
         """
         async with self._database.write() as connection:
-            before, an_hour_ago = self._database.now - self._days * DAY, self._database.now - HOUR
+            before, an_hour_ago = self._database.now - self._days * DAY_SECONDS, self._database.now - HOUR_SECONDS
             return (
                 await _delete(connection, turns, _is_expired_turn(before))
                 + await _delete(connection, inbox, _is_expired_message(before))

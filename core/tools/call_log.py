@@ -78,7 +78,7 @@ class ToolCallLog:
         """Store the start of a tool call, unless an earlier attempt began the same call.
 
         The same call has the same run, id, tool and arguments. If the tool or the arguments of the stored call differ,
-        the new call replaces it. Failures of the database are retried for at most `PATIENCE` seconds: see
+        the new call replaces it. Failures of the database are retried for at most `RETRY_TIMEOUT_SECONDS`: see
         `retry_store`.
 
         Args:
@@ -122,7 +122,7 @@ class ToolCallLog:
         """Store the result of a tool call that has begun.
 
         For a call that has not begun, or has a result already, nothing is written. Failures of the database are retried
-        for at most `PATIENCE` seconds: see `retry_store`.
+        for at most `RETRY_TIMEOUT_SECONDS`: see `retry_store`.
 
         Args:
             result: the result for the model; files in it are stored too.

@@ -114,7 +114,7 @@ class HumanRequestService:
         """Store a turn's final text, run record and requests in one transaction.
 
         No requests are stored if the turn was cancelled or its session was reset. Failures of the database are
-        retried for at most `PATIENCE` seconds: see `retry_store`.
+        retried for at most `RETRY_TIMEOUT_SECONDS`: see `retry_store`.
 
         Args:
             text: the final text of the reply.

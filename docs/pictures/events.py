@@ -12,7 +12,7 @@ from sandbox.discord import DiscordSandbox
 from sandbox.slack import SlackMessage, SlackSandbox
 
 #: Most seconds to wait for an event.
-WITHIN = 30.0
+EVENT_TIMEOUT_SECONDS = 30.0
 
 #: The bot's address on the pages, and its paths.
 ADDRESS = "https://your-bot.example.com"
@@ -82,7 +82,7 @@ async def _ask_in_partner(environment: Environment, where: str, client: ClientSe
     def list_replies() -> list[str]:
         return [one.text for one in partner.messages("general", thread_ts=asked.ts)]
 
-    await partner.wait_for(lambda: _list_finished_answers(partner, "general"), timeout=WITHIN)
+    await partner.wait_for(lambda: _list_finished_answers(partner, "general"), timeout=EVENT_TIMEOUT_SECONDS)
     return ["", "in Partner:", "  ada: @parley who is on call?", f"      parley: {list_replies()[-1]}"]
 
 
@@ -103,7 +103,7 @@ async def _ask_after_removal(environment: Environment, where: str, client: Clien
         "ada", "general", f"<@{environment.partner.bot_user_id}> are you still there?"
     )
     await environment.slack.wait_for(
-        lambda: all(e.acknowledged_at for e in environment.slack.envelopes), timeout=WITHIN
+        lambda: all(e.acknowledged_at for e in environment.slack.envelopes), timeout=EVENT_TIMEOUT_SECONDS
     )
     return ["  ada: @parley are you still there?"]
 

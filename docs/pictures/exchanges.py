@@ -7,7 +7,7 @@ from pathlib import Path
 
 from docs.pictures import scenes
 from docs.pictures.answers import respond
-from docs.pictures.events import EVENTS, WITHIN, Environment
+from docs.pictures.events import EVENT_TIMEOUT_SECONDS, EVENTS, Environment
 from docs.pictures.scene import Scene, Setup
 from docs.pictures.stage import ROOT, run_bot
 from sandbox.client.discord import DiscordPlatform
@@ -82,7 +82,7 @@ class _ScenePlayer:
     async def _wait_for_text(self, words: re.Pattern[str], *, is_there: bool) -> None:
         sandbox = self._environment.slack if self._scene.platform == "slack" else self._environment.discord
         await sandbox.wait_for(
-            lambda: bool(words.search("\n".join(self._list_visible_lines()))) is is_there, timeout=WITHIN
+            lambda: bool(words.search("\n".join(self._list_visible_lines()))) is is_there, timeout=EVENT_TIMEOUT_SECONDS
         )
 
     async def _show(self, *, at_rest: bool) -> None:

@@ -19,7 +19,7 @@ from sandbox.slack import SlackSandbox
 ROOT = Path(__file__).parents[2]
 
 #: Timeout of the bot's start, in seconds.
-BEGIN_WITHIN = 60.0
+START_TIMEOUT_SECONDS = 60.0
 
 #: The program's path on the pages, and the prefix of a log line: time, level and logger.
 PROGRAM = ".venv/bin/parley"
@@ -51,7 +51,7 @@ class Bot:
             self._process = await asyncio.create_subprocess_exec(
                 sys.executable, "-m", "bot", "run", cwd=self._folder, env=self._environment, stdout=log, stderr=log
             )
-        async with asyncio.timeout(BEGIN_WITHIN):
+        async with asyncio.timeout(START_TIMEOUT_SECONDS):
             while "ready" not in self.find_log_lines("ready"):  # noqa: ASYNC110 - it is another process that writes it
                 await asyncio.sleep(0.05)
 
@@ -108,7 +108,7 @@ async def run_bot(
         made = Bot(Path(folder), {name: value for name, value in environment.items() if value})
         try:
             await made.start()
-            await discord.wait_for(lambda: discord.commands, timeout=BEGIN_WITHIN)
+            await discord.wait_for(lambda: discord.commands, timeout=START_TIMEOUT_SECONDS)
             yield made
         finally:
             await made.stop()

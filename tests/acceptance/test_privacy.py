@@ -15,7 +15,7 @@ from tests.processes.fork_server import ForkServer
 #: Words of the first turn, of old turns and of recent turns.
 SECRET, OLD, NEW = "falcon", "heron", "otter"
 
-DAY = 86_400.0
+DAY_SECONDS = 86_400.0
 
 
 def answer_from_memory(asked: ReceivedRequest) -> Turn:
@@ -62,9 +62,9 @@ async def backdate_sessions(file: Path, word: str, *, days: float) -> None:
             while database.execute(running, said_in).fetchone() != (0,):  # noqa: ASYNC110 - a file tells nobody
                 await asyncio.sleep(0.02)
         for table, columns in times.items():
-            new = ", ".join(f"{column} = {column} - {days * DAY}" for column in columns)
+            new = ", ".join(f"{column} = {column} - {days * DAY_SECONDS}" for column in columns)
             database.execute(f"UPDATE {table} SET {new} WHERE session {here}", said_in)
-        database.execute(f"UPDATE sessions SET updated_at = updated_at - {days * DAY} WHERE id {here}", said_in)
+        database.execute(f"UPDATE sessions SET updated_at = updated_at - {days * DAY_SECONDS} WHERE id {here}", said_in)
 
 
 async def test_a_long_session_is_summarized_exported_and_deleted(
@@ -113,7 +113,7 @@ async def test_a_long_session_is_summarized_exported_and_deleted(
     await bot.run_on_all_platforms(send_old_names)
     await backdate_sessions(file, OLD, days=3)
     await bot.run_on_all_platforms(send_new_name)
-    yesterday = datetime.fromtimestamp(time.time() - DAY, UTC).date()
+    yesterday = datetime.fromtimestamp(time.time() - DAY_SECONDS, UTC).date()
     assert "deleted" in await run_command(bot.program, fork_server, f"forget --before {yesterday} --yes")
     await bot.run_on_all_platforms(check_deletion)
     content = b"".join(part.read_bytes() for part in file.parent.glob("parley.db*"))

@@ -40,7 +40,7 @@ ENDING = "It is paid.\n\nSources: [1 shirts.example](https://shirts.example/m)"
 MARKERS = (VOUCHER, "It fits.", "shirts.example", PNG.hex())
 
 #: Seconds that both platforms take for each request while the bot posts the image.
-LATENCY = 0.2
+LATENCY_SECONDS = 0.2
 
 
 class ShopModel:
@@ -173,7 +173,7 @@ async def answer_tool(platform: Platform, conversation: BotConversation) -> None
 
 async def see_beginning(platform: Platform, conversation: BotConversation) -> None:
     await platform.wait_for(lambda: conversation.replies()[-1].text.startswith(BEGINNING))
-    platform.sandbox.faults.set_latency(LATENCY)
+    platform.sandbox.faults.set_latency(LATENCY_SECONDS)
 
 
 async def see_post(platform: Platform, _: BotConversation) -> None:

@@ -8,7 +8,7 @@ from benchmarks.replies.contenders.registry import CONTENDERS
 from benchmarks.replies.load import Ending, Load
 
 #: Speed for a test: the figures then depend on this machine.
-QUICK = 40.0
+QUICK_SPEED = 40.0
 
 #: Contenders that cut a text that is too long for one message.
 CUT = {("Chat SDK's policy", "discord"), (slack_runner.NAME, "slack")}
@@ -20,7 +20,7 @@ CUT = {("Chat SDK's policy", "discord"), (slack_runner.NAME, "slack")}
     ids=lambda one: f"{one.name} on {one.platform}",
 )
 async def test_each_contender_that_does_not_cut_text_shows_a_single_reply_completely(contender: ReplyContender) -> None:
-    cell = await measure(contender, Load(1, 1, Ending.TOGETHER, QUICK))
+    cell = await measure(contender, Load(1, 1, Ending.TOGETHER, QUICK_SPEED))
     assert cell.failures == {}
     assert cell.wrong == ((contender.name, contender.platform) in CUT)
     assert cell.age >= cell.age_floor
@@ -32,6 +32,6 @@ async def test_each_contender_that_does_not_cut_text_shows_a_single_reply_comple
 @pytest.mark.parametrize("platform", ["slack", "discord"])
 async def test_parley_loses_no_reply_of_a_staggered_load(platform: str) -> None:
     (parley,) = (one for one in CONTENDERS if (one.name, one.platform) == (NAME, platform))
-    cell = await measure(parley, Load(4, 2, Ending.IN_TURN, QUICK))
+    cell = await measure(parley, Load(4, 2, Ending.IN_TURN, QUICK_SPEED))
     assert (cell.wrong, cell.failures) == (0, {})
     assert cell.age >= cell.age_floor

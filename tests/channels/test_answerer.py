@@ -221,7 +221,7 @@ async def test_a_shutdown_during_the_search_for_a_reply_releases_the_turn(slack:
 async def test_a_shutdown_with_an_unreachable_platform_releases_the_turn_silently(
     slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(error_messages, "NOTICE_TIMEOUT", 0.1)
+    monkeypatch.setattr(error_messages, "NOTICE_TIMEOUT_SECONDS", 0.1)
     async with run_half_answer(slack, tmp_path, "Once") as (bot, _):
         slack.faults.fail("chat.update", 100)
         await bot.worker.stop(0.0)

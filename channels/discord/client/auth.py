@@ -12,7 +12,7 @@ from channels.discord.settings import DiscordSettings
 from core.errors import SettingsError
 
 #: Seconds that a login may take, including the retries of discord.py.
-LOGIN_TIMEOUT = 40.0
+LOGIN_TIMEOUT_SECONDS = 40.0
 
 #: Longest rate-limit wait, in seconds, that discord.py sleeps inside a call. For a longer one it raises `RateLimited`.
 MAX_WAIT_SECONDS = 30.0
@@ -64,7 +64,7 @@ async def log_in(client: discord.Client, settings: DiscordSettings) -> LoginRepo
         SettingsError: Discord refuses the token, or cannot be reached.
     """
     try:
-        async with asyncio.timeout(LOGIN_TIMEOUT):
+        async with asyncio.timeout(LOGIN_TIMEOUT_SECONDS):
             await client.login(settings.bot_token)
             guilds = {guild.id: guild.name async for guild in client.fetch_guilds(limit=None)}
     except discord.LoginFailure as error:

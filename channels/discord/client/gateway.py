@@ -25,7 +25,7 @@ SILENCE_SECONDS = 60.0
 HEARTBEAT_SECONDS = 45.0
 
 #: Seconds that closing a connection may take.
-CLOSE_TIMEOUT = 5.0
+CLOSE_TIMEOUT_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +182,7 @@ class GatewayReconnector:
             return
         if not task.cancelling():  # a second cancellation would interrupt the close
             task.cancel()
-        while not (await asyncio.wait([task], timeout=2 * CLOSE_TIMEOUT))[0]:
+        while not (await asyncio.wait([task], timeout=2 * CLOSE_TIMEOUT_SECONDS))[0]:
             task.cancel()  # `asyncio.wait_for` in discord.py may lose a cancellation on Python 3.11
 
     def _start_task(self) -> None:
@@ -224,11 +224,11 @@ class GatewayReconnector:
 async def _close_client(client: GatewayClient) -> None:
     """Set the bot's presence to invisible, and close its client; failures are logged.
 
-    If this fails or takes over `CLOSE_TIMEOUT` seconds, only the HTTP client is closed. Discord shows an invisible bot
+    If this fails or takes over `CLOSE_TIMEOUT_SECONDS`, only the HTTP client is closed. Discord shows an invisible bot
     as offline at once, even if it does not receive the close.
     """
     try:
-        async with asyncio.timeout(CLOSE_TIMEOUT):
+        async with asyncio.timeout(CLOSE_TIMEOUT_SECONDS):
             if client.has_session:
                 await client.change_presence(status=discord.Status.invisible)
             await client.close()

@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 #: Seconds in which the author of a message, and those of earlier messages in its channel, must be looked up. After
 #: that, the backfill fetches the message; it begins with messages that are older than this: see `OVERLAP_SECONDS`.
-RESOLVE_TIMEOUT = 30.0
+RESOLVE_TIMEOUT_SECONDS = 30.0
 
 #: Seconds for which the author of the first message of a thread is cached.
 STARTER_CACHE_SECONDS = 3_600.0
@@ -77,15 +77,15 @@ class MessageListener:
     async def receive_message(self, message: discord.Message) -> None:
         """Store a new message if it is for the bot, after earlier messages of its channel.
 
-        Messages of bots and webhooks are ignored. If the author's roles cannot be fetched within `RESOLVE_TIMEOUT`
-        seconds, the backfill is started, which fetches the message again: Discord delivers it only once. If the
-        database fails, the failure is logged, and the backfill retries to store the message.
+        Messages of bots and webhooks are ignored. If the author's roles cannot be fetched within
+        `RESOLVE_TIMEOUT_SECONDS`, the backfill is started, which fetches the message again: Discord delivers it only
+        once. If the database fails, the failure is logged, and the backfill retries to store the message.
         """
         if self._work.is_stopping or not is_from_person(message):
             return
         with self._work.track_current():
             try:
-                async with asyncio.timeout(RESOLVE_TIMEOUT), self._get_lock(message.channel.id):
+                async with asyncio.timeout(RESOLVE_TIMEOUT_SECONDS), self._get_lock(message.channel.id):
                     incoming = await self._fetch_incoming(message)
             except (SurfaceError, TimeoutError) as error:
                 log.error("the author of a message could not be resolved: %s", format_error(error))

@@ -11,7 +11,7 @@ from channels.lookup_cache import LookupCache
 CHANNEL_SECONDS, ROLE_SECONDS = 3600.0, 300.0
 
 #: Seconds that a turn waits for a name.
-LOOKUP_TIMEOUT = 2.0
+LOOKUP_TIMEOUT_SECONDS = 2.0
 
 MentionKey = tuple[str, int]
 
@@ -21,8 +21,12 @@ class DiscordMentionResolver:
 
     def __init__(self, api: DiscordApi) -> None:
         self._api = api
-        self._channels = LookupCache[int, dict[MentionKey, str]]("channel", CHANNEL_SECONDS, timeout=LOOKUP_TIMEOUT)
-        self._roles = LookupCache[int, dict[MentionKey, str]]("roles of a server", ROLE_SECONDS, timeout=LOOKUP_TIMEOUT)
+        self._channels = LookupCache[int, dict[MentionKey, str]](
+            "channel", CHANNEL_SECONDS, timeout=LOOKUP_TIMEOUT_SECONDS
+        )
+        self._roles = LookupCache[int, dict[MentionKey, str]](
+            "roles of a server", ROLE_SECONDS, timeout=LOOKUP_TIMEOUT_SECONDS
+        )
 
     async def resolve_names(self, guild: int | None, texts: Iterable[str]) -> dict[MentionKey, str]:
         """Return the names of the roles and channels that texts mention.
@@ -31,7 +35,7 @@ class DiscordMentionResolver:
             guild: the id of the server with the roles; None for direct messages.
 
         Returns:
-            The names by sign (`@&` or `#`) and id. A name that cannot be fetched within `LOOKUP_TIMEOUT` seconds is
+            The names by sign (`@&` or `#`) and id. A name that cannot be fetched within `LOOKUP_TIMEOUT_SECONDS` is
             left out, unless an older answer is cached.
         """
         keys = set[MentionKey]().union(*map(find_mentions, texts))

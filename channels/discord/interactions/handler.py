@@ -44,10 +44,10 @@ from core.secret_redaction import format_error
 log = logging.getLogger(__name__)
 
 #: Seconds that an autocompletion may take.
-AUTOCOMPLETE_TIMEOUT = 2.0
+AUTOCOMPLETE_TIMEOUT_SECONDS = 2.0
 
 #: Seconds within which a form must be opened. Discord waits for 3.
-FORM_TIMEOUT = 2.0
+FORM_TIMEOUT_SECONDS = 2.0
 
 #: Discord's code for an interaction that was acknowledged before.
 ALREADY_ACKNOWLEDGED = 40060
@@ -195,7 +195,7 @@ class DiscordInteractionHandler(InteractionHandler):
             say = words.messages_for(interaction.locale.value)
             found: discord.ui.Modal | str
             try:
-                async with asyncio.timeout(FORM_TIMEOUT):
+                async with asyncio.timeout(FORM_TIMEOUT_SECONDS):
                     found = await self._create_form(interaction, press, say)
             except (StoreError, TimeoutError) as error:
                 log.warning("a form cannot be opened: %s", format_error(error))
@@ -236,11 +236,11 @@ class DiscordInteractionHandler(InteractionHandler):
 
         Returns:
             All names that contain `typed`, first those that start with it. Empty if the user has no access, the
-            database fails, or the lookup takes over `AUTOCOMPLETE_TIMEOUT` seconds.
+            database fails, or the lookup takes over `AUTOCOMPLETE_TIMEOUT_SECONDS`.
         """
         parsed, conversations = self._parse(interaction, "command", {}), self._services.conversations
         try:
-            async with asyncio.timeout(AUTOCOMPLETE_TIMEOUT):
+            async with asyncio.timeout(AUTOCOMPLETE_TIMEOUT_SECONDS):
                 authorized = await self.authorize(partial(self._identify, interaction, parsed))
                 if isinstance(authorized, str):
                     return ()

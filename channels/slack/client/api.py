@@ -19,7 +19,7 @@ from core.errors import SurfaceError
 Answer = Mapping[str, Any]
 
 #: Seconds that the upload of a file may take.
-UPLOAD_TIMEOUT = 60.0
+UPLOAD_TIMEOUT_SECONDS = 60.0
 
 #: Slack: most characters of a picture's alternative text.
 _ALT_TEXT_SIZE = 1_000
@@ -228,7 +228,7 @@ class SlackApi:
             TransientError: the request failed for a temporary reason.
             RefusedError: the response is not HTTP 200.
         """
-        timeout = aiohttp.ClientTimeout(total=UPLOAD_TIMEOUT)
+        timeout = aiohttp.ClientTimeout(total=UPLOAD_TIMEOUT_SECONDS)
         try:
             async with (
                 aiohttp.ClientSession(timeout=timeout, trust_env=True) as session,

@@ -16,7 +16,7 @@ from core.concurrency.tasks import run_every
 from core.errors import SettingsError
 
 #: Seconds that one call of the Web API may take.
-CALL_TIMEOUT = 15
+CALL_TIMEOUT_SECONDS = 15
 
 #: Scopes that the bot needs; the manifest requests them.
 SCOPES = frozenset(
@@ -61,7 +61,7 @@ def make_web_client(settings: SlackSettings) -> AsyncWebClient:
     A repeated call could take effect twice. The client opens a connection for each call, unless its `session` is set.
     """
     return AsyncWebClient(
-        settings.bot_token or None, base_url=settings.api_url, timeout=CALL_TIMEOUT, retry_handlers=[]
+        settings.bot_token or None, base_url=settings.api_url, timeout=CALL_TIMEOUT_SECONDS, retry_handlers=[]
     )
 
 
@@ -72,7 +72,7 @@ def make_session() -> aiohttp.ClientSession:
     just when a call reuses it: the outcome of that call is then unknown.
     """
     connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=15.0)
-    return aiohttp.ClientSession(connector=connector, timeout=aiohttp.ClientTimeout(total=CALL_TIMEOUT))
+    return aiohttp.ClientSession(connector=connector, timeout=aiohttp.ClientTimeout(total=CALL_TIMEOUT_SECONDS))
 
 
 async def verify_tokens(web: AsyncWebClient, app_token: str) -> str:

@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 PING_INTERVAL_SECONDS = 5.0
 
 #: Seconds that closing a connection may take.
-CLOSE_TIMEOUT = 2.0
+CLOSE_TIMEOUT_SECONDS = 2.0
 
 #: Types of WebSocket frames from Slack that prove that the connection works.
 _SIGNS_OF_LIFE = (aiohttp.WSMsgType.TEXT, aiohttp.WSMsgType.PING, aiohttp.WSMsgType.PONG)
@@ -102,20 +102,20 @@ class SocketModeConnection:
     async def close(self) -> None:
         """Close the connection, even if Slack does not answer (slack_sdk would wait).
 
-        Events that are being processed are awaited for `CLOSE_TIMEOUT` seconds, and then cancelled. Slack delivers an
+        Events that are being processed are awaited for `CLOSE_TIMEOUT_SECONDS`, and then cancelled. Slack delivers an
         event again if it was not acknowledged before the close.
         """
         client = self._client
         if client is None:
             return
         with suppress(Exception):
-            async with asyncio.timeout(CLOSE_TIMEOUT):
+            async with asyncio.timeout(CLOSE_TIMEOUT_SECONDS):
                 await client.close()
-        await self._work.drain(CLOSE_TIMEOUT)
+        await self._work.drain(CLOSE_TIMEOUT_SECONDS)
         tasks = [self._connecting, client.message_processor, client.current_session_monitor, client.message_receiver]
         for task in (unfinished := [task for task in tasks if task is not None]):
             task.cancel()
-        await asyncio.wait(unfinished, timeout=CLOSE_TIMEOUT)
+        await asyncio.wait(unfinished, timeout=CLOSE_TIMEOUT_SECONDS)
         await client.aiohttp_client_session.close()
         self._client = None
 

@@ -46,8 +46,8 @@ def short_intervals(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(health, "CHECK_SECONDS", 0.02)
     monkeypatch.setattr(socket, "PING_INTERVAL_SECONDS", 0.1)
     monkeypatch.setattr(auth, "TOKEN_CHECK_SECONDS", 0.1)
-    monkeypatch.setattr(socket, "CLOSE_TIMEOUT", 0.1)
-    monkeypatch.setattr(gateway, "CLOSE_TIMEOUT", 0.1)
+    monkeypatch.setattr(socket, "CLOSE_TIMEOUT_SECONDS", 0.1)
+    monkeypatch.setattr(gateway, "CLOSE_TIMEOUT_SECONDS", 0.1)
     monkeypatch.setattr(SlackChannel, "heartbeat_interval", 0.2)
     monkeypatch.setattr(DiscordChannel, "heartbeat_interval", 0.5)
 
@@ -197,7 +197,7 @@ async def test_a_worker_that_cannot_take_over_discord_exits_with_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(shard_assignment, "LOOK_SECONDS", 0.05)
-    monkeypatch.setattr(discord_channel, "CONNECT_TIMEOUT", 0.5)
+    monkeypatch.setattr(discord_channel, "CONNECT_TIMEOUT_SECONDS", 0.5)
     async with DiscordSandbox() as server, discord.run_bot(server, tmp_path, echo, connect=False) as bot:
         async with bot.database.write() as connection:
             await connection.execute(

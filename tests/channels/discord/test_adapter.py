@@ -280,7 +280,7 @@ async def test_a_new_gateway_session_repeats_nothing(server: DiscordSandbox, tmp
 async def test_a_stop_does_not_wait_for_an_unresponsive_discord(
     server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gateway_module, "CLOSE_TIMEOUT", 0.1)
+    monkeypatch.setattr(gateway_module, "CLOSE_TIMEOUT_SECONDS", 0.1)
     async with run_bot(server, tmp_path, echo, connect=False) as bot:
         server.faults.delay("GET /gateway/bot", 30)
         starting = asyncio.create_task(bot.channel.start())

@@ -539,7 +539,7 @@ async def test_a_gap_during_a_backfill_starts_another_fetch(watermarks: Watermar
 async def test_a_backfill_that_takes_too_long_is_given_up(
     watermarks: Watermarks, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(backfill, "BACKFILL_TIMEOUT", 1.0)
+    monkeypatch.setattr(backfill, "BACKFILL_TIMEOUT_SECONDS", 1.0)
     await add_session(watermarks)
     async with run_platform(watermarks) as platform:
         platform.is_stuck, platform.heard_at = True, 100.0
@@ -563,7 +563,7 @@ async def add_sessions(watermarks: Watermarks, count: int) -> tuple[float, list[
 
 
 async def test_a_slow_place_does_not_delay_others(watermarks: Watermarks) -> None:
-    sent_at, places = await add_sessions(watermarks, 2 * backfill.CONCURRENCY)
+    sent_at, places = await add_sessions(watermarks, 2 * backfill.MAX_CONCURRENT_TASKS)
     async with run_platform(watermarks) as platform:
         platform.stuck_at = places[-1]
         platform.history = [create_mention(place, sent_at, place) for place in places]
@@ -573,7 +573,7 @@ async def test_a_slow_place_does_not_delay_others(watermarks: Watermarks) -> Non
 
 
 async def test_a_failing_place_is_retried_and_delays_no_other(watermarks: Watermarks) -> None:
-    sent_at, places = await add_sessions(watermarks, 2 * backfill.CONCURRENCY)
+    sent_at, places = await add_sessions(watermarks, 2 * backfill.MAX_CONCURRENT_TASKS)
     async with run_platform(watermarks) as platform:
         platform.closed_at, platform.heard_at = places[-1], time.time()  # newest, so fetched first
         platform.history = [create_mention(place, sent_at, place) for place in places]
@@ -588,12 +588,12 @@ async def test_a_failing_place_is_retried_and_delays_no_other(watermarks: Waterm
 
 
 async def test_a_backfill_stops_after_several_failing_places(watermarks: Watermarks) -> None:
-    await add_sessions(watermarks, 4 * backfill.CONCURRENCY)
+    await add_sessions(watermarks, 4 * backfill.MAX_CONCURRENT_TASKS)
     async with run_platform(watermarks) as platform:
         platform.closed_at = "test:"
         platform.backfill.open_gap(time.time())
         await wait_until(lambda: platform.closed)
-        assert platform.closed <= 2 * backfill.CONCURRENCY
+        assert platform.closed <= 2 * backfill.MAX_CONCURRENT_TASKS
 
 
 async def test_a_stop_cancels_backfilled_messages_of_its_author_only(

@@ -438,7 +438,7 @@ async def test_releasing_a_reply_waits_for_the_call_in_flight_only(surface: Bloc
 
 
 async def test_a_hanging_call_in_flight_is_given_up(surface: BlockableSurface, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reply_module, "ABANDON_TIMEOUT", 0.01)
+    monkeypatch.setattr(reply_module, "ABANDON_TIMEOUT_SECONDS", 0.01)
     surface.gate.clear()
     async with create_reply(surface):
         await surface.wait_for_condition(lambda: surface.in_flight)

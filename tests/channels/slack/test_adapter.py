@@ -194,7 +194,7 @@ async def test_a_lost_socket_reconnects_and_loses_no_message(slack: SlackSandbox
 async def test_a_socket_that_cannot_be_opened_ends_the_start_with_an_error(
     slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(channel_module, "CONNECT_TIMEOUT", 0.2)
+    monkeypatch.setattr(channel_module, "CONNECT_TIMEOUT_SECONDS", 0.2)
     slack.faults.refuse_handshakes(100)
     async with run_bot(slack, tmp_path, echo, connect=False) as bot:
         with pytest.raises(SettingsError, match="no socket could be opened within"):

@@ -36,7 +36,7 @@ pytestmark = [
 ]
 
 #: Seconds: longer than it takes to store an event.
-LATE = 0.02
+LATE_SECONDS = 0.02
 
 
 class HangingTool:
@@ -78,7 +78,7 @@ def delayed_store_or_agents(request: pytest.FixtureRequest, monkeypatch: pytest.
     do = getattr(owner, name)
 
     async def do_late(*args: Any, **more: Any) -> Any:
-        await asyncio.sleep(LATE)
+        await asyncio.sleep(LATE_SECONDS)
         return await do(*args, **more)
 
     monkeypatch.setattr(owner, name, do_late)

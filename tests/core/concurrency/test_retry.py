@@ -6,7 +6,7 @@ from tenacity import AsyncRetrying, RetryCallState
 from tenacity.wait import wait_none
 
 from core.concurrency import retry
-from core.concurrency.retry import PATIENCE, RETRY_WAIT, retry_forever, retry_store
+from core.concurrency.retry import RETRY_TIMEOUT_SECONDS, RETRY_WAIT, retry_forever, retry_store
 from core.concurrency.tasks import run_in_background
 from core.errors import SessionResetError, StoreError
 from tests.fixtures.retry_waits import limited_wait
@@ -76,14 +76,14 @@ async def test_tries_that_take_long_count_against_the_patience(monkeypatch: pyte
         return await operation()
 
     with pytest.raises(StoreError):
-        await retry_store(succeed_slowly, operation="a turn", patience=0.05)
+        await retry_store(succeed_slowly, operation="a turn", timeout_seconds=0.05)
     assert operation.tries <= 3
 
 
 def test_a_minute_without_a_database_is_outlived_and_its_return_noticed_soon() -> None:
     state = RetryCallState(AsyncRetrying(), None, (), {})
     pauses = list[float]()
-    while sum(pauses) <= PATIENCE:
+    while sum(pauses) <= RETRY_TIMEOUT_SECONDS:
         pauses.append(RETRY_WAIT(state))
         state.prepare_for_next_attempt()
     assert sum(pauses[:-1]) > 60

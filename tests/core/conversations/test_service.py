@@ -16,7 +16,7 @@ from core.conversations.service import ConversationService, LatestTurn
 from core.inbox.store import InboxStore
 from core.inbox_message import InboxMessage
 from core.models.tokens import TokenCounter
-from core.privacy.retention import DAY, CleanupService
+from core.privacy.retention import DAY_SECONDS, CleanupService
 from core.sessions import resume
 from core.sessions.resume import correction_run_id
 from core.sessions.routing import AgentProfile, AgentRouter
@@ -450,7 +450,7 @@ async def test_the_newest_rating_counts_and_is_deleted_with_its_turn(
     await complete_turn(turns, turn)
     await opinions.save_feedback(turn.id, "ada", "good")
     async with database.write() as connection:
-        await connection.execute(sa.update(turns_table).values(finished_at=time.time() - 31 * DAY, cost=0))
+        await connection.execute(sa.update(turns_table).values(finished_at=time.time() - 31 * DAY_SECONDS, cost=0))
     await CleanupService(database, days=30).delete_batch()
     assert await list_ratings() == set()
 

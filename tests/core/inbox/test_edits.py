@@ -12,7 +12,7 @@ from google.genai import types
 from core.inbox.edits import ClaimedMessage, DeleteResult, EditResult
 from core.inbox.store import AcceptResult, InboxStore
 from core.models.tokens import TokenCounter
-from core.privacy.retention import DAY, CleanupService
+from core.privacy.retention import DAY_SECONDS, CleanupService
 from core.sessions.service import SessionService
 from core.store.schema import blobs
 from core.store.schema import inbox as inbox_table
@@ -108,7 +108,7 @@ async def test_unknown_reset_or_pruned_messages_cannot_be_edited_or_deleted(
     await inbox.accept(old := inbound("old"))
     await complete_turn(turns, await claim_turn(turns))
     async with database.write() as connection:
-        await connection.execute(sa.update(turns_table).values(finished_at=time.time() - 31 * DAY, cost=0))
+        await connection.execute(sa.update(turns_table).values(finished_at=time.time() - 31 * DAY_SECONDS, cost=0))
     await CleanupService(database, days=30).delete_batch()
     assert await inbox.edit_message(old.event_key, "four") is EditResult.UNKNOWN
     assert await inbox.delete_message(old.event_key) is DeleteResult.UNKNOWN

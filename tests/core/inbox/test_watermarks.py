@@ -6,7 +6,7 @@ from core.inbox.watermarks import Watermarks
 from core.store.database import Database
 from tests.fixtures.inbox_messages import inbound
 
-DAY = 86_400.0
+DAY_SECONDS = 86_400.0
 
 
 async def test_each_channel_has_its_own_watermark(database: Database) -> None:
@@ -22,9 +22,9 @@ async def test_active_places_are_listed_with_their_sessions_newest_first(databas
     begun = time.time()
     for age, session in enumerate(["slack:T:A:1", "slack:T:A:2", "slack:T:B:1", "slack:T:C:1", "slackish:T:D:1"], 1):
         for earlier in (5, 0):
-            await inbox.accept(inbound(session=session, sent_at=time.time() - (age + earlier) * DAY))
+            await inbox.accept(inbound(session=session, sent_at=time.time() - (age + earlier) * DAY_SECONDS))
     places = Watermarks(database)
-    found = await places.list_active_places("slack", since=time.time() - 3.5 * DAY, limit=10)
+    found = await places.list_active_places("slack", since=time.time() - 3.5 * DAY_SECONDS, limit=10)
     assert [(place.id, place.sessions) for place in found] == [
         ("slack:T:A", ("slack:T:A:1", "slack:T:A:2")),
         ("slack:T:B", ("slack:T:B:1",)),

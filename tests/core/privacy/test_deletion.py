@@ -18,7 +18,7 @@ from core.privacy import deletion as deletion_module
 from core.privacy import deletion_queries
 from core.privacy.deletion import DeletionRequest, DeletionResult, DeletionService, wipe
 from core.privacy.known_users import KnownUser
-from core.privacy.retention import DAY, RetentionService
+from core.privacy.retention import DAY_SECONDS, RetentionService
 from core.sessions.artifacts import ArtifactService
 from core.sessions.codec import to_row
 from core.sessions.history import repair_history
@@ -326,7 +326,7 @@ async def test_a_deleted_persons_name_is_in_no_folded_text(
 async def test_old_turns_are_deleted_as_a_whole_except_open_calls(
     conversations: StoredConversations, database: FailingDatabase
 ) -> None:
-    long_ago = f"{time.strftime('%Y-%m-%d', time.gmtime(time.time() - 40 * DAY))}"
+    long_ago = f"{time.strftime('%Y-%m-%d', time.gmtime(time.time() - 40 * DAY_SECONDS))}"
     old = await conversations.say(SHARED, "U0ZOFIA", "Zofia", "vermilion umbrella", day=long_ago)
     waiting = await conversations.say(SHARED, "U0LIN", "Lin", "may I?")
     await conversations.say(ALONE, "U0ZOFIA", "Zofia", "vermilion umbrella", day=long_ago, is_counted=False)
@@ -363,7 +363,7 @@ async def test_an_old_session_with_a_new_message_stays_and_is_answered(
     conversations: StoredConversations, database: FailingDatabase, monkeypatch: pytest.MonkeyPatch, meanwhile: str
 ) -> None:
     await conversations.say(ALONE, "U0GRACE", "Grace", "harmless teapot")
-    at = time.time() - 40 * DAY if meanwhile == "what was said long ago is delivered" else time.time()
+    at = time.time() - 40 * DAY_SECONDS if meanwhile == "what was said long ago is delivered" else time.time()
     message = inbound("and now?", session=ALONE, author="U0GRACE", sent_at=at)
     if meanwhile == "a turn runs":  # an old turn
         await conversations.inbox.accept(message)
@@ -403,7 +403,7 @@ async def test_more_sessions_can_expire_than_a_statement_takes_values(
     monkeypatch.setattr(DeletionService, "_delete_before", record_deletion)
     await RetentionService(database, PRICES, days=30).delete_expired()
     assert len(gone) == 33_000
-    survey = await DeletionService(database, PRICES).preview(DeletionRequest(before=time.time() - DAY))
+    survey = await DeletionService(database, PRICES).preview(DeletionRequest(before=time.time() - DAY_SECONDS))
     assert len(survey.sessions) == 33_000
 
 
@@ -417,7 +417,7 @@ async def test_messages_after_the_retention_limit_are_not_deleted_with_the_old_o
     await RetentionService(database, PRICES, days=30).delete_expired()
     assert await conversations.find_columns("harmless teapot") == []
     over, _ = await Watermarks(database).get_cancellation_times([ALONE])
-    assert missed - 31 * DAY < over[ALONE] < missed - 29 * DAY
+    assert missed - 31 * DAY_SECONDS < over[ALONE] < missed - 29 * DAY_SECONDS
 
 
 @pytest.mark.parametrize("begins", [False, True], ids=["waits", "is being answered"])
@@ -582,4 +582,4 @@ async def _age(connection: Any, *, days: float) -> None:
         (metadata.tables["artifacts"], "created_at"),
         (memories, "created_at"),
     ):
-        await connection.execute(sa.update(table).values({name: time.time() - days * DAY}))
+        await connection.execute(sa.update(table).values({name: time.time() - days * DAY_SECONDS}))

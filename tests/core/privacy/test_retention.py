@@ -7,7 +7,7 @@ import sqlalchemy as sa
 from core.conversations.service import ConversationService
 from core.inbox.store import AcceptResult, InboxStore
 from core.privacy import retention
-from core.privacy.retention import DAY, HOUR, CleanupService
+from core.privacy.retention import DAY_SECONDS, HOUR_SECONDS, CleanupService
 from core.store.schema import inbox as inbox_table
 from core.store.schema import tool_calls, workers
 from core.store.schema import turns as turns_table
@@ -19,7 +19,7 @@ from tests.fixtures.inbox_messages import inbound
 
 async def age(database: FailingDatabase, *, days: float) -> None:
     """Move the times of ended turns, inbox messages and tool calls back by `days`."""
-    at = time.time() - days * DAY
+    at = time.time() - days * DAY_SECONDS
     async with database.write() as connection:
         ended = turns_table.c.finished_at.is_not(None)
         await connection.execute(sa.update(turns_table).where(ended).values(finished_at=at, cost=0))
@@ -93,7 +93,7 @@ async def test_recent_and_unfinished_turns_stay(inbox: InboxStore, turns: TurnSt
 async def test_workers_are_deleted_long_after_their_lease(turns: TurnStore, database: FailingDatabase) -> None:
     now = time.time()
     async with database.write() as connection:
-        for id_, lease in (("gone", now - 2 * HOUR), ("silent", now - HOUR / 2)):
+        for id_, lease in (("gone", now - 2 * HOUR_SECONDS), ("silent", now - HOUR_SECONDS / 2)):
             await connection.execute(sa.insert(workers).values(id=id_, lease_expires_at=lease, rate_limit_usage={}))
     await delete_expired(database)
     async with database.read() as connection:
@@ -129,7 +129,7 @@ async def test_a_turn_stays_as_long_as_its_rerun(
     await complete_turn(turns, again)
     await age(database, days=29)
     async with database.write() as connection:
-        long_ago = time.time() - 31 * DAY
+        long_ago = time.time() - 31 * DAY_SECONDS
         await connection.execute(
             sa.update(turns_table).where(turns_table.c.id == first.id).values(finished_at=long_ago)
         )

@@ -68,7 +68,7 @@ async def test_an_outage_of_discord_is_not_a_wrong_token(server: DiscordSandbox,
 
 
 async def test_a_login_has_a_timeout(server: DiscordSandbox, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(login, "LOGIN_TIMEOUT", 0.2)
+    monkeypatch.setattr(login, "LOGIN_TIMEOUT_SECONDS", 0.2)
     server.faults.delay(ME, 1)
     with pytest.raises(SettingsError, match=r"DISCORD_API_URL: .* cannot be reached \(TimeoutError\)"):
         await verify_token(create_settings(server))

@@ -52,7 +52,7 @@ async def test_an_error_while_connecting_is_retried(server: DiscordSandbox, tmp_
 async def test_an_unreachable_gateway_ends_the_start_with_a_line(
     server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(channel_module, "CONNECT_TIMEOUT", 0.3)
+    monkeypatch.setattr(channel_module, "CONNECT_TIMEOUT_SECONDS", 0.3)
     server.faults.refuse_handshakes(1000)
     async with run_bot(server, tmp_path, echo, connect=False) as bot:
         with pytest.raises(SettingsError, match="DISCORD_API_URL: no connection to the gateway could be made within"):

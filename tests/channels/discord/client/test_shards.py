@@ -78,7 +78,7 @@ async def test_no_shard_starts_a_session_that_would_leave_none_for_another(
     server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("sandbox.discord.events.dispatcher.MAX_SESSIONS_PER_DAY", 1)
-    monkeypatch.setattr(channel_module, "CONNECT_TIMEOUT", 0.5)
+    monkeypatch.setattr(channel_module, "CONNECT_TIMEOUT_SECONDS", 0.5)
     async with run_bot(server, tmp_path, echo, connect=False, shards=2) as bot:
         with pytest.raises(SettingsError, match="no connection to the gateway"):
             await bot.channel.start()

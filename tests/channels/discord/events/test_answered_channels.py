@@ -122,7 +122,7 @@ async def test_if_no_thread_can_be_started_the_answer_is_in_the_channel(
         case "broken":
             server.faults.fail(THREAD, status=400, code=30033)
         case _:
-            monkeypatch.setattr(adapter, "THREAD_TIMEOUT", 0.1)
+            monkeypatch.setattr(adapter, "THREAD_TIMEOUT_SECONDS", 0.1)
             server.faults.delay(THREAD, 0.5)
     async with run_bot(server, tmp_path, echo, auto_thread=True) as bot:
         question = await bot.mention_bot("ada", "general", "one")

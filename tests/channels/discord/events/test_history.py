@@ -97,7 +97,7 @@ async def test_missed_messages_are_answered_once_and_in_order(
 async def test_a_backfill_of_forty_channels_stays_within_the_global_limit(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(backfill, "CONCURRENCY", 40)  # Discord answers no slower than the sandbox
+    monkeypatch.setattr(backfill, "MAX_CONCURRENT_TASKS", 40)  # Discord answers no slower than the sandbox
     async with run_discord() as server:
         places = [server.add_channel(f"place-{number}") for number in range(40)]
         async with run_bot(server, tmp_path, echo) as bot:
@@ -219,7 +219,7 @@ async def test_messages_between_two_gateway_sessions_are_answered_once(
                 await server.freeze_sockets()
         question = await server.post_message("ada", direct, "are you there?")
         if way == "given up":
-            monkeypatch.setattr(gateway, "CLOSE_TIMEOUT", 0.1)
+            monkeypatch.setattr(gateway, "CLOSE_TIMEOUT_SECONDS", 0.1)
             await bot.channel.reconnect()
         await bot.wait_for_replies(question, "heard: are you there?")
         assert len(server.sessions) == 2

@@ -184,7 +184,7 @@ async def test_a_message_that_is_not_resolved_in_time_is_fetched(
 ) -> None:
     async with run_bot(server, tmp_path, echo) as bot:
         post = await create_archived_post(bot)
-        monkeypatch.setattr("channels.discord.events.listener.RESOLVE_TIMEOUT", 0.1)
+        monkeypatch.setattr("channels.discord.events.listener.RESOLVE_TIMEOUT_SECONDS", 0.1)
         server.faults.delay(GET_CHANNEL, 1.0)
         await bot.wait_for_replies(await server.post_message("ada", post, "two"), "heard: Ada Lovelace: two")
         assert "the author of a message could not be resolved: TimeoutError" in caplog.text

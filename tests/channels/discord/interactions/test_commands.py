@@ -159,7 +159,7 @@ async def test_any_other_commands_are_replaced(
 async def test_a_start_does_not_depend_on_the_commands(
     server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str
 ) -> None:
-    monkeypatch.setattr(dispatcher, "SYNC_TIMEOUT", 0.2)
+    monkeypatch.setattr(dispatcher, "SYNC_TIMEOUT_SECONDS", 0.2)
     match fault:
         case "limit":
             server.faults.rate_limit(REGISTER, 20)

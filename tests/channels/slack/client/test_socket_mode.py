@@ -86,7 +86,7 @@ async def test_a_close_waits_for_received_events_up_to_its_timeout(
         if expected == "taken":
             asyncio.get_running_loop().call_later(0.1, go_on.set)
         else:
-            monkeypatch.setattr("channels.slack.client.socket_mode.CLOSE_TIMEOUT", 0.1)
+            monkeypatch.setattr("channels.slack.client.socket_mode.CLOSE_TIMEOUT_SECONDS", 0.1)
         await closing
         assert ended[-1:] == [expected]
         begun.clear()
@@ -97,7 +97,7 @@ async def test_a_close_waits_for_received_events_up_to_its_timeout(
 async def test_a_close_does_not_wait_for_a_task_that_ignores_cancellation(
     slack: SlackSandbox, socket: SocketModeConnection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("channels.slack.client.socket_mode.CLOSE_TIMEOUT", 0.05)
+    monkeypatch.setattr("channels.slack.client.socket_mode.CLOSE_TIMEOUT_SECONDS", 0.05)
     released = asyncio.Event()
 
     async def ignore_cancellation() -> None:

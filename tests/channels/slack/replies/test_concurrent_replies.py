@@ -17,7 +17,7 @@ from channels.slack.replies.streaming import StreamPolicy, StreamSurface
 from sandbox.slack.api.limits import RATES
 from tests.channels.rate_limits.test_limiter import now, run
 
-ONE_WAY = 0.05
+ONE_WAY_SECONDS = 0.05
 
 #: Two words a second for 30 seconds; the text needs two messages.
 WORDS = [f"{number:02} {'word ' * 19}" for number in range(60)]
@@ -37,14 +37,14 @@ class CountingSlackClient(AsyncWebClient):
 
     async def api_call(self, api_method: str, **sent: Any) -> AsyncSlackResponse:
         arguments = sent["json"]
-        await asyncio.sleep(ONE_WAY)
+        await asyncio.sleep(ONE_WAY_SECONDS)
         for rate in RATES[api_method]:
             calls = self._calls[api_method, rate, arguments["channel"] if rate.per_channel else ""]
             calls[:] = [at for at in calls if at > now() - rate.seconds]
             self.refused += len(calls) >= rate.calls
             calls.append(now())
         ts = self._show(arguments)
-        await asyncio.sleep(ONE_WAY)
+        await asyncio.sleep(ONE_WAY_SECONDS)
         data = {"ok": True, "ts": ts}
         return AsyncSlackResponse(
             client=self, http_verb="POST", api_url="", req_args={}, data=data, headers={}, status_code=200
