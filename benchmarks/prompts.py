@@ -140,11 +140,11 @@ class ScriptedModel:
 
     prompts: list[str] = field(default_factory=list)
 
-    def __call__(self, asked: ReceivedRequest) -> Script:
-        if asked.system.startswith(SUMMARY_INSTRUCTION):
+    def __call__(self, request: ReceivedRequest) -> Script:
+        if request.system.startswith(SUMMARY_INSTRUCTION):
             return "\n".join(f"{number}. {WORDS}" for number in range(10))
-        self.prompts.append(serialize_prompt(asked.body))
-        if asked.tools and not asked.tool_results:
+        self.prompts.append(serialize_prompt(request.body))
+        if request.tools and not request.tool_results:
             return CallTool("search_tickets", {"words": f"request {len(self.prompts)}"}, id=f"call_{len(self.prompts)}")
         return f"Answer {len(self.prompts)}. {WORDS * 4}"
 

@@ -63,22 +63,22 @@ class LoadModel(CheckingModel):
         """
         self._first_after_reset[name.partition("-")[0]] = name
 
-    def __call__(self, asked: ReceivedRequest) -> Turn:
-        self.check_history(asked)
-        ids = find_names(asked.text)
+    def __call__(self, request: ReceivedRequest) -> Turn:
+        self.check_history(request)
+        ids = find_names(request.text)
         thinking = Pause(THINKING_SECONDS / self.speed)
         for name in ids:
-            if get_kind(name) == "file" and get_file_text(name) not in asked.text:
+            if get_kind(name) == "file" and get_file_text(name) not in request.text:
                 self.faults.append(f"{name} came without its file")
-        if any(get_kind(name) == "tool" for name in ids) and not asked.tool_results:
+        if any(get_kind(name) == "tool" for name in ids) and not request.tool_results:
             return [thinking, CallTool("current_time", {"timezone": "Europe/Paris"})]
         seconds = len(answer(ids).split()) / WORDS_PER_SECOND
         pieces = max(2, round(seconds * DELTAS_PER_SECOND))
         return [thinking, self.build_answer(ids, pieces, seconds / pieces / self.speed)]
 
-    def check_history(self, asked: ReceivedRequest) -> None:
-        super().check_history(asked)
-        for name in (name for role, text in asked.messages if role == "user" for name in find_names(text)):
+    def check_history(self, request: ReceivedRequest) -> None:
+        super().check_history(request)
+        for name in (name for role, text in request.messages if role == "user" for name in find_names(text)):
             session, _, number = name.partition("-")
             first = self._first_after_reset.get(session)
             if first is not None and int(number) < int(first.partition("-")[2]):

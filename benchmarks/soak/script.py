@@ -51,13 +51,13 @@ class CheckingModel:
     faults: list[str] = field(default_factory=list)
     orders: list[list[str]] = field(default_factory=list)
 
-    def __call__(self, asked: ReceivedRequest) -> Turn:
-        self.check_history(asked)
-        return self.build_answer(find_names(asked.text), DELTAS, DELTA_INTERVAL_SECONDS)
+    def __call__(self, request: ReceivedRequest) -> Turn:
+        self.check_history(request)
+        return self.build_answer(find_names(request.text), DELTAS, DELTA_INTERVAL_SECONDS)
 
-    def check_history(self, asked: ReceivedRequest) -> None:
+    def check_history(self, request: ReceivedRequest) -> None:
         """Append the faults of a model request's history to `faults` and `orders`."""
-        messages = list_texts(asked.messages)
+        messages = list_texts(request.messages)
         if wrong := find_history_fault(messages):
             self.faults.append(wrong)
         order = [id_ for role, text in messages if role == "user" for id_ in find_names(text)]

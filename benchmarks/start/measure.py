@@ -63,7 +63,7 @@ async def measure(contender: StartContender, platform: str, *, idle: float = _ID
     """
     async with AsyncExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory()))
-        model = await stack.enter_async_context(ScriptedOpenAI(lambda _asked: _ANSWER))
+        model = await stack.enter_async_context(ScriptedOpenAI(lambda _request: _ANSWER))
         settings = {"MODEL": "openai/scripted", "OPENAI_BASE_URL": model.base_url, "PORT": "0"}
         platforms = _platforms(platform)
         for each in platforms:

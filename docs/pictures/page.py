@@ -58,18 +58,18 @@ async def main() -> None:
     """Remake `page*.png`."""
     begin, half, go_on, told = asyncio.Event(), asyncio.Event(), asyncio.Event(), list[str]()
 
-    def answer(asked: ReceivedRequest) -> Turn:
-        if "commit" in asked.text:
+    def answer(request: ReceivedRequest) -> Turn:
+        if "commit" in request.text:
             first, second = UNDO.split("- If the")
             return [Pause(begin), Say(first), Pause(half), Say(f"- If the{second}")]
-        if "store" in asked.text:
+        if "store" in request.text:
             return [Say(COMPARE[:120]), Pause(go_on), Say(COMPARE[120:])]
-        if asked.tool_results:
+        if request.tool_results:
             return "Done: version 41 is live again."
-        if "broken" in asked.text:
+        if "broken" in request.text:
             back = CallTool("rollback", {"version": "41"}, id="c1")
             return [Say("The errors began with version 42. I can go back to 41."), back]
-        told.append(asked.text)
+        told.append(request.text)
         rest = Say("did not know of the new column. It will happen never again.")
         return [Say("It began with a migration: version 42 "), *([Pause(3600)] if len(told) == 1 else []), rest]
 

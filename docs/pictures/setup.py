@@ -31,7 +31,7 @@ CHANGING = {
 
 async def slack(start: Start) -> str:
     """Set up Slack, with one mistake."""
-    async with SlackSandbox() as sandbox, ScriptedGemini(lambda _asked: "ok") as model:
+    async with SlackSandbox() as sandbox, ScriptedGemini(lambda _request: "ok") as model:
         with Typist() as typist:
             settings = {"SLACK_API_URL": sandbox.api_url, "GOOGLE_BASE_URL": model.base_url}
             ends = await start(typist, "init --platform slack", settings)
@@ -43,7 +43,7 @@ async def slack(start: Start) -> str:
 
 async def discord(start: Start) -> str:
     """Set up Discord with a missing intent."""
-    async with DiscordSandbox() as sandbox, ScriptedGemini(lambda _asked: "ok") as model:
+    async with DiscordSandbox() as sandbox, ScriptedGemini(lambda _request: "ok") as model:
         with Typist() as typist:
             sandbox.privileged_intents.discard("message_content")
             settings = {"DISCORD_API_URL": sandbox.api_url, "GOOGLE_BASE_URL": model.base_url}

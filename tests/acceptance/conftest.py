@@ -238,7 +238,7 @@ def _is_disconnected(platform: Platform) -> bool:
     return not platform.is_connected
 
 
-def _unscripted_answer(_asked: ReceivedRequest) -> Turn:
+def _unscripted_answer(_request: ReceivedRequest) -> Turn:
     return Fail(400, "no test has told the model what to say")
 
 
@@ -271,8 +271,8 @@ async def _start_bot(
     platforms: Sequence[Platform],
     settings: Mapping[str, str],
 ) -> AcceptanceBot:
-    def answer(asked: ReceivedRequest) -> Turn:
-        return bot.answer(asked)
+    def answer(request: ReceivedRequest) -> Turn:
+        return bot.answer(request)
 
     model = await stack.enter_async_context(ScriptedOpenAI(answer))
     places = {name: value for platform in platforms for name, value in platform.settings.items()}

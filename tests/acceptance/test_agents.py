@@ -33,14 +33,14 @@ root_agent = LlmAgent(name="sky", instruction="You are the sky.", tools=[look_ou
 """
 
 
-def answer(asked: ReceivedRequest) -> Turn:
+def answer(request: ReceivedRequest) -> Turn:
     """Answer with the agent's name, and with the other agents' names in its history.
 
     The agent "the sky" first calls its tool.
     """
-    history = json.dumps(asked.body["messages"])
+    history = json.dumps(request.body["messages"])
     who = next(name for name in ("the desk", "the sky", "payroll") if f"You are {name}." in history)
-    if who == "the sky" and not asked.tool_results:
+    if who == "the sky" and not request.tool_results:
         return CallTool("look_out", {}, id=f"c{len(history)}")
     seen = [other for other in ("the desk", "the sky", "payroll") if f"I am {other}" in history]
     return Say(f"I am {who}, and heard {', '.join(seen) or 'nobody'}.")

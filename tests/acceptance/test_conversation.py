@@ -14,13 +14,13 @@ from tests.acceptance.platforms import Platform
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
-def answer_from_memory(asked: ReceivedRequest) -> Turn:
+def answer_from_memory(request: ReceivedRequest) -> Turn:
     """Answer a question for the agent's memory from the words after `remember`.
 
     All other messages are answered by "Noted.".
     """
-    if "what do you know" in asked.text:
-        questions = " ".join(text for role, text in asked.messages if role == "user")
+    if "what do you know" in request.text:
+        questions = " ".join(text for role, text in request.messages if role == "user")
         return "I know: " + (", ".join(re.findall(r"remember (\w+)", questions)) or "nothing")
     return "Noted."
 
@@ -38,7 +38,7 @@ def platform(request: pytest.FixtureRequest, shared_bot: AcceptanceBot) -> Platf
 
 
 async def test_a_mention_is_answered_by_a_growing_reply(bot: AcceptanceBot, platform: Platform) -> None:
-    bot.answer = lambda _asked: Say("The quick brown fox jumps over the lazy dog.", pieces=20, pace=0.2)
+    bot.answer = lambda _request: Say("The quick brown fox jumps over the lazy dog.", pieces=20, pace=0.2)
     conversation = platform.start_conversation()
     await bot.ask(platform, conversation, "say it", "The quick brown fox jumps over the lazy dog.")
 
@@ -49,7 +49,7 @@ async def test_a_mention_is_answered_by_a_growing_reply(bot: AcceptanceBot, plat
 
 
 async def test_a_direct_message_is_answered(bot: AcceptanceBot, platform: Platform) -> None:
-    bot.answer = lambda asked: f"You said: {asked.text}"
+    bot.answer = lambda request: f"You said: {request.text}"
     await bot.ask(platform, platform.start_dm("ada"), "hi", "You said: hi")
 
 
@@ -64,7 +64,7 @@ async def test_a_thread_with_the_bot_needs_no_further_mention(bot: AcceptanceBot
 async def test_in_a_thread_the_bot_answers_its_messages_until_it_is_muted(
     bot: AcceptanceBot, platform: Platform
 ) -> None:
-    bot.answer = lambda asked: f"{asked.text.rpartition(': ')[2]}!"
+    bot.answer = lambda request: f"{request.text.rpartition(': ')[2]}!"
     thread = await platform.start_thread()
     await bot.ask(platform, thread, "one", "one!")
     await thread.say("two", called=False)
@@ -85,7 +85,7 @@ async def test_in_a_thread_the_bot_answers_its_messages_until_it_is_muted(
 
 
 async def test_messages_without_a_mention_start_no_turn(bot: AcceptanceBot, platform: Platform) -> None:
-    bot.answer = lambda _asked: "Yes?"
+    bot.answer = lambda _request: "Yes?"
     before = platform.bot_message_count
     await platform.send_unrelated_messages()
     await bot.ask(platform, platform.start_conversation(), "are you there?", "Yes?")
@@ -111,8 +111,8 @@ async def test_a_run_of_200_deltas_and_two_tool_calls_shows_each_step_once(
 ) -> None:
     steps = [f"Step {number}: " + " ".join(f"w{number}.{word}" for word in range(66)) for number in (1, 2, 3)]
 
-    def script(asked: ReceivedRequest) -> Turn:
-        done = sum(role == "tool" for role, _ in asked.messages)
+    def script(request: ReceivedRequest) -> Turn:
+        done = sum(role == "tool" for role, _ in request.messages)
         step = Say(steps[done], pieces=67, pace=0.01)
         return [step, CallTool("current_time", {"timezone": "UTC"}, id=f"call_{done}")] if done < 2 else [step]
 
@@ -123,8 +123,8 @@ async def test_a_run_of_200_deltas_and_two_tool_calls_shows_each_step_once(
 
 
 async def test_messages_sent_during_a_turn_share_the_next_turn(bot: AcceptanceBot, platform: Platform) -> None:
-    def script(asked: ReceivedRequest) -> Turn:
-        quotes = [line.rpartition(" ")[2] for line in asked.text.splitlines() if line]
+    def script(request: ReceivedRequest) -> Turn:
+        quotes = [line.rpartition(" ")[2] for line in request.text.splitlines() if line]
         return Say(f"Re: {', '.join(quotes)}", pieces=4, pace=0.1)
 
     bot.answer = script
@@ -143,7 +143,7 @@ async def test_a_model_error_ends_in_one_sentence_and_the_session_goes_on(
     bot: AcceptanceBot, platform: Platform
 ) -> None:
     secret = "sk-" + "z" * 30
-    bot.answer = lambda asked: Fail(400, f"boom {secret}") if "hi" in asked.text else "Fine again."
+    bot.answer = lambda request: Fail(400, f"boom {secret}") if "hi" in request.text else "Fine again."
     conversation = platform.start_conversation()
     await conversation.say("hi")
     failed = await bot.wait_for_reply(platform, conversation, lambda text: text.startswith("⚠️"))
@@ -166,7 +166,7 @@ async def test_a_model_error_ends_in_one_sentence_and_the_session_goes_on(
 async def test_every_text_gets_an_answer(
     bot: AcceptanceBot, platform: Platform, text: str, files: tuple[str, ...]
 ) -> None:
-    bot.answer = lambda _asked: "An answer."
+    bot.answer = lambda _request: "An answer."
     conversation = platform.start_dm("grace")
     before = len(conversation.replies())
     await conversation.say(text, user="grace", files=files)
@@ -176,13 +176,13 @@ async def test_every_text_gets_an_answer(
 
 
 async def test_a_mention_without_text_gets_an_answer(bot: AcceptanceBot, platform: Platform) -> None:
-    bot.answer = lambda _asked: "Yes?"
+    bot.answer = lambda _request: "Yes?"
     await bot.ask(platform, platform.start_conversation(), "", "Yes?")
 
 
 async def test_a_long_answer_is_shown_completely_in_several_chunks(bot: AcceptanceBot, platform: Platform) -> None:
     lines = [f"{number}. " + "lorem ipsum dolor " * 6 for number in range(60)]
-    bot.answer = lambda _asked: Say("\n".join(lines), pieces=50)
+    bot.answer = lambda _request: Say("\n".join(lines), pieces=50)
     conversation = platform.start_conversation()
     await conversation.say("long")
     await bot.wait_for_reply(platform, conversation, lambda text: lines[-1].strip() in text)
@@ -195,7 +195,7 @@ async def test_model_text_pings_nobody(bot: AcceptanceBot, platform: Platform) -
     evil = (
         f"<!channel> <!here> @everyone @here {platform.mention('grace')} `<!everyone>`\n```\n<!channel> @everyone\n```"
     )
-    bot.answer = lambda _asked: Say(evil, pieces=30, pace=0.05)
+    bot.answer = lambda _request: Say(evil, pieces=30, pace=0.05)
     conversation = platform.start_conversation()
     await conversation.say("go")
     reply = await bot.wait_for_reply(platform, conversation, lambda text: "```" in text)

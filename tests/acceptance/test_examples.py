@@ -11,25 +11,25 @@ from tests.acceptance.platforms import Platform
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
-def newsroom(asked: ReceivedRequest) -> Turn:
+def newsroom(request: ReceivedRequest) -> Turn:
     """Model script of the newsroom example.
 
     The editor transfers to the reporter, the reporter calls its tool and then answers.
     """
-    done = [result.name for result in asked.tool_results]
-    if "transfer_to_agent" in asked.tools and "look_up" not in asked.tools:
+    done = [result.name for result in request.tool_results]
+    if "transfer_to_agent" in request.tools and "look_up" not in request.tools:
         return CallTool("transfer_to_agent", {"agent_name": "reporter"}, id="t1")
-    if "look_up" in done or "Monday" in str(asked.body["messages"]):
+    if "look_up" in done or "Monday" in str(request.body["messages"]):
         return Say("The harbour opens on Monday.")
     return CallTool("look_up", {"topic": "harbour"}, id="l1")
 
 
-def clock(asked: ReceivedRequest) -> Turn:
-    if not asked.tool_results:
-        assert "convert_time" in asked.tools
+def clock(request: ReceivedRequest) -> Turn:
+    if not request.tool_results:
+        assert "convert_time" in request.tools
         arguments = {"source_timezone": "Asia/Seoul", "time": "12:00", "target_timezone": "UTC"}
         return CallTool("convert_time", arguments, id="c1")
-    return Say(f"It is {'3' if 'T03:00:00' in str(asked.tool_results[0].content) else '?'} o'clock.")
+    return Say(f"It is {'3' if 'T03:00:00' in str(request.tool_results[0].content) else '?'} o'clock.")
 
 
 @pytest.mark.parametrize(
@@ -60,8 +60,8 @@ async def test_a_tool_with_confirmation_is_not_called_without_a_decision(start: 
     bot = await start(AGENT=str(EXAMPLES / "gatekeeper"))
     asked_for: list[ReceivedRequest] = []
 
-    def script(asked: ReceivedRequest) -> Turn:
-        asked_for.append(asked)
+    def script(request: ReceivedRequest) -> Turn:
+        asked_for.append(request)
         return [Say("I have to ask."), CallTool("open_gate", {"gate": "north"}, id=f"g{len(asked_for)}")]
 
     bot.answer = script

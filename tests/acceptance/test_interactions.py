@@ -31,10 +31,12 @@ pay = Tool("pay", "Pays.", paid, require_confirmation=True)
 """
 
 
-def clerk(asked: ReceivedRequest) -> Turn:
-    if "pay" not in asked.text:
-        return f"{len(asked.text.split())} words."
-    return "It is paid." if any("paid" in text for role, text in asked.messages if role == "tool") else CallTool("pay")
+def clerk(request: ReceivedRequest) -> Turn:
+    if "pay" not in request.text:
+        return f"{len(request.text.split())} words."
+    return (
+        "It is paid." if any("paid" in text for role, text in request.messages if role == "tool") else CallTool("pay")
+    )
 
 
 async def test_acknowledged_interactions_survive_the_process_and_run_once(

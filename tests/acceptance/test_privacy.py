@@ -18,14 +18,14 @@ SECRET, OLD, NEW = "falcon", "heron", "otter"
 DAY_SECONDS = 86_400.0
 
 
-def answer_from_memory(asked: ReceivedRequest) -> Turn:
+def answer_from_memory(request: ReceivedRequest) -> Turn:
     """Write a summary if asked for one, or answer if the history contains a secret."""
-    history = " ".join(text for _, text in asked.messages)
-    if "You keep notes" in asked.system:
+    history = " ".join(text for _, text in request.messages)
+    if "You keep notes" in request.system:
         return f"The code name is {SECRET}." if SECRET in history else "Nothing of note."
-    if "which of them" in asked.text:
+    if "which of them" in request.text:
         return " and ".join(which for which, name in (("old", OLD), ("new", NEW)) if name in history) or "None."
-    if "which name" not in asked.text:
+    if "which name" not in request.text:
         return "Noted."
     return (
         ("In the summary." if "A summary of the earlier messages" in history else "As it was said.")

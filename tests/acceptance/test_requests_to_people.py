@@ -55,12 +55,12 @@ class ShopModel:
         self.may_draw = asyncio.Event()
         self.results = list[dict[str | None, str]]()
 
-    def answer(self, asked: ReceivedRequest) -> Turn:
-        if not asked.tool_results:
-            assert all(answer in asked.text for answer in ('"M"', '"Ada"', '"box"', VOUCHER)), asked.text
+    def answer(self, request: ReceivedRequest) -> Turn:
+        if not request.tool_results:
+            assert all(answer in request.text for answer in ('"M"', '"Ada"', '"box"', VOUCHER)), request.text
             calls = [CallTool("ask_tailor", {"about": "M"}, id="t1"), CallTool("pay", {"euros": 20}, id="p1")]
             return [Say("Let me ask."), *calls]
-        self.results.append({result.name: str(result.content) for result in asked.tool_results})
+        self.results.append({result.name: str(result.content) for result in request.tool_results})
         image = SendFile("image/png", PNG)
         return [Say(BEGINNING), Pause(self.may_draw), image, Say("It is paid."), Cite("https://shirts.example/m")]
 

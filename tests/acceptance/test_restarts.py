@@ -28,7 +28,7 @@ async def begin_answers(bot: AcceptanceBot) -> dict[Platform, BotConversation]:
     Returns:
         The conversation on each platform.
     """
-    bot.answer = lambda _asked: [Say("A beginning"), Pause(60.0)]
+    bot.answer = lambda _request: [Say("A beginning"), Pause(60.0)]
     here = start_conversations(bot)
 
     async def scenario(platform: Platform) -> None:
@@ -49,7 +49,7 @@ async def check_resumption(bot: AcceptanceBot, here: Mapping[Platform, BotConver
         await bot.wait_for_reply(platform, here[platform], lambda text: text == "All of it.")
         assert len(here[platform].replies()) == 1
 
-    bot.answer = lambda asked: "All of it." if len(asked.messages) == 1 else f"What? {asked.messages}"
+    bot.answer = lambda request: "All of it." if len(request.messages) == 1 else f"What? {request.messages}"
     await bot.start()
     await bot.run_on_all_platforms(check_reply)
 
@@ -94,7 +94,7 @@ async def test_history_resets_and_missed_messages_survive_a_restart(
 
 async def test_a_shutdown_lets_running_answers_finish(start: StartBot) -> None:
     bot = await start()
-    bot.answer = lambda _asked: Say("It takes a moment to say all of this.", pieces=10, pace=0.2)
+    bot.answer = lambda _request: Say("It takes a moment to say all of this.", pieces=10, pace=0.2)
     here = start_conversations(bot)
 
     async def scenario(platform: Platform) -> None:
@@ -128,7 +128,7 @@ handler = Tool("handler", "Never returns.", lambda _arguments: time.sleep(3600))
 """
     (tmp_path / "endless.py").write_text(source)
     bot = await start(TOOLS="endless:function,endless:handler", SHUTDOWN_TIMEOUT_SECONDS="1")
-    bot.answer = lambda asked: [CallTool("function"), CallTool("handler")] if "go" in asked.text else "Here."
+    bot.answer = lambda request: [CallTool("function"), CallTool("handler")] if "go" in request.text else "Here."
     here = start_conversations(bot)
 
     async def scenario(platform: Platform) -> None:
@@ -157,7 +157,7 @@ async def test_a_turn_that_kills_every_process_ends_in_one_apology_with_a_retry(
     start: StartBot,
 ) -> None:
     bot = await start(TURN_MAX_ATTEMPTS="2")
-    bot.answer = lambda _asked: [Say("Beginning"), Pause(60.0)]
+    bot.answer = lambda _request: [Say("Beginning"), Pause(60.0)]
     here = start_conversations(bot)
     for conversation in here.values():
         await conversation.say("first")
@@ -181,13 +181,13 @@ async def test_a_turn_that_kills_every_process_ends_in_one_apology_with_a_retry(
         await bot.wait_for_reply(platform, conversation, lambda text: text == "All of it.")
         assert len(conversation.replies()) == 1
 
-    bot.answer = lambda asked: "All of it." if len(asked.messages) == 1 else f"What? {asked.messages}"
+    bot.answer = lambda request: "All of it." if len(request.messages) == 1 else f"What? {request.messages}"
     await bot.run_on_all_platforms(retry_turn)
 
 
 async def test_an_unreadable_message_blocks_no_other(start: StartBot, tmp_path: Path) -> None:
     bot = await start(DATA_DIR=str(tmp_path / "data"))
-    bot.answer = lambda asked: "Here." if "before" in asked.text else [Say("Beginning"), Pause(60.0)]
+    bot.answer = lambda request: "Here." if "before" in request.text else [Say("Beginning"), Pause(60.0)]
     here, others, known = start_conversations(bot), start_conversations(bot), start_conversations(bot)
 
     async def start_turns(platform: Platform) -> None:
@@ -220,14 +220,14 @@ async def test_an_unreadable_message_blocks_no_other(start: StartBot, tmp_path: 
             await bot.ask(platform, each, "reset", words.RESET_DONE)
             await bot.ask(platform, each, "anew", "All of it.")
 
-    bot.answer = lambda _asked: "All of it."
+    bot.answer = lambda _request: "All of it."
     await bot.start()
     await bot.run_on_all_platforms(check_answers)
 
 
 async def test_the_next_process_answers_the_turns_of_a_killed_process(start: StartBot) -> None:
     bot = await start()
-    bot.answer = lambda _asked: [Say("Beginning"), Pause(60.0)]
+    bot.answer = lambda _request: [Say("Beginning"), Pause(60.0)]
     here = start_conversations(bot)
 
     async def send_messages(platform: Platform) -> None:
@@ -249,12 +249,12 @@ async def test_the_next_process_answers_the_turns_of_a_killed_process(start: Sta
     await bot.run_on_all_platforms(check_answers)
 
 
-def first_and_others(asked: ReceivedRequest) -> Turn:
+def first_and_others(request: ReceivedRequest) -> Turn:
     """Answer "first" alone, and then "second" and "third" together.
 
     Any other history of the request is quoted in the answer.
     """
-    questions = [text for role, text in asked.messages if role == "user"]
+    questions = [text for role, text in request.messages if role == "user"]
     if len(questions) == 1 and "first" in questions[0]:
         return "The first."
     if len(questions) == 2 and questions[1].index("second") < questions[1].index("third"):
@@ -269,9 +269,9 @@ def first_and_others(asked: ReceivedRequest) -> Turn:
 async def test_each_vendor_answers_over_its_own_api(
     start: StartBot, server: type[ScriptedGemini | ScriptedAnthropic], vendor: str, model: str
 ) -> None:
-    def script(asked: ReceivedRequest) -> Turn:
+    def script(request: ReceivedRequest) -> Turn:
         call = CallTool("current_time", {"timezone": "Asia/Seoul"}, id="call_1")
-        return [Say("It is late.", pieces=3)] if asked.tool_results else [Say("Let me look. ", pieces=3), call]
+        return [Say("It is late.", pieces=3)] if request.tool_results else [Say("Let me look. ", pieces=3), call]
 
     async with server(script) as scripted:
         address = {f"{vendor}_API_KEY": "sk-test-key", f"{vendor}_BASE_URL": scripted.base_url}

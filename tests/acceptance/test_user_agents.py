@@ -116,16 +116,18 @@ app = App(
 TROUBLE = ("fails", "hangs", "huge", "blob", "blocks")
 
 
-def script(asked: ReceivedRequest) -> Turn:
+def script(request: ReceivedRequest) -> Turn:
     who = next(
-        name for name in ("keeper", "coder", "planner", "clerk", "front") if f"You are the {name}" in asked.system
+        name for name in ("keeper", "coder", "planner", "clerk", "front") if f"You are the {name}" in request.system
     )
-    history = str(asked.body["messages"])
+    history = str(request.body["messages"])
     match who:
-        case "keeper" if not asked.tool_results:
+        case "keeper" if not request.tool_results:
             return [CallTool("whoami", {}, id="k1"), CallTool("erase", {}, id="k2")]
         case "keeper":
-            return Say(" and ".join("no" if "may not be used" in str(r.content) else "yes" for r in asked.tool_results))
+            return Say(
+                " and ".join("no" if "may not be used" in str(r.content) else "yes" for r in request.tool_results)
+            )
         case "coder" if "42" in history:
             return Say("It is 42.")
         case "coder":
@@ -134,24 +136,24 @@ def script(asked: ReceivedRequest) -> Turn:
             return Say("/*PLANNING*/ I think. /*FINAL_ANSWER*/ It is done.", pieces=4)
         case "clerk":
             return Say('{"name": "Ada", "age": 36}')
-    return front(asked)
+    return front(request)
 
 
-def front(asked: ReceivedRequest) -> Turn:
-    if "recall!" in asked.text:
-        if not asked.tool_results:
+def front(request: ReceivedRequest) -> Turn:
+    if "recall!" in request.text:
+        if not request.tool_results:
             return CallTool("load_memory", {"query": SECRET}, id="m1")
-        return Say(str(SECRET in str(asked.tool_results[0].content)))
-    if SECRET in asked.text:
+        return Say(str(SECRET in str(request.tool_results[0].content)))
+    if SECRET in request.text:
         return Say("Noted.")
-    wish = next(word for word in (*REQUESTS, "trouble", "weather", "order", "rights") if f"{word}!" in asked.text)
-    if wish in REQUESTS and not asked.tool_results:
+    wish = next(word for word in (*REQUESTS, "trouble", "weather", "order", "rights") if f"{word}!" in request.text)
+    if wish in REQUESTS and not request.tool_results:
         return CallTool("transfer_to_agent", {"agent_name": REQUESTS[wish]}, id="t1")
-    if not asked.tool_results:
+    if not request.tool_results:
         calls = {"trouble": TROUBLE, "rights": ("keeper",)}.get(wish, (wish,))
         given = {"keeper": {"request": "erase it"}, "order": {"what": "tea"}}
         return [CallTool(name, given.get(name, {}), id=f"c{nth}") for nth, name in enumerate(calls)]
-    results = {result.name: str(result.content) for result in asked.tool_results}
+    results = {result.name: str(result.content) for result in request.tool_results}
     if wish == "trouble":
         wrong = [name for name in TROUBLE if "error" in results[name]]
         is_short = max(map(len, results.values())) < 2 * MAX_RESULT_CHARACTERS
@@ -282,8 +284,8 @@ async def test_a_question_outlives_a_kill_before_and_after_its_answer(start: Sta
     bot = await start(AGENT=str(tmp_path / "fitter"))
     here = {platform: platform.start_conversation() for platform in bot.platforms}
 
-    def choose(asked: ReceivedRequest) -> Turn:
-        if asked.tool_results:
+    def choose(request: ReceivedRequest) -> Turn:
+        if request.tool_results:
             return [Say("Packing "), Pause(60.0)]
         return CallTool("get_user_choice", {"options": ["S", "M"]}, id="c1")
 
@@ -309,6 +311,6 @@ async def test_a_question_outlives_a_kill_before_and_after_its_answer(start: Sta
     await bot.run_on_all_platforms(answer)
     await bot.program.stop(signal.SIGKILL)
     await bot.wait_until_disconnected()
-    bot.answer = lambda asked: f"{'M' if 'M' in str(asked.tool_results[0].content) else 'S'} it is."
+    bot.answer = lambda request: f"{'M' if 'M' in str(request.tool_results[0].content) else 'S'} it is."
     await bot.start()
     await bot.run_on_all_platforms(check)

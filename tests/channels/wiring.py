@@ -283,14 +283,14 @@ class WiredBot:
             return list((await connection.execute(sa.select(inbox_table).order_by(inbox_table.c.id))).all())
 
 
-def echo(asked: ReceivedRequest) -> str:
+def echo(request: ReceivedRequest) -> str:
     """Return "heard: " and the question of a model request, without quoted context."""
-    return f"heard: {asked.text.rpartition(QUOTE_END)[2].strip()}"
+    return f"heard: {request.text.rpartition(QUOTE_END)[2].strip()}"
 
 
-def echo_without_author(asked: ReceivedRequest) -> str:
+def echo_without_author(request: ReceivedRequest) -> str:
     """Return "heard " and the question of a model request, without context and author."""
-    return f"heard {asked.text.rpartition(QUOTE_END)[2].strip().partition(': ')[2]}"
+    return f"heard {request.text.rpartition(QUOTE_END)[2].strip().partition(': ')[2]}"
 
 
 async def wait_until(predicate: Callable[[], Any], *, seconds: float = 30) -> None:

@@ -69,29 +69,29 @@ class ScenarioModel:
         self.violations: list[str] = []
         self.may_finish = {platform: asyncio.Event() for platform in LONG}
 
-    def answer(self, asked: ReceivedRequest) -> Turn:
+    def answer(self, request: ReceivedRequest) -> Turn:
         try:
-            rules.check_request("openai", asked.body)
+            rules.check_request("openai", request.body)
         except AssertionError as error:
-            self.violations.append(f"a request breaks a rule of the model: {error or asked.body['messages']}")
+            self.violations.append(f"a request breaks a rule of the model: {error or request.body['messages']}")
             return Fail(400, "no such history is taken")
-        if FIRST not in asked.text:
+        if FIRST not in request.text:
             return SHORT
-        if CONTENT.decode() not in asked.text:
-            self.violations.append(f"the model is not told what is in the file: {asked.text}")
-        roles = [role for role, _ in asked.messages]
+        if CONTENT.decode() not in request.text:
+            self.violations.append(f"the model is not told what is in the file: {request.text}")
+        roles = [role for role, _ in request.messages]
         newest = len(roles) - roles[::-1].index("user")
         match roles[newest:].count("tool"):
             case 0:
                 return [CallTool("pay", id="call_pay")]
             case 1:
                 return [CallTool("ring", id="call_ring"), CallTool("mail", id="call_mail")]
-        return self._build_long_answer(asked)
+        return self._build_long_answer(request)
 
-    def _build_long_answer(self, asked: ReceivedRequest) -> Sequence[Say | Pause]:
-        platform = next(name for name in LONG if name in asked.text)
+    def _build_long_answer(self, request: ReceivedRequest) -> Sequence[Say | Pause]:
+        platform = next(name for name in LONG if name in request.text)
         text, cut = LONG[platform], len(LONG[platform]) // 2
-        ending = f"{text[cut:]}\n\n{SHORT}" if SECOND in asked.text else text[cut:]
+        ending = f"{text[cut:]}\n\n{SHORT}" if SECOND in request.text else text[cut:]
         return [
             Say(text[:cut], pieces=4, pace=0.02),
             Pause(self.may_finish[platform]),

@@ -54,8 +54,8 @@ ATTACKS = {
 TOKENS = {"slack": r"<(!|@|#|/|https?:[^>|]*\||slackapp)", "discord": r"<[@#/]|@(everyone|here)"}
 
 
-def answer_case(asked: Any) -> str:
-    return answers[asked.text.rpartition(QUOTE_END)[2].strip().rpartition("case ")[2]]
+def answer_case(request: Any) -> str:
+    return answers[request.text.rpartition(QUOTE_END)[2].strip().rpartition("case ")[2]]
 
 
 answers = dict[str, str]()

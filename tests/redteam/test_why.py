@@ -101,8 +101,8 @@ async def fail_with_secret(arguments: dict[str, Any]) -> str:
     raise RuntimeError(f"postgres://bot:hunter2hunter2@db/x {CALLS}")
 
 
-def call_tool_once(asked: ReceivedRequest) -> Turn:
-    return "Done." if any(role == "tool" for role, _ in asked.messages) else CallTool("look", {"q": CALLS})
+def call_tool_once(request: ReceivedRequest) -> Turn:
+    return "Done." if any(role == "tool" for role, _ in request.messages) else CallTool("look", {"q": CALLS})
 
 
 async def test_markup_in_arguments_and_errors_stays_in_its_code_span(sandbox: Any, tmp_path: Path) -> None:

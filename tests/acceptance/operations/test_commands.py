@@ -54,7 +54,7 @@ async def test_operator_commands_list_retry_and_cancel_turns(
     operator, platform = Operator(program, bot, tmp_path), bot.platforms[0]
 
     # a healthy bot
-    bot.answer = lambda _asked: "Hello."
+    bot.answer = lambda _request: "Hello."
     await bot.ask(platform, platform.start_conversation(), "hi", "Hello.")
     (turn,) = await operator.run_json("turns --since 1h")
     assert (turn["state"], turn["kind"], turn["error"]) == ("done", "message", None)
@@ -74,7 +74,7 @@ async def test_operator_commands_list_retry_and_cancel_turns(
     assert turn["session"] in (await operator.run("sessions"))[1]
 
     # a failed turn, its report and its retry
-    bot.answer = lambda _asked: Fail(400, "no")
+    bot.answer = lambda _request: Fail(400, "no")
     conversation = platform.start_conversation()
     await conversation.say("hi again")
     apology = await bot.wait_for_reply(platform, conversation, lambda text: ProviderRequestError.public in text)
@@ -88,7 +88,7 @@ async def test_operator_commands_list_retry_and_cancel_turns(
     code, output = await operator.run(f"why (turn`{failed[1]}`)")
     assert code == 0
     assert "ProviderRequestError: " in output
-    bot.answer = lambda _asked: "Here I am."
+    bot.answer = lambda _request: "Here I am."
     asked = await operator.run_json(f"retry {failed[1]}")
     assert (asked["turn"], asked["is_done"], asked["has_worker"]) == (failed[1], True, True)
     assert asked["newest"] != failed[1]
@@ -99,7 +99,7 @@ async def test_operator_commands_list_retry_and_cancel_turns(
     assert (code, "is done: only failed turns can be retried" in output) == (1, True)
 
     # a running turn is cancelled
-    bot.answer = lambda _asked: [Say("Beginning"), Pause(60.0)]
+    bot.answer = lambda _request: [Say("Beginning"), Pause(60.0)]
     conversation = platform.start_conversation()
     await conversation.say("a long story")
     await bot.wait_for_reply(platform, conversation, lambda text: text.startswith("Beginning"))
@@ -117,7 +117,7 @@ async def test_operator_commands_list_retry_and_cancel_turns(
     assert (await operator.run("turns --since soon"))[0] == 2
 
     # without a running bot, requests are stored
-    bot.answer = lambda _asked: Fail(400, "no")
+    bot.answer = lambda _request: Fail(400, "no")
     await (conversation := platform.start_conversation()).say("hi")
     apology = await bot.wait_for_reply(platform, conversation, lambda text: ProviderRequestError.public in text)
     assert await bot.program.stop(signal.SIGTERM) == 0
@@ -126,7 +126,7 @@ async def test_operator_commands_list_retry_and_cancel_turns(
     (newest, *_) = await operator.run_json("turns --limit 1")
     code, output = await operator.run(f"retry {newest['id']}")
     assert (code, "no worker is alive" in output) == (0, True)
-    bot.answer = lambda _asked: "At last."
+    bot.answer = lambda _request: "At last."
     await bot.start()
     await bot.wait_for_reply(platform, conversation, lambda text: text == "At last.")
 
@@ -143,7 +143,7 @@ async def test_forget_deletes_by_id_and_prints_the_counts(
 ) -> None:
     bot = await start()
     operator, platform = Operator(program, bot, tmp_path), bot.platforms[0]
-    bot.answer = lambda _asked: "Hello."
+    bot.answer = lambda _request: "Hello."
     await bot.ask(platform, platform.start_dm("ada"), "hi", "Hello.")
     (session,) = await operator.run_json("sessions")
     code, output = await operator.run("forget --user ada --yes")

@@ -18,12 +18,12 @@ from tests.acceptance.platforms import Discord, Platform, Slack
 ROOT = Path(__file__).parents[3]
 
 
-def answer_slowly(asked: ReceivedRequest) -> Turn:
+def answer_slowly(request: ReceivedRequest) -> Turn:
     """Stream an answer that quotes the newest word for over a second.
 
     A restart of the bot interrupts the answer.
     """
-    return Say(f"You said {re.findall(r'word-[a-z]+-[0-9]+-[0-9]+', asked.text)[-1]} to me.", pieces=8, pace=0.15)
+    return Say(f"You said {re.findall(r'word-[a-z]+-[0-9]+-[0-9]+', request.text)[-1]} to me.", pieces=8, pace=0.15)
 
 
 @pytest.mark.long

@@ -88,7 +88,7 @@ async def test_health_metrics_and_traces_show_the_life_of_the_process(start: Sta
         assert await fetch(program, "/readyz") == (200, "ready\n")
         assert (await fetch(program, "/else"))[0] == 404
 
-        bot.answer = lambda _asked: "The answer of forty-two."
+        bot.answer = lambda _request: "The answer of forty-two."
         for platform in bot.platforms:
             platform.sandbox.faults.rate_limit(POST_CALLS[platform.name], 1)
         await bot.run_on_all_platforms(lambda platform: send_and_wait(bot, platform, places[platform]))
@@ -136,12 +136,12 @@ async def test_health_metrics_and_traces_show_the_life_of_the_process(start: Sta
         assert not re.search(r"slack:|discord:", everything)
 
         platform = bot.platforms[0]
-        bot.answer = lambda _asked: Fail(400, "no")
+        bot.answer = lambda _request: Fail(400, "no")
         await places[platform].say("and that?")
         failed = 'parley_turns_total{channel="slack",kind="message",state="failed"} 1.0'
         await wait_for_metrics(program, failed, 'outcome="ProviderRequestError"} 1.0')
 
-        bot.answer = lambda _asked: [Say("Beginning"), Pause(60.0)]
+        bot.answer = lambda _request: [Say("Beginning"), Pause(60.0)]
         await places[platform].say("and this?")
         await bot.wait_for_reply(platform, places[platform], lambda text: text.startswith("Beginning"))
         await places[platform].say("and whatever else")
@@ -192,7 +192,7 @@ async def test_1060_idle_connections_do_not_disturb_the_bot(start: StartBot) -> 
         for _ in range(1_059):
             stack.enter_context(socket.create_connection(("127.0.0.1", int(port))))
         assert await fetch(bot.program, "/healthz") == (200, "alive\n")
-        bot.answer = lambda _asked: "Hello."
+        bot.answer = lambda _request: "Hello."
         await bot.run_on_all_platforms(lambda platform: wait_for_greeting(bot, platform))
         assert await asyncio.to_thread(first.recv, 1) == b""  # the bot closed the oldest one
     assert "Too many open files" not in bot.program.log

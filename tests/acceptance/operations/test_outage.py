@@ -35,8 +35,8 @@ pytestmark = pytest.mark.timeout(300)
 async def test_a_database_outage_delays_replies_and_loses_none(
     start: StartBot, slack: SlackSandbox, postgres_server: PostgresSandbox, postgres: str, outage: float
 ) -> None:
-    def answer(asked: ReceivedRequest) -> Say:
-        question = [text for role, text in asked.messages if role == "user"][-1]
+    def answer(request: ReceivedRequest) -> Say:
+        question = [text for role, text in request.messages if role == "user"][-1]
         heard = [word for word in ("second", "third", "elsewhere") if word in question]
         return Say(f"Heard: {' '.join(heard)}") if heard else Say(STORY, pieces=100, pace=(outage + 3) / 100)
 

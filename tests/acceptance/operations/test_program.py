@@ -127,7 +127,7 @@ async def test_other_users_of_the_machine_cannot_read_what_is_stored(start: Star
     sqlite3.connect(data / "parley.db").execute("VACUUM").close()  # as an older version creates it
     (data / "bot.log").touch(mode=0o644)
     bot = await start()
-    bot.answer = lambda _asked: "Hello."
+    bot.answer = lambda _request: "Hello."
     await bot.ask(bot.platforms[0], bot.platforms[0].start_conversation(), "hi", "Hello.")
     found = list_permissions(data)
     assert {".parley", "bot.log", "parley.db", "parley.db-wal", "parley.db-shm"} <= found.keys()

@@ -123,7 +123,7 @@ async def test_unconfigured_platforms_and_models_are_not_imported(
         assert list_imports(folder) == needs | also
         assert ("discord" if platform.name == "slack" else "slack") not in program.log.lower()
 
-    async with ScriptedOpenAI(lambda asked: f"Heard: {asked.text}") as model:
+    async with ScriptedOpenAI(lambda request: f"Heard: {request.text}") as model:
         await asyncio.gather(
             check_imports(Slack(slack), {"METRICS": "off"}, {"slack_bolt", "slack_sdk"}),
             check_imports(Discord(discord), {}, {"discord"} | measured),
@@ -144,7 +144,7 @@ async def test_a_message_sent_during_startup_is_answered(
         for platform, conversation in conversations.items():
             await platform.wait_for(lambda: quoted_messages(conversation) == [*texts], timeout=100)  # noqa: B023 - it is waited for here
 
-    async with ScriptedOpenAI(lambda asked: f"Heard: {asked.text}") as model:
+    async with ScriptedOpenAI(lambda request: f"Heard: {request.text}") as model:
         places = {name: value for platform in platforms for name, value in platform.settings.items()}
         model_of = {"MODEL": "openai/m", "OPENAI_BASE_URL": model.base_url}
         bot = make_fresh_program(tmp_path, {**places, **model_of, "AGENT": "slow"}, BLOCKED_AGENT)

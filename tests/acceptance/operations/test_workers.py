@@ -66,7 +66,7 @@ async def test_a_second_worker_takes_over_discord_and_the_spending_of_a_dead_wor
     settings = {"DATABASE_URL": postgres, "LEASE_SECONDS": "2"}
     settings |= {"PRICES_FILE": str(prices), "DAILY_SPENDING_LIMIT_PER_USER_USD": "0.01"}  # less than one answer costs
     one = await start(**settings)
-    one.answer = lambda _asked: "Here."
+    one.answer = lambda _request: "Here."
     here = start_conversations(one)
 
     async def spend(platform: Platform) -> None:
@@ -74,7 +74,7 @@ async def test_a_second_worker_takes_over_discord_and_the_spending_of_a_dead_wor
 
     await one.run_on_all_platforms(spend)
     other = await start(folder=tmp_path / "other", **settings)
-    other.answer = lambda _asked: "The other one says it."
+    other.answer = lambda _request: "The other one says it."
     assert discord.connection_count == 1
     assert "another worker connects to the gateway" in other.program.log
     await one.program.stop(signal.SIGKILL)
@@ -97,13 +97,13 @@ async def test_a_stopped_worker_hands_its_turns_over_at_once(start: StartBot, po
     await check_takeover(one, here)
 
 
-def check_history(asked: ReceivedRequest) -> Turn:
+def check_history(request: ReceivedRequest) -> Turn:
     """Answer "The whole answer." if the model request has the question alone.
 
     Otherwise the answer shows the wrong history.
     """
-    questions = [text for role, text in asked.messages if role == "user"]
-    return "The whole answer." if len(asked.messages) == len(questions) == 1 else f"What? {asked.messages}"
+    questions = [text for role, text in request.messages if role == "user"]
+    return "The whole answer." if len(request.messages) == len(questions) == 1 else f"What? {request.messages}"
 
 
 async def test_a_second_process_on_a_sqlite_file_names_the_owner_and_stops(
@@ -119,7 +119,7 @@ async def test_a_second_process_on_a_sqlite_file_names_the_owner_and_stops(
         assert code == 1
         assert f"parley.db is in use by process {bot.program.pid}: stop that one first" in output
         assert "DATABASE_URL" in output
-    bot.answer = lambda _asked: "Still here."
+    bot.answer = lambda _request: "Still here."
     await bot.ask(platform, platform.start_conversation(), "hello?", "Still here.")
 
 
@@ -131,7 +131,7 @@ async def test_discord_shards_of_a_dead_worker_move_to_the_other_worker(
     one = await start(**settings)
     (tmp_path / "other").mkdir()
     other = await start(folder=tmp_path / "other", **settings)
-    one.answer = other.answer = lambda _asked: "Here."
+    one.answer = other.answer = lambda _request: "Here."
     await discord.wait_for(lambda: len(discord.sessions) == 3 and discord.connection_count == 2, timeout=30)
     assert "this worker connects the shards 0, 1 of 2" in one.program.log
     number = (int(discord.guild_id) >> 22) % 2

@@ -39,10 +39,10 @@ async def forecast(arguments: dict[str, Any]) -> str:
     return "sun"
 
 
-def call_forecast_twice(asked: ReceivedRequest) -> Turn:
+def call_forecast_twice(request: ReceivedRequest) -> Turn:
     """Call the tool for two days, one of which fails, and then answer."""
     calls = [CallTool("forecast", {"day": "monday"}), CallTool("forecast", {"day": "never"})]
-    return "Sun on Monday." if any(role == "tool" for role, _ in asked.messages) else calls
+    return "Sun on Monday." if any(role == "tool" for role, _ in request.messages) else calls
 
 
 async def test_the_author_gets_the_turn_report_by_command_and_menu(sandbox: Any, tmp_path: Path) -> None:

@@ -54,15 +54,15 @@ class BreakingModel:
     def __init__(self) -> None:
         self._broken: set[str] = set()
 
-    def __call__(self, asked: ReceivedRequest) -> Turn:
-        if "long" in asked.text:
+    def __call__(self, request: ReceivedRequest) -> Turn:
+        if "long" in request.text:
             return LONG
-        if "break" in asked.text and asked.text not in self._broken:
-            self._broken.add(asked.text)
+        if "break" in request.text and request.text not in self._broken:
+            self._broken.add(request.text)
             return [Say(LONG), DropConnection()]
-        if "stepwise" in asked.text:
+        if "stepwise" in request.text:
             return Say(ANSWER, pieces=4, pace=0.06)
-        return Say(ANSWER, pieces=4, pace=0.2) if "slowly" in asked.text else ANSWER
+        return Say(ANSWER, pieces=4, pace=0.2) if "slowly" in request.text else ANSWER
 
 
 @asynccontextmanager

@@ -60,7 +60,7 @@ def create_failing_script(answer: Turn = "It is 42.", failure: Turn = FAILURE) -
     """Return a model script that fails at the first request, and then answers."""
     asked = 0
 
-    def script(_asked: ReceivedRequest) -> Turn:
+    def script(_request: ReceivedRequest) -> Turn:
         nonlocal asked
         asked += 1
         return failure if asked == 1 else answer
@@ -269,7 +269,7 @@ async def test_a_retry_works_after_a_restart(sandbox: Any, tmp_path: Path) -> No
 async def test_a_queued_retry_shows_that_it_was_accepted(sandbox: Any, tmp_path: Path) -> None:
     go_on, asked = asyncio.Event(), 0
 
-    def script(_asked: ReceivedRequest) -> Turn:
+    def script(_request: ReceivedRequest) -> Turn:
         nonlocal asked
         asked += 1
         turns: dict[int, Turn] = {1: Fail(400, ""), 2: [Say("Wait"), Pause(go_on), Say(" for it.")]}

@@ -43,14 +43,14 @@ async def test_a_slow_name_lookup_is_not_awaited(slack: SlackSandbox, directory:
 
 async def test_a_user_group_has_its_handle_or_without_the_scope_its_id(slack: SlackSandbox, tmp_path: Path) -> None:
     group = slack.add_user_group("oncall", ["ada", "grace"])
-    async with run_bot(slack, tmp_path, lambda asked: asked.text) as bot:
+    async with run_bot(slack, tmp_path, lambda request: request.text) as bot:
         question = await bot.mention_bot("ada", "general", f"who is in <!subteam^{group.id}>?")
         await bot.wait_for_texts(question, lambda texts: "ada: who is in @oncall?" in texts)
         await bot.mention_bot("ada", "general", f"and in <!subteam^{group.id}|@ops>?", thread_ts=question.ts)
         await bot.wait_for_texts(question, lambda texts: "ada: and in @ops?" in texts)
         assert sum(call.method == "usergroups.list" for call in slack.calls) == 1
     slack.scopes.discard("usergroups:read")
-    async with run_bot(slack, tmp_path, lambda asked: asked.text) as bot:
+    async with run_bot(slack, tmp_path, lambda request: request.text) as bot:
         for _ in range(2):
             question = await bot.mention_bot("ada", "general", f"who is in <!subteam^{group.id}>?")
             await bot.wait_for_texts(question, lambda texts: f"ada: who is in @{group.id}?" in texts)

@@ -51,18 +51,18 @@ PLACE, SESSION = "place", "place:1"
 FACTS = {1: "Zofia decided on PostgreSQL 17", 2: "the budget is 48,213 euros", 3: "open question: who calls Imre?"}
 
 
-def summarize(asked: ReceivedRequest) -> Script:
+def summarize(request: ReceivedRequest) -> Script:
     """Answer a summary request with each known fact in its messages, once."""
-    text = " ".join(line.removeprefix("> ") for line in asked.text.splitlines())
+    text = " ".join(line.removeprefix("> ") for line in request.text.splitlines())
     facts = [fact for fact in FACTS.values() if fact in text]
     return [Say("\n".join([*facts, "They talk about the weather."])), Finish(input=1_000, output=50)]
 
 
-def answer_from_memory(asked: ReceivedRequest) -> Script:
+def answer_from_memory(request: ReceivedRequest) -> Script:
     """Answer a summary request, or answer with the known facts in the history."""
-    if "You keep notes" in asked.system:
-        return summarize(asked)
-    history = " ".join(text for _, text in asked.messages)
+    if "You keep notes" in request.system:
+        return summarize(request)
+    history = " ".join(text for _, text in request.messages)
     return ", ".join(fact for fact in FACTS.values() if fact in history) or "Noted."
 
 
@@ -173,9 +173,9 @@ async def conversation(
     monkeypatch.setattr(compactions, "RETRY_SECONDS", 0.0)
     counter = TokenCounter(tmp_path)
 
-    def answer(asked: ReceivedRequest) -> Script:
-        (one.summary_requests if "You keep notes" in asked.system else one.agent_requests).append(asked)
-        return one.script(asked)
+    def answer(request: ReceivedRequest) -> Script:
+        (one.summary_requests if "You keep notes" in request.system else one.agent_requests).append(request)
+        return one.script(request)
 
     async with ScriptedOpenAI(answer) as model:
         provider = OpenAIProvider("no-key", model.base_url)
@@ -271,7 +271,7 @@ async def test_a_failed_summary_is_logged_and_the_history_is_truncated(
     conversation: CompactedConversation, caplog: pytest.LogCaptureFixture
 ) -> None:
     await conversation.run_turn("first")
-    conversation.script = lambda asked: Fail(400, "no") if "You keep" in asked.system else "Noted."
+    conversation.script = lambda request: Fail(400, "no") if "You keep" in request.system else "Noted."
     with caplog.at_level(logging.WARNING):
         for number in range(60):
             await conversation.append_exchange(f"q{number}")
@@ -353,7 +353,7 @@ async def test_no_summary_is_stored_if_the_history_has_changed(conversation: Com
 
 
 async def test_a_retried_prompt_is_sent_though_a_summary_covers_it(conversation: CompactedConversation) -> None:
-    conversation.script = lambda asked: summarize(asked) if "You keep notes" in asked.system else "Noted."
+    conversation.script = lambda request: summarize(request) if "You keep notes" in request.system else "Noted."
     await conversation.run_turn("an old question")
     assert conversation.last_turn is not None
     old = conversation.last_turn

@@ -192,8 +192,8 @@ async def test_anthropics_client_reads_an_overload_error_in_a_stream() -> None:
 
 @each
 async def test_a_script_can_be_a_function_of_the_request(kind: Callable[..., Server]) -> None:
-    def script(asked: ReceivedRequest) -> str:
-        return f"{asked.text}!"
+    def script(request: ReceivedRequest) -> str:
+        return f"{request.text}!"
 
     async with kind(script) as server:
         answers = await asyncio.gather(post_request(server, "one"), post_request(server, "two", stream=True))

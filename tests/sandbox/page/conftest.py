@@ -137,8 +137,8 @@ async def sandbox_page(tmp_path_factory: pytest.TempPathFactory, fork_server: Fo
     (folder / "prices.toml").write_text('"openai/scripted" = { input = 1000, output = 1000 }')
     pages: list[SandboxPage] = []
 
-    def answer(asked: ReceivedRequest) -> Turn:
-        return pages[0].answer(asked)
+    def answer(request: ReceivedRequest) -> Turn:
+        return pages[0].answer(request)
 
     with pytest.MonkeyPatch.context() as patch:
         for name in os.environ.keys() - clean_environment().keys():
@@ -153,7 +153,7 @@ async def sandbox_page(tmp_path_factory: pytest.TempPathFactory, fork_server: Fo
             for name, value in settings.items():
                 patch.setenv(name, value)
             async with run_sandbox() as (address, _):
-                pages.append(SandboxPage(address, folder, model, lambda asked: f"You said: {asked.text}"))
+                pages.append(SandboxPage(address, folder, model, lambda request: f"You said: {request.text}"))
                 yield pages[0]
 
 

@@ -31,7 +31,7 @@ async def test_axe_finds_no_violation_in_dialogs_and_the_inspector(
     page: Page, sandbox_page: SandboxPage, scheme: str
 ) -> None:
     await page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
-    sandbox_page.answer = lambda asked: "There it is."
+    sandbox_page.answer = lambda request: "There it is."
     question = f"show me the {scheme} inspector"  # unique text, so the order of the list does not matter
     await post_message(page, "discord", question)
     turn = page.locator(".inspector .turn", has_text=question).first

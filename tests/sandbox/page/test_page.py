@@ -49,7 +49,7 @@ async def open_place(page: Page, on: str, place: str) -> None:
 
 async def test_questions_on_both_platforms_stream_and_are_inspected(page: Page, sandbox_page: SandboxPage) -> None:
     go_on = asyncio.Event()
-    sandbox_page.answer = lambda asked: [Say("The first half, "), Pause(go_on), Say("and the second.\n\n" + MARKDOWN)]
+    sandbox_page.answer = lambda request: [Say("The first half, "), Pause(go_on), Say("and the second.\n\n" + MARKDOWN)]
     slack, discord = page.locator("#slack .messages"), page.locator("#discord .messages")
     await expect(page.locator("#slack .welcome")).to_contain_text("direct messages with parley")
 
@@ -86,13 +86,13 @@ async def test_questions_on_both_platforms_stream_and_are_inspected(page: Page, 
 
 
 async def test_commands_buttons_files_and_reactions_work(page: Page, sandbox_page: SandboxPage) -> None:
-    sandbox_page.answer = lambda asked: f"Heard: {asked.text}"
+    sandbox_page.answer = lambda request: f"Heard: {request.text}"
     await open_place(page, "discord", "general")
     await post_message(page, "discord", "@parley once")
     answer = page.locator("#discord .message", has_text="Heard:").last
     await expect(answer).to_contain_text("once")
     await expect(answer.locator(".quoted")).to_contain_text("once")
-    sandbox_page.answer = lambda asked: "Another answer."
+    sandbox_page.answer = lambda request: "Another answer."
     await answer.locator("button", has_text="Regenerate").click()
     await expect(page.locator("#discord .messages")).to_contain_text("Another answer.")
     last = page.locator("#discord .message", has_text="Another answer.")
@@ -116,7 +116,7 @@ async def test_commands_buttons_files_and_reactions_work(page: Page, sandbox_pag
     await expect(page.locator("#slack .ephemeral")).to_have_count(0)
     await page.get_by_role("button", name="ada").click()
     await expect(response).to_be_visible()
-    sandbox_page.answer = lambda asked: "A file, I see."
+    sandbox_page.answer = lambda request: "A file, I see."
     await page.set_input_files(
         "#slack input[type=file]", {"name": "a.txt", "mimeType": "text/plain", "buffer": b"hello"}
     )
@@ -133,7 +133,7 @@ async def test_commands_buttons_files_and_reactions_work(page: Page, sandbox_pag
     await own.locator("> .tools").get_by_role("button", name="Ask about this").click()
     dialog = page.get_by_role("dialog")
     await dialog.locator("textarea").fill("What is it about?")
-    sandbox_page.answer = lambda asked: "It is about a file."
+    sandbox_page.answer = lambda request: "It is about a file."
     await dialog.get_by_role("button", name="Ask", exact=True).click()
     await expect(page.get_by_role("dialog")).to_have_count(0)
     await expect(page.locator("#slack .messages")).to_contain_text("It is about a file.")
@@ -150,10 +150,10 @@ async def test_a_selected_place_is_shown_before_the_server_answers(page: Page) -
 
 
 async def test_a_tool_call_is_approved_only_by_its_approver(page: Page, sandbox_page: SandboxPage) -> None:
-    def answer(asked: ReceivedRequest) -> Turn:
+    def answer(request: ReceivedRequest) -> Turn:
         return (
             "It is paid back."
-            if asked.tool_results
+            if request.tool_results
             else [Say("I would pay it back."), CallTool("refund", {"amount": 120}, id="c1")]
         )
 
@@ -189,12 +189,12 @@ async def test_a_tool_call_is_approved_only_by_its_approver(page: Page, sandbox_
 
 async def test_an_answer_survives_a_killed_bot_and_a_429(page: Page, sandbox_page: SandboxPage) -> None:
     stuck = asyncio.Event()
-    sandbox_page.answer = lambda asked: [Say("Half of"), Pause(stuck)]
+    sandbox_page.answer = lambda request: [Say("Half of"), Pause(stuck)]
     await open_place(page, "slack", "general")
     await post_message(page, "slack", "@parley tell me all")
     await expect(page.locator("#slack .replies")).to_contain_text("Half of")
     await page.click("#tab-faults")
-    sandbox_page.answer = lambda asked: "All of it."
+    sandbox_page.answer = lambda request: "All of it."
     async with wait_for_reconnect(page, "slack"):
         await page.get_by_role("button", name="Kill the bot").click()
     await expect(page.locator("#slack .replies")).to_contain_text("All of it.", timeout=2 * TIMEOUT_MILLISECONDS)
@@ -218,7 +218,7 @@ async def test_faults_are_injected_and_removed(page: Page, sandbox_page: Sandbox
     async def expect_pressed(button: Locator, is_pressed: str) -> None:
         await expect(button).to_have_attribute("aria-pressed", is_pressed)
 
-    sandbox_page.answer = lambda asked: f"Through all of it: {asked.text}"
+    sandbox_page.answer = lambda request: f"Through all of it: {request.text}"
     await page.click("#tab-faults")
     for on in ("Slack", "Discord"):
         for name in ("429", "Lose a response", "Slow"):
@@ -257,7 +257,7 @@ async def test_faults_are_injected_and_removed(page: Page, sandbox_page: Sandbox
 
 
 async def test_the_model_is_switched_and_cut_messages_are_shown(page: Page, sandbox_page: SandboxPage) -> None:
-    sandbox_page.answer = lambda asked: "Well said."
+    sandbox_page.answer = lambda request: "Well said."
     offered = await page.locator("#model option").all_text_contents()
     assert offered[:3] == ["openai/scripted", "openai/other", "gemini-3.5-flash"]
     assert {name.partition("-")[0] for name in offered[2:-2]} == {"gemini"}  # the only provider with a key
@@ -281,7 +281,7 @@ async def test_the_model_is_switched_and_cut_messages_are_shown(page: Page, sand
 
 
 async def test_an_exact_slash_command_is_sent_not_completed(page: Page, sandbox_page: SandboxPage) -> None:
-    sandbox_page.answer = lambda asked: "Never."
+    sandbox_page.answer = lambda request: "Never."
     await open_place(page, "slack", "general")
     await page.fill("#slack-line", "")
     await page.locator("#slack-line").press_sequentially("/agent")
@@ -308,7 +308,7 @@ async def test_the_theme_follows_the_system_or_the_user(page: Page) -> None:
 
 
 async def test_the_page_works_by_keyboard_and_on_a_phone(page: Page, sandbox_page: SandboxPage) -> None:
-    sandbox_page.answer = lambda asked: "By keys alone."
+    sandbox_page.answer = lambda request: "By keys alone."
     await page.keyboard.press("Alt+2")
     await expect(page.locator("#discord-line")).to_be_focused()
     await page.keyboard.press("Alt+p")
@@ -322,7 +322,7 @@ async def test_the_page_works_by_keyboard_and_on_a_phone(page: Page, sandbox_pag
     await page.keyboard.press("ArrowUp")
     await expect(page.locator("#discord .message").last).to_be_focused()
     go_on = asyncio.Event()
-    sandbox_page.answer = lambda asked: [Say("What grows "), Pause(go_on), Say("keeps the focus.")]
+    sandbox_page.answer = lambda request: [Say("What grows "), Pause(go_on), Say("keeps the focus.")]
     await page.focus("#discord-line")
     await page.keyboard.type("and now?")
     await page.keyboard.press("Enter")
@@ -338,7 +338,7 @@ async def test_the_page_works_by_keyboard_and_on_a_phone(page: Page, sandbox_pag
         await page.keyboard.press("Tab")
         if "Regenerate" in (await page.evaluate("document.activeElement.textContent")):
             break
-    sandbox_page.answer = lambda asked: "And once more."
+    sandbox_page.answer = lambda request: "And once more."
     await page.keyboard.press("Enter")
     await expect(page.locator("#discord .messages")).to_contain_text("And once more.")
     await page.keyboard.press("Alt+1")
@@ -359,7 +359,7 @@ async def test_the_page_works_by_keyboard_and_on_a_phone(page: Page, sandbox_pag
 
 
 async def test_a_phone_shows_the_newest_message_of_a_long_conversation(page: Page, sandbox_page: SandboxPage) -> None:
-    sandbox_page.answer = lambda asked: "\n\n".join(f"Line {number}." for number in range(60)) + "\n\nThe last line."
+    sandbox_page.answer = lambda request: "\n\n".join(f"Line {number}." for number in range(60)) + "\n\nThe last line."
     await post_message(page, "discord", "Tell me a lot.")
     last = page.locator("#discord .message", has_text="The last line.").last
     await expect(last.locator("button", has_text="Regenerate")).to_be_visible()

@@ -34,7 +34,7 @@ async def page(
         monkeypatch.delenv(name)
     monkeypatch.setattr(sys, "executable", str(fork_server.python))
     monkeypatch.chdir(tmp_path)
-    async with ScriptedOpenAI(lambda asked: f"You said: {asked.text}", api_key=KEY) as model:
+    async with ScriptedOpenAI(lambda request: f"You said: {request.text}", api_key=KEY) as model:
         settings = {"PYTHONPATH": str(ROOT), "DATA_DIR": str(tmp_path), "OPENAI_BASE_URL": model.base_url}
         for name, value in settings.items():
             monkeypatch.setenv(name, value)

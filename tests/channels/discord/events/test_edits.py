@@ -23,7 +23,7 @@ async def test_a_question_that_is_edited_while_queued_is_answered_as_edited(
     server: DiscordSandbox, tmp_path: Path
 ) -> None:
     go_on = asyncio.Event()
-    async with run_bot(server, tmp_path, lambda asked: [Pause(go_on), Say(f"heard: {asked.text}")]) as bot:
+    async with run_bot(server, tmp_path, lambda request: [Pause(go_on), Say(f"heard: {request.text}")]) as bot:
         first = await bot.mention_bot("ada", "general", "one")
         await server.wait_for(lambda: bot.list_texts(first))
         second = await bot.mention_bot("ada", "general", "two")

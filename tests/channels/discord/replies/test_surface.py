@@ -282,7 +282,7 @@ async def test_a_reply_that_cannot_be_shown_ends_its_turn_and_not_the_process(
     server: DiscordSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     server.permissions.remove("send_messages")
-    async with run_bot(server, tmp_path, lambda asked: asked.text) as bot:
+    async with run_bot(server, tmp_path, lambda request: request.text) as bot:
         await bot.mention_bot("ada", "general", "hello")
         (row,) = await bot.wait_for_turns(1)
         assert (row.state, row.error) == ("failed", "RefusedError: post: 50013")

@@ -117,7 +117,7 @@ async def test_a_close_does_not_wait_for_a_task_that_ignores_cancellation(
 
 
 async def test_one_of_two_sockets_stays_open_while_the_other_reconnects(slack: SlackSandbox, tmp_path: Path) -> None:
-    async with run_bot(slack, tmp_path, lambda asked: f"heard: {asked.text}", sockets=2) as bot:
+    async with run_bot(slack, tmp_path, lambda request: f"heard: {request.text}", sockets=2) as bot:
         await slack.wait_for(lambda: slack.connection_count == 2)
         questions = [await bot.mention_bot("ada", "general", f"question {n}") for n in range(6)]
         await bot.wait_for_turns(6)

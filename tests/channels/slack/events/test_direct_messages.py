@@ -11,8 +11,8 @@ from sandbox.slack import SlackSandbox
 from tests.channels.slack.conftest import run_bot
 
 
-def count(asked: Any) -> str:
-    return f"{sum(role == 'user' for role, _ in asked.messages)}: {asked.text}"
+def count(request: Any) -> str:
+    return f"{sum(role == 'user' for role, _ in request.messages)}: {request.text}"
 
 
 async def test_each_direct_message_starts_a_session_in_its_thread(slack: SlackSandbox, tmp_path: Path) -> None:

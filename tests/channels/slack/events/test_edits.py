@@ -20,8 +20,8 @@ async def test_a_question_that_is_edited_while_queued_is_answered_as_edited(
 ) -> None:
     go_on = asyncio.Event()
 
-    def script(asked: Any) -> Any:
-        return [Pause(go_on), Say("one!")] if asked.text == "ada: one" else echo(asked)
+    def script(request: Any) -> Any:
+        return [Pause(go_on), Say("one!")] if request.text == "ada: one" else echo(request)
 
     async with run_bot(slack, tmp_path, script) as bot:
         first = await bot.mention_bot("ada", "general", "one")

@@ -141,10 +141,10 @@ async def test_a_model_can_correct_a_malformed_call() -> None:
         ran.append(city)
         return "sunny"
 
-    def script(asked: ReceivedRequest) -> Turn:
-        if not asked.tool_results:
+    def script(request: ReceivedRequest) -> Turn:
+        if not request.tool_results:
             return CallTool("weather", id="c1", raw='{"city": "Par')
-        result = asked.tool_results[0]
+        result = request.tool_results[0]
         if result.name == MALFORMED_CALL + "weather":
             assert "weather" in result.content["error"]
             return CallTool("weather", {"city": "Paris"}, id="c2")

@@ -39,7 +39,7 @@ class ScriptedSpeaker:
     made: list[str] = field(default_factory=list)
     wire: ConnectedProvider | None = None
 
-    def script(self, _asked: ReceivedRequest) -> Turn:
+    def script(self, _request: ReceivedRequest) -> Turn:
         return self.lines.pop(0)
 
     def begin(self) -> None:
