@@ -101,7 +101,7 @@ def build_event(number: int) -> Event:
     return Event(invocation_id=f"turn-{number // 2}", author=author, content=content)
 
 
-async def create_parley(where: str, url: str) -> SessionContender:
+async def create_parley(folder: str, url: str) -> SessionContender:
     database = Database(url)
     await migrate(database)
     counter = TokenCounter(Path(".parley/tiktoken"))
@@ -116,7 +116,7 @@ async def create_parley(where: str, url: str) -> SessionContender:
             await connection.execute(sa.insert(messages), rows)
 
     service = SessionService(database, counter, agent="agent")
-    return SessionContender(f"Parley, {where}", service, fill, database.aclose, configs=(None,))
+    return SessionContender(f"Parley, {folder}", service, fill, database.aclose, configs=(None,))
 
 
 def create_adk_sqlite(path: Path) -> SessionContender:
@@ -136,7 +136,7 @@ def create_adk_sqlite(path: Path) -> SessionContender:
     return SessionContender("ADK SqliteSessionService", service, fill, service.close)
 
 
-def create_adk_database(where: str, url: str) -> SessionContender:
+def create_adk_database(folder: str, url: str) -> SessionContender:
     service = DatabaseSessionService(url)
 
     async def fill(session: str, events: list[Event]) -> None:
@@ -144,7 +144,7 @@ def create_adk_database(where: str, url: str) -> SessionContender:
         async with AsyncSession(service.db_engine) as database, database.begin():
             database.add_all([StorageEvent.from_event(owner, one) for one in events])
 
-    return SessionContender(f"ADK DatabaseSessionService, {where}", service, fill, service.close)
+    return SessionContender(f"ADK DatabaseSessionService, {folder}", service, fill, service.close)
 
 
 def create_adk_memory() -> SessionContender:
@@ -304,13 +304,13 @@ def compare_with_targets(figures: dict[str, list[SessionFigures]], lengths: Sequ
         return
     short, long = lengths.index(100), lengths.index(2_000)
     durable = {name: of[long].turn for name, of in figures.items() if "Sqlite" in name or "Database" in name}
-    whole = min(turn for name, turn in durable.items() if not name.endswith("events"))
+    fastest = min(turn for name, turn in durable.items() if not name.endswith("events"))
     recent = min(turn for name, turn in durable.items() if name.endswith("events"))
     for name, ours in figures.items():
         if not name.startswith("Parley"):
             continue
         yield f"{name}, at 2,000 events, compared with the faster of ADK's durable services:"
-        yield f"  whole history: ADK takes {whole / ours[long].turn:.1f} times as long (target: 12)"
+        yield f"  whole history: ADK takes {fastest / ours[long].turn:.1f} times as long (target: 12)"
         yield f"  with {RECENT_EVENTS} events: {recent / ours[long].turn:.1f} times (target: 3)"
         yield f"  its own time at 100 events: {ours[long].turn / ours[short].turn:.2f} times (target: 1.3)"
         yield f"  longest stall of the loop, at any length: {max(of.stall for of in ours):.1f} ms (target: 10)"

@@ -67,6 +67,6 @@ async def _cpu(*, has_replies: bool) -> float:
             await replies.enter_async_context(reply)
             speech.subscribe(reply.feed)
         await asyncio.sleep(0.5)
-        begun = time.process_time()
+        start = time.process_time()
         await model.run()
-        return time.process_time() - begun
+        return time.process_time() - start

@@ -47,24 +47,24 @@ def measure_replies(
         versions: all texts of the bot's messages over time, oldest first.
     """
     versions = list(versions)
-    asked = {question.message: question.number for question in questions}
+    numbers = {question.message: question.number for question in questions}
     owners: dict[str, int] = {}
     for version in versions:
         if version.text is not None and (place := last_position(version.text)) is not None:
             owners.setdefault(version.message, place[0])
     for version in versions:
-        owner = asked.get(version.reply_to or "", owners.get(version.reply_to or ""))
+        owner = numbers.get(version.reply_to or "", owners.get(version.reply_to or ""))
         if owner is not None:
             owners.setdefault(version.message, owner)
-    seen: defaultdict[int, list[Version]] = defaultdict(list)
+    versions_by_reply: defaultdict[int, list[Version]] = defaultdict(list)
     for version in versions:
         if version.message in owners:
-            seen[owners[version.message]].append(version)
+            versions_by_reply[owners[version.message]].append(version)
     return [
         MeasuredReply(
-            mean_age(speech.spoken, newest_positions(seen[question.number])),
+            mean_age(speech.spoken, newest_positions(versions_by_reply[question.number])),
             speech.spoken[-1],
-            final_time(speech.text, speech.spoken[-1], seen[question.number]),
+            final_time(speech.text, speech.spoken[-1], versions_by_reply[question.number]),
             question.channel,
         )
         for question, speech in zip(questions, speeches, strict=True)
@@ -88,7 +88,7 @@ def newest_positions(versions: Iterable[Version]) -> list[tuple[float, int]]:
     return newest
 
 
-def mean_age(spoken: Sequence[float], newest: Iterable[tuple[float, int]]) -> float:
+def mean_age(token_times: Sequence[float], newest: Iterable[tuple[float, int]]) -> float:
     """Return the newest visible word's mean age in seconds, while the model streams.
 
     Before the first visible word, the age is the time since the first emitted one.
@@ -97,11 +97,11 @@ def mean_age(spoken: Sequence[float], newest: Iterable[tuple[float, int]]) -> fl
         spoken: the time of each emitted word.
         newest: see `newest_positions`.
     """
-    start, ended = spoken[0], spoken[-1]
+    start, ended = token_times[0], token_times[-1]
     age, since, word = 0.0, start, 0
     for at, position in [*newest, (ended, 0)]:
         until = min(max(at, start), ended)
-        age += (until - since) * ((since + until) / 2 - spoken[word])
+        age += (until - since) * ((since + until) / 2 - token_times[word])
         since, word = until, max(position, 0)
     return age / (ended - start)
 
@@ -118,7 +118,7 @@ def final_time(text: str, ended: float, versions: Iterable[Version]) -> float | 
     Returns:
         Monotonic seconds, as in the versions; None if the last versions show another text, or none is from `ended` on.
     """
-    whole = _strip_whitespace(text)
+    stripped = _strip_whitespace(text)
     current: dict[str, Version] = {}
     since: float | None = None
     is_final = False
@@ -130,7 +130,7 @@ def final_time(text: str, ended: float, versions: Iterable[Version]) -> float | 
         if version.at < ended:
             continue
         visible_text = "".join(one.text or "" for one in sorted(current.values(), key=lambda one: one.order))
-        was_final, is_final = is_final, _strip_whitespace(visible_text) == whole
+        was_final, is_final = is_final, _strip_whitespace(visible_text) == stripped
         if is_final and not was_final:
             since = version.at
     return since if is_final else None

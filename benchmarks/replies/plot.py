@@ -30,12 +30,12 @@ def plot(cells: Iterable[Cell], ending: str) -> str:
     chosen = [cell for cell in cells if cell.ending == ending or cell.replies == 1]
     panels, top = [], 0
     for platform in sorted({cell.platform for cell in chosen}, reverse=True):
-        here = [cell for cell in chosen if cell.platform == platform]
-        names = list(dict.fromkeys(cell.contender for cell in here))
-        ages = {name: {cell.replies: cell.age for cell in here if cell.contender == name} for name in names}
-        ends = {name: {cell.replies: _end(cell) for cell in here if cell.contender == name} for name in names}
-        ages[_FLOOR] = {cell.replies: cell.age_floor for cell in here}
-        ends[_FLOOR] = {cell.replies: cell.end_mean_floor for cell in here}
+        platform_cells = [cell for cell in chosen if cell.platform == platform]
+        names = list(dict.fromkeys(cell.contender for cell in platform_cells))
+        ages = {name: {cell.replies: cell.age for cell in platform_cells if cell.contender == name} for name in names}
+        ends = {name: {cell.replies: _end(cell) for cell in platform_cells if cell.contender == name} for name in names}
+        ages[_FLOOR] = {cell.replies: cell.age_floor for cell in platform_cells}
+        ends[_FLOOR] = {cell.replies: cell.end_mean_floor for cell in platform_cells}
         panels += _panel(0, top, f"{platform.title()}: mean age of the shown text", ages)
         panels += _panel(_WIDTH, top, f"{platform.title()}: last word to final text, mean", ends)
         panels += _legend(top + _HEIGHT, names)

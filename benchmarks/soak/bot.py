@@ -14,7 +14,7 @@ from channels.slack import adapter as slack
 from channels.slack.client.api import SlackApi
 
 
-def main(speed: float, *asked: str) -> None:
+def main(speed: float, *arguments: str) -> None:
     """Run a command of the bot whose rate limiters run `speed` times as fast.
 
     Args:
@@ -24,7 +24,7 @@ def main(speed: float, *asked: str) -> None:
         patch.object(slack, "SlackApi", partial(SlackApi, speed=speed)),
         patch.object(discord, "DiscordApi", partial(DiscordApi, speed=speed)),
     ):
-        sys.argv[1:] = asked
+        sys.argv[1:] = arguments
         bot()
 
 

@@ -114,7 +114,7 @@ def build_outcome(
         turn_starts: see `find_turn_starts`.
     """
     verdicts = [(one, judge(one.sent, visible_text(one.place), count_unfinished(one.place))) for one in sessions]
-    lost = {id_ for _, verdict in verdicts for id_ in verdict.lost}
+    lost_ids = {id_ for _, verdict in verdicts for id_ in verdict.lost}
     pairs = [pair for _, verdict in verdicts for pair in verdict.disordered]
     receipt_times = {name: at for platform in platforms for name, at in platform.receipt_times().items()}
     in_time = {pair[0] for pair in pairs if not is_late(pair, receipt_times, turn_starts)}
@@ -124,7 +124,7 @@ def build_outcome(
         seed,
         seconds,
         verdicts,
-        frozenset(lost - accepted),
+        frozenset(lost_ids - accepted),
         frozenset(late),
         [*model.faults, *(f"order: {order}" for order in wrong)],
         unexpected_exits,

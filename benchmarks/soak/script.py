@@ -108,12 +108,12 @@ def find_history_fault(messages: Sequence[tuple[str, str]]) -> str:
             return ""
     if [role for role, _ in messages] != ["user", "assistant"] * (len(messages) // 2) + ["user"]:
         return f"roles: {[role for role, _ in messages]}"
-    asked = [find_names(text) for role, text in messages if role == "user"]
+    names = [find_names(text) for role, text in messages if role == "user"]
     answers = [text for role, text in messages if role == "assistant"]
-    for ids, text in zip(asked, answers, strict=False):
+    for ids, text in zip(names, answers, strict=False):
         if text != answer(ids):
             return f"{ids} was answered with {text[:80]!r}"
-    all_ids = [id_ for ids in asked for id_ in ids]
+    all_ids = [id_ for ids in names for id_ in ids]
     return "" if len(all_ids) == len(set(all_ids)) else f"more than once: {all_ids}"
 
 

@@ -39,10 +39,10 @@ class BareModel(BaseLlm):
         text = (llm_request.contents[-1].parts or [types.Part()])[0].text or ""
         answer = text
         if text != _WARM_UP_TEXT:
-            done = await client().chat.completions.create(
+            completion = await client().chat.completions.create(
                 model="scripted", messages=[{"role": "user", "content": text}]
             )
-            answer = done.choices[0].message.content or ""
+            answer = completion.choices[0].message.content or ""
         yield LlmResponse(content=types.Content(role="model", parts=[types.Part(text=answer)]))
 
 

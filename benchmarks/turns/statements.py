@@ -26,7 +26,7 @@ def count_statements(database: Database) -> Iterator[Counter[str]]:
     counts: Counter[str] = Counter()
     engine = database.engine.sync_engine
 
-    def count_execution(_connection: Any, _cursor: Any, statement: str, *_more: Any) -> None:
+    def count_execution(_connection: Any, _cursor: Any, statement: str, *_kwargs: Any) -> None:
         counts[_kind(statement)] += 1
 
     def count_commit(_connection: Any) -> None:

@@ -103,7 +103,7 @@ _BENDS = {("running", "queued"): 60, ("queued", "running"): 60}
 
 def turn() -> str:
     """Draw the states of a turn: `TRANSITIONS`."""
-    nodes = {state: Node(*where, state, is_end=state in ENDED_STATES) for state, where in _STATES.items()}
+    nodes = {state: Node(*position, state, is_end=state in ENDED_STATES) for state, position in _STATES.items()}
     steps = [
         Arrow(source, target, "\n".join(wrap(when, 16)), _BENDS.get((source, target), 0))
         for (source, target), when in TRANSITIONS.items()
@@ -156,7 +156,7 @@ def messages() -> str:
         moment = "and at its end" if is_last else f"after {len(planner.text)} characters"
         parts.append(text(left, 26, moment, weight="bold"))
         for chunk in plan.chunks:
-            lines = [row for said in chunk.text.split("\n") for row in wrap(said, _CHARACTERS) or [""]]
+            lines = [row for line in chunk.text.split("\n") for row in wrap(line, _CHARACTERS) or [""]]
             grows = plan.is_growing and chunk is plan.chunks[-1]
             height = LINE * len(lines) + 12
             parts.append(box(left, top, _COLUMN - 22, height, fill="#fbfcfe", stroke=BLUE if grows else PALE))

@@ -113,8 +113,8 @@ def svg(width: float, height: float, parts: Sequence[str]) -> str:
 
 
 def box(x: float, y: float, width: float, height: float, *, fill: str, stroke: str = "none") -> str:
-    where = f'x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}"'
-    return f'<rect {where} rx="5" fill="{fill}" stroke="{stroke}"/>'
+    attributes = f'x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}"'
+    return f'<rect {attributes} rx="5" fill="{fill}" stroke="{stroke}"/>'
 
 
 def line(

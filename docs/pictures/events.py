@@ -60,10 +60,10 @@ def _make_installation(name: str) -> Callable[[Environment, str, ClientSession],
         workspace = environment.slack if name == "Sandbox" else environment.partner
         async with aiohttp.ClientSession() as session:
             async with session.get(environment.bot.address + INSTALL_PATH, allow_redirects=False) as answer:
-                asked = answer.headers["Location"]
+                location = answer.headers["Location"]
                 (cookie,) = answer.cookies.values()
-            scopes = parse_qs(urlsplit(asked).query)["scope"][0].split(",")
-            url = f"{environment.bot.address}{BACK_PATH}?{workspace.authorize(asked)}"
+            scopes = parse_qs(urlsplit(location).query)["scope"][0].split(",")
+            url = f"{environment.bot.address}{BACK_PATH}?{workspace.authorize(location)}"
             async with session.get(url, headers={"Cookie": f"{cookie.key}={cookie.value}"}) as answer:
                 status = f"{answer.status} {answer.reason}"
         return [
@@ -77,10 +77,10 @@ def _make_installation(name: str) -> Callable[[Environment, str, ClientSession],
 
 async def _ask_in_partner(environment: Environment, where: str, client: ClientSession) -> list[str]:
     partner = environment.partner
-    asked = await partner.post_message("ada", "general", f"<@{partner.bot_user_id}> who is on call?")
+    question = await partner.post_message("ada", "general", f"<@{partner.bot_user_id}> who is on call?")
 
     def list_replies() -> list[str]:
-        return [one.text for one in partner.messages("general", thread_ts=asked.ts)]
+        return [one.text for one in partner.messages("general", thread_ts=question.ts)]
 
     await partner.wait_for(lambda: _list_finished_answers(partner, "general"), timeout=EVENT_TIMEOUT_SECONDS)
     return ["", "in Partner:", "  ada: @parley who is on call?", f"      parley: {list_replies()[-1]}"]

@@ -75,9 +75,9 @@ class _ScenePlayer:
             text = re.sub(changing, shown, text, flags=re.M)
         return re.sub(r"\n{3,}", "\n\n", text) + "\n"
 
-    async def _type(self, who: str, line: str) -> None:
-        told = await self._sessions.run_line(f"/as {who}") or await self._sessions.run_line(line)
-        self._lines += [f"{who} types  {line}", *([f"  ({told})"] if told else [])]
+    async def _type(self, user: str, line: str) -> None:
+        told = await self._sessions.run_line(f"/as {user}") or await self._sessions.run_line(line)
+        self._lines += [f"{user} types  {line}", *([f"  ({told})"] if told else [])]
 
     async def _wait_for_text(self, words: re.Pattern[str], *, is_there: bool) -> None:
         sandbox = self._environment.slack if self._scene.platform == "slack" else self._environment.discord
@@ -98,13 +98,13 @@ class _ScenePlayer:
 
     def _list_visible_lines(self) -> list[str]:
         session = self._sessions.current
-        home, seen = session.get_home_place(), list[str]()
+        home, lines = session.get_home_place(), list[str]()
         for message in session.platform.list_messages(home, session.user):
-            seen += _format_message(message, "  ")
+            lines += _format_message(message, "  ")
             if message.reply_count:
                 thread = session.platform.list_messages(ClientLocation(home.channel, message.id), session.user)
-                seen += [line for reply in thread[1:] for line in _format_message(reply, "      ")]
-        return seen
+                lines += [line for reply in thread[1:] for line in _format_message(reply, "      ")]
+        return lines
 
 
 def _format_message(message: ClientMessage, indent: str) -> Iterator[str]:
@@ -112,9 +112,9 @@ def _format_message(message: ClientMessage, indent: str) -> Iterator[str]:
     only = " (nobody else sees this)" if message.ephemeral_to else ""
     edited = " (edited)" if message.is_edited and not message.is_from_bot else ""
     to = f" (in reply to {message.reply_to.author})" if message.reply_to else ""
-    first, *more = message.plain_text.splitlines() or [""]
-    yield f"{indent}{message.author}{only}{to}: {first}{'' if more else edited}"
-    yield from (f"{indent}    {line}" for line in more)
+    first, *kwargs = message.plain_text.splitlines() or [""]
+    yield f"{indent}{message.author}{only}{to}: {first}{'' if kwargs else edited}"
+    yield from (f"{indent}    {line}" for line in kwargs)
     if message.reactions:
         yield f"{indent}    {' '.join(reaction.emoji for reaction in message.reactions)}"
 
@@ -162,8 +162,8 @@ def _update_page(page: Path, exchanges: Mapping[str, str]) -> None:
         text = exchanges.get(found["name"])
         if text is None:
             return found[0]
-        said = "".join(f"{found['indent']}{line}".rstrip() + "\n" for line in text.splitlines())
-        return f"{found['begin']}{said}{found['end']}"
+        indented = "".join(f"{found['indent']}{line}".rstrip() + "\n" for line in text.splitlines())
+        return f"{found['begin']}{indented}{found['end']}"
 
     text = page.read_text()
     if (written := PLACE.sub(replace_exchange, text)) != text:

@@ -56,12 +56,12 @@ async def main() -> None:
     ):
 
         def list_slack_texts() -> list[str]:
-            said = [message for message in slack.messages("general") if message.user == slack.bot_user_id]
-            return ["".join([*(task.title for task in message.tasks), message.text]) for message in said]
+            messages = [message for message in slack.messages("general") if message.user == slack.bot_user_id]
+            return ["".join([*(task.title for task in message.tasks), message.text]) for message in messages]
 
         def list_discord_texts() -> list[str]:
-            said = discord.messages("general")
-            return [message.content.text for message in said if message.author.id == discord.bot_id]
+            messages = discord.messages("general")
+            return [message.content.text for message in messages if message.author.id == discord.bot_id]
 
         terminal = TerminalApp(SlackPlatform(slack), DiscordPlatform(discord), notices=[])
         async with terminal.run_test(size=SIZE) as pilot:

@@ -82,9 +82,9 @@ async def main() -> None:
                 )
                 return process.wait
 
-            said = await scene(start)
+            output = await scene(start)
         written = page(name).read_text()
-        page(name).write_text(PLACE.sub(partial(_replace_session, said), written))
+        page(name).write_text(PLACE.sub(partial(_replace_session, output), written))
 
 
 def _replace_session(text: str, found: re.Match[str]) -> str:

@@ -67,8 +67,8 @@ class Bot:
         process = await asyncio.create_subprocess_shell(
             typed, cwd=self._folder, env=self._environment, stdout=PIPE, stderr=PIPE
         )
-        said, _ = await process.communicate()
-        return said.decode()
+        output, _ = await process.communicate()
+        return output.decode()
 
     def find_log_lines(self, words: str) -> list[str]:
         """Return the log lines that contain this text, without time and logger."""
@@ -105,10 +105,10 @@ async def run_bot(
             "PORT": "0",
             **settings,
         }
-        made = Bot(Path(folder), {name: value for name, value in environment.items() if value})
+        bot = Bot(Path(folder), {name: value for name, value in environment.items() if value})
         try:
-            await made.start()
+            await bot.start()
             await discord.wait_for(lambda: discord.commands, timeout=START_TIMEOUT_SECONDS)
-            yield made
+            yield bot
         finally:
-            await made.stop()
+            await bot.stop()

@@ -148,8 +148,8 @@ class SlackBotConversation:
     ) -> SlackMessage:
         text = f"{self._prefix if called else ''}{text}"
         root = self._root.ts if self._root else None
-        sent = [SlackFile(f"F{next(_numbers)}", name, CONTENT) for name in files]
-        message = await self._slack.post_message(user, self._channel, text, thread_ts=root, files=sent)
+        attachments = [SlackFile(f"F{next(_numbers)}", name, CONTENT) for name in files]
+        message = await self._slack.post_message(user, self._channel, text, thread_ts=root, files=attachments)
         self._root = self._root or message
         return message
 
@@ -162,11 +162,11 @@ class SlackBotConversation:
         Slack sends no thread with a command: a user with several sessions chooses one by a button.
         """
         assert self._root is not None
-        seen = await self._slack.run_command("ada", self._channel, "/reset")
-        (response,) = await self._slack.wait_for(lambda: seen)
-        here = [id_ for id_ in response.buttons.values() if id_.endswith(f":{self._root.ts}")]
-        if here:
-            assert await self._slack.click_button("ada", response, here[0])
+        responses = await self._slack.run_command("ada", self._channel, "/reset")
+        (response,) = await self._slack.wait_for(lambda: responses)
+        button_ids = [id_ for id_ in response.buttons.values() if id_.endswith(f":{self._root.ts}")]
+        if button_ids:
+            assert await self._slack.click_button("ada", response, button_ids[0])
             await self._slack.wait_for(lambda: not response.buttons)
         return response.text
 
@@ -282,10 +282,10 @@ class DiscordBotConversation:
         await self._discord.edit_message("ada", message, f"{self._mention}{text}")
 
     async def reset(self) -> str:
-        seen = await self._discord.run_command("ada", self._place, "/reset")
-        await self._discord.wait_for(lambda: seen and not seen[0].loading)
-        assert seen[0].ephemeral_to == self._discord.people["ada"]
-        return seen[0].text
+        responses = await self._discord.run_command("ada", self._place, "/reset")
+        await self._discord.wait_for(lambda: responses and not responses[0].loading)
+        assert responses[0].ephemeral_to == self._discord.people["ada"]
+        return responses[0].text
 
     def replies(self) -> list[BotMessage]:
         return [_bot_message(message) for message in self._bot_messages()]
@@ -298,8 +298,8 @@ class DiscordBotConversation:
 
     async def press(self, label: str, *, user: str = "ada") -> bool:
         message, action = await wait_for_button(self._discord, label, self._bot_messages)
-        seen = await self._discord.click_button(user, message, action)
-        return all(response.author.id == self._discord.bot_id for response in seen)
+        responses = await self._discord.click_button(user, message, action)
+        return all(response.author.id == self._discord.bot_id for response in responses)
 
     async def wait_for_form(self, *, user: str = "ada") -> None:
         await self._discord.wait_for(lambda: self._discord.modals(user))

@@ -39,11 +39,11 @@ def answer(request: ReceivedRequest) -> Turn:
     The agent "the sky" first calls its tool.
     """
     history = json.dumps(request.body["messages"])
-    who = next(name for name in ("the desk", "the sky", "payroll") if f"You are {name}." in history)
-    if who == "the sky" and not request.tool_results:
+    agent = next(name for name in ("the desk", "the sky", "payroll") if f"You are {name}." in history)
+    if agent == "the sky" and not request.tool_results:
         return CallTool("look_out", {}, id=f"c{len(history)}")
-    seen = [other for other in ("the desk", "the sky", "payroll") if f"I am {other}" in history]
-    return Say(f"I am {who}, and heard {', '.join(seen) or 'nobody'}.")
+    other_agents = [other for other in ("the desk", "the sky", "payroll") if f"I am {other}" in history]
+    return Say(f"I am {agent}, and heard {', '.join(other_agents) or 'nobody'}.")
 
 
 async def test_people_choose_an_agent_and_a_workspace_has_its_own_default(start: StartBot, tmp_path: Path) -> None:

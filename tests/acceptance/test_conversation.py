@@ -112,9 +112,13 @@ async def test_a_run_of_200_deltas_and_two_tool_calls_shows_each_step_once(
     steps = [f"Step {number}: " + " ".join(f"w{number}.{word}" for word in range(66)) for number in (1, 2, 3)]
 
     def script(request: ReceivedRequest) -> Turn:
-        done = sum(role == "tool" for role, _ in request.messages)
-        step = Say(steps[done], pieces=67, pace=0.01)
-        return [step, CallTool("current_time", {"timezone": "UTC"}, id=f"call_{done}")] if done < 2 else [step]
+        result_count = sum(role == "tool" for role, _ in request.messages)
+        step = Say(steps[result_count], pieces=67, pace=0.01)
+        return (
+            [step, CallTool("current_time", {"timezone": "UTC"}, id=f"call_{result_count}")]
+            if result_count < 2
+            else [step]
+        )
 
     bot.answer = script
     conversation = platform.start_conversation()

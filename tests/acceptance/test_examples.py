@@ -16,10 +16,10 @@ def newsroom(request: ReceivedRequest) -> Turn:
 
     The editor transfers to the reporter, the reporter calls its tool and then answers.
     """
-    done = [result.name for result in request.tool_results]
+    called_tools = [result.name for result in request.tool_results]
     if "transfer_to_agent" in request.tools and "look_up" not in request.tools:
         return CallTool("transfer_to_agent", {"agent_name": "reporter"}, id="t1")
-    if "look_up" in done or "Monday" in str(request.body["messages"]):
+    if "look_up" in called_tools or "Monday" in str(request.body["messages"]):
         return Say("The harbour opens on Monday.")
     return CallTool("look_up", {"topic": "harbour"}, id="l1")
 

@@ -59,7 +59,7 @@ async def test_acknowledged_interactions_survive_the_process_and_run_once(
     (request,) = await discord.wait_for(lambda: [m for m in list_bot_messages("bank") if words.APPROVE in m.buttons])
 
     discord.faults.delay(ANSWER, 60, times=2)
-    (asked,) = await discord.run_command("ada", "general", "ask", question="one two three")
+    (response,) = await discord.run_command("ada", "general", "ask", question="one two three")
     (about,) = await discord.run_message_command("ada", message, words.ASK_ABOUT)
     discord.faults.delay(CALLBACK, SLOW_ACK_SECONDS)
     pressing = asyncio.create_task(discord.click_button("ada", request, request.buttons[words.APPROVE]))
@@ -67,7 +67,7 @@ async def test_acknowledged_interactions_survive_the_process_and_run_once(
         await wait_for_pending(database, 3)
         database.execute("BEGIN IMMEDIATE")  # no other row is written before the process is gone
         assert await pressing == []
-        assert (asked.loading, about.loading) == (True, True)
+        assert (response.loading, about.loading) == (True, True)
         await bot.program.stop(signal.SIGKILL)
     await bot.wait_until_disconnected()
     assert not (tmp_path / "paid").exists()
@@ -75,8 +75,8 @@ async def test_acknowledged_interactions_survive_the_process_and_run_once(
     await bot.start()
     await discord.wait_for(lambda: [m.text for m in list_bot_messages("bank")][-1:] == ["It is paid."], timeout=60)
     assert (tmp_path / "paid").read_text() == "paid\n"
-    await discord.wait_for(lambda: list_last_words(asked) == list_last_words(about) == ["words."], timeout=60)
-    assert asked.text == "> one two three"
+    await discord.wait_for(lambda: list_last_words(response) == list_last_words(about) == ["words."], timeout=60)
+    assert response.text == "> one two three"
     assert about.text.startswith("> The sky is green.")
     with closing(sqlite3.connect(file)) as database:
         assert database.execute("SELECT count(*) FROM inbox WHERE kind = 'message'").fetchone() == (3,)

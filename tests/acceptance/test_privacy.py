@@ -24,7 +24,7 @@ def answer_from_memory(request: ReceivedRequest) -> Turn:
     if "You keep notes" in request.system:
         return f"The code name is {SECRET}." if SECRET in history else "Nothing of note."
     if "which of them" in request.text:
-        return " and ".join(which for which, name in (("old", OLD), ("new", NEW)) if name in history) or "None."
+        return " and ".join(label for label, name in (("old", OLD), ("new", NEW)) if name in history) or "None."
     if "which name" not in request.text:
         return "Noted."
     return (
@@ -56,15 +56,17 @@ async def backdate_sessions(file: Path, word: str, *, days: float) -> None:
         query = "SELECT DISTINCT session FROM messages WHERE content LIKE ?"
         said_in = [session for (session,) in database.execute(query, (f"%{word}%",))]
         assert said_in
-        here = f"IN ({', '.join('?' for _ in said_in)})"
-        running = f"SELECT count(*) FROM turns WHERE finished_at IS NULL AND session {here}"
+        condition = f"IN ({', '.join('?' for _ in said_in)})"
+        running = f"SELECT count(*) FROM turns WHERE finished_at IS NULL AND session {condition}"
         async with asyncio.timeout(60):
             while database.execute(running, said_in).fetchone() != (0,):  # noqa: ASYNC110 - a file tells nobody
                 await asyncio.sleep(0.02)
         for table, columns in times.items():
             new = ", ".join(f"{column} = {column} - {days * DAY_SECONDS}" for column in columns)
-            database.execute(f"UPDATE {table} SET {new} WHERE session {here}", said_in)
-        database.execute(f"UPDATE sessions SET updated_at = updated_at - {days * DAY_SECONDS} WHERE id {here}", said_in)
+            database.execute(f"UPDATE {table} SET {new} WHERE session {condition}", said_in)
+        database.execute(
+            f"UPDATE sessions SET updated_at = updated_at - {days * DAY_SECONDS} WHERE id {condition}", said_in
+        )
 
 
 async def test_a_long_session_is_summarized_exported_and_deleted(

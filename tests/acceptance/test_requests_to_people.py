@@ -198,8 +198,8 @@ STEPS = (ask, choose, open_form, submit_form, see_requests, approve, answer_tool
 async def test_each_request_of_an_agent_outlives_kills_and_is_answered_once(start: StartBot, tmp_path: Path) -> None:
     model = ShopModel()
     async with ScriptedGemini(model.answer) as gemini:
-        more = {"DATA_DIR": str(tmp_path), "TURN_MAX_ATTEMPTS": "20"}
-        shop = Shop(await start(**settings(gemini), **more), tmp_path / "parley.db")
+        more_settings = {"DATA_DIR": str(tmp_path), "TURN_MAX_ATTEMPTS": "20"}
+        shop = Shop(await start(**settings(gemini), **more_settings), tmp_path / "parley.db")
         for step in STEPS:
             await shop.run(step)
             await shop.kill()

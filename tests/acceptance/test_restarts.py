@@ -29,25 +29,25 @@ async def begin_answers(bot: AcceptanceBot) -> dict[Platform, BotConversation]:
         The conversation on each platform.
     """
     bot.answer = lambda _request: [Say("A beginning"), Pause(60.0)]
-    here = start_conversations(bot)
+    conversations = start_conversations(bot)
 
     async def scenario(platform: Platform) -> None:
-        await here[platform].say("hi")
-        await bot.wait_for_reply(platform, here[platform], lambda text: text.startswith("A beginning"))
+        await conversations[platform].say("hi")
+        await bot.wait_for_reply(platform, conversations[platform], lambda text: text.startswith("A beginning"))
 
     await bot.run_on_all_platforms(scenario)
-    return here
+    return conversations
 
 
-async def check_resumption(bot: AcceptanceBot, here: Mapping[Platform, BotConversation]) -> None:
+async def check_resumption(bot: AcceptanceBot, conversations: Mapping[Platform, BotConversation]) -> None:
     """Start the bot again, and check that it completes each reply as the same message.
 
     The new model request must contain the question alone.
     """
 
     async def check_reply(platform: Platform) -> None:
-        await bot.wait_for_reply(platform, here[platform], lambda text: text == "All of it.")
-        assert len(here[platform].replies()) == 1
+        await bot.wait_for_reply(platform, conversations[platform], lambda text: text == "All of it.")
+        assert len(conversations[platform].replies()) == 1
 
     bot.answer = lambda request: "All of it." if len(request.messages) == 1 else f"What? {request.messages}"
     await bot.start()
@@ -95,26 +95,26 @@ async def test_history_resets_and_missed_messages_survive_a_restart(
 async def test_a_shutdown_lets_running_answers_finish(start: StartBot) -> None:
     bot = await start()
     bot.answer = lambda _request: Say("It takes a moment to say all of this.", pieces=10, pace=0.2)
-    here = start_conversations(bot)
+    conversations = start_conversations(bot)
 
     async def scenario(platform: Platform) -> None:
-        await here[platform].say("hi")
-        await bot.wait_for_reply(platform, here[platform], lambda text: text.startswith("It"))
+        await conversations[platform].say("hi")
+        await bot.wait_for_reply(platform, conversations[platform], lambda text: text.startswith("It"))
 
     await bot.run_on_all_platforms(scenario)
     assert await bot.program.stop(signal.SIGTERM) == 0
-    for conversation in here.values():
+    for conversation in conversations.values():
         assert [reply.text for reply in conversation.replies()] == ["It takes a moment to say all of this."]
 
 
 async def test_turns_cut_off_by_a_shutdown_are_resumed_by_the_next_process(start: StartBot) -> None:
     bot = await start(SHUTDOWN_TIMEOUT_SECONDS="1")
-    here = await begin_answers(bot)
+    conversations = await begin_answers(bot)
     assert await bot.program.stop(signal.SIGINT) == 0
-    for conversation in here.values():
+    for conversation in conversations.values():
         assert [reply.text for reply in conversation.replies()] == [f"A beginning\n\n{words.RESTARTING}"]
 
-    await check_resumption(bot, here)
+    await check_resumption(bot, conversations)
 
 
 async def test_a_hanging_tool_blocks_neither_other_turns_nor_shutdown(start: StartBot, tmp_path: Path) -> None:
@@ -129,28 +129,28 @@ handler = Tool("handler", "Never returns.", lambda _arguments: time.sleep(3600))
     (tmp_path / "endless.py").write_text(source)
     bot = await start(TOOLS="endless:function,endless:handler", SHUTDOWN_TIMEOUT_SECONDS="1")
     bot.answer = lambda request: [CallTool("function"), CallTool("handler")] if "go" in request.text else "Here."
-    here = start_conversations(bot)
+    conversations = start_conversations(bot)
 
     async def scenario(platform: Platform) -> None:
-        await here[platform].say("go")
-        await bot.wait_for_reply(platform, here[platform], lambda text: text.strip("_").startswith("Using"))
+        await conversations[platform].say("go")
+        await bot.wait_for_reply(platform, conversations[platform], lambda text: text.strip("_").startswith("Using"))
         await bot.ask(platform, platform.start_conversation(), "still there?", "Here.")
 
     await bot.run_on_all_platforms(scenario)
     assert await bot.program.stop(signal.SIGTERM, within=60) == 0
-    for conversation in here.values():
+    for conversation in conversations.values():
         assert [reply.text for reply in conversation.replies()] == [words.RESTARTING]
 
 
 async def test_a_second_ctrl_c_exits_at_once_and_loses_nothing(start: StartBot) -> None:
     bot = await start()
-    here = await begin_answers(bot)
+    conversations = await begin_answers(bot)
     ending = asyncio.create_task(bot.program.stop(signal.SIGINT))
     await bot.wait_until_disconnected()
     await bot.program.stop(signal.SIGINT, within=5)
     await ending
 
-    await check_resumption(bot, here)
+    await check_resumption(bot, conversations)
 
 
 async def test_a_turn_that_kills_every_process_ends_in_one_apology_with_a_retry(
@@ -158,15 +158,20 @@ async def test_a_turn_that_kills_every_process_ends_in_one_apology_with_a_retry(
 ) -> None:
     bot = await start(TURN_MAX_ATTEMPTS="2")
     bot.answer = lambda _request: [Say("Beginning"), Pause(60.0)]
-    here = start_conversations(bot)
-    for conversation in here.values():
+    conversations = start_conversations(bot)
+    for conversation in conversations.values():
         await conversation.say("first")
     for _ in range(2):
-        version_counts = {platform: sum(len(reply.versions) for reply in here[platform].replies()) for platform in here}
+        version_counts = {
+            platform: sum(len(reply.versions) for reply in conversations[platform].replies())
+            for platform in conversations
+        }
 
         async def wait_for_growth(platform: Platform, counts: Mapping[Platform, int] = version_counts) -> None:
-            await platform.wait_for(lambda: sum(len(r.versions) for r in here[platform].replies()) > counts[platform])
-            await bot.wait_for_reply(platform, here[platform], lambda text: text.startswith("Beginning"))
+            await platform.wait_for(
+                lambda: sum(len(r.versions) for r in conversations[platform].replies()) > counts[platform]
+            )
+            await bot.wait_for_reply(platform, conversations[platform], lambda text: text.startswith("Beginning"))
 
         await bot.run_on_all_platforms(wait_for_growth)
         await bot.program.stop(signal.SIGKILL)
@@ -174,7 +179,7 @@ async def test_a_turn_that_kills_every_process_ends_in_one_apology_with_a_retry(
         await bot.start()
 
     async def retry_turn(platform: Platform) -> None:
-        conversation = here[platform]
+        conversation = conversations[platform]
         await bot.wait_for_reply(platform, conversation, lambda text: text.startswith(f"⚠️ {words.TOO_MANY_ATTEMPTS}"))
         await platform.wait_for(lambda: conversation.button_labels() == [words.RETRY])
         await conversation.press(words.RETRY)
@@ -188,17 +193,17 @@ async def test_a_turn_that_kills_every_process_ends_in_one_apology_with_a_retry(
 async def test_an_unreadable_message_blocks_no_other(start: StartBot, tmp_path: Path) -> None:
     bot = await start(DATA_DIR=str(tmp_path / "data"))
     bot.answer = lambda request: "Here." if "before" in request.text else [Say("Beginning"), Pause(60.0)]
-    here, others, known = start_conversations(bot), start_conversations(bot), start_conversations(bot)
+    conversations, others, known = start_conversations(bot), start_conversations(bot), start_conversations(bot)
 
     async def start_turns(platform: Platform) -> None:
-        await bot.ask(platform, here[platform], "before", "Here.")
+        await bot.ask(platform, conversations[platform], "before", "Here.")
         await bot.ask(platform, known[platform], "before this", "Here.")
-        await here[platform].say("first")
+        await conversations[platform].say("first")
         await others[platform].say("other")
-        for conversation in (here[platform], others[platform]):
+        for conversation in (conversations[platform], others[platform]):
             await bot.wait_for_reply(platform, conversation, lambda text: text.startswith("Beginning"))
-        await here[platform].say("waits")
-        await platform.wait_for(lambda: here[platform].count_reactions() == 1)
+        await conversations[platform].say("waits")
+        await platform.wait_for(lambda: conversations[platform].count_reactions() == 1)
 
     await bot.run_on_all_platforms(start_turns)
     await bot.program.stop(signal.SIGKILL)
@@ -211,7 +216,7 @@ async def test_an_unreadable_message_blocks_no_other(start: StartBot, tmp_path: 
         database.execute(f"UPDATE messages SET event = NULL, tool_calls = '7' WHERE {stored}")
 
     async def check_answers(platform: Platform) -> None:
-        conversation = here[platform]
+        conversation = conversations[platform]
         await bot.wait_for_reply(platform, others[platform], lambda text: text == "All of it.")
         await bot.ask(platform, conversation, "again", "All of it.")
         await known[platform].say("and?")
@@ -228,17 +233,17 @@ async def test_an_unreadable_message_blocks_no_other(start: StartBot, tmp_path: 
 async def test_the_next_process_answers_the_turns_of_a_killed_process(start: StartBot) -> None:
     bot = await start()
     bot.answer = lambda _request: [Say("Beginning"), Pause(60.0)]
-    here = start_conversations(bot)
+    conversations = start_conversations(bot)
 
     async def send_messages(platform: Platform) -> None:
-        await here[platform].say("first")
-        await bot.wait_for_reply(platform, here[platform], lambda text: text.startswith("Beginning"))
+        await conversations[platform].say("first")
+        await bot.wait_for_reply(platform, conversations[platform], lambda text: text.startswith("Beginning"))
         for text in ("second", "third"):
-            await here[platform].say(text)
-        await platform.wait_for(lambda: here[platform].count_reactions() == 2)
+            await conversations[platform].say(text)
+        await platform.wait_for(lambda: conversations[platform].count_reactions() == 2)
 
     async def check_answers(platform: Platform) -> None:
-        conversation = here[platform]
+        conversation = conversations[platform]
         await platform.wait_for(lambda: [r.text for r in conversation.replies()] == ["The first.", "Second and third."])
 
     await bot.run_on_all_platforms(send_messages)

@@ -117,11 +117,11 @@ TROUBLE = ("fails", "hangs", "huge", "blob", "blocks")
 
 
 def script(request: ReceivedRequest) -> Turn:
-    who = next(
+    agent = next(
         name for name in ("keeper", "coder", "planner", "clerk", "front") if f"You are the {name}" in request.system
     )
     history = str(request.body["messages"])
-    match who:
+    match agent:
         case "keeper" if not request.tool_results:
             return [CallTool("whoami", {}, id="k1"), CallTool("erase", {}, id="k2")]
         case "keeper":
@@ -230,7 +230,9 @@ async def test_messages_of_the_asker_answer_a_workflow_until_a_reset(start: Star
     (tmp_path / "shop").mkdir()
     (tmp_path / "shop" / "agent.py").write_text(SHOP)
     bot = await start(AGENT=str(tmp_path / "shop"))
-    here, there = ({platform: platform.start_conversation() for platform in bot.platforms} for _ in range(2))
+    conversations, other_conversations = (
+        {platform: platform.start_conversation() for platform in bot.platforms} for _ in range(2)
+    )
 
     async def ask(platform: Platform, conversation: Any, text: str, count: int, user: str = "ada") -> None:
         """Post a message, and wait until "Which size?" is in `count` replies."""
@@ -238,13 +240,13 @@ async def test_messages_of_the_asker_answer_a_workflow_until_a_reset(start: Star
         await platform.wait_for(lambda: sum("Which size?" in reply.text for reply in conversation.replies()) == count)
 
     async def ask_question(platform: Platform) -> None:
-        await ask(platform, here[platform], "a shirt, please", 1)
-        await ask(platform, there[platform], "a hat, please", 1)
-        await bot.ask(platform, there[platform], "reset", words.RESET_DONE)
-        await platform.wait_for(lambda: words.ANSWER not in there[platform].button_labels())
+        await ask(platform, conversations[platform], "a shirt, please", 1)
+        await ask(platform, other_conversations[platform], "a hat, please", 1)
+        await bot.ask(platform, other_conversations[platform], "reset", words.RESET_DONE)
+        await platform.wait_for(lambda: words.ANSWER not in other_conversations[platform].button_labels())
 
     async def answer_question(platform: Platform) -> None:
-        conversation = here[platform]
+        conversation = conversations[platform]
         message = await conversation.say("XL")
         await bot.wait_for_reply(platform, conversation, lambda text: text == "Ordered in XL.")
         await conversation.edit(message, "L")
@@ -282,7 +284,7 @@ async def test_a_question_outlives_a_kill_before_and_after_its_answer(start: Sta
     (tmp_path / "fitter").mkdir()
     (tmp_path / "fitter" / "agent.py").write_text(FITTING)
     bot = await start(AGENT=str(tmp_path / "fitter"))
-    here = {platform: platform.start_conversation() for platform in bot.platforms}
+    conversations = {platform: platform.start_conversation() for platform in bot.platforms}
 
     def choose(request: ReceivedRequest) -> Turn:
         if request.tool_results:
@@ -290,18 +292,18 @@ async def test_a_question_outlives_a_kill_before_and_after_its_answer(start: Sta
         return CallTool("get_user_choice", {"options": ["S", "M"]}, id="c1")
 
     async def ask(platform: Platform) -> None:
-        await here[platform].say("a shirt")
-        await platform.wait_for(lambda: len(here[platform].replies()) == 2)
-        await platform.wait_for(lambda: here[platform].button_labels() == ["S", "M"])
+        await conversations[platform].say("a shirt")
+        await platform.wait_for(lambda: len(conversations[platform].replies()) == 2)
+        await platform.wait_for(lambda: conversations[platform].button_labels() == ["S", "M"])
 
     async def answer(platform: Platform) -> None:
-        assert await here[platform].press("M")
-        await bot.wait_for_reply(platform, here[platform], lambda text: text.startswith("Packing"))
+        assert await conversations[platform].press("M")
+        await bot.wait_for_reply(platform, conversations[platform], lambda text: text.startswith("Packing"))
 
     async def check(platform: Platform) -> None:
-        await bot.wait_for_reply(platform, here[platform], lambda text: text == "M it is.")
-        await platform.wait_for(lambda: "✅" in here[platform].replies()[1].text)
-        assert len(here[platform].replies()) == 3
+        await bot.wait_for_reply(platform, conversations[platform], lambda text: text == "M it is.")
+        await platform.wait_for(lambda: "✅" in conversations[platform].replies()[1].text)
+        assert len(conversations[platform].replies()) == 3
 
     bot.answer = choose
     await bot.run_on_all_platforms(ask)

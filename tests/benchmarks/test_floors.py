@@ -59,9 +59,9 @@ def has_unused_calls(moments: tuple[float, ...], window: LimitWindow) -> bool:
     Args:
         moments: the times of the calls.
     """
-    begun, used = -math.inf, 0
+    window_start, used = -math.inf, 0
     for moment in moments:
-        begun, used = (moment, 1) if moment >= begun + window.seconds else (begun, used + 1)
+        window_start, used = (moment, 1) if moment >= window_start + window.seconds else (window_start, used + 1)
         if used >= window.calls:
             return False
     return True
@@ -99,9 +99,9 @@ def test_a_single_reply_leaves_room_for_its_ending() -> None:
 @given(st.integers(1, 60), st.integers(1, 30), st.sampled_from(Ending))
 def test_a_larger_budget_never_raises_the_floor(replies: int, calls: int, ending: Ending) -> None:
     load = Load(replies, 3, ending)
-    less, more = (make_rules(number, 10, is_sliding=False) for number in (calls, calls + 1))
-    assert min_mean_age(load, more) <= min_mean_age(load, less)
-    assert sum(best_end_delays(load, more)) <= sum(best_end_delays(load, less)) + 1e-9
+    lower, higher = (make_rules(number, 10, is_sliding=False) for number in (calls, calls + 1))
+    assert min_mean_age(load, higher) <= min_mean_age(load, lower)
+    assert sum(best_end_delays(load, higher)) <= sum(best_end_delays(load, lower)) + 1e-9
 
 
 @pytest.mark.parametrize("platform", RULES)
@@ -111,15 +111,15 @@ def test_more_replies_never_lower_the_floor(platform: str) -> None:
 
 
 def test_slack_channels_share_edits_and_discord_channels_do_not() -> None:
-    alone, beside = Load(1, 1, Ending.TOGETHER), Load(10, 10, Ending.TOGETHER)
-    assert min_mean_age(beside, RULES["discord"]) == pytest.approx(min_mean_age(alone, RULES["discord"]))
-    assert min_mean_age(beside, RULES["slack"]) > 4 * min_mean_age(alone, RULES["slack"])
+    single, concurrent = Load(1, 1, Ending.TOGETHER), Load(10, 10, Ending.TOGETHER)
+    assert min_mean_age(concurrent, RULES["discord"]) == pytest.approx(min_mean_age(single, RULES["discord"]))
+    assert min_mean_age(concurrent, RULES["slack"]) > 4 * min_mean_age(single, RULES["slack"])
 
 
 @given(st.lists(st.floats(0, 20), max_size=40), st.integers(1, 4), st.booleans())
-def test_usage_never_exceeds_its_window(asked: list[float], calls: int, is_sliding: bool) -> None:
+def test_usage_never_exceeds_its_window(call_times: list[float], calls: int, is_sliding: bool) -> None:
     usage = WindowUsage(LimitWindow(calls, 5, is_sliding))
-    for at in sorted(asked):
+    for at in sorted(call_times):
         usage.add_call(usage.earliest(at))
     for first in usage.call_times:
         for last in usage.call_times:

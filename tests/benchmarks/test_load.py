@@ -60,10 +60,10 @@ def test_the_model_calls_the_needed_tool_and_reads_the_attached_file() -> None:
     assert isinstance(first, list)
     assert [type(step) for step in first] == [Pause, CallTool]
     round_ = (("user", f"Ada: {name}"), ("assistant", ""), ("tool", '{"time": "now"}'))
-    then = model(request(*round_, results=(ToolResult("1", "current_time", {}),)))
-    assert isinstance(then, list)
-    assert isinstance(sent := then[-1], Say)
-    assert sent.text == answer([name])
+    second_answer = model(request(*round_, results=(ToolResult("1", "current_time", {}),)))
+    assert isinstance(second_answer, list)
+    assert isinstance(last_step := second_answer[-1], Say)
+    assert last_step.text == answer([name])
     assert model.faults == []
     name = find_name("file")
     assert get_files(name) == {"notes.txt": get_file_text(name)}

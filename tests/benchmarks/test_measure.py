@@ -14,7 +14,7 @@ from benchmarks.replies.measure import (
 )
 from benchmarks.replies.platforms import MeasuredQuestion, Version
 
-SPOKEN = [float(second) for second in range(11)]
+TOKEN_TIMES = [float(second) for second in range(11)]
 
 
 def make_text(reply: int, start: int, end: int) -> str:
@@ -38,23 +38,23 @@ def test_a_placeholder_has_no_position() -> None:
 
 
 def test_a_missing_text_is_as_old_as_the_speech() -> None:
-    assert mean_age(SPOKEN, []) == 5
+    assert mean_age(TOKEN_TIMES, []) == 5
 
 
 def test_a_text_without_edits_ages() -> None:
-    assert mean_age(SPOKEN, [(0.0, 0)]) == 5
+    assert mean_age(TOKEN_TIMES, [(0.0, 0)]) == 5
 
 
 def test_an_edit_lowers_the_age_from_then_on() -> None:
-    assert mean_age(SPOKEN, [(5.0, 5)]) == 2.5
-    assert mean_age(SPOKEN, [(5.0, 3)]) == 3.5
-    assert mean_age(SPOKEN, [(5.0, 5), (20.0, 10)]) == 2.5
+    assert mean_age(TOKEN_TIMES, [(5.0, 5)]) == 2.5
+    assert mean_age(TOKEN_TIMES, [(5.0, 3)]) == 3.5
+    assert mean_age(TOKEN_TIMES, [(5.0, 5), (20.0, 10)]) == 2.5
 
 
 @given(st.lists(st.floats(0, 10), max_size=8))
 def test_more_edits_never_raise_the_age(moments: list[float]) -> None:
     newest = [(at, int(at)) for at in sorted(moments)]
-    assert mean_age(SPOKEN, newest) <= mean_age(SPOKEN, newest[:-1]) + 1e-9
+    assert mean_age(TOKEN_TIMES, newest) <= mean_age(TOKEN_TIMES, newest[:-1]) + 1e-9
 
 
 def test_the_newest_word_is_taken_from_all_messages() -> None:
@@ -69,16 +69,19 @@ def test_the_newest_word_is_taken_from_all_messages() -> None:
 
 
 def test_a_final_text_counts_from_the_time_it_is_complete_and_alone() -> None:
-    whole = make_text(0, 0, 20)
+    full_text = make_text(0, 0, 20)
     halves = [version(12, "m0", make_text(0, 0, 10)), version(13, "m1", make_text(0, 10, 20))]
-    assert final_time(whole, 10, halves) == 13
-    torn = [version(12, "m0", whole[:42]), version(13, "m1", whole[42:])]
-    assert final_time(whole, 10, torn) == 13
-    assert final_time(whole, 10, [version(12, "m0", whole), version(13, "m0", whole)]) == 12
-    assert final_time(whole, 10, [version(12, "m0", whole), version(13, "m0", whole[:-5])]) is None
-    assert final_time(whole, 10, [version(9, "m1", "..."), version(12, "m0", whole)]) is None
-    assert final_time(whole, 10, [version(9, "m1", "..."), version(12, "m0", whole), version(14, "m1", None)]) == 14
-    assert final_time(whole, 10, []) is None
+    assert final_time(full_text, 10, halves) == 13
+    torn = [version(12, "m0", full_text[:42]), version(13, "m1", full_text[42:])]
+    assert final_time(full_text, 10, torn) == 13
+    assert final_time(full_text, 10, [version(12, "m0", full_text), version(13, "m0", full_text)]) == 12
+    assert final_time(full_text, 10, [version(12, "m0", full_text), version(13, "m0", full_text[:-5])]) is None
+    assert final_time(full_text, 10, [version(9, "m1", "..."), version(12, "m0", full_text)]) is None
+    assert (
+        final_time(full_text, 10, [version(9, "m1", "..."), version(12, "m0", full_text), version(14, "m1", None)])
+        == 14
+    )
+    assert final_time(full_text, 10, []) is None
 
 
 def test_a_message_belongs_to_the_reply_of_its_words_or_of_its_question() -> None:

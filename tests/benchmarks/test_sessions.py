@@ -25,7 +25,7 @@ async def test_directly_inserted_events_are_loaded_as_history(tmp_path: Path) ->
         create_adk_memory(),
     ]
     figures = await measure(contenders, [4, 6], max_turns=2)
-    assert [len(of) for of in figures.values()] == [2] * 7
+    assert [len(timings) for timings in figures.values()] == [2] * 7
     for contender in contenders:
         session = await contender.service.get_session(app_name=APP, user_id=USER, session_id=get_session_id(6))
         assert session is not None

@@ -99,8 +99,8 @@ async def test_unasked_replies_and_unfinished_replies_are_found() -> None:
         caller = AsyncWebClient(slack.bot_token, base_url=slack.api_url)
         stop = {"type": "button", "action_id": "stop", "text": {"type": "plain_text", "text": STOP}}
         blocks = [{"type": "actions", "elements": [stop]}]
-        where, text = thread.channel.id, answer(["s0-0"])
-        await caller.chat_postMessage(channel=where, text=text, thread_ts=root.ts, blocks=blocks)
+        channel_id, text = thread.channel.id, answer(["s0-0"])
+        await caller.chat_postMessage(channel=channel_id, text=text, thread_ts=root.ts, blocks=blocks)
 
         def count_faults() -> tuple[int, int]:
             outcome = build_outcome(
@@ -119,7 +119,7 @@ async def test_unasked_replies_and_unfinished_replies_are_found() -> None:
             return outcome.orphan_count, count_unfinished(thread)
 
         assert count_faults() == (0, 1)
-        await caller.chat_postMessage(channel=where, text=text)
+        await caller.chat_postMessage(channel=channel_id, text=text)
         assert count_faults() == (1, 1)
 
 

@@ -16,7 +16,7 @@ from google.adk.agents import LlmAgent
 root_agent = LlmAgent(name="forecaster", model="openai/other", description="Knows the weather.")
 """
 
-WHOLE = """
+FULL_FILE = """
 default = "desk"
 [agents.desk]
 description = "For everything."
@@ -47,7 +47,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 async def test_each_agent_of_the_file_has_its_own_settings_and_name(folder: Path) -> None:
-    (folder / "agents.toml").write_text(WHOLE)
+    (folder / "agents.toml").write_text(FULL_FILE)
     settings = load_settings()
     choice = make_model_registry(settings)
     crew = make_agents(settings, choice)
@@ -117,7 +117,7 @@ async def test_check_reports_each_failing_agent_and_tries_the_others(folder: Pat
 
 
 def test_an_agents_file_beside_a_single_agent_is_an_error(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (folder / "agents.toml").write_text(WHOLE)
+    (folder / "agents.toml").write_text(FULL_FILE)
     monkeypatch.setenv("AGENT", "sky")
     assert load_settings().agents_path is None
     monkeypatch.setenv("AGENTS_FILE", "agents.toml")

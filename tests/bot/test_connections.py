@@ -61,17 +61,17 @@ async def test_a_request_that_takes_long_to_answer_is_not_closed(monkeypatch: py
 
 async def test_at_the_limit_the_connection_that_was_idle_for_longest_closes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "MAX_CONNECTIONS", 3)
-    begun, go_on = asyncio.Event(), asyncio.Event()
+    started, go_on = asyncio.Event(), asyncio.Event()
 
     async def answer_slowly(_request: web.Request) -> web.Response:
-        begun.set()
+        started.set()
         await go_on.wait()
         return web.Response(text="done")
 
     async with run_server(0, [*ROUTES, web.get("/slow", answer_slowly)], is_needed=True) as server:
         busy, busy_writer = await asyncio.open_connection("127.0.0.1", server.port)
         busy_writer.write(b"GET /slow HTTP/1.1\r\nHost: b\r\nConnection: close\r\n\r\n")
-        await begun.wait()
+        await started.wait()
         idle, idle_writer = await asyncio.open_connection("127.0.0.1", server.port)
         newer, newer_writer = await asyncio.open_connection("127.0.0.1", server.port)
         url = f"http://127.0.0.1:{server.port}/healthz"

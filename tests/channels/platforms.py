@@ -75,9 +75,9 @@ class SlackChat:
         self.root: SlackMessage | None = None
 
     async def say(self, text: str, *, user: str = "ada", files: Mapping[str, bytes] | None = None) -> SlackMessage:
-        sent = [SlackFile(f"F{number}", name, data) for number, (name, data) in enumerate((files or {}).items())]
+        attachments = [SlackFile(f"F{number}", name, data) for number, (name, data) in enumerate((files or {}).items())]
         message = await self.bot.mention_bot(
-            user, self.channel.id, text, thread_ts=self.root.ts if self.root else None, files=sent
+            user, self.channel.id, text, thread_ts=self.root.ts if self.root else None, files=attachments
         )
         self.root = self.root or message
         return message
@@ -142,8 +142,8 @@ class DiscordChat:
 
     async def press(self, label: str, *, user: str = "ada") -> None:
         message, action = await wait_for_button(self.sandbox, label, self.list_replies)
-        seen = await self.sandbox.click_button(user, message, action)
-        assert not [m.text for m in seen if m.author.id != self.sandbox.bot_id]
+        responses = await self.sandbox.click_button(user, message, action)
+        assert not [m.text for m in responses if m.author.id != self.sandbox.bot_id]
 
     async def rate(self, label: str, *, user: str = "ada") -> None:
         await self.sandbox.run_message_command(user, self.list_replies()[-1], label)
@@ -178,13 +178,13 @@ async def wait_for_answer(chat: Chat, *wanted: str) -> None:
 
 @asynccontextmanager
 async def run_sandbox(platform: str) -> AsyncIterator[Any]:
-    made: Any = SlackSandbox if platform == "slack" else discord_tests.run_discord
-    async with made(rate_limits=False) as sandbox:
+    sandbox_class: Any = SlackSandbox if platform == "slack" else discord_tests.run_discord
+    async with sandbox_class(rate_limits=False) as sandbox:
         yield sandbox
 
 
 @asynccontextmanager
-async def run_conversation(sandbox: Any, folder: Path, *script: Any, **more: Any) -> AsyncIterator[Chat]:
+async def run_conversation(sandbox: Any, folder: Path, *script: Any, **kwargs: Any) -> AsyncIterator[Chat]:
     """Run a bot with short retry pauses, and yield a conversation in a channel.
 
     Args:
@@ -193,7 +193,7 @@ async def run_conversation(sandbox: Any, folder: Path, *script: Any, **more: Any
     """
     is_slack = isinstance(sandbox, SlackSandbox)
     run_bot: Any = slack_tests.run_bot if is_slack else discord_tests.run_bot
-    async with run_bot(sandbox, folder, *script, **more) as bot:
+    async with run_bot(sandbox, folder, *script, **kwargs) as bot:
         shorten_pauses(bot)
         yield SlackChat(bot, "general") if is_slack else DiscordChat(bot, sandbox.channels["general"])
 

@@ -17,8 +17,8 @@ def create_ada(*roles: str) -> Actor:
     return Actor("slack", "U1", roles=roles, workspaces=("T1",))
 
 
-def create_rules(*allow: str, block: tuple[str, ...] = (), **more: Any) -> AccessRules:
-    return replace(AccessRules(frozenset(allow), frozenset(block)), **more)
+def create_rules(*allow: str, block: tuple[str, ...] = (), **kwargs: Any) -> AccessRules:
+    return replace(AccessRules(frozenset(allow), frozenset(block)), **kwargs)
 
 
 @pytest.mark.parametrize(

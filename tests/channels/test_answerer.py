@@ -43,7 +43,7 @@ async def ask(bot: WiredSlackBot, text: str = "hello") -> Any:
 
 @asynccontextmanager
 async def run_half_answer(
-    slack: SlackSandbox, folder: Path, text: str, *then: str
+    slack: SlackSandbox, folder: Path, text: str, *later_texts: str
 ) -> AsyncIterator[tuple[WiredSlackBot, Any]]:
     """Ask a question, and yield bot and question once half of the answer is visible.
 
@@ -51,7 +51,7 @@ async def run_half_answer(
         text: the visible half, after which the model pauses.
         then: the model's next answers.
     """
-    async with run_bot(slack, folder, [Say(text), Pause(60)], *then) as bot:
+    async with run_bot(slack, folder, [Say(text), Pause(60)], *later_texts) as bot:
         question = await ask(bot)
         await bot.wait_for_texts(question, lambda texts: text in texts)
         yield bot, question
@@ -164,8 +164,8 @@ async def test_a_late_older_message_is_answered_by_the_next_turn(slack: SlackSan
         await bot.inbox.accept(replace(newer, event_key="older", text="one", sent_at=newer.sent_at - 0.1))
         await bot.wait_for_texts(question, lambda texts: texts == ["two", "Once upon a time.", "That was one."])
         assert [turn.state for turn in await bot.wait_for_turns(2)] == ["done", "done"]
-        asked = [message["content"] for message in bot.model.requests[-1]["messages"]]
-        assert asked[-3:] == ["two", "Once upon a time.", "one"]
+        prompts = [message["content"] for message in bot.model.requests[-1]["messages"]]
+        assert prompts[-3:] == ["two", "Once upon a time.", "one"]
 
 
 async def test_a_reset_during_an_answer_shows_a_notice_and_stores_nothing(slack: SlackSandbox, tmp_path: Path) -> None:

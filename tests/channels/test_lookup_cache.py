@@ -10,13 +10,13 @@ from core.errors import SurfaceError
 
 def create_fetch(*values: str) -> Callable[[], Awaitable[str]]:
     """Return a function that returns these values, one per call, and then fails."""
-    left = list(values)
+    remaining = list(values)
 
     async def fetch() -> str:
-        if not left:
+        if not remaining:
             raise SurfaceError("out of reach")
         await asyncio.sleep(0)
-        return left.pop(0)
+        return remaining.pop(0)
 
     return fetch
 

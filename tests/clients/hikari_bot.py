@@ -243,9 +243,9 @@ async def one_command(event: hikari.GuildMessageCreateEvent, _: str) -> Fields:
     edited = await bot.rest.edit_application_command(get_id(), created, guild, description="Two")
     listed = await bot.rest.fetch_application_commands(get_id(), guild)
     await bot.rest.delete_application_command(get_id(), created, guild)
-    left = await bot.rest.fetch_application_commands(get_id(), guild)
+    remaining = await bot.rest.fetch_application_commands(get_id(), guild)
     assert isinstance(edited, hikari.SlashCommand)
-    return {"edited": edited.description, "listed": [command.name for command in listed], "left": len(left)}
+    return {"edited": edited.description, "listed": [command.name for command in listed], "left": len(remaining)}
 
 
 async def pins(event: hikari.GuildMessageCreateEvent, _: str) -> Fields:
@@ -265,9 +265,9 @@ async def clean_reactions(event: hikari.GuildMessageCreateEvent, argument: str) 
     place, message = event.channel_id, int(argument)
     users = [user.username async for user in bot.rest.fetch_reactions_for_emoji(place, message, "👋")]
     await bot.rest.delete_reaction(place, message, event.author_id, "👋")
-    left = [user.username async for user in bot.rest.fetch_reactions_for_emoji(place, message, "👋")]
+    remaining = [user.username async for user in bot.rest.fetch_reactions_for_emoji(place, message, "👋")]
     await bot.rest.delete_all_reactions(place, message)
-    return {"users": users, "left": left}
+    return {"users": users, "left": remaining}
 
 
 async def members(event: hikari.GuildMessageCreateEvent, _: str) -> Fields:
@@ -359,13 +359,13 @@ async def ping(event: hikari.GuildMessageCreateEvent, _: str) -> Fields:
 async def no_content(event: hikari.GuildMessageCreateEvent, _: str) -> Fields:
     intents = hikari.Intents.GUILDS | hikari.Intents.GUILD_MESSAGES
     other = hikari.GatewayBot(TOKEN, intents=intents, auto_chunk_members=False, **OPTIONS)
-    heard: list[str] = []
+    received: list[str] = []
 
     @other.listen()
     async def hear(event: hikari.GuildMessageCreateEvent) -> None:
-        heard.append(event.content or "")
-        if len(heard) == 2:
-            print_line("heard", {"heard": heard})
+        received.append(event.content or "")
+        if len(received) == 2:
+            print_line("heard", {"heard": received})
             await other.close()
 
     await other.start()
@@ -523,8 +523,8 @@ async def press(interaction: hikari.ComponentInteraction) -> Fields:
             await interaction.edit_initial_response("pressed later")
         case "secret":
             await interaction.create_initial_response(response.MESSAGE_CREATE, "psst", flags=EPHEMERAL)
-            again = interaction.create_initial_response(response.DEFERRED_MESSAGE_UPDATE)
-            return {"twice": await catch_code(again)}
+            second = interaction.create_initial_response(response.DEFERRED_MESSAGE_UPDATE)
+            return {"twice": await catch_code(second)}
         case "more":
             await interaction.create_initial_response(response.DEFERRED_MESSAGE_UPDATE)
             return {"content": (await interaction.execute("more", flags=EPHEMERAL)).content}
@@ -555,8 +555,8 @@ async def answer_command(interaction: hikari.CommandInteraction) -> Fields:
         case "slow":
             await interaction.create_initial_response(response.DEFERRED_MESSAGE_CREATE)
             await interaction.edit_initial_response("done")
-            more = await interaction.execute("more")
-            await interaction.edit_message(more, "still more")
+            followup = await interaction.execute("more")
+            await interaction.edit_message(followup, "still more")
             content = (await interaction.fetch_initial_response()).content
             await interaction.delete_initial_response()
             return {"content": content}

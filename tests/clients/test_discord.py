@@ -108,9 +108,9 @@ async def buttons(run: DiscordClientRun) -> None:
     (whisper,) = await run.server.click_button("ada", message, "secret")
     assert (await run.client.read_step("#secret"))["twice"] == 40060
     assert (whisper.text, whisper.ephemeral_to) == ("psst", run.server.people["ada"])
-    seen = await run.server.click_button("ada", message, "more")
+    responses = await run.server.click_button("ada", message, "more")
     assert (await run.client.read_step("#more"))["content"] == "more"
-    assert [answer.text for answer in seen] == ["more"]
+    assert [answer.text for answer in responses] == ["more"]
 
 
 @TABLE.row("selects: options, users, roles, channels, mentionables, with the objects")
@@ -165,15 +165,15 @@ async def command(run: DiscordClientRun) -> None:
 
 @TABLE.row("slash command: deferred reply, its edit, a follow-up and its edit, deletion")
 async def slow_command(run: DiscordClientRun) -> None:
-    answer, more = await wait_for_two(run, await run.server.run_command("ada", "random", "/slow"))
+    answer, followup = await wait_for_two(run, await run.server.run_command("ada", "random", "/slow"))
     assert (await run.client.read_step("/slow"))["content"] == "done"
     assert (answer.text, answer.deleted) == ("done", True)
-    assert [version.text for version in more.versions] == ["more", "still more"]
+    assert [version.text for version in followup.versions] == ["more", "still more"]
 
 
-async def wait_for_two(run: DiscordClientRun, seen: list[DiscordMessage]) -> list[DiscordMessage]:
-    await run.server.wait_for(lambda: len(seen) == 2)
-    return seen
+async def wait_for_two(run: DiscordClientRun, responses: list[DiscordMessage]) -> list[DiscordMessage]:
+    await run.server.wait_for(lambda: len(responses) == 2)
+    return responses
 
 
 @TABLE.row("slash command in a direct message: ephemeral reply with the message")

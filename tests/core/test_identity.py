@@ -81,7 +81,7 @@ async def test_an_instruction_shows_the_name_of_the_author(converse: Converse) -
 
 @pytest.mark.parametrize("takes_plugins", [True, False], ids=["with the app's plugins", "with none of them"])
 async def test_an_agent_as_a_tool_gets_the_author_and_their_rights(converse: Converse, takes_plugins: bool) -> None:
-    seen, done, heard = list[Any](), list[str](), list[str]()
+    seen, done, received = list[Any](), list[str](), list[str]()
 
     def restart(tool_context: ToolContext) -> str:
         """Append the user of the run to `seen`."""
@@ -95,7 +95,7 @@ async def test_an_agent_as_a_tool_gets_the_author_and_their_rights(converse: Con
 
     class AgentRecorder(BasePlugin):
         async def before_agent_callback(self, *, agent: Any, callback_context: Any) -> None:
-            heard.append(agent.name)
+            received.append(agent.name)
 
     erase = to_adk_tool(Tool("erase", "Erases it.", lambda _: done.append("erased"), restrict_to=[ADMINS]))
     steps = [calls("restart"), calls("climb"), calls("erase"), "Done."]
@@ -118,5 +118,5 @@ async def test_an_agent_as_a_tool_gets_the_author_and_their_rights(converse: Con
     assert done == ["erased"]
     assert "You work for Grace." in str(innermost.requests[0])
     assert "may not be used by this user" in str(innermost.requests[3].messages[-1])
-    assert ("hand" in heard) is takes_plugins
+    assert ("hand" in received) is takes_plugins
     assert "temp:speaker" not in (await conversation.session()).state

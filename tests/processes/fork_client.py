@@ -11,10 +11,10 @@ import socket
 import sys
 
 
-def main(address: str, flag: str, *asked: str) -> int:
+def main(address: str, flag: str, *arguments: str) -> int:
     assert flag == "-m", flag
     streams = [f"/proc/{os.getpid()}/fd/{number}" for number in (0, 1)]
-    order = {"folder": os.getcwd(), "settings": dict(os.environ), "asked": [*streams, *asked]}
+    order = {"folder": os.getcwd(), "settings": dict(os.environ), "asked": [*streams, *arguments]}
     with socket.socket(socket.AF_UNIX) as connection:
         connection.connect(address)
         connection.sendall(json.dumps(order).encode() + b"\n")

@@ -258,5 +258,5 @@ def _run_keeper(connection: socket.socket, run_process: Callable[..., None]) -> 
 
 
 if __name__ == "__main__":
-    asked, asked_warm = (socket.socket(fileno=int(number)) for number in sys.argv[1:3])
-    _serve(asked, asked_warm, *sys.argv[3:])
+    requests, asked_warm = (socket.socket(fileno=int(number)) for number in sys.argv[1:3])
+    _serve(requests, asked_warm, *sys.argv[3:])

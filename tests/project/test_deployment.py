@@ -86,8 +86,8 @@ def get_default(name: str) -> Any:
 def test_the_procfile_and_app_json_name_real_commands() -> None:
     procfile = dict(line.split(": ", 1) for line in (ROOT / "Procfile").read_text().splitlines())
     assert procfile.keys() == {"release", "web", "worker"}
-    asked = {command.removeprefix("python -m bot ") for command in procfile.values()}
-    assert asked <= list_commands()
+    commands = {command.removeprefix("python -m bot ") for command in procfile.values()}
+    assert commands <= list_commands()
     app = json.loads((ROOT / "app.json").read_text())
     assert app.keys() <= APP_KEYS
     assert re.fullmatch(r"[A-Za-z-_.]{3,30}", app["name"])
@@ -178,9 +178,9 @@ def test_compose_migrates_the_database_before_the_bot_starts() -> None:
 
 def test_the_systemd_unit_runs_a_real_command_and_waits_for_shutdown() -> None:
     unit = (ROOT / "deploy" / "parley.service").read_text()
-    asked = re.findall(r"^Exec\w+=/opt/parley/\.venv/bin/python -m bot (\w+)$", unit, re.M)
-    assert asked == ["migrate", "run"]
-    assert set(asked) <= list_commands()
+    commands = re.findall(r"^Exec\w+=/opt/parley/\.venv/bin/python -m bot (\w+)$", unit, re.M)
+    assert commands == ["migrate", "run"]
+    assert set(commands) <= list_commands()
     ends = get_default("shutdown_timeout_seconds") + SHUTDOWN_GRACE_SECONDS
     assert int(re.findall(r"TimeoutStopSec=(\d+)", unit)[0]) > ends
 
@@ -204,9 +204,9 @@ def test_the_prometheus_rules_name_real_metrics() -> None:
     counted = [each._name for each in instruments if hasattr(each, "_name")]  # OpenTelemetry has no public access to it
     assert counted
     exported = {name.replace(".", "_") for name in counted}
-    asked = set(re.findall(r"parley_[a-z_]+", (ROOT / "deploy" / "rules.yaml").read_text()))
+    used_metrics = set(re.findall(r"parley_[a-z_]+", (ROOT / "deploy" / "rules.yaml").read_text()))
     page = set(re.findall(r"`(parley_[a-z_]+)", (ROOT / "docs" / "howto" / "monitor.md").read_text()))
-    plain = {re.sub(r"_(total|seconds|bucket|seconds_bucket)$", "", name) for name in asked | page}
+    plain = {re.sub(r"_(total|seconds|bucket|seconds_bucket)$", "", name) for name in used_metrics | page}
     assert plain == exported
 
 

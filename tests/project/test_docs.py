@@ -184,10 +184,14 @@ def test_the_commands_page_lists_each_field_of_the_json_output() -> None:
         ("check", ""): probes.CheckResult,
     }
     less = {("why", ""): {"cost"}}  # printed in dollars
-    more = {("why", ""): {"dollars"}, ("status", "workers"): {"is_alive"}, ("status", ""): {"findings", "is_well"}}
-    more |= {("forget", ""): {"is_deleted", "deleted"}}
+    extra_fields = {
+        ("why", ""): {"dollars"},
+        ("status", "workers"): {"is_alive"},
+        ("status", ""): {"findings", "is_well"},
+    }
+    extra_fields |= {("forget", ""): {"is_deleted", "deleted"}}
     assert listed == {
-        key: {field.name for field in fields(kind)} - less.get(key, set()) | more.get(key, set())
+        key: {field.name for field in fields(kind)} - less.get(key, set()) | extra_fields.get(key, set())
         for key, kind in records.items()
     }
 
@@ -257,7 +261,7 @@ async def test_the_discord_page_lists_the_rate_limit_keys() -> None:
     event, users = re.findall(r"^\| (?:Event|ADK's `user_id`) \| (.+) \|$", page, re.M)
     async with DiscordSandbox() as sandbox, run_adapter(sandbox) as box:
         call = f"<@{sandbox.bot_id}> hi"
-        asked = await sandbox.post_message("ada", "general", call)
+        question = await sandbox.post_message("ada", "general", call)
         in_channel = await box.next()
         post = await sandbox.start_forum_post("ada", "ideas", "a post", call)
         in_post = await box.next()
@@ -267,7 +271,7 @@ async def test_the_discord_page_lists_the_rate_limit_keys() -> None:
     ids = {"SERVER": sandbox.guild_id, "THREAD": post.id}
     forum = sandbox.channels["ideas"].id
     for where, inbound, place, channel, message in [
-        ("channel", in_channel, asked.channel.id, asked.channel.id, asked.id),
+        ("channel", in_channel, question.channel.id, question.channel.id, question.id),
         ("thread or post", in_post, forum, post.id, post.id),
         ("direct messages", in_direct, direct.channel.id, direct.channel.id, direct.id),
     ]:
@@ -278,11 +282,11 @@ async def test_the_discord_page_lists_the_rate_limit_keys() -> None:
 
 def test_the_discord_page_lists_the_permissions_and_intents() -> None:
     page = (REFERENCE / "discord.md").read_text()
-    asked, _, permissions = page.partition("## Intents")[2].partition("## Permissions")
+    intents, _, permissions = page.partition("## Intents")[2].partition("## Permissions")
     named_there = discord.Permissions(**dict.fromkeys(list_constants(permissions), True))
     assert named_there == required_permissions(auto_thread=True)
     assert f"`{PERMISSIONS.value}`" in permissions
-    named = {name.replace("direct_", "dm_") for name in list_constants(asked)}  # the name in discord.py
+    named = {name.replace("direct_", "dm_") for name in list_constants(intents)}  # the name in discord.py
     assert named == {name for name, is_on in make_intents(message_content=True) if is_on}
 
 
@@ -298,8 +302,8 @@ def test_the_discord_page_lists_its_commands() -> None:
 
 def test_the_invite_link_has_the_required_permissions() -> None:
     page = (DOCS / "howto" / "set-up-discord.md").read_text()
-    asked = {str(required_permissions(auto_thread=is_on).value) for is_on in (False, True)}
-    assert set(re.findall(r"permissions=(\d+)", page)) == asked
+    values = {str(required_permissions(auto_thread=is_on).value) for is_on in (False, True)}
+    assert set(re.findall(r"permissions=(\d+)", page)) == values
 
 
 def test_the_variables_of_app_json_are_settings() -> None:
@@ -408,8 +412,8 @@ async def test_the_tools_of_the_docs_are_valid_tools(tmp_path: Path, monkeypatch
     ada = User("U1", "Ada")
     assert [is_allowed(tool, ada) for tool in (tickets, restart)] == [True, False]
     assert is_allowed(restart, replace(ada, is_admin=True))
-    spoken: Any = SimpleNamespace(state={"temp:speaker": to_user_state(ada)})
-    assert await tickets.run_async(args={}, tool_context=spoken) == ["a ticket of Ada"]
+    tool_context: Any = SimpleNamespace(state={"temp:speaker": to_user_state(ada)})
+    assert await tickets.run_async(args={}, tool_context=tool_context) == ["a ticket of Ada"]
     assert [is_idempotent(tool) for tool in (on_call, rate, holidays)] == [False, False, True]
 
     context: Any = None  # both tools ignore their context

@@ -29,7 +29,7 @@ class Row(NamedTuple):
     code: list[str]
 
 
-PLANNED = {scenario: theme for theme, asked in SCENARIOS.items() for names in asked.values() for scenario in names}
+PLANNED = {scenario: theme for theme, groups in SCENARIOS.items() for names in groups.values() for scenario in names}
 ROWS = [
     Row(row["scenario"], row["asks"], row["test"], re.findall(r"`([^`]+)`", row["code"]))
     for row in _ROW.finditer(PAGE.read_text())
@@ -49,7 +49,7 @@ def list_tests() -> Iterator[tuple[str, str, Callable[..., Any]]]:
 
 
 def test_there_are_46_scenarios_and_one_risk() -> None:
-    assert len(PLANNED) == sum(len(names) for asked in SCENARIOS.values() for names in asked.values()) == 47
+    assert len(PLANNED) == sum(len(names) for groups in SCENARIOS.values() for names in groups.values()) == 47
 
 
 @pytest.mark.parametrize("scenario", PLANNED)

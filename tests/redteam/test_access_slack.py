@@ -145,8 +145,8 @@ async def test_a_user_group_allows_its_members_and_a_failed_lookup_denies(slack:
         await bot.wait_for_texts(question, lambda texts: "heard: ada: now" in texts)
         await bot.mention_bot("grace", "general", "I too")
         await slack.wait_for(lambda: list_ephemeral_texts(bot, "grace") == [words.USER_NOT_ALLOWED])
-        asked = next(row for row in await bot.list_inbox_messages() if row.message)
-        assert asked.message["actor"]["roles"] == [group]
+        inbox_row = next(row for row in await bot.list_inbox_messages() if row.message)
+        assert inbox_row.message["actor"]["roles"] == [group]
 
 
 async def test_queued_messages_of_a_newly_blocked_user_are_not_answered(slack: SlackSandbox, tmp_path: Path) -> None:
@@ -171,13 +171,13 @@ async def test_queued_messages_of_a_newly_blocked_user_are_not_answered(slack: S
 async def test_a_rate_limited_user_is_told_once_and_loses_no_message(slack: SlackSandbox, tmp_path: Path) -> None:
     core = {"rates": UserRateLimiter(user=RateLimit(2, 3600))}
     async with run_bot(slack, tmp_path, echo, core=core) as bot:
-        asked = [await bot.mention_bot("ada", "general", f"question {n}") for n in range(5)]
+        questions = [await bot.mention_bot("ada", "general", f"question {n}") for n in range(5)]
         await wait_until_processed(bot)
         for n in range(2):
-            await bot.wait_for_texts(asked[n], partial(contains, f"heard: ada: question {n}"))
+            await bot.wait_for_texts(questions[n], partial(contains, f"heard: ada: question {n}"))
         assert list_ephemeral_texts(bot, "ada") == [words.ENGLISH(words.MESSAGE_LIMIT_REACHED, minutes=60)]
         await slack.click_button(
-            "ada", *await wait_for_button(slack, words.REGENERATE, lambda: bot.list_thread(asked[0]))
+            "ada", *await wait_for_button(slack, words.REGENERATE, lambda: bot.list_thread(questions[0]))
         )
         await slack.wait_for(lambda: len(list_ephemeral_texts(bot, "ada")) == 2)
         assert len(bot.model.requests) == 3
@@ -209,15 +209,15 @@ async def test_rate_limited_commands_are_denied_in_one_sentence(
     monkeypatch.setattr(RateLimitDenial, "minutes", 60)
     async with run_bot(slack, tmp_path, echo) as bot:
         bot.channel._intake.commands._limiter = CommandLimiter(RateLimit(2, 3600))
-        asked = [await bot.mention_bot("ada", "general", "help") for _ in range(5)]
+        questions = [await bot.mention_bot("ada", "general", "help") for _ in range(5)]
         theirs = await bot.mention_bot("grace", "general", "help")
         await wait_until_processed(bot)
-        assert sorted(len(bot.list_thread(one)) for one in asked) == [1, 1, 1, 2, 2]
+        assert sorted(len(bot.list_thread(one)) for one in questions) == [1, 1, 1, 2, 2]
         assert len(bot.list_thread(theirs)) == 2
         refusal = words.ENGLISH(words.COMMAND_LIMIT_REACHED, minutes=60)
         assert list_ephemeral_texts(bot, "ada") == [refusal]
-        seen = await slack.run_command("ada", "general", "/help")
-        await slack.wait_for(lambda: [one.text for one in seen] == [refusal])
+        responses = await slack.run_command("ada", "general", "/help")
+        await slack.wait_for(lambda: [one.text for one in responses] == [refusal])
         question = await bot.mention_bot("ada", "general", "question")
         await bot.wait_for_texts(question, partial(contains, "heard: ada: question"))
 
@@ -248,8 +248,8 @@ async def test_an_unresolved_user_is_denied_and_told(slack: SlackSandbox, tmp_pa
         groups._last.clear()
         slack.scopes.discard("usergroups:read")
         sorry = words.messages_for("ko").format_error(SurfaceError.public)
-        seen = await slack.run_command("mina", "general", "/reset")
-        await slack.wait_for(lambda: [one.text for one in seen] == [sorry])
+        responses = await slack.run_command("mina", "general", "/reset")
+        await slack.wait_for(lambda: [one.text for one in responses] == [sorry])
         await slack.click_button("mina", answer, next(iter(answer.buttons.values())))
         await slack.wait_for(lambda: list_ephemeral_texts(bot, "mina") == [sorry] * 2)
 

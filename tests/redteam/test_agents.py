@@ -182,7 +182,7 @@ async def test_a_generated_file_has_a_plain_name_without_a_path(converse: Conver
         assert (await connection.execute(sa.select(artifacts.c.name))).all() == []
 
 
-def create_paying_app(name: str, provider: ScriptedProvider, paid: list[str], **more: Any) -> App:
+def create_paying_app(name: str, provider: ScriptedProvider, paid: list[str], **kwargs: Any) -> App:
     """Return an app whose agent has the tool `pay`, which requires an approval.
 
     Args:
@@ -195,7 +195,7 @@ def create_paying_app(name: str, provider: ScriptedProvider, paid: list[str], **
         paid.append(f"{name}: {to}")
         return "paid"
 
-    tools: list[Any] = [FunctionTool(pay, require_confirmation=True)] if more.get("pays", True) else []
+    tools: list[Any] = [FunctionTool(pay, require_confirmation=True)] if kwargs.get("pays", True) else []
     root = LlmAgent(name=name, model=adapter(provider), tools=tools)
     return App(name=name, root_agent=root, plugins=create_plugins())
 
@@ -296,10 +296,12 @@ async def test_the_memory_of_other_users_is_not_found(converse: Converse, attack
     chat = await converse()
     memories = MemoryService(chat.database)
     content = types.Content(role="user", parts=[types.Part(text="the secret of the place")])
-    of: dict[str, Any] = {"app_name": "desk", "user_id": USER}
-    await memories.add_events_to_memory(**of, events=[Event(author="user", content=content)], session_id=SESSION)
-    assert (await memories.search_memory(**of, query="secret")).memories
-    assert not (await memories.search_memory(**{**of, **REMEMBERED[attack]}, query="secret place")).memories
+    session_key: dict[str, Any] = {"app_name": "desk", "user_id": USER}
+    await memories.add_events_to_memory(
+        **session_key, events=[Event(author="user", content=content)], session_id=SESSION
+    )
+    assert (await memories.search_memory(**session_key, query="secret")).memories
+    assert not (await memories.search_memory(**{**session_key, **REMEMBERED[attack]}, query="secret place")).memories
 
 
 async def test_the_description_of_an_agent_is_shown_as_plain_text(sandbox: Any, tmp_path: Path) -> None:

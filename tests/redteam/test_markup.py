@@ -92,7 +92,9 @@ async def test_markup_in_model_text_is_shown_as_text(chat: Chat, attack: str) ->
     (reply,) = [message for message in chat.list_replies() if f"end {number}." in message.text]
     assert reply.pings == frozenset()
     assert has_no_previews(reply)
-    sent = re.sub(r"```.*?(```|$)", "", str(reply.content).replace("\\n", "\n"), flags=re.DOTALL)  # code stays visible
-    assert not re.search(TOKENS[chat.bot.channel.name], sent), sent
+    content = re.sub(
+        r"```.*?(```|$)", "", str(reply.content).replace("\\n", "\n"), flags=re.DOTALL
+    )  # code stays visible
+    assert not re.search(TOKENS[chat.bot.channel.name], content), content
     if "link" in attack and "evil" in ATTACKS[attack]:
         assert "evil.example" in reply.text

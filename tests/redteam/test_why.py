@@ -127,14 +127,14 @@ def test_markup_in_names_of_users_files_and_tools_stays_text() -> None:
         tool_calls=(ToolCallRecord("1", "`x` <!here>", "{}", outcome="done"),),
         files=(FileRecord("`a`\n# b", "<@U1> **no** [x](y)"),),
     )
-    told_ = render_report_text(
+    help_text = render_report_text(
         create_report(run_record=names, approvals=(ApprovalRecord("t", "approved", "<!channel> `Eve` [x](y)", 1.0),)),
         words.ENGLISH,
     )
-    assert len(told_) <= MAX_REPORT_SIZE
-    assert not re.search(r"<[!@#]", told_)
-    assert "[x](y)" not in told_
-    assert all(line.startswith(("- ", "**")) for line in told_.splitlines())
+    assert len(help_text) <= MAX_REPORT_SIZE
+    assert not re.search(r"<[!@#]", help_text)
+    assert "[x](y)" not in help_text
+    assert all(line.startswith(("- ", "**")) for line in help_text.splitlines())
 
 
 @pytest.mark.parametrize("attack", ["\x1b[2J\x1b]0;owned\x07", "\x9b31m", "\u202egnp.exe", "[red]x[/red]", "a\rb"])

@@ -56,13 +56,13 @@ async def count_characters(text: str) -> int:
 @pytest.mark.parametrize("kind", ["before", "quoted", "forwarded"])
 @pytest.mark.parametrize("attack", ESCAPES)
 async def test_context_messages_cannot_leave_their_frame(attack: str, kind: Any) -> None:
-    asked = inbound("what do they say?", sent_at=10.0)
+    question = inbound("what do they say?", sent_at=10.0)
     other = ContextMessage(
-        "U9", "eve", ESCAPES[attack], sent_at=1.0, kind=kind, event_key="" if kind == "before" else asked.event_key
+        "U9", "eve", ESCAPES[attack], sent_at=1.0, kind=kind, event_key="" if kind == "before" else question.event_key
     )
     names = label_names({"U9": "eve", "ada": "ada"})
-    frames, _ = await build_context_quotes([asked], [other], names, count=count_characters, max_tokens=9_000)
-    (frame,) = frames[asked.event_key]
+    frames, _ = await build_context_quotes([question], [other], names, count=count_characters, max_tokens=9_000)
+    (frame,) = frames[question.event_key]
     title, *lines, last = frame.split("\n")
     assert (title[0], title[-1], last) == (QUOTE_OPEN, QUOTE_CLOSE, QUOTE_END)
     assert all(line.startswith((f"{LINE_PREFIX}eve: ", CONTINUATION_PREFIX.rstrip())) for line in lines)

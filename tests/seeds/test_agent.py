@@ -74,8 +74,8 @@ async def test_agent_initialization(environment: pytest.MonkeyPatch) -> None:
         finally:
             stop.set()
             await asyncio.wait_for(running, 60)
-    [asked] = server.received
-    assert (asked.model, asked.tools) == (KNOWN, ("current_time",))
+    [request] = server.received
+    assert (request.model, request.tools) == (KNOWN, ("current_time",))
 
 
 async def test_successful_agent_initialization_with_gemini(environment: pytest.MonkeyPatch, converse: Converse) -> None:

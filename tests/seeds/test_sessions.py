@@ -19,9 +19,9 @@ def create_user_event(text: str) -> Event:
     return Event(author="user", content=types.Content(role="user", parts=[types.Part(text=text)]))
 
 
-def create_model_event(part: types.Part | str, **more: Any) -> Event:
+def create_model_event(part: types.Part | str, **kwargs: Any) -> Event:
     part = types.Part(text=part) if isinstance(part, str) else part
-    return Event(author=DEFAULT_AGENT_NAME, content=types.Content(role="model", parts=[part]), **more)
+    return Event(author=DEFAULT_AGENT_NAME, content=types.Content(role="model", parts=[part]), **kwargs)
 
 
 def list_texts(events: list[Event]) -> list[str]:
@@ -124,9 +124,9 @@ async def test_session_history_conversion(converse: Converse) -> None:
     conversation = await converse(provider, tools=[Tool("exec", "Runs.", lambda _arguments: {"output": "file.txt"})])
     await conversation.reply("What is there?")
     await conversation.reply("Thanks!")
-    again = provider.requests[-1].messages[1:]  # after the system message
-    assert [message.role for message in again] == ["user", "assistant", "tool", "assistant", "user"]
-    assert [message.text for message in again] == ["What is there?", "", "", "One file.", "Thanks!"]
+    second_prompt = provider.requests[-1].messages[1:]  # after the system message
+    assert [message.role for message in second_prompt] == ["user", "assistant", "tool", "assistant", "user"]
+    assert [message.text for message in second_prompt] == ["What is there?", "", "", "One file.", "Thanks!"]
 
 
 async def test_session_history_truncation(converse: Converse, caplog: pytest.LogCaptureFixture) -> None:

@@ -43,45 +43,45 @@ def restore(url: str, copy: Path, server: PostgresSandbox) -> str:
     """Restore the backup in the file `copy` as a new database, and return its URL."""
     if url.startswith("sqlite"):
         return f"sqlite:///{copy}"
-    there = server.create_database(f"restored_{uuid4().hex}")
+    restored_url = server.create_database(f"restored_{uuid4().hex}")
     command: list[str | Path] = [
         server.bin_folder / "pg_restore",
         "--no-owner",
         "--exit-on-error",
-        f"--dbname={there}",
+        f"--dbname={restored_url}",
         copy,
     ]
     subprocess.run(command, check=True)
-    return there
+    return restored_url
 
 
 async def test_a_restored_backup_resumes_active_turns_in_the_same_reply(
     url: str, start: StartBot, postgres_server: PostgresSandbox, tmp_path: Path
 ) -> None:
     go_on, copy = asyncio.Event(), tmp_path / "backup.db"
-    asked: list[str] = []
+    questions: list[str] = []
 
     def answer(question: ReceivedRequest) -> Turn:
         word = question.text.split()[-1]
-        asked.append(word)
+        questions.append(word)
         return [Say("Begun."), Pause(go_on), Say(" Ended.")] if word == "two" else f"Answer: {word}"
 
     bot = await start(DATABASE_URL=url)
     bot.answer = answer
-    here = start_conversations(bot)
+    conversations = start_conversations(bot)
 
     async def start_turns(platform: Platform) -> None:
-        await bot.ask(platform, here[platform], "say one", "Answer: one")
-        await here[platform].say("say two")
-        await bot.wait_for_reply(platform, here[platform], lambda text: text.startswith("Begun."))
+        await bot.ask(platform, conversations[platform], "say one", "Answer: one")
+        await conversations[platform].say("say two")
+        await bot.wait_for_reply(platform, conversations[platform], lambda text: text.startswith("Begun."))
 
     async def check_answers(platform: Platform) -> None:
-        await bot.wait_for_reply(platform, here[platform], lambda text: text == "Begun. Ended.")
-        await bot.ask(platform, here[platform], "say three", "Answer: three")
+        await bot.wait_for_reply(platform, conversations[platform], lambda text: text == "Begun. Ended.")
+        await bot.ask(platform, conversations[platform], "say three", "Answer: three")
 
     async def check_restored_bot(platform: Platform) -> None:
-        await bot.ask(platform, here[platform], "say four", "Answer: four")
-        texts = [reply.text for reply in here[platform].replies()]
+        await bot.ask(platform, conversations[platform], "say four", "Answer: four")
+        texts = [reply.text for reply in conversations[platform].replies()]
         assert texts == ["Answer: one", "Begun. Ended.", "Answer: three", "Answer: four"]
 
     await bot.run_on_all_platforms(start_turns)
@@ -89,8 +89,8 @@ async def test_a_restored_backup_resumes_active_turns_in_the_same_reply(
     go_on.set()
     await bot.run_on_all_platforms(check_answers)
     assert await bot.program.stop(signal.SIGTERM) == 0
-    there = await asyncio.to_thread(restore, url, copy, postgres_server)
-    bot.program.settings = {**bot.program.settings, "DATABASE_URL": there, "BACKFILL_HOURS": "0"}
+    restored_url = await asyncio.to_thread(restore, url, copy, postgres_server)
+    bot.program.settings = {**bot.program.settings, "DATABASE_URL": restored_url, "BACKFILL_HOURS": "0"}
     await bot.start()
     await bot.run_on_all_platforms(check_restored_bot)
-    assert sorted(asked) == sorted(2 * ["one", "two", "two", "three", "four"])
+    assert sorted(questions) == sorted(2 * ["one", "two", "two", "three", "four"])

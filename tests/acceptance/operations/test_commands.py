@@ -61,10 +61,10 @@ async def test_operator_commands_list_retry_and_cancel_turns(
     assert turn["tokens"] > 0
     (session,) = await operator.run_json("sessions")
     assert (session["id"], session["messages"], session["running"]) == (turn["session"], 1, None)
-    seen = await operator.run_json("status")
-    assert seen["is_well"]
-    assert [worker["is_alive"] for worker in seen["workers"]] == [True]
-    assert {channel["name"] for channel in seen["channels"]} <= {"slack", "discord"}
+    status = await operator.run_json("status")
+    assert status["is_well"]
+    assert [worker["is_alive"] for worker in status["workers"]] == [True]
+    assert {channel["name"] for channel in status["channels"]} <= {"slack", "discord"}
     code, output = await operator.run("status")
     assert (code, output.splitlines()[-1]) == (0, "No problems.")
     account = await operator.run_json(f"why {turn['id'][:7]}")
@@ -80,8 +80,8 @@ async def test_operator_commands_list_retry_and_cancel_turns(
     apology = await bot.wait_for_reply(platform, conversation, lambda text: ProviderRequestError.public in text)
     failed = re.search(r"turn `(\w+)`", apology.text)
     assert failed is not None
-    seen = await operator.run_json("status", 1)
-    assert [(one["kind"], one["subject"]) for one in seen["findings"]] == [("failing", failed[1])]
+    status = await operator.run_json("status", 1)
+    assert [(one["kind"], one["subject"]) for one in status["findings"]] == [("failing", failed[1])]
     code, output = await operator.run("status")
     assert code == 1
     assert "1 turns failed in the last hour with ProviderRequestError" in output
@@ -89,9 +89,9 @@ async def test_operator_commands_list_retry_and_cancel_turns(
     assert code == 0
     assert "ProviderRequestError: " in output
     bot.answer = lambda _request: "Here I am."
-    asked = await operator.run_json(f"retry {failed[1]}")
-    assert (asked["turn"], asked["is_done"], asked["has_worker"]) == (failed[1], True, True)
-    assert asked["newest"] != failed[1]
+    retried = await operator.run_json(f"retry {failed[1]}")
+    assert (retried["turn"], retried["is_done"], retried["has_worker"]) == (failed[1], True, True)
+    assert retried["newest"] != failed[1]
     await bot.wait_for_reply(platform, conversation, lambda text: text == "Here I am.")
     code, output = await operator.run(f"retry {failed[1]}")
     assert (code, "was already retried" in output) == (1, True)
@@ -121,8 +121,8 @@ async def test_operator_commands_list_retry_and_cancel_turns(
     await (conversation := platform.start_conversation()).say("hi")
     apology = await bot.wait_for_reply(platform, conversation, lambda text: ProviderRequestError.public in text)
     assert await bot.program.stop(signal.SIGTERM) == 0
-    seen = await operator.run_json("status", 1)
-    assert "dead" in {one["kind"] for one in seen["findings"]}
+    status = await operator.run_json("status", 1)
+    assert "dead" in {one["kind"] for one in status["findings"]}
     (newest, *_) = await operator.run_json("turns --limit 1")
     code, output = await operator.run(f"retry {newest['id']}")
     assert (code, "no worker is alive" in output) == (0, True)

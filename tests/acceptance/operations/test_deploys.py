@@ -46,16 +46,16 @@ async def test_two_deploys_under_load_lose_and_double_no_message(
         assert await release.wait_for_exit() == 0, foreman.log.read_text()
         dyno = await _start(foreman)
         try:
-            asked: list[asyncio.Task[None]] = []
+            senders: list[asyncio.Task[None]] = []
             for platform in platforms:
                 for number in range(3):
-                    asked.append(asyncio.create_task(_send_messages(platform, number)))
+                    senders.append(asyncio.create_task(_send_messages(platform, number)))
             for _ in range(2):
                 await asyncio.sleep(2.0)  # during running answers
                 assert await dyno.terminate() == 0, foreman.log.read_text()[-4000:]
                 dyno = await _start(foreman)
             try:
-                await asyncio.wait_for(asyncio.gather(*asked), 45)
+                await asyncio.wait_for(asyncio.gather(*senders), 45)
             except TimeoutError:
                 raise TimeoutError(foreman.log.read_text()[-6000:]) from None
             assert await dyno.terminate() == 0

@@ -204,10 +204,10 @@ async def wait_for_greeting(bot: AcceptanceBot, platform: Platform) -> None:
 
 async def test_an_occupied_port_stops_only_a_bot_that_receives_http_events(program: MakeProgram) -> None:
     async with ScriptedOpenAI() as model, SlackSandbox() as slack:
-        with socket.socket() as taken:
-            taken.bind(("", 0))
-            taken.listen()
-            port = str(taken.getsockname()[1])
+        with socket.socket() as occupant:
+            occupant.bind(("", 0))
+            occupant.listen()
+            port = str(occupant.getsockname()[1])
             settings = {
                 **Slack(slack).settings,
                 "MODEL": "openai/m",

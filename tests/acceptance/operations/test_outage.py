@@ -37,35 +37,35 @@ async def test_a_database_outage_delays_replies_and_loses_none(
 ) -> None:
     def answer(request: ReceivedRequest) -> Say:
         question = [text for role, text in request.messages if role == "user"][-1]
-        heard = [word for word in ("second", "third", "elsewhere") if word in question]
-        return Say(f"Heard: {' '.join(heard)}") if heard else Say(STORY, pieces=100, pace=(outage + 3) / 100)
+        included = [word for word in ("second", "third", "elsewhere") if word in question]
+        return Say(f"Heard: {' '.join(included)}") if included else Say(STORY, pieces=100, pace=(outage + 3) / 100)
 
     bot = await start(DATABASE_URL=postgres)
     bot.answer = answer
-    here = {platform: await platform.start_thread() for platform in bot.platforms}
+    threads = {platform: await platform.start_thread() for platform in bot.platforms}
     elsewhere = start_conversations(bot)
 
     async def start_story(platform: Platform) -> None:
-        await here[platform].say("tell me a story")
-        await bot.wait_for_reply(platform, here[platform], lambda text: text.startswith("word-0"))
-        await here[platform].say("second")
-        await platform.wait_for(lambda: here[platform].count_reactions() == 1)
+        await threads[platform].say("tell me a story")
+        await bot.wait_for_reply(platform, threads[platform], lambda text: text.startswith("word-0"))
+        await threads[platform].say("second")
+        await platform.wait_for(lambda: threads[platform].count_reactions() == 1)
 
     async def send_during_outage(platform: Platform) -> None:
-        await here[platform].say("third", called=False)
+        await threads[platform].say("third", called=False)
         await elsewhere[platform].say("elsewhere")
-        newest = here[platform].replies()[-1]
-        await bot.wait_for_reply(platform, here[platform], lambda text: len(text) > len(newest.text))
+        newest = threads[platform].replies()[-1]
+        await bot.wait_for_reply(platform, threads[platform], lambda text: len(text) > len(newest.text))
 
     async def check_recovery(platform: Platform) -> None:
         def list_replies() -> list[str]:
-            replies = [reply.text for reply in here[platform].replies()]
+            replies = [reply.text for reply in threads[platform].replies()]
             answers = " ".join(text.removeprefix("Heard: ") for text in replies[1:]).split()
             return [*replies[:1], *answers]
 
         await platform.wait_for(lambda: list_replies() == [STORY, "second", "third"], timeout=outage + RECOVERY_SECONDS)
         await platform.wait_for(lambda: [reply.text for reply in elsewhere[platform].replies()] == ["Heard: elsewhere"])
-        await platform.wait_for(lambda: here[platform].count_reactions() == 0)
+        await platform.wait_for(lambda: threads[platform].count_reactions() == 0)
 
     await bot.run_on_all_platforms(start_story)
     envelope_count = len(slack.envelopes)
@@ -186,7 +186,7 @@ async def test_a_hanging_database_does_not_block_shutdown(
         if wire is not None:
             settings["DATABASE_URL"], hanging = await stack.enter_async_context(wire.run()), wire.swallow_traffic()
         bot = await start(**settings)
-        here = await begin_answers(bot)
+        conversations = await begin_answers(bot)
         async with hanging:
             until = monotonic() + 1 + SHUTDOWN_GRACE_SECONDS + 15
             ending = asyncio.create_task(bot.program.stop())
@@ -196,4 +196,4 @@ async def test_a_hanging_database_does_not_block_shutdown(
             assert monotonic() < until
             assert "not handed back in time, so another worker continues them: the turns" in bot.program.log
             assert bot.program.log.splitlines()[-1].startswith("the shutdown took longer than 9 s")
-        await check_resumption(bot, here)
+        await check_resumption(bot, conversations)

@@ -148,8 +148,11 @@ async def test_without_tokens_the_sandbox_answers_typed_messages(program: MakePr
     slack = [line for line in lines if line.startswith("[Slack dm ada")]
     discord = [line for line in lines if line.startswith("[Discord #general")]
     assert slack + discord == lines
-    for (question, *answer), asked, number in ((slack, "hello", "one"), (discord, "@parley hello again", "two")):
-        assert question.endswith(f"ada] {asked}")
+    for (question, *answer), question_text, number in (
+        (slack, "hello", "one"),
+        (discord, "@parley hello again", "two"),
+    ):
+        assert question.endswith(f"ada] {question_text}")
         assert "] …" in answer[0]
         assert f"parley updated] Hello from the {number} model." in answer[-1]
 
@@ -157,13 +160,15 @@ async def test_without_tokens_the_sandbox_answers_typed_messages(program: MakePr
 async def test_the_terminal_takes_the_tour_and_returns_to_the_own_model(program: MakeProgram) -> None:
     async with ScriptedOpenAI(["Back again."]) as model:
         settings = {"MODEL": "openai/scripted", "OPENAI_BASE_URL": model.base_url, "AGENT_NAME": "mine"}
-        asked = "Plan a tasting.\n/wait\n/press Answer\n/submit Ada; Guests: 50; Day: fri\n/submit Guests: 9\n/wait\n"
+        form_lines = (
+            "Plan a tasting.\n/wait\n/press Answer\n/submit Ada; Guests: 50; Day: fri\n/submit Guests: 9\n/wait\n"
+        )
         typed = "/tour\nPlease refund it.\n/thread last\n/wait\n/press Approve\n/wait\n"
-        typed += f"{asked}/dm\n/tour end\nhello\n"
+        typed += f"{form_lines}/dm\n/tour end\nhello\n"
         code, output = await program(settings).run_command("run", typed=typed, within=100)
         assert len(model.requests) == 1  # the tour asks no model of the operator
     assert code == 0, output
-    begun, approval, refunded, form, refusal, booked, ended, answer = (
+    tour_start, approval, refunded, form, refusal, booked, ended, answer = (
         output.index(text)
         for text in (
             "[Slack] The tour has begun. Write: What can you show me?",
@@ -176,7 +181,7 @@ async def test_the_terminal_takes_the_tour_and_returns_to_the_own_model(program:
             "parley updated] Back again.",
         )
     )
-    assert begun < approval < refunded < form < refusal < booked < ended < answer
+    assert tour_start < approval < refunded < form < refusal < booked < ended < answer
     assert "Traceback" not in output
 
 

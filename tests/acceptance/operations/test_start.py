@@ -103,11 +103,11 @@ async def test_unconfigured_platforms_and_models_are_not_imported(
     needs = {"aiosqlite", "alembic", "google.adk", "google.genai", "openai", "sqlalchemy"}
     measured = {"opentelemetry.sdk", "prometheus_client"}
 
-    async def check_imports(platform: Platform, more: Mapping[str, str], also: set[str]) -> None:
+    async def check_imports(platform: Platform, environment: Mapping[str, str], also: set[str]) -> None:
         folder = tmp_path / platform.name
         folder.mkdir()
         program = make_fresh_program(
-            folder, {**platform.settings, "MODEL": "openai/m", "OPENAI_BASE_URL": model.base_url, **more}
+            folder, {**platform.settings, "MODEL": "openai/m", "OPENAI_BASE_URL": model.base_url, **environment}
         )
         await program.start()
         try:

@@ -25,19 +25,19 @@ async def start_two_workers(
         Both workers, and the conversation on each platform.
     """
     one = await start(**settings)
-    here = await begin_answers(one)
+    conversations = await begin_answers(one)
     (folder / "other").mkdir()
     other = await start(folder=folder / "other", **settings)
     other.answer = check_history
-    return one, other, here
+    return one, other, conversations
 
 
-async def check_takeover(one: AcceptanceBot, here: Mapping[Platform, BotConversation]) -> None:
+async def check_takeover(one: AcceptanceBot, conversations: Mapping[Platform, BotConversation]) -> None:
     """Check that another worker finished each conversation's reply as one message."""
 
     async def check_reply(platform: Platform) -> None:
-        await one.wait_for_reply(platform, here[platform], lambda text: text == "The whole answer.")
-        assert len(here[platform].replies()) == 1
+        await one.wait_for_reply(platform, conversations[platform], lambda text: text == "The whole answer.")
+        assert len(conversations[platform].replies()) == 1
 
     await one.run_on_all_platforms(check_reply)
 
@@ -46,14 +46,14 @@ async def test_another_worker_resumes_the_turns_of_a_killed_worker_within_its_le
     start: StartBot, postgres: str, slack: SlackSandbox, discord: DiscordSandbox, tmp_path: Path
 ) -> None:
     settings = {"DATABASE_URL": postgres, "LEASE_SECONDS": "2"}
-    one, _other, here = await start_two_workers(start, tmp_path, settings)
+    one, _other, conversations = await start_two_workers(start, tmp_path, settings)
     (tmp_path / "third").mkdir()
     third = await start(folder=tmp_path / "third", **settings)
     third.answer = check_history
     assert (slack.connection_count, discord.connection_count) == (3, 1)
     await one.program.stop(signal.SIGKILL)
     async with asyncio.timeout(30):
-        await check_takeover(one, here)
+        await check_takeover(one, conversations)
     await slack.wait_for(lambda: slack.connection_count == 2)
 
 
@@ -67,10 +67,10 @@ async def test_a_second_worker_takes_over_discord_and_the_spending_of_a_dead_wor
     settings |= {"PRICES_FILE": str(prices), "DAILY_SPENDING_LIMIT_PER_USER_USD": "0.01"}  # less than one answer costs
     one = await start(**settings)
     one.answer = lambda _request: "Here."
-    here = start_conversations(one)
+    conversations = start_conversations(one)
 
     async def spend(platform: Platform) -> None:
-        await one.ask(platform, here[platform], "hello?", "Here.")
+        await one.ask(platform, conversations[platform], "hello?", "Here.")
 
     await one.run_on_all_platforms(spend)
     other = await start(folder=tmp_path / "other", **settings)
@@ -82,9 +82,11 @@ async def test_a_second_worker_takes_over_discord_and_the_spending_of_a_dead_wor
     await discord.wait_for(lambda: not discord.connection_count)
 
     async def check_limit_and_reply(platform: Platform) -> None:
-        await here[platform].say("anybody there?")
-        await one.wait_for_reply(platform, here[platform], lambda text: "daily spending limit ($0.0100)" in text)
-        await one.ask(platform, here[platform], "and for me?", "The other one says it.", user="grace")
+        await conversations[platform].say("anybody there?")
+        await one.wait_for_reply(
+            platform, conversations[platform], lambda text: "daily spending limit ($0.0100)" in text
+        )
+        await one.ask(platform, conversations[platform], "and for me?", "The other one says it.", user="grace")
 
     async with asyncio.timeout(30):
         await one.run_on_all_platforms(check_limit_and_reply)
@@ -92,9 +94,9 @@ async def test_a_second_worker_takes_over_discord_and_the_spending_of_a_dead_wor
 
 async def test_a_stopped_worker_hands_its_turns_over_at_once(start: StartBot, postgres: str, tmp_path: Path) -> None:
     settings = {"DATABASE_URL": postgres, "SHUTDOWN_TIMEOUT_SECONDS": "1"}
-    one, _other, here = await start_two_workers(start, tmp_path, settings)
+    one, _other, conversations = await start_two_workers(start, tmp_path, settings)
     assert await one.program.stop(signal.SIGTERM) == 0
-    await check_takeover(one, here)
+    await check_takeover(one, conversations)
 
 
 def check_history(request: ReceivedRequest) -> Turn:

@@ -38,7 +38,7 @@ def test_run_watches_the_folder_of_an_agent(monkeypatch: pytest.MonkeyPatch, age
     monkeypatch.setenv("AGENT", agent)
     started: list[str] = []
     monkeypatch.setattr(
-        bot_process, "run_until_stopped", lambda work, _settings, **_more: started.append(work.keywords["agent"])
+        bot_process, "run_until_stopped", lambda work, _settings, **_kwargs: started.append(work.keywords["agent"])
     )
     main.run()
     assert started == [watched]

@@ -49,7 +49,7 @@ def test_ids_are_parsed_with_kinds_for_discord_and_without_for_slack(monkeypatch
 def test_by_default_the_home_workspace_and_listed_servers_are_served(monkeypatch: pytest.MonkeyPatch) -> None:
     set_all(monkeypatch, {"DISCORD_GUILD_IDS": "7"})
     settings = configuration.load_settings()
-    seen = {
+    accesses = {
         "home": (Actor("slack", "U1", workspaces=("T1",)), Location("T1", "C1")),
         "outside": (Actor("slack", "U9", workspaces=("T9",), is_external=True), Location("T1", "C1")),
         "bot": (Actor("slack", "bot:B1"), Location("T1", "C1")),
@@ -60,7 +60,7 @@ def test_by_default_the_home_workspace_and_listed_servers_are_served(monkeypatch
     }
     admitted = {
         name
-        for name, (actor, location) in seen.items()
+        for name, (actor, location) in accesses.items()
         if settings.access_policy.check(actor, location).name == "ALLOWED"
     }
     assert admitted == {"home", "named", "member directly"}

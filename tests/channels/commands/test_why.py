@@ -193,7 +193,7 @@ async def test_chat_terminal_status_and_inspector_report_the_same_turn(
             assert "failed" in report_text
 
 
-def create_report(**more: Any) -> TurnReport:
+def create_report(**kwargs: Any) -> TurnReport:
     facts: dict[str, Any] = {
         "id": "t1",
         "session": "slack:T1:C1:1.0",
@@ -226,7 +226,7 @@ def create_report(**more: Any) -> TurnReport:
         "is_reset": False,
         "app": "app",
     }
-    return TurnReport(**{**facts, **more})
+    return TurnReport(**{**facts, **kwargs})
 
 
 def test_the_turn_report_lists_attachments_and_omitted_history() -> None:

@@ -41,7 +41,7 @@ ANSWER = "PATCH /webhooks/{application}/{token}/messages/{message}"
 FOLLOW_UP = "POST /webhooks/{application}/{token}"
 
 #: Routes that send text.
-SPOKEN = {POST, PATCH, ANSWER, FOLLOW_UP}
+TEXT_ROUTES = {POST, PATCH, ANSWER, FOLLOW_UP}
 
 #: Discord: the flag that suppresses embeds.
 NO_PREVIEWS = 1 << 2
@@ -61,9 +61,9 @@ async def run_discord(**options: Any) -> AsyncIterator[DiscordSandbox]:
         if SHAPES:
             known = [call for call in sandbox.calls if call.route in sandbox.faults.routes]
             assert sorted({fault for call in known for fault in find_request_errors(call)}) == []
-        spoken = [c for c in sandbox.calls if c.route in SPOKEN and not is_ping(c.body.get("content"))]
-        assert [call.body for call in spoken if call.body.get("allowed_mentions") != {"parse": []}] == []
-        assert [call.body for call in spoken if call.route == POST and not call.body["flags"] & NO_PREVIEWS] == []
+        text_calls = [c for c in sandbox.calls if c.route in TEXT_ROUTES and not is_ping(c.body.get("content"))]
+        assert [call.body for call in text_calls if call.body.get("allowed_mentions") != {"parse": []}] == []
+        assert [call.body for call in text_calls if call.route == POST and not call.body["flags"] & NO_PREVIEWS] == []
         places = [*sandbox.channels.values(), *map(sandbox.open_dm, sandbox.people)]
         places += [thread for place in places for thread in sandbox.threads(place)]
         own = [m for place in places for m in sandbox.messages(place, deleted=True) if m.author.id == sandbox.bot_id]
@@ -94,18 +94,18 @@ def clean_discord_library(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "IDENTIFY_SECONDS", 0.0)
 
 
-def create_settings(server: DiscordSandbox, **more: Any) -> DiscordSettings:
-    return replace(DiscordSettings(server.bot_token, server.api_url), **more)
+def create_settings(server: DiscordSandbox, **kwargs: Any) -> DiscordSettings:
+    return replace(DiscordSettings(server.bot_token, server.api_url), **kwargs)
 
 
 @pytest.fixture
 async def api(server: DiscordSandbox) -> AsyncIterator[DiscordApi]:
     """Yield the API of a client with a login, but without a gateway connection."""
-    made = make_client(create_settings(server))
-    api = DiscordApi(made, pauses=PAUSES)
-    await log_in(made, create_settings(server))
+    new_client = make_client(create_settings(server))
+    api = DiscordApi(new_client, pauses=PAUSES)
+    await log_in(new_client, create_settings(server))
     yield api
-    await made.close()
+    await new_client.close()
 
 
 @pytest.fixture
@@ -125,8 +125,8 @@ class WiredDiscordBot(WiredBot):
     def mention(self) -> str:
         return f"<@{self.server.bot_id}>"
 
-    async def mention_bot(self, user: str, channel: Place | str, text: str, **more: Any) -> DiscordMessage:
-        return await self.server.post_message(user, channel, f"{self.mention} {text}", **more)
+    async def mention_bot(self, user: str, channel: Place | str, text: str, **kwargs: Any) -> DiscordMessage:
+        return await self.server.post_message(user, channel, f"{self.mention} {text}", **kwargs)
 
     def list_replies(self, question: DiscordMessage) -> list[DiscordMessage]:
         """Return the bot's replies to a message: each replies to the one before."""
@@ -190,12 +190,16 @@ async def run_bot(
         limits: dict[str, Any] = {"time_limit": time_limit, "max_chunks": most_messages, "follow": follow}
         served = frozenset(map(str, settings.get("guilds", ())))
         limits["access_policy"] = AccessPolicy({"discord": replace(rules, guilds=served)}, admins)
-        made = await stack.enter_async_context(run_core(tmp_path, *script, **limits, **(core or {})))
-        channel = made.channels[DiscordChannel.name] = DiscordChannel(
-            create_settings(server, **settings), made.services, made.watermarks, bounds, made.shard_assignment
+        core_parts = await stack.enter_async_context(run_core(tmp_path, *script, **limits, **(core or {})))
+        channel = core_parts.channels[DiscordChannel.name] = DiscordChannel(
+            create_settings(server, **settings),
+            core_parts.services,
+            core_parts.watermarks,
+            bounds,
+            core_parts.shard_assignment,
         )
         stack.push_async_callback(channel.aclose)
-        bot = WiredDiscordBot(server, channel, made)
+        bot = WiredDiscordBot(server, channel, core_parts)
         work = asyncio.create_task(bot.worker.run())
         try:
             if connect:

@@ -139,12 +139,12 @@ async def test_a_reset_stops_the_turn_and_drops_queued_messages(server: DiscordS
 
 
 def fail_inbox(monkeypatch: pytest.MonkeyPatch, times: int) -> None:
-    accept, left = InboxStore.accept, times
+    accept, failures_left = InboxStore.accept, times
 
     async def fail_at_first(self: InboxStore, inbound: Any) -> AcceptResult | RateLimitDenial:
-        nonlocal left
-        left -= 1
-        if left >= 0:
+        nonlocal failures_left
+        failures_left -= 1
+        if failures_left >= 0:
             raise StoreError("out of reach")
         return await accept(self, inbound)
 

@@ -8,8 +8,8 @@ from sandbox.discord import DiscordSandbox
 
 
 def test_the_invite_link_asks_for_the_permissions_of_the_settings() -> None:
-    asked = parse_qs(urlsplit(invite_link(123, auto_thread=False)).query)
-    assert asked == {"client_id": ["123"], "scope": ["bot applications.commands"], "permissions": ["274878008384"]}
+    query = parse_qs(urlsplit(invite_link(123, auto_thread=False)).query)
+    assert query == {"client_id": ["123"], "scope": ["bot applications.commands"], "permissions": ["274878008384"]}
     extra = required_permissions(auto_thread=True) & ~required_permissions(auto_thread=False)
     assert [name for name, is_on in extra if is_on] == ["create_public_threads"]
     assert "guild_id=7" in invite_link(123, auto_thread=True, guild=7)

@@ -19,9 +19,9 @@ from tests.channels.wiring import FALLBACK_MODEL, echo
 
 async def run_usage_command(bot: WiredDiscordBot, user: str, channel: Any) -> str:
     """Run `/usage`, and return the text of its ephemeral response."""
-    (seen,) = responses = await bot.server.run_command(user, channel, "/usage")
+    (response,) = responses = await bot.server.run_command(user, channel, "/usage")
     await bot.server.wait_for(lambda: not responses[0].loading and responses[0].text)
-    assert seen.ephemeral_to is bot.server.people[user]
+    assert response.ephemeral_to is bot.server.people[user]
     return str(responses[0].text)
 
 
@@ -32,7 +32,7 @@ async def test_usage_is_private_and_a_spending_limit_ends_with_the_day(server: D
         await bot.wait_for_last_reply(await bot.mention_bot("ada", "general", "one"), lambda text: "one" in text)
         await bot.wait_for_turns(1)
         usage = await run_usage_command(bot, "ada", "general")
-        assert [f"{who}: {ONE}" in usage for who in (words.USAGE_YOURS, words.USAGE_HERE)] == [True, True]
+        assert [f"{label}: {ONE}" in usage for label in (words.USAGE_YOURS, words.USAGE_HERE)] == [True, True]
         assert "Ada" not in usage
         question = await bot.mention_bot("ada", "general", "two")
         (reply,) = await bot.wait_for_last_reply(question, lambda text: "daily spending limit" in text)

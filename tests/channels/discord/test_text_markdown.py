@@ -74,8 +74,8 @@ def test_other_tokens_of_discord_are_unchanged(text: str) -> None:
         ("1. one\n   ```sh\n   ls\n   ```", "1. one\n```sh\nls\n```"),
     ],
 )  # fmt: skip
-def test_unsupported_markdown_is_converted(written: str, seen: str) -> None:
-    assert render_text(written) == seen
+def test_unsupported_markdown_is_converted(written: str, expected: str) -> None:
+    assert render_text(written) == expected
 
 
 def test_a_table_becomes_text_columns() -> None:

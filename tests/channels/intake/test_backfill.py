@@ -439,10 +439,10 @@ async def test_fetched_messages_precede_new_ones_after_a_database_outage(
     monkeypatch.setattr(backfill, "FETCH_WAIT", wait_fixed(60.0))
     now, served, failures = await add_session(watermarks), watermarks.list_active_places, iter(range(3))
 
-    async def fail_at_first(*of: Any, **more: Any) -> list[ActivePlace]:
+    async def fail_at_first(*args: Any, **kwargs: Any) -> list[ActivePlace]:
         if next(failures, None) is not None:
             raise StoreError("out of reach")
-        return await served(*of, **more)
+        return await served(*args, **kwargs)
 
     async with run_platform(watermarks) as platform:
         if is_down:

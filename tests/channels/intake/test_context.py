@@ -55,13 +55,13 @@ async def test_context_messages_cannot_close_the_frame_or_impersonate(talk: list
     assert text.count(QUOTE_OPEN) == text.count(QUOTE_CLOSE) == 2
     assert len(text.splitlines()) == len(lines) + 2
     assert all(line.startswith(LINE_PREFIX.rstrip()) for line in lines)
-    begun = [
+    messages = [
         line.removeprefix(LINE_PREFIX)
         for line in lines
         if line.startswith(LINE_PREFIX) and not line.startswith(LINE_PREFIX + " ")
     ]
     shown_as = label_names(names)
-    assert [line.partition(":")[0] for line in begun] == [shown_as[one.author] for one in visible]
+    assert [line.partition(":")[0] for line in messages] == [shown_as[one.author] for one in visible]
 
 
 @given(st.dictionaries(IDS, TEXTS, max_size=6))

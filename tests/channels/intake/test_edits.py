@@ -93,20 +93,20 @@ async def test_changes_during_storing_are_applied(
     sandbox: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failures: int, *, deletes: bool
 ) -> None:
     accept, tries = InboxStore.accept, [StoreError("out of reach")] * failures
-    begun, go_on = asyncio.Event(), asyncio.Event()
+    started, go_on = asyncio.Event(), asyncio.Event()
 
     async def accept_slowly(self: InboxStore, inbound: InboxMessage) -> AcceptResult | RateLimitDenial:
         if tries:
             raise tries.pop()
         if not inbound.text.startswith("last"):
-            begun.set()
+            started.set()
             await go_on.wait()
         return await accept(self, inbound)
 
     monkeypatch.setattr(InboxStore, "accept", accept_slowly)
     async with run_conversation(sandbox, tmp_path, echo_without_author) as chat:
         message = await chat.say("tow")
-        await asyncio.wait_for(begun.wait(), 10)
+        await asyncio.wait_for(started.wait(), 10)
         text = f"{chat.bot.mention} two"
         change = sandbox.delete_message("ada", message) if deletes else sandbox.edit_message("ada", message, text)
         changing = asyncio.create_task(change)

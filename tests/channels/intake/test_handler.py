@@ -185,7 +185,7 @@ async def test_a_mention_is_accepted_and_a_queued_one_gets_a_reaction(recorder: 
     ],
 )
 async def test_messages_without_a_mention_follow_the_setting(
-    recorder: IntakeRecorder, follow: ReplyWithoutMention, heard: list[str]
+    recorder: IntakeRecorder, follow: ReplyWithoutMention, expected: list[str]
 ) -> None:
     recorder.create_intake(follow)
     await recorder.receive("talk of others", is_mention=False)
@@ -196,7 +196,7 @@ async def test_messages_without_a_mention_follow_the_setting(
     await recorder.receive("yes", is_mention=False)  # a reply to Grace
     await recorder.receive("@bot and mine?")
     await recorder.receive("well?", is_mention=False)
-    assert await recorder.list_queued() == heard
+    assert await recorder.list_queued() == expected
 
 
 async def test_a_muted_session_answers_mentions_only_until_it_is_unmuted(
@@ -438,9 +438,9 @@ async def test_a_failed_turn_is_retried_for_its_author(recorder: IntakeRecorder)
     turn = await recorder.end_turn(await recorder.claim_turn(), "failed")
     assert await recorder.press("retry", turn, "grace") == words.RETRY_NOT_ALLOWED
     assert await recorder.press("retry", turn) == ""
-    again = await recorder.claim_turn()
-    assert (again.kind, again.origin, recorder.reactions) == ("retry", turn.id, set())
-    await recorder.end_turn(again)
+    reclaimed = await recorder.claim_turn()
+    assert (reclaimed.kind, reclaimed.origin, recorder.reactions) == ("retry", turn.id, set())
+    await recorder.end_turn(reclaimed)
     assert await recorder.press("retry", turn) == words.RETRY_EXPIRED
 
 
@@ -457,10 +457,10 @@ async def test_the_last_answer_is_regenerated_for_its_author(recorder: IntakeRec
     turn = await recorder.end_turn(await recorder.claim_turn())
     assert await recorder.press("regenerate", turn, "grace") == words.RETRY_NOT_ALLOWED
     assert await recorder.press("regenerate", turn) == ""
-    again = await recorder.end_turn(await recorder.claim_turn())
-    assert again.kind == "regenerate"
+    reclaimed = await recorder.end_turn(await recorder.claim_turn())
+    assert reclaimed.kind == "regenerate"
     await recorder.receive("more")
-    assert await recorder.press("regenerate", again) == words.NEWER_MESSAGES
+    assert await recorder.press("regenerate", reclaimed) == words.NEWER_MESSAGES
 
 
 async def test_only_the_author_stops_a_running_turn(recorder: IntakeRecorder) -> None:

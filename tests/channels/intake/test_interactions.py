@@ -52,10 +52,10 @@ def list_confirmations(sandbox: Any) -> list[str]:
 async def test_the_next_process_runs_an_acknowledged_command_once(
     sandbox: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    begun, run = asyncio.Event(), CommandHandler.run
+    started, run = asyncio.Event(), CommandHandler.run
 
     async def start_and_hang(*_: Any) -> Any:
-        begun.set()
+        started.set()
         await asyncio.Event().wait()
 
     async with run_conversation(sandbox, tmp_path, "one") as chat:
@@ -64,7 +64,7 @@ async def test_the_next_process_runs_an_acknowledged_command_once(
         await chat.bot.wait_for_turns(1)
         monkeypatch.setattr(CommandHandler, "run", start_and_hang)
         giving = asyncio.create_task(choose_model(sandbox))
-        await asyncio.wait_for(begun.wait(), 30)
+        await asyncio.wait_for(started.wait(), 30)
         (row,) = await list_interactions(chat.bot)
         assert all(secret not in str(row.payload) for secret in ("response_url", "trigger_id", "https://"))
     monkeypatch.setattr(CommandHandler, "run", run)
@@ -81,10 +81,10 @@ async def test_the_next_process_runs_an_acknowledged_command_once(
 async def test_the_next_process_runs_an_acknowledged_press_once(
     sandbox: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    begun, press = asyncio.Event(), PressHandler.handle
+    started, press = asyncio.Event(), PressHandler.handle
 
     async def start_and_hang(*_: Any, **__: Any) -> Any:
-        begun.set()
+        started.set()
         await asyncio.Event().wait()
 
     async with run_conversation(sandbox, tmp_path, "one") as chat:
@@ -93,7 +93,7 @@ async def test_the_next_process_runs_an_acknowledged_press_once(
         await chat.bot.wait_for_turns(1)
         monkeypatch.setattr(PressHandler, "handle", start_and_hang)
         pressing = asyncio.create_task(chat.press(words.REGENERATE))
-        await asyncio.wait_for(begun.wait(), 30)
+        await asyncio.wait_for(started.wait(), 30)
     pressing.cancel()
     await asyncio.wait([pressing])
     monkeypatch.setattr(PressHandler, "handle", press)
@@ -204,26 +204,26 @@ async def test_the_next_process_checks_access_of_stored_interactions(
 
 
 async def _abandon_command(
-    sandbox: Any, folder: Path, monkeypatch: pytest.MonkeyPatch, name: str, *script: Any, **more: Any
+    sandbox: Any, folder: Path, monkeypatch: pytest.MonkeyPatch, name: str, *script: Any, **kwargs: Any
 ) -> None:
     """Run a bot that answers one message; stop it while it runs the command `name`.
 
     Args:
         script: the model's answers.
     """
-    begun, run = asyncio.Event(), CommandHandler.run
+    started, run = asyncio.Event(), CommandHandler.run
 
     async def start_and_hang(*_: Any) -> Any:
-        begun.set()
+        started.set()
         await asyncio.Event().wait()
 
-    async with run_conversation(sandbox, folder, *script, "one", **more) as chat:
+    async with run_conversation(sandbox, folder, *script, "one", **kwargs) as chat:
         await chat.say("one")
         await wait_for_answer(chat, "one")
         await chat.bot.wait_for_turns(1)
         monkeypatch.setattr(CommandHandler, "run", start_and_hang)
         giving = asyncio.create_task(ask_privately(sandbox, name))
-        await asyncio.wait_for(begun.wait(), 30)
+        await asyncio.wait_for(started.wait(), 30)
     monkeypatch.setattr(CommandHandler, "run", run)
     giving.cancel()
     await asyncio.wait([giving])

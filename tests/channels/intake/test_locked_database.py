@@ -41,8 +41,8 @@ async def lock_database(folder: Path) -> AsyncIterator[None]:
 def create_command(name: str, **options: str) -> Interaction:
     async def run_command(chat: Any) -> None:
         slash = f"/{name}" if isinstance(chat.sandbox, SlackSandbox) else name
-        seen = await chat.sandbox.run_command("ada", "general", slash, **options)
-        assert not [one.text for one in seen if "operation_timeout" in one.text or "did not respond" in one.text]
+        responses = await chat.sandbox.run_command("ada", "general", slash, **options)
+        assert not [one.text for one in responses if "operation_timeout" in one.text or "did not respond" in one.text]
 
     return run_command
 
@@ -105,7 +105,7 @@ async def test_an_interaction_during_a_lock_is_acknowledged_and_then_processed(t
             await asyncio.gather(*(interact(chat) for interact in case.interactions))
         await wait_for_answer(chat, *case.replies)
         await sandbox.wait_for(lambda: len(list(filter(None, chat.list_private_messages()))) == len(case.private))
-        left = chat.list_private_messages()
+        private_messages = chat.list_private_messages()
         for text in case.private:
-            left.remove(next(whisper for whisper in left if text in whisper))
-        assert left == []
+            private_messages.remove(next(whisper for whisper in private_messages if text in whisper))
+        assert private_messages == []

@@ -46,8 +46,8 @@ _DISCORDS = re.compile(
 )
 
 
-def plan_texts(text: str, of: MessageLimits, priority: Priority = Priority.FINAL) -> list[str]:
-    planner = Planner(of)
+def plan_texts(text: str, limits: MessageLimits, priority: Priority = Priority.FINAL) -> list[str]:
+    planner = Planner(limits)
     planner.feed(text)
     return [chunk.text for chunk in planner.plan(priority).chunks]
 
@@ -72,8 +72,8 @@ def find_masked_links(message: str) -> Iterator[tuple[str, str]]:
             yield re.sub(r"[*_~]", "", found["label"]), found["target"]
 
 
-def find_disguised_links(message: str, of: MessageLimits) -> list[tuple[str, str]]:
-    found = find_links(message) if of is SLACK else find_masked_links(message)
+def find_disguised_links(message: str, limits: MessageLimits) -> list[tuple[str, str]]:
+    found = find_links(message) if limits is SLACK else find_masked_links(message)
     return [(label, target) for label, target in found if "evil" in target and GOOD in label]
 
 
@@ -138,19 +138,19 @@ def test_known_disguises_are_broken(text: str, of: MessageLimits) -> None:
         "[x.example](https://x.example/page)",
     ],
 )
-def test_an_undisguised_link_stays_a_link(link: str, of: MessageLimits) -> None:
-    assert plan_texts(f"See {link} there.", of) == [f"See {link} there."]
+def test_an_undisguised_link_stays_a_link(link: str, limits: MessageLimits) -> None:
+    assert plan_texts(f"See {link} there.", limits) == [f"See {link} there."]
 
 
 @LIMITS
-def test_code_keeps_its_brackets(of: MessageLimits) -> None:
+def test_code_keeps_its_brackets(limits: MessageLimits) -> None:
     for code in ("`handlers[i](event)`", "```js\nhandlers[i](event)\n```", "- ```js\n  a[0](b)\n  ```"):
-        assert "](" in plan_texts(f"{code}\n\nand", of)[0]
+        assert "](" in plan_texts(f"{code}\n\nand", limits)[0]
 
 
 @LIMITS
-def test_text_that_is_not_a_link_is_unchanged(of: MessageLimits) -> None:
-    (message,) = plan_texts("Say [who](no one) or [what [is](this", of)
+def test_text_that_is_not_a_link_is_unchanged(limits: MessageLimits) -> None:
+    (message,) = plan_texts("Say [who](no one) or [what [is](this", limits)
     assert message == "Say [who]\\(no one) or [what [is]\\(this"
 
 

@@ -5,10 +5,10 @@ from channels.markdown.tables import TextTable, has_cell_separator, is_delimiter
 
 
 def create_table(head: str, delimiter: str, *rows: str) -> TextTable:
-    made = TextTable(head, delimiter, render_cell=str, measure=len)
+    table = TextTable(head, delimiter, render_cell=str, measure=len)
     for row in rows:
-        made.add_row(row)
-    return made
+        table.add_row(row)
+    return table
 
 
 def test_a_row_may_lack_its_outer_bars() -> None:
@@ -40,9 +40,9 @@ _ROW = st.lists(st.text(st.sampled_from("ab 漢👍🏽\u0301"), max_size=9), ma
 
 @given(st.lists(_ROW, max_size=9), st.sampled_from(["|-|-|", "|:-:|-:|", "|-:|:-:|"]))
 def test_the_size_is_an_upper_bound_that_only_grows(rows: list[str], delimiter: str) -> None:
-    made, sizes = create_table("|a|b|", delimiter), [0]
+    table, sizes = create_table("|a|b|", delimiter), [0]
     for row in rows:
-        made.add_row(row)
-        sizes.append(made.size)
-        assert sum(len(line) + 1 for line in made.render_lines()) <= made.size
+        table.add_row(row)
+        sizes.append(table.size)
+        assert sum(len(line) + 1 for line in table.render_lines()) <= table.size
     assert sizes == sorted(sizes)

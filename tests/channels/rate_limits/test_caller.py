@@ -52,14 +52,14 @@ async def test_a_rate_limited_call_is_retried_without_a_limit() -> None:
 async def test_a_429_delays_all_calls_that_share_the_limit() -> None:
     platform = FailingEndpoint(TransientError("later", retry_after=1.0))
     time = asyncio.get_running_loop().time
-    begun = time()
+    start = time()
     first = asyncio.create_task(platform.call())
     await asyncio.wait_for(platform.refused.wait(), 30)
     assert await platform.call(key="another") == "sent"
-    assert time() - begun < 0.9
+    assert time() - start < 0.9
     assert await platform.call(Priority.STREAM_UPDATE) is None
     assert await platform.call() == "sent"
-    assert time() - begun >= 1.0
+    assert time() - start >= 1.0
     assert await first == "sent"
 
 
@@ -68,10 +68,10 @@ async def test_a_call_with_a_deadline_fails_at_once_if_no_slot_is_free_by_then()
     budget = platform.caller.limiters.get("few", Window(calls=2, seconds=60))
     with deadline(4):
         assert [await platform.caller.call("read", platform.send, budget) for _ in range(2)] == ["sent", "sent"]
-        begun = time()
+        start = time()
         with pytest.raises(SurfaceError, match=r"^the rate limit does not allow the call in time$"):
             await platform.caller.call("read", platform.send, budget)
-        assert time() - begun < 3
+        assert time() - start < 3
     assert platform.calls == 2
     with deadline(4):
         assert await platform.call() == "sent"

@@ -42,12 +42,12 @@ def reserve_reply(limiter: RateLimiter) -> Iterator[None]:
         yield
 
 
-asked = st.lists(st.tuples(st.floats(0, 100), st.sampled_from(Priority)), max_size=40)
+call_lists = st.lists(st.tuples(st.floats(0, 100), st.sampled_from(Priority)), max_size=40)
 
 
-@given(asked, st.builds(Window, st.integers(1, 8), st.sampled_from([1.0, 10.0, 60.0])), st.integers(0, 9))
+@given(call_lists, st.builds(Window, st.integers(1, 8), st.sampled_from([1.0, 10.0, 60.0])), st.integers(0, 9))
 def test_no_window_exceeds_its_calls_and_every_call_is_made(
-    asked: list[tuple[float, Priority]], window: Window, live: int
+    calls: list[tuple[float, Priority]], window: Window, live: int
 ) -> None:
     async def main() -> list[float]:
         limiter, sent = RateLimiter(window), list[float]()
@@ -61,11 +61,11 @@ def test_no_window_exceeds_its_calls_and_every_call_is_made(
         with ExitStack() as stack:
             for _ in range(live):
                 stack.enter_context(reserve_reply(limiter))
-            await asyncio.gather(*(call(*one) for one in asked))
+            await asyncio.gather(*(call(*one) for one in calls))
         return sent
 
     sent = run(main)
-    assert len(sent) == len(asked)
+    assert len(sent) == len(calls)
     assert count_most_calls(sent, window) <= window.calls
 
 
@@ -137,22 +137,22 @@ def test_stream_updates_leave_calls_for_the_finals_of_live_replies(live: int, re
 @pytest.mark.parametrize("is_told", [False, True])
 def test_the_first_text_is_sent_at_once_unless_the_call_is_reserved(is_told: bool) -> None:
     async def main() -> tuple[list[float], bool]:
-        limiter, begun = RateLimiter(Window(5, 5)), now()
+        limiter, start = RateLimiter(Window(5, 5)), now()
         if is_told:
             limiter.report_headers(remaining=5, reset_after=5)
         with reserve_reply(limiter), reserve_reply(limiter):
             waits = list[float]()
             for _ in range(3):
-                asked = now()
+                wait_start = now()
                 await limiter.acquire(Priority.STREAM_UPDATE, FIRST_TEXT)
                 limiter.complete()
                 if is_told:
-                    limiter.report_headers(remaining=4 - len(waits), reset_after=5 - (now() - begun))
-                waits.append(now() - asked)
-            more = asyncio.create_task(limiter.acquire(Priority.STREAM_UPDATE, FIRST_TEXT))
+                    limiter.report_headers(remaining=4 - len(waits), reset_after=5 - (now() - start))
+                waits.append(now() - wait_start)
+            second = asyncio.create_task(limiter.acquire(Priority.STREAM_UPDATE, FIRST_TEXT))
             await asyncio.sleep(4)
-            is_kept = not more.done()
-            await more
+            is_kept = not second.done()
+            await second
         return waits, is_kept
 
     waits, is_kept = run(main)
@@ -205,21 +205,21 @@ def test_a_final_has_a_slot_at_once_despite_stream_updates() -> None:
             for _ in range(200):
                 await limiter.acquire(Priority.STREAM_UPDATE)
                 limiter.complete()
-            begun = now()
+            start = now()
             await limiter.acquire(Priority.FINAL)
             limiter.complete()
-            assert now() == begun
+            assert now() == start
 
     run(main)
 
 
 def test_a_final_waits_for_its_slot() -> None:
     async def main() -> None:
-        limiter, begun = RateLimiter(Window(3, 3)), now()
+        limiter, start = RateLimiter(Window(3, 3)), now()
         for _ in range(4):
             await limiter.acquire(Priority.FINAL)
             limiter.complete()
-        assert now() == begun + 3
+        assert now() == start + 3
 
     run(main)
 
@@ -267,7 +267,7 @@ def test_a_backfill_call_comes_last_and_leaves_a_final_call_per_live_reply() -> 
 
 def test_a_cancelled_call_uses_no_slot() -> None:
     async def main() -> None:
-        limiter, begun = RateLimiter(Window(1, 1)), now()
+        limiter, start = RateLimiter(Window(1, 1)), now()
         await limiter.acquire(Priority.FINAL)
         limiter.complete()
         first = asyncio.create_task(limiter.acquire(Priority.FINAL))
@@ -275,20 +275,20 @@ def test_a_cancelled_call_uses_no_slot() -> None:
         await asyncio.sleep(0.5)
         first.cancel()
         await second
-        assert now() == begun + 1
+        assert now() == start + 1
 
     run(main)
 
 
 def test_a_released_slot_is_free() -> None:
     async def main() -> None:
-        limiter, begun = RateLimiter(Window(1, 60)), now()
+        limiter, start = RateLimiter(Window(1, 60)), now()
         await limiter.acquire(Priority.FINAL)
         waiting = asyncio.create_task(limiter.acquire(Priority.FINAL))
         await asyncio.sleep(1)
         limiter.release()
         await waiting
-        assert now() == begun + 1
+        assert now() == start + 1
 
     run(main)
 
@@ -303,12 +303,12 @@ def test_slow_calls_never_exceed_a_window_of_the_platform(
     async def main() -> list[float]:
         limiter, arrived = RateLimiter(window), list[float]()
 
-        async def call(after: float, there: float, back: float) -> None:
+        async def call(after: float, forth_seconds: float, back_seconds: float) -> None:
             await asyncio.sleep(after)
             await limiter.acquire(Priority.FINAL)
-            await asyncio.sleep(there)
+            await asyncio.sleep(forth_seconds)
             arrived.append(now())
-            await asyncio.sleep(back)
+            await asyncio.sleep(back_seconds)
             limiter.complete()
 
         await asyncio.gather(*(call(*one) for one in calls))
@@ -319,14 +319,14 @@ def test_slow_calls_never_exceed_a_window_of_the_platform(
 
 def test_a_429_closes_the_limiter_and_lowers_its_rate_until_none_follows() -> None:
     async def main() -> list[float]:
-        limiter, begun, sent = RateLimiter(Window(10, 10)), now(), list[float]()
+        limiter, start, sent = RateLimiter(Window(10, 10)), now(), list[float]()
         limiter.report_429(30)
         limiter.report_429(2)
         assert not limiter.try_acquire(Priority.FINAL)
-        while now() < begun + 200:
+        while now() < start + 200:
             await limiter.acquire(Priority.FINAL)
             limiter.complete()
-            sent.append(now() - begun)
+            sent.append(now() - start)
         return sent
 
     sent = run(main)
@@ -337,19 +337,19 @@ def test_a_429_closes_the_limiter_and_lowers_its_rate_until_none_follows() -> No
 
 def test_a_limiter_keeps_to_a_lower_limit_and_probes_for_more() -> None:
     async def main() -> tuple[int, int]:
-        limiter, taken, refused = RateLimiter(Window(50, 60.5)), [-60.0], 0
+        limiter, granted, refused = RateLimiter(Window(50, 60.5)), [-60.0], 0
         while now() < 1_000 + 3_600:
             await limiter.acquire(Priority.PROGRESS)
-            if now() >= taken[-1] + 60:
-                taken.append(now())
+            if now() >= granted[-1] + 60:
+                granted.append(now())
             else:
                 refused += 1
-                limiter.report_429(taken[-1] + 60 - now())
+                limiter.report_429(granted[-1] + 60 - now())
             limiter.complete()
-        return len(taken) - 1, refused
+        return len(granted) - 1, refused
 
-    taken, refused = run(main)
-    assert taken >= 50
+    granted, refused = run(main)
+    assert granted >= 50
     assert refused <= 20
 
 
@@ -425,11 +425,11 @@ def test_running_calls_at_the_end_of_a_window_count_in_the_next_one() -> None:
         await asyncio.sleep(1.01 - 5e-7)
         late = [asyncio.create_task(limiter.acquire(Priority.FINAL)) for _ in range(9)]
         await asyncio.sleep(1)
-        gone = sum(task.done() for task in late)
+        done_count = sum(task.done() for task in late)
         for task in late:
             task.cancel()
         await asyncio.wait(late)
-        return gone
+        return done_count
 
     assert run(main) == 3
 
@@ -460,9 +460,9 @@ def test_a_reserved_call_is_free_at_once_under_any_load(
         async def end_after(seconds: float) -> None:
             with limiter.reserve():
                 await asyncio.sleep(seconds)
-                begun = now()
+                start = now()
                 await limiter.acquire(Priority.PROGRESS)
-                waits.append(now() - begun)
+                waits.append(now() - start)
                 await asyncio.sleep(0.1)
                 limiter.complete()
 
@@ -544,10 +544,10 @@ def test_calls_of_later_windows_can_be_reserved() -> None:
 
 def test_a_faster_clock_makes_shorter_windows() -> None:
     async def main() -> None:
-        limiter, begun = RateLimiters(speed=10).get("key", Window(1, 60)), now()
+        limiter, start = RateLimiters(speed=10).get("key", Window(1, 60)), now()
         for _ in range(2):
             await limiter.acquire(Priority.FINAL)
             limiter.complete()
-        assert now() == begun + 6
+        assert now() == start + 6
 
     run(main)

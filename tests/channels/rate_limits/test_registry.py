@@ -106,27 +106,27 @@ def test_all_workers_together_keep_the_limit(
 def test_a_limit_is_divided_by_the_replies_of_each_worker() -> None:
     async def main() -> None:
         one, other = RateLimiters(), RateLimiters()
-        here, there = one.get("edit", MINUTE), other.get("edit", MINUTE)
+        first, second = one.get("edit", MINUTE), other.get("edit", MINUTE)
 
         def get_limits() -> tuple[int, int]:
-            return here._limit, there._limit
+            return first._limit, second._limit
 
         assert get_limits() == (50, 50)  # a single worker has the whole limit
         exchange_usage([one, other])
         assert get_limits() == (25, 25)
-        with reserve_reply(here), ExitStack() as stack:
+        with reserve_reply(first), ExitStack() as stack:
             exchange_usage([one, other])
             assert get_limits() == (25, 6)  # a share shrinks at once, and grows after the other worker's report
             exchange_usage([one, other], SETTLE_ROUNDS)
             assert get_limits() == (43, 6)
             for _ in range(3):
-                stack.enter_context(reserve_reply(there))
+                stack.enter_context(reserve_reply(second))
             exchange_usage([one, other])
             assert get_limits() == (13, 6)
             exchange_usage([one, other], SETTLE_ROUNDS)
             assert get_limits() == (13, 36)
             one.apply_peer_usage([])
-            assert here._limit == 50
+            assert first._limit == 50
 
     run(main)
 

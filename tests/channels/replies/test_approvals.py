@@ -36,12 +36,12 @@ class ConfirmedPaymentTool:
         go_on: the event that a call waits for before it returns.
     """
 
-    def __init__(self, **more: Any) -> None:
+    def __init__(self, **kwargs: Any) -> None:
         self.paid: list[Any] = []
         self.begun = asyncio.Event()
         self.go_on = asyncio.Event()
         self.go_on.set()
-        self.tool = Tool("pay", "Pays.", self._pay, SCHEMA, require_confirmation=True, **more)
+        self.tool = Tool("pay", "Pays.", self._pay, SCHEMA, require_confirmation=True, **kwargs)
 
     async def _pay(self, arguments: dict[str, Any]) -> str:
         self.paid.append(arguments["to"])
@@ -58,8 +58,8 @@ class Login(BaseModel):
 SCHEMA = {"type": "object", "properties": {"to": {"type": "string"}}}
 
 
-def create_settings(payments: ConfirmedPaymentTool, *tools: Any, **more: Any) -> dict[str, Any]:
-    return {"tools": [to_adk_tool(tool) for tool in (payments.tool, *tools)], **more}
+def create_settings(payments: ConfirmedPaymentTool, *tools: Any, **kwargs: Any) -> dict[str, Any]:
+    return {"tools": [to_adk_tool(tool) for tool in (payments.tool, *tools)], **kwargs}
 
 
 def create_payment(to: str = "Grace") -> CallTool:

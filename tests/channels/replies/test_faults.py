@@ -66,7 +66,7 @@ class BreakingModel:
 
 
 @asynccontextmanager
-async def run_shared_bot(platform: str, folder: Path, **more: Any) -> AsyncIterator[Chat]:
+async def run_shared_bot(platform: str, folder: Path, **kwargs: Any) -> AsyncIterator[Chat]:
     """Run one bot with a short call timeout, and yield a conversation for all tests."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(discord.http.Route, "BASE", discord.http.Route.BASE)
@@ -74,7 +74,7 @@ async def run_shared_bot(platform: str, folder: Path, **more: Any) -> AsyncItera
         patch.setattr(socket, "PING_INTERVAL_SECONDS", 1)
         async with (
             run_sandbox(platform) as sandbox,
-            run_conversation(sandbox, folder, BreakingModel(), most_messages=3, **more) as chat,
+            run_conversation(sandbox, folder, BreakingModel(), most_messages=3, **kwargs) as chat,
         ):
             client: Any = chat.bot.channel._client
             if isinstance(sandbox, SlackSandbox):
@@ -257,7 +257,7 @@ async def test_transient_faults_leave_a_streamed_reply_correct(
     check_reply(streaming_chat, "edit")
     assert not any(message.stream and message.stream.is_live for message in streaming_chat.list_replies())
     assert list_errors(caplog) == []
-    assert call in [made.method for made in streaming_chat.sandbox.calls[before:]]
+    assert call in [made_call.method for made_call in streaming_chat.sandbox.calls[before:]]
 
 
 # Permanent faults
@@ -416,12 +416,12 @@ async def test_an_extra_message_that_cannot_be_deleted_stays_and_is_logged(
 ) -> None:
     act = await prepare(chat, "delete")
     caplog.clear()
-    left = list_texts(chat)[1:]
+    remaining = list_texts(chat)[1:]
     await deny_permission(chat, chat.calls["delete"])
     await act()
     assert (await wait_for_turns(chat, 2)).state == "done"
     assert list_texts(chat)[0] == ANSWER
-    assert len(list_errors(caplog)) == len(left)
+    assert len(list_errors(caplog)) == len(remaining)
 
 
 async def test_a_refused_file_is_posted_as_messages(chat: Chat) -> None:

@@ -96,12 +96,12 @@ async def test_each_generated_file_is_posted_once_despite_a_crash(
         shares = 0
         share, attach, save_ids = SlackSurface._share, DiscordApi.set_files, TurnStore.save_message_ids
 
-        async def die_at_second_share(surface: Any, *more: Any) -> None:
+        async def die_at_second_share(surface: Any, *kwargs: Any) -> None:
             nonlocal shares
             shares += 1
             if shares == 2:
                 await create_crash(chat)()
-            await (share if isinstance(surface, SlackSurface) else attach)(surface, *more)
+            await (share if isinstance(surface, SlackSurface) else attach)(surface, *kwargs)
 
         async def die_before_record(turns: Any, turn: Any, ids: Any) -> None:
             if any(id_.startswith("file:") and id_.endswith("notes.txt") for id_ in ids):

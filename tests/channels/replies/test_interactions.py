@@ -196,9 +196,9 @@ async def test_an_edit_during_an_answer_offers_a_new_answer(sandbox: Any, tmp_pa
         await wait_for_answer(chat, "Four.")
         await wait_for_buttons(chat, get_answer_buttons(chat))
         await chat.bot.wait_for_turns(2)
-        asked = [one["content"] for one in chat.bot.model.requests[-1]["messages"] if one["role"] == "user"]
-        assert len(asked) == 1
-        assert "two and two?" in asked[0]
+        prompts = [one["content"] for one in chat.bot.model.requests[-1]["messages"] if one["role"] == "user"]
+        assert len(prompts) == 1
+        assert "two and two?" in prompts[0]
 
 
 async def test_an_edit_after_an_answer_offers_a_new_answer(sandbox: Any, tmp_path: Path) -> None:
@@ -290,11 +290,11 @@ async def test_a_deletion_survives_a_change_of_the_worker(sandbox: Any, tmp_path
 async def test_a_rerendered_answer_does_not_replace_a_newer_one(
     sandbox: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    begun, go_on, load = asyncio.Event(), asyncio.Event(), rerender.load_files
+    started, go_on, load = asyncio.Event(), asyncio.Event(), rerender.load_files
 
     async def load_slowly(runtime: AgentRuntime, session_id: str, run_id: str) -> Any:
-        if not begun.is_set():
-            begun.set()
+        if not started.is_set():
+            started.set()
             await go_on.wait()
         return await load(runtime, session_id, run_id)
 
@@ -304,7 +304,7 @@ async def test_a_rerendered_answer_does_not_replace_a_newer_one(
         monkeypatch.setattr(rerender, "load_files", load_slowly)
         (row,) = await chat.bot.list_inbox_messages()
         await chat.bot.channel._intake.handle_edit(row.event_key, "two and two?")
-        await begun.wait()
+        await started.wait()
         await chat.press(words.REGENERATE)
         await chat.bot.wait_for_turns(2)
         go_on.set()

@@ -114,8 +114,8 @@ async def test_a_provider_that_fails_amid_an_image_loses_nothing(
     sandbox: Any, tmp_path: Path, vendor: str, fault: str
 ) -> None:
     step, sentence = FAULTS[fault]
-    begun = [Say("Here"), SendFile("image/png", PNG)]
-    broken = [*begun, step] if step else [image_chunk(vendor, "image/png", b64encode(PNG).decode()[:-3], "Here")]
+    steps = [Say("Here"), SendFile("image/png", PNG)]
+    broken = [*steps, step] if step else [image_chunk(vendor, "image/png", b64encode(PNG).decode()[:-3], "Here")]
     drawing = [Say("Here:"), SendFile("image/png", PNG)]
     async with run_conversation(sandbox, tmp_path, broken, drawing, core={"vendor": vendor}) as chat:
         await chat.say("draw")

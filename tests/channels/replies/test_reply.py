@@ -137,8 +137,8 @@ async def surface() -> BlockableSurface:
     return BlockableSurface()
 
 
-def create_reply(board: BlockableSurface, **more: Any) -> Reply:
-    return Reply(board, save_ids=board.save_ids, **more)
+def create_reply(board: BlockableSurface, **kwargs: Any) -> Reply:
+    return Reply(board, save_ids=board.save_ids, **kwargs)
 
 
 async def test_shown_text_is_not_sent_again(surface: BlockableSurface) -> None:
@@ -397,8 +397,8 @@ async def test_the_name_of_a_missing_file_fits_into_a_message(surface: Blockable
     show = surface.show
 
     async def show_without_files(plan: Plan, known_ids: Sequence[str], record: RecordMessageId) -> bool:
-        if lost := [file.name for file in plan.files if file.name != reply_module.FILE_NAME]:
-            raise FileRefusedError("too large", lost)
+        if missing := [file.name for file in plan.files if file.name != reply_module.FILE_NAME]:
+            raise FileRefusedError("too large", missing)
         return await show(plan, known_ids, record)
 
     surface.show = show_without_files  # type: ignore[method-assign]
@@ -489,10 +489,10 @@ def test_close_shows_exactly_the_plan_of_the_last_text(pieces: list[str], droppe
                 reply.feed(piece)
                 await asyncio.sleep(0)
             await reply.close(last)
-        whole = BlockableSurface()
-        async with create_reply(whole) as reply:
+        surface = BlockableSurface()
+        async with create_reply(surface) as reply:
             await reply.close(last)
-        assert board.texts == whole.texts
+        assert board.texts == surface.texts
         assert (
             board.log[-1].removeprefix("save ").split() == list(board.messages) or board.log[-1] == "reaction removed"
         )
@@ -535,16 +535,16 @@ async def test_a_released_reply_has_no_call_in_flight(surface: BlockableSurface)
 
 
 async def test_growing_and_ended_replies_have_their_own_buttons(surface: BlockableSurface) -> None:
-    stop, more, again = (Button(f"{name}:1", name) for name in ("stop", "revise", "regenerate"))
+    stop, revise, regenerate = (Button(f"{name}:1", name) for name in ("stop", "revise", "regenerate"))
     async with create_reply(surface, buttons=[stop]) as reply:
         await surface.wait_for_condition(lambda: surface.texts == [PLACEHOLDER])
         reply.feed("Hello")
         await surface.wait_for_condition(lambda: surface.texts == ["Hello"])
-        reply.update_buttons([more, stop])
-        await surface.wait_for_condition(lambda: surface.plans[-1].buttons == [more, stop])
-        await reply.close("Hello, you.", buttons=[again])
+        reply.update_buttons([revise, stop])
+        await surface.wait_for_condition(lambda: surface.plans[-1].buttons == [revise, stop])
+        await reply.close("Hello, you.", buttons=[regenerate])
         reply.update_buttons([stop])
-    assert [plan.buttons for plan in surface.plans] == [[stop], [stop], [more, stop], [again]]
+    assert [plan.buttons for plan in surface.plans] == [[stop], [stop], [revise, stop], [regenerate]]
 
 
 async def test_a_chunk_that_is_posted_complete_has_no_button(surface: BlockableSurface) -> None:

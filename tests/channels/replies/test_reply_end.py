@@ -58,12 +58,12 @@ FAILURE = Fail(400, "no")
 
 def create_failing_script(answer: Turn = "It is 42.", failure: Turn = FAILURE) -> Any:
     """Return a model script that fails at the first request, and then answers."""
-    asked = 0
+    request_count = 0
 
     def script(_request: ReceivedRequest) -> Turn:
-        nonlocal asked
-        asked += 1
-        return failure if asked == 1 else answer
+        nonlocal request_count
+        request_count += 1
+        return failure if request_count == 1 else answer
 
     return script
 
@@ -153,10 +153,10 @@ async def test_an_incomplete_upload_is_repeated(sandbox: Any, tmp_path: Path, mo
             await chat.say("long")
             await wait_for_texts(chat, lambda found: any(words.FULL_ANSWER_IN_FILE in text for text in found))
             await chat.bot.worker.stop(5)
-        (left,) = await chat.bot.list_turns()
+        (turn,) = await chat.bot.list_turns()
         chunks = [
-            *left.chunks[:2],
-            "file:F0NOTHING00:answer.md" if sandbox.api_url.endswith("/api/") else left.chunks[2],
+            *turn.chunks[:2],
+            "file:F0NOTHING00:answer.md" if sandbox.api_url.endswith("/api/") else turn.chunks[2],
         ]
         for message in [m for m in sandbox.messages("general") if getattr(m, "files", ())]:
             message.deleted = True
@@ -215,9 +215,9 @@ async def test_a_failed_turn_is_retried_in_place(sandbox: Any, tmp_path: Path) -
         assert (first.kind, first.parent, second.kind, second.parent) == ("message", None, "retry", first.id)
         assert (first.state, second.state) == ("failed", "done")
         assert words.PLACEHOLDER in [version.text for version in apology.versions[1:]]
-        asked = [one for one in chat.bot.model.requests[-1]["messages"] if one["role"] == "user"]
-        assert len(asked) == 1
-        assert "what is it?" in asked[0]["content"]
+        prompts = [one for one in chat.bot.model.requests[-1]["messages"] if one["role"] == "user"]
+        assert len(prompts) == 1
+        assert "what is it?" in prompts[0]["content"]
 
 
 async def test_each_failure_can_be_retried(sandbox: Any, tmp_path: Path) -> None:
@@ -267,13 +267,13 @@ async def test_a_retry_works_after_a_restart(sandbox: Any, tmp_path: Path) -> No
 
 
 async def test_a_queued_retry_shows_that_it_was_accepted(sandbox: Any, tmp_path: Path) -> None:
-    go_on, asked = asyncio.Event(), 0
+    go_on, request_count = asyncio.Event(), 0
 
     def script(_request: ReceivedRequest) -> Turn:
-        nonlocal asked
-        asked += 1
+        nonlocal request_count
+        request_count += 1
         turns: dict[int, Turn] = {1: Fail(400, ""), 2: [Say("Wait"), Pause(go_on), Say(" for it.")]}
-        return turns.get(asked, "It is 42.")
+        return turns.get(request_count, "It is 42.")
 
     async with run_conversation(sandbox, tmp_path, script) as chat:
         await fail_turn(chat, "first")
@@ -347,13 +347,13 @@ async def test_a_database_error_is_reported_to_the_user_who_pressed(
 ) -> None:
     async with run_conversation(sandbox, tmp_path, create_failing_script()) as chat:
         await fail_turn(chat)
-        again = chat.bot.inbox.request_rerun
+        request_rerun = chat.bot.inbox.request_rerun
         monkeypatch.setattr(chat.bot.inbox, "request_rerun", raise_store_error)
         await chat.press(words.RETRY)
         await chat.sandbox.wait_for(
             lambda: chat.list_private_messages() == [words.ENGLISH.format_error(StoreError.public)]
         )
-        monkeypatch.setattr(chat.bot.inbox, "request_rerun", again)
+        monkeypatch.setattr(chat.bot.inbox, "request_rerun", request_rerun)
         await chat.press(words.RETRY)
         await wait_for_answer(chat, "It is 42.")
 

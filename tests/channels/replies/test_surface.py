@@ -140,9 +140,9 @@ async def test_exactly_the_final_plan_is_shown_despite_drops_and_restarts(
         if is_restarted:
             board._shown.clear()
         if is_deleted and known.ids:
-            gone = known.ids[-1]
-            board.messages.pop(gone, None)
-            board._shown.pop(gone, None)  # else the next text would reveal the deletion
+            deleted_id = known.ids[-1]
+            board.messages.pop(deleted_id, None)
+            board._shown.pop(deleted_id, None)  # else the next text would reveal the deletion
     assert await known.show(board, final)
     assert [board.messages[message_id] for message_id in known.ids] == final
     assert len(board.messages) == len(final)

@@ -91,8 +91,8 @@ class WiredSlackBot(WiredBot):
     def list_texts(self, message: SlackMessage) -> list[str]:
         return [one.text for one in self.list_thread(message)]
 
-    async def mention_bot(self, user: str, channel: str, text: str, **more: Any) -> SlackMessage:
-        return await self.slack.post_message(user, channel, f"{self.mention} {text}", **more)
+    async def mention_bot(self, user: str, channel: str, text: str, **kwargs: Any) -> SlackMessage:
+        return await self.slack.post_message(user, channel, f"{self.mention} {text}", **kwargs)
 
     async def wait_for_texts(self, message: SlackMessage, predicate: Callable[[list[str]], Any]) -> list[str]:
         """Wait until the texts of a message's thread satisfy the predicate; return them."""
@@ -123,9 +123,9 @@ async def run_bot(
     rules: AccessRules = OPEN_RULES,
     external: bool = False,
     admins: Sequence[str] = (),
-    **more: Any,
+    **kwargs: Any,
 ) -> AsyncIterator[WiredSlackBot]:
-    settings = replace(create_settings(slack, streaming), **more)
+    settings = replace(create_settings(slack, streaming), **kwargs)
     rules = replace(rules, allows_external=external, allows_bots=settings.answers_bots)
     limits: dict[str, Any] = {"time_limit": time_limit, "max_chunks": most_messages, "follow": follow}
     limits["access_policy"] = AccessPolicy({"slack": rules}, admins)

@@ -147,8 +147,8 @@ async def test_a_reset_runs_and_is_confirmed_once(slack: SlackSandbox, tmp_path:
         await bot.wait_for_texts(question, lambda texts: words.RESET_DONE in texts)
         await slack.redeliver(reset)
         await slack.wait_for(lambda: is_acknowledged(slack))
-        again = await bot.mention_bot("ada", "general", "two", thread_ts=question.ts)
-        await bot.wait_for_texts(again, lambda texts: "heard: ada: two" in texts)
+        second = await bot.mention_bot("ada", "general", "two", thread_ts=question.ts)
+        await bot.wait_for_texts(second, lambda texts: "heard: ada: two" in texts)
         assert bot.list_texts(question).count(words.RESET_DONE) == 1
         assert [message["content"] for message in bot.model.requests[-1]["messages"] if message["role"] == "user"] == [
             "ada: two"

@@ -30,7 +30,7 @@ async def test_usage_is_private_and_a_spending_limit_ends_with_the_day(slack: Sl
         )
         await bot.wait_for_turns(1)
         text = (await run_command(bot, "ada", "general", "/usage")).text
-        assert [f"{who}: {ONE}" in text for who in (words.USAGE_YOURS, words.USAGE_HERE)] == [True, True]
+        assert [f"{label}: {ONE}" in text for label in (words.USAGE_YOURS, words.USAGE_HERE)] == [True, True]
         assert "`ada`" not in text
         question = await bot.mention_bot("ada", "general", "two")
         texts = await bot.wait_for_texts(question, lambda texts: len(texts) == 2 and "daily spending limit" in texts[1])

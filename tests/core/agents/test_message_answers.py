@@ -60,7 +60,7 @@ class Dialog:
         """
         return self._read(await self.conversation.events(text, run_id=str(self.runs), answers=tuple(self.answers)))
 
-    async def choose(self, value: Any, **more: Any) -> str:
+    async def choose(self, value: Any, **kwargs: Any) -> str:
         """Answer the open question by a button.
 
         Args:
@@ -70,7 +70,7 @@ class Dialog:
             The text of the reply, or of the next question.
         """
         assert self.question is not None
-        answer = Answer(self.question.call_id, self.question.tool, value, **more)
+        answer = Answer(self.question.call_id, self.question.tool, value, **kwargs)
         chain = tuple(self.answers) if self.answers and self.answers[-1].run == self.question.run else ()
         return self._read(
             await self.conversation.events("", run_id=self.question.run, decisions=(answer,), answers=chain)
@@ -84,7 +84,7 @@ class Dialog:
         return last.text if self.question is None else str(self.question.arguments.get("message", self.question.tool))
 
 
-def shop(seen: list[Any]) -> Workflow:
+def shop(inputs: list[Any]) -> Workflow:
     """Return a workflow that asks for size and colour, and then orders.
 
     Args:
@@ -92,43 +92,43 @@ def shop(seen: list[Any]) -> Workflow:
     """
 
     async def size(node_input: types.Content) -> Any:
-        seen.append("size")
+        inputs.append("size")
         yield RequestInput(message="Which size?", response_schema=None)
 
     async def colour(node_input: Any) -> Any:
-        seen.append(node_input)
+        inputs.append(node_input)
         yield RequestInput(message="Which colour?", response_schema=None)
 
     async def order(node_input: Any) -> types.Content:
-        seen.append(node_input)
+        inputs.append(node_input)
         return types.ModelContent(f"Ordered in {node_input}.")
 
     return Workflow(name="shop", edges=[("START", size, colour, order)])
 
 
 async def test_each_answer_goes_to_the_node_that_asked_for_it(converse: Converse) -> None:
-    seen: list[Any] = []
-    dialog = Dialog(await converse(root=shop(seen)))
+    inputs: list[Any] = []
+    dialog = Dialog(await converse(root=shop(inputs)))
     replies = [await dialog.say(text) for text in ("a shirt", "XL", "red", "a hat", "S")]
     assert replies == ["Which size?", "Which colour?", "Ordered in red.", "Which size?", "Which colour?"]
-    assert seen == ["size", "XL", "red", "size", "S"]
+    assert inputs == ["size", "XL", "red", "size", "S"]
 
 
 async def test_buttons_and_messages_answer_the_same_workflow(converse: Converse) -> None:
-    seen: list[Any] = []
-    dialog = Dialog(await converse(root=shop(seen)))
+    inputs: list[Any] = []
+    dialog = Dialog(await converse(root=shop(inputs)))
     assert await dialog.say("a shirt") == "Which size?"
     assert await dialog.choose("XL") == "Which colour?"
     assert await dialog.say("red") == "Ordered in red."
     assert await dialog.say("a hat") == "Which size?"
     assert await dialog.say("S") == "Which colour?"
     assert await dialog.choose("blue") == "Ordered in blue."
-    assert seen == ["size", "XL", "red", "size", "S", "blue"]
+    assert inputs == ["size", "XL", "red", "size", "S", "blue"]
 
 
 async def test_a_repeated_run_of_an_answer_stores_it_once(converse: Converse) -> None:
-    seen: list[Any] = []
-    dialog = Dialog(await converse(root=shop(seen)))
+    inputs: list[Any] = []
+    dialog = Dialog(await converse(root=shop(inputs)))
     await dialog.say("a shirt")
     assert await dialog.say("XL") == "Which colour?"
     assert await dialog.repeat("XL") == "Which colour?"
@@ -223,8 +223,8 @@ def asker(name: str, step: Any, *, call_id: str = "c1") -> LlmAgent:
     return LlmAgent(name=name, description=f"Is {name}.", model=adapter(provider), tools=tools)
 
 
-def writer(name: str, *answers: Any, **more: Any) -> LlmAgent:
-    return LlmAgent(name=name, model=adapter(ScriptedProvider(*answers, *([f"{name} is ready."] * 4))), **more)
+def writer(name: str, *answers: Any, **kwargs: Any) -> LlmAgent:
+    return LlmAgent(name=name, model=adapter(ScriptedProvider(*answers, *([f"{name} is ready."] * 4))), **kwargs)
 
 
 def single(step: Any) -> BaseAgent:

@@ -127,10 +127,10 @@ async def test_a_secret_at_the_end_of_a_truncated_error_is_redacted(converse: Co
 
 
 async def test_a_cancelled_tool_has_not_failed(converse: Converse, caplog: pytest.LogCaptureFixture) -> None:
-    begun, ended = asyncio.Event(), asyncio.Event()
+    started, ended = asyncio.Event(), asyncio.Event()
 
     async def wait(_arguments: object) -> None:
-        begun.set()
+        started.set()
         try:
             await asyncio.Event().wait()
         finally:
@@ -140,7 +140,7 @@ async def test_a_cancelled_tool_has_not_failed(converse: Converse, caplog: pytes
     conversation = await converse(provider, tools=[Tool("wait", "Waits.", wait)])
     listening = asyncio.create_task(conversation.reply("Wait."))
     async with asyncio.timeout(30):
-        await begun.wait()
+        await started.wait()
         listening.cancel()
         with pytest.raises(asyncio.CancelledError):
             await listening
@@ -247,10 +247,10 @@ def call_end(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
 
 
 async def test_a_cancelled_call_has_begun_and_not_ended(converse: Converse, call_end: asyncio.Event) -> None:
-    begun = asyncio.Event()
+    started = asyncio.Event()
 
     async def wait(_arguments: object) -> None:
-        begun.set()
+        started.set()
         await asyncio.Event().wait()
 
     provider = ScriptedProvider([ToolCall("c1", "wait", {}), ToolCall("c2", "look", {}), Done()])
@@ -258,7 +258,7 @@ async def test_a_cancelled_call_has_begun_and_not_ended(converse: Converse, call
     conversation = await converse(provider, tools=tools)
     listening = asyncio.create_task(conversation.reply("Wait."))
     async with asyncio.timeout(30):
-        await begun.wait()
+        await started.wait()
         await call_end.wait()
     listening.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -354,10 +354,10 @@ def interrupted_run(converse: Converse, call_end: asyncio.Event) -> InterruptedR
     """
 
     async def begin(tool: Callable[..., Any], **arguments: str) -> tuple[Conversation, ScriptedProvider]:
-        begun = asyncio.Event()
+        started = asyncio.Event()
 
         async def wait(_arguments: object) -> None:
-            begun.set()
+            started.set()
             await asyncio.Event().wait()
 
         step: Answer = [ToolCall("c0", "wait", {}), ToolCall("c1", tool.__name__, arguments), Done()]
@@ -365,7 +365,7 @@ def interrupted_run(converse: Converse, call_end: asyncio.Event) -> InterruptedR
         conversation = await converse(provider, tools=[Tool("wait", "Waits.", wait), tool])
         running = asyncio.create_task(conversation.events("Go.", run_id="run-1"))
         async with asyncio.timeout(30):
-            await begun.wait()
+            await started.wait()
             await call_end.wait()
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -419,16 +419,16 @@ async def test_an_idempotent_function_runs_again_after_an_interruption(converse:
         """Wait without end at the first call, and return "seen" at later ones."""
         looked.append(len(looked))
         if len(looked) == 1:
-            begun.set()
+            started.set()
             await asyncio.Event().wait()
         return "seen"
 
-    begun = asyncio.Event()
+    started = asyncio.Event()
     provider = ScriptedProvider(calls("look"), "Done.")
     conversation = await converse(provider, tools=[look])
     running = asyncio.create_task(conversation.events("Go.", run_id="run-1"))
     async with asyncio.timeout(30):
-        await begun.wait()
+        await started.wait()
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
@@ -483,8 +483,8 @@ async def test_the_messages_and_the_result_of_a_workflow_are_its_answer(
     events = await conversation.events("a shirt", run_id="1")
     assert events[-1].text == apply_text_events(events) == answer
     assert "\n\n".join(row.content for row in await conversation.rows() if row.role == "assistant") == answer
-    again = await conversation.events("a shirt", run_id="1")  # as after a crash before the end of the turn
-    assert again[-1].text == answer
+    rerun_events = await conversation.events("a shirt", run_id="1")  # as after a crash before the end of the turn
+    assert rerun_events[-1].text == answer
 
 
 class Size(BaseModel):

@@ -77,9 +77,9 @@ def delayed_store_or_agents(request: pytest.FixtureRequest, monkeypatch: pytest.
     owner, name = request.param
     do = getattr(owner, name)
 
-    async def do_late(*args: Any, **more: Any) -> Any:
+    async def do_late(*args: Any, **kwargs: Any) -> Any:
         await asyncio.sleep(LATE_SECONDS)
-        return await do(*args, **more)
+        return await do(*args, **kwargs)
 
     monkeypatch.setattr(owner, name, do_late)
 
@@ -319,21 +319,21 @@ async def test_no_call_is_made_twice_in_any_state_of_a_step(
 ) -> None:
     if is_answered_in_full:
         step = [(CallState.ANSWERED, is_idempotent) for _, is_idempotent in step]
-    made = [StoredCall(f"c{i}", state, is_idempotent) for i, (state, is_idempotent) in enumerate(step)]
+    calls = [StoredCall(f"c{i}", state, is_idempotent) for i, (state, is_idempotent) in enumerate(step)]
     provider, root = ScriptedProvider("Done."), idle.runtime.app.root_agent
     assert isinstance(root, LlmAgent)
-    root.model, root.tools = adapter(provider), [call.tool for call in made]
+    root.model, root.tools = adapter(provider), [call.tool for call in calls]
     await reset_session(idle.sessions, SESSION)
-    await store_run(idle, made)
+    await store_run(idle, calls)
     assert await resume(idle) == "Done."
-    assert [call.runs for call in made] == [int(call.runs_now) for call in made]
+    assert [call.runs for call in calls] == [int(call.runs_now) for call in calls]
     results = [part for message in provider.requests[0].messages for part in message.parts]
     results_by_id = {part.id: dict(part.result) for part in results if isinstance(part, ToolResult)}
-    assert results_by_id == {call.id: call.response for call in made}
+    assert results_by_id == {call.id: call.response for call in calls}
     assert (await get_results(idle)).keys() == results_by_id.keys()
 
 
-async def store_run(conversation: Conversation, made: Sequence[StoredCall]) -> None:
+async def store_run(conversation: Conversation, stored_calls: Sequence[StoredCall]) -> None:
     """Store the events and logged calls of a run that was interrupted in one step.
 
     Args:
@@ -341,21 +341,23 @@ async def store_run(conversation: Conversation, made: Sequence[StoredCall]) -> N
     """
     session = await conversation.session()
     assert isinstance(session, StoredSession)
-    calls = [types.Part(function_call=types.FunctionCall(id=call.id, name=call.id, args={})) for call in made]
+    calls = [types.Part(function_call=types.FunctionCall(id=call.id, name=call.id, args={})) for call in stored_calls]
     answered = [
         types.Part(function_response=types.FunctionResponse(id=call.id, name=call.id, response=call.response))
-        for call in made
+        for call in stored_calls
         if call.state is CallState.ANSWERED
     ]
-    for content, who in (
+    for content, author in (
         (types.UserContent("go"), "user"),
         (types.ModelContent(calls), "root"),
         (types.Content(role="user", parts=answered), "root"),
     ):
         if content.parts:
-            await conversation.sessions.append_event(session, Event(invocation_id="run-1", author=who, content=content))
+            await conversation.sessions.append_event(
+                session, Event(invocation_id="run-1", author=author, content=content)
+            )
     journal = ToolCallLog(conversation.database)
-    for call in made:
+    for call in stored_calls:
         row = ToolInvocation(
             session=SESSION, generation=session.generation, run="run-1", id=call.id, tool=call.id, arguments={}
         )

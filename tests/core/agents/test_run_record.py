@@ -127,6 +127,6 @@ def test_a_record_survives_json_and_a_damaged_one_is_none() -> None:
     assert [RunRecord.from_json(one) for one in damaged] == [None] * 4
 
 
-@pytest.mark.parametrize("more", [{"later": 1}, {}])
-def test_a_record_of_a_newer_version_can_be_read(more: dict[str, int]) -> None:
-    assert RunRecord.from_json({**RunRecord().to_json(), **more}) == RunRecord()
+@pytest.mark.parametrize("new_fields", [{"later": 1}, {}])
+def test_a_record_of_a_newer_version_can_be_read(new_fields: dict[str, int]) -> None:
+    assert RunRecord.from_json({**RunRecord().to_json(), **new_fields}) == RunRecord()

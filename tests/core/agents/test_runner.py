@@ -75,14 +75,14 @@ def create_runner(service: SessionService, model: ScriptedLlm, *tools: Any) -> R
     return Runner(app=App(name="app", root_agent=agent), session_service=service)
 
 
-async def ask(runner: Runner, content: str | types.Part, **more: Any) -> list[Event]:
+async def ask(runner: Runner, content: str | types.Part, **kwargs: Any) -> list[Event]:
     part = types.Part(text=content) if isinstance(content, str) else content
     run = runner.run_async(
         user_id="place",
         session_id="s",
         new_message=types.Content(role="user", parts=[part]),
         run_config=RunConfig(streaming_mode=StreamingMode.SSE, max_llm_calls=5),
-        **more,
+        **kwargs,
     )
     async with aclosing(run) as events:
         return [event async for event in events]
@@ -148,7 +148,7 @@ async def test_a_failed_run_resumes_without_repeating_the_question(service: Sess
 async def test_a_confirmation_is_decided_many_messages_later(service: SessionService) -> None:
     guarded = FunctionTool(add, require_confirmation=True)
     await ask(create_runner(service, ScriptedLlm(lines=[call(a=1, b=2)]), guarded), "1 + 2?")
-    (asked,) = [
+    (request,) = [
         call
         for event in await list_history(service)
         for call in event.get_function_calls()
@@ -157,7 +157,7 @@ async def test_a_confirmation_is_decided_many_messages_later(service: SessionSer
     chat = create_runner(service, ScriptedLlm(lines=["ok"] * 25), guarded)
     for n in range(25):
         await ask(chat, f"by the way {n}")
-    decision = types.FunctionResponse(id=asked.id, name=asked.name, response={"confirmed": True})
+    decision = types.FunctionResponse(id=request.id, name=request.name, response={"confirmed": True})
     events = await ask(
         create_runner(service, ScriptedLlm(lines=["It is three."]), guarded), types.Part(function_response=decision)
     )

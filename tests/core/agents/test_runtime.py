@@ -87,8 +87,8 @@ async def test_thoughts_are_never_shown(converse: Converse, streaming: bool) -> 
 
 
 async def test_a_long_run_is_stored_step_by_step_and_each_text_once(converse: Converse) -> None:
-    def step(name: str, deltas: int, *more: ProviderEvent) -> list[ProviderEvent]:
-        return [*(Text(f"{name}{number} ") for number in range(deltas)), *more, Done(usage=Usage(10, 2, 1, 4))]
+    def step(name: str, deltas: int, *kwargs: ProviderEvent) -> list[ProviderEvent]:
+        return [*(Text(f"{name}{number} ") for number in range(deltas)), *kwargs, Done(usage=Usage(10, 2, 1, 4))]
 
     provider = ScriptedProvider(step("a", 70, calls("look", "c1")), step("b", 70, calls("look", "c2")), step("c", 60))
     conversation = await converse(provider, tools=[make_tool({"seen": True})])
@@ -130,18 +130,18 @@ async def test_an_unknown_tool_is_an_error_of_its_call(converse: Converse) -> No
 
 
 async def test_tools_get_the_speaker_who_is_never_stored(converse: Converse) -> None:
-    asked: list[str] = []
+    questions: list[str] = []
 
     def whoami(tool_context: ToolContext) -> str:
         """Append the user's identity to `asked`."""
-        asked.append(f"{tool_context.state['temp:speaker']}")
+        questions.append(f"{tool_context.state['temp:speaker']}")
         return "you know"
 
     provider = ScriptedProvider([calls("whoami"), Done()], "ok", [calls("whoami", "c2"), Done()], "ok")
     conversation = await converse(provider, tools=[whoami])
     await conversation.events("Who am I?", speaker=User("U1", "Ada Lovelace"))
     await conversation.events("And I?", speaker=User("U2", "Grace Hopper"))
-    assert asked == ["Ada Lovelace", "Grace Hopper"]
+    assert questions == ["Ada Lovelace", "Grace Hopper"]
     async with conversation.database.read() as connection:
         assert (await connection.execute(state.select())).all() == []
     assert "Ada" not in repr(await conversation.rows())
@@ -384,10 +384,10 @@ async def test_the_error_of_the_retry_is_caused_by_the_first(converse: Converse)
 
 
 async def test_the_retry_has_the_same_speaker(converse: Converse) -> None:
-    asked: list[str] = []
+    questions: list[str] = []
 
     def instruction(context: object) -> str:
-        asked.append(str(getattr(context, "state")["temp:speaker"]))  # noqa: B009 - mypy does not have ADK's type
+        questions.append(str(getattr(context, "state")["temp:speaker"]))  # noqa: B009 - mypy does not have ADK's type
         return "Help."
 
     provider = ScriptedProvider(transfer_events("ghost"), "Here I am.")
@@ -395,7 +395,7 @@ async def test_the_retry_has_the_same_speaker(converse: Converse) -> None:
     assert isinstance(app.root_agent, LlmAgent)
     app.root_agent.instruction = instruction
     await (await converse(app=app)).events("Hi", speaker=User("U1", "Ada"))
-    assert asked == ["Ada", "Ada"]
+    assert questions == ["Ada", "Ada"]
 
 
 async def test_the_agents_of_agents_are_named_too(converse: Converse) -> None:

@@ -28,9 +28,9 @@ def test_frozen_objects_stay_and_later_cycles_are_collected() -> None:
     standing = ReferenceCycle()
     garbage.freeze_gc()
     assert not any(tracked is standing for tracked in gc.get_objects())
-    left = weakref.ref(ReferenceCycle())
+    reference = weakref.ref(ReferenceCycle())
     gc.collect()
-    assert left() is None
+    assert reference() is None
     assert standing.reference is standing
 
 

@@ -112,10 +112,10 @@ async def test_a_job_is_retried_until_it_succeeds_and_each_reason_logged_once(
 
 
 async def test_waking_a_job_ends_its_pause() -> None:
-    job, wake, begun, done = Operation(StoreError("away")), asyncio.Event(), asyncio.Event(), asyncio.Event()
+    job, wake, started, done = Operation(StoreError("away")), asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     async def work() -> None:
-        begun.set()
+        started.set()
         await job()
         done.set()
 
@@ -123,6 +123,6 @@ async def test_waking_a_job_ends_its_pause() -> None:
     async with run_in_background(
         retry_forever(work, wake, limited_wait(), failure="messages are not stored yet"), name="job"
     ):
-        await begun.wait()
+        await started.wait()
         wake.set()
         await asyncio.wait_for(done.wait(), 10)

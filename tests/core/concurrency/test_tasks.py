@@ -9,17 +9,17 @@ from core.concurrency.tasks import run_concurrently, run_every, run_in_backgroun
 
 
 async def test_tasks_start_in_order_up_to_the_limit() -> None:
-    begun, most, now = list[int](), 0, 0
+    started, peak, now = list[int](), 0, 0
 
     async def work(item: int) -> None:
-        nonlocal most, now
-        begun.append(item)
-        most, now = max(most, now + 1), now + 1
+        nonlocal peak, now
+        started.append(item)
+        peak, now = max(peak, now + 1), now + 1
         await asyncio.sleep(0)
         now -= 1
 
     await run_concurrently(work, range(10), 3)
-    assert (begun, most) == (list(range(10)), 3)
+    assert (started, peak) == (list(range(10)), 3)
     await run_concurrently(work, (), 3)
 
 

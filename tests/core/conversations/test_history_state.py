@@ -28,31 +28,31 @@ async def test_the_history_state_has_the_unstored_messages_before_a_turn(
     first = inbound("one", author="grace", sent_at=10.0)
     await inbox.accept(first)
     (turn,) = await turns.claim(1)
-    behind = await get_history_state(database, turn)
-    assert behind is not None
-    assert (behind.since, behind.others) == (0.0, ())
+    state = await get_history_state(database, turn)
+    assert state is not None
+    assert (state.since, state.others) == (0.0, ())
     await store_prompt(database, turn)
     assert await get_history_state(database, turn) is None  # the run's prompt is stored: the turn needs no more context
     await complete_turn(turns, turn)
 
-    lost = inbound("lost", sent_at=20.0)
-    await inbox.accept(lost)
+    missed = inbound("lost", sent_at=20.0)
+    await inbox.accept(missed)
     (turn,) = await turns.claim(1)
     await turns.end(turn, "failed")  # without stored messages
     await inbox.accept(inbound("two", sent_at=30.0))
     (turn,) = await turns.claim(1)
-    behind = await get_history_state(database, turn)
-    assert behind is not None
-    assert (behind.since, behind.others) == (10.0, (first,))
+    state = await get_history_state(database, turn)
+    assert state is not None
+    assert (state.since, state.others) == (10.0, (first,))
     await store_prompt(database, turn)
     await complete_turn(turns, turn)
 
     await inbox.reset_session(replace(inbound("reset"), sent_at=40.0))
     await inbox.accept(inbound("three", sent_at=50.0))
     (turn,) = await turns.claim(1)
-    behind = await get_history_state(database, turn)
-    assert behind is not None
-    assert (behind.since, behind.others) == (40.0, ())
+    state = await get_history_state(database, turn)
+    assert state is not None
+    assert (state.since, state.others) == (40.0, ())
 
 
 async def test_a_conversation_is_quiet_until_people_speak_to_each_other(
@@ -63,9 +63,9 @@ async def test_a_conversation_is_quiet_until_people_speak_to_each_other(
     async def is_quiet() -> bool:
         await inbox.accept(inbound())
         (turn,) = await turns.claim(1)
-        behind = await get_history_state(database, turn)
+        state = await get_history_state(database, turn)
         await complete_turn(turns, turn)
-        return behind is not None and behind.is_quiet
+        return state is not None and state.is_quiet
 
     assert not await is_quiet()  # messages before the bot's first one are unknown
     assert await is_quiet()

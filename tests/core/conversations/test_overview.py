@@ -28,8 +28,8 @@ async def run(database: FailingDatabase, statement: Any) -> None:
 
 
 async def list_problems(database: FailingDatabase, *, holder: str | None = "7") -> list[Diagnosis]:
-    seen = await get_overview(database, Prices())
-    return list(find_problems(seen, holder=holder, time_limit=600, platforms=["slack"]))
+    overview = await get_overview(database, Prices())
+    return list(find_problems(overview, holder=holder, time_limit=600, platforms=["slack"]))
 
 
 async def test_turns_are_listed_newest_first_by_what_is_asked_for(
@@ -118,7 +118,7 @@ async def test_a_report_combines_all_rows_of_a_turn(
     assert (running.state, running.run_record, running.duration_seconds) == ("running", None, None)
 
     await turns.save_answer(turn, "the answer", {"input": 3, "output": 4}, {"history": history})
-    asked = {
+    requests = {
         "id": "a1", "kind": "approval", "drafts": {},
         "turn": turn.id, "session": turn.session_id, "generation": 1, "run": "r",
         "call_id": "c", "tool_call_id": "f", "tool": "pay", "arguments": {}, "arguments_hash": "",
@@ -126,7 +126,7 @@ async def test_a_report_combines_all_rows_of_a_turn(
         "secret_paths": [], "requested_at": 1.0, "expires_at": 2.0, "chunks": [],
         "decision": "approved", "decided_by_name": "Ada", "decided_at": 3.0,
     }  # fmt: skip
-    await run(database, sa.insert(human_requests).values(**asked))
+    await run(database, sa.insert(human_requests).values(**requests))
     await turns.save_message_ids(turn, ["m1", "m2"])
     await turns.end(turn, "done")
     account = await reports.get(turn.id)
@@ -141,10 +141,10 @@ async def test_a_report_combines_all_rows_of_a_turn(
 
     assert await reports.find_turn_ids(turn.id[:6], 5) == [turn.id]
     assert await reports.find_turn_ids("%", 5) == []
-    of = {"session_id": turn.session_id, "place": ""}
-    assert await reports.find_newest_turn(**of, author="grace") == turn.id
-    assert await reports.find_newest_turn(**of, author="eve") is None
-    assert await reports.find_newest_turn(**of, author=None) == turn.id
+    place = {"session_id": turn.session_id, "place": ""}
+    assert await reports.find_newest_turn(**place, author="grace") == turn.id
+    assert await reports.find_newest_turn(**place, author="eve") is None
+    assert await reports.find_newest_turn(**place, author=None) == turn.id
     assert await reports.find_turn_of_message(turn.session_id, "m2", "none") == turn.id
     assert await reports.find_turn_of_message("elsewhere", "m2", "none") is None
     assert await reports.find_turn_of_message("elsewhere", "m9", first.event_key) == turn.id

@@ -53,8 +53,8 @@ async def claim_turn(turns: TurnStore) -> Turn:
     return turn
 
 
-async def accept_and_claim(inbox: InboxStore, turns: TurnStore, text: str = "hello", **more: Any) -> Turn:
-    await inbox.accept(inbound(text, **more))
+async def accept_and_claim(inbox: InboxStore, turns: TurnStore, text: str = "hello", **kwargs: Any) -> Turn:
+    await inbox.accept(inbound(text, **kwargs))
     return await claim_turn(turns)
 
 
@@ -95,10 +95,10 @@ async def test_a_stop_and_a_claim_of_the_same_turn_do_not_deadlock(
     await inbox.accept(older := inbound("older", sent_at=1.0))
     is_claiming, go_on, reopen = asyncio.Event(), asyncio.Event(), resume.resume_run
 
-    async def slow(*of: Any) -> None:
+    async def slow(*args: Any) -> None:
         is_claiming.set()
         await go_on.wait()
-        await reopen(*of)
+        await reopen(*args)
 
     monkeypatch.setattr("core.turns.claims.resume_run", slow)
     async with asyncio.TaskGroup() as both:
@@ -269,8 +269,8 @@ class SharedSession:
         self._inbox = inbox
         self.conversations = conversations
 
-    async def receive(self, author: str, *, called: bool = False, follow: Any = "author", **more: Any) -> bool:
-        return await self.receive_message(inbound(author=author, **more), called=called, follow=follow)
+    async def receive(self, author: str, *, called: bool = False, follow: Any = "author", **kwargs: Any) -> bool:
+        return await self.receive_message(inbound(author=author, **kwargs), called=called, follow=follow)
 
     async def receive_message(self, message: InboxMessage, *, called: bool = False, follow: Any = "author") -> bool:
         is_for_it = called or await self.conversations.is_for_bot(message, follow=follow)
@@ -374,18 +374,18 @@ async def test_the_latest_turn_of_a_reply_includes_its_reruns(
     expected = replace(expected, state="done", text="the answer", is_revised=True)
     assert await conversations.get_latest_turn(turn.id) == expected
     await inbox.request_rerun(turn.id, author="ada", kind="revise")
-    again = await claim_turn(turns)
+    reclaimed = await claim_turn(turns)
     latest = await conversations.get_latest_turn(turn.id)
     assert latest is not None
-    assert (latest.turn_id, latest.state, latest.inbound.text) == (again.id, "running", "edited")
+    assert (latest.turn_id, latest.state, latest.inbound.text) == (reclaimed.id, "running", "edited")
     assert not latest.is_revised
-    await complete_turn(turns, again)
+    await complete_turn(turns, reclaimed)
     await inbox.delete_message(turn.newest_message.event_key)
-    latest = await conversations.get_latest_turn(again.id)
+    latest = await conversations.get_latest_turn(reclaimed.id)
     assert latest is not None
     assert (latest.inbound.text, latest.inbound.address) == ("", turn.newest_message.address)
     await inbox.reset_session(inbound("reset"))
-    assert await conversations.get_latest_turn(again.id) is None
+    assert await conversations.get_latest_turn(reclaimed.id) is None
     assert await conversations.get_latest_turn("nothing") is None
 
 
@@ -409,13 +409,13 @@ async def test_a_transcript_has_authors_times_tools_and_ratings(
     await complete_turn(turns, turn)
     await opinions.save_feedback(turn.id, "ada", "bad")
     await inbox.request_rerun(turn.id, author="ada", kind="regenerate")
-    again = await claim_turn(turns)
+    reclaimed = await claim_turn(turns)
     await append_events(
-        service, again, [call_event("c", name="look", timestamp=63.0), model_event("Yes.", timestamp=64.0)]
+        service, reclaimed, [call_event("c", name="look", timestamp=63.0), model_event("Yes.", timestamp=64.0)]
     )
-    await complete_turn(turns, again)
+    await complete_turn(turns, reclaimed)
     for author in ("ada", "grace"):
-        await opinions.save_feedback(again.id, author, "good")
+        await opinions.save_feedback(reclaimed.id, author, "good")
     assert await conversations.export_session("place:1", "md", Prices()) == (
         "# Conversation `place:1`\n\n"
         "## Question, 1970-01-01 00:01:00 UTC\n\nAda: Is it?\n\n"

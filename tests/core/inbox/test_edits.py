@@ -86,9 +86,9 @@ async def test_an_edit_names_the_newest_turn_that_answers_the_message(inbox: Inb
     await complete_turn(turns, turn)
     await inbox.edit_message(turn.newest_message.event_key, "two")
     await inbox.request_rerun(turn.id, author="ada", kind="revise")
-    again = await claim_turn(turns)
+    reclaimed = await claim_turn(turns)
     assert await inbox.edit_message(turn.newest_message.event_key, "two") is EditResult.UNCHANGED
-    assert await inbox.edit_message(turn.newest_message.event_key, "three") == ClaimedMessage(again.id, "running")
+    assert await inbox.edit_message(turn.newest_message.event_key, "three") == ClaimedMessage(reclaimed.id, "running")
 
 
 async def test_unknown_reset_or_pruned_messages_cannot_be_edited_or_deleted(
@@ -141,9 +141,12 @@ async def test_a_turn_whose_messages_are_all_deleted_is_cancelled_on_any_worker(
     assert await turns.list_owned() == {turn.id: CancelReason.MESSAGE_DELETED}
     await turns._lease.release()
     other = await create_turn_store(database)
-    taken = await claim_turn(other)
-    assert (taken.cancel, taken.newest_message.address) == (CancelReason.MESSAGE_DELETED, turn.newest_message.address)
-    await other.end(taken, "cancelled", error=CancelReason.MESSAGE_DELETED)
+    claimed = await claim_turn(other)
+    assert (claimed.cancel, claimed.newest_message.address) == (
+        CancelReason.MESSAGE_DELETED,
+        turn.newest_message.address,
+    )
+    await other.end(claimed, "cancelled", error=CancelReason.MESSAGE_DELETED)
     assert "secret" not in await read_inbox(database)
     for kind in ("retry", "regenerate", "revise"):
         assert await inbox.request_rerun(turn.id, author="ada", kind=kind) is RerunDenied.EXPIRED
@@ -221,8 +224,8 @@ async def test_the_deleted_one_of_several_messages_is_not_in_the_next_attempt(
     assert await turns.list_owned() == {turn.id: None}
     await complete_turn(turns, turn)
     await inbox.request_rerun(turn.id, author="ada", kind="regenerate")
-    again = await claim_turn(turns)
-    assert (again.kind, [message.text for message in again.messages]) == ("revise", ["one"])
+    reclaimed = await claim_turn(turns)
+    assert (reclaimed.kind, [message.text for message in reclaimed.messages]) == ("revise", ["one"])
     assert "secret" not in await read_inbox(database)
 
 

@@ -168,8 +168,8 @@ async def test_a_message_reaches_its_turn_unchanged(inbox: InboxStore, turns: Tu
     assert turn.newest_message == message
 
 
-async def create_failed_turn(inbox: InboxStore, turns: TurnStore, **more: Any) -> Turn:
-    await inbox.accept(inbound(**more))
+async def create_failed_turn(inbox: InboxStore, turns: TurnStore, **kwargs: Any) -> Turn:
+    await inbox.accept(inbound(**kwargs))
     (turn,) = await turns.claim(1)
     await turns.save_message_ids(turn, ["m1", "m2"])
     await turns.end(turn, "failed", error="why")
@@ -180,14 +180,14 @@ async def test_a_retry_of_a_failed_turn_is_a_new_turn(inbox: InboxStore, turns: 
     failed = await create_failed_turn(inbox, turns, text="what is it?")
     accepted, message = await request_retry(inbox, failed)
     assert (accepted, message.text) == (AcceptResult.NEXT, "what is it?")
-    (again,) = await turns.claim(1)
-    assert (again.kind, again.origin, again.chunks) == ("retry", failed.id, ("m1", "m2"))
-    assert (again.newest_message.text, again.newest_message.address) == (
+    (reclaimed,) = await turns.claim(1)
+    assert (reclaimed.kind, reclaimed.origin, reclaimed.chunks) == ("retry", failed.id, ("m1", "m2"))
+    assert (reclaimed.newest_message.text, reclaimed.newest_message.address) == (
         failed.newest_message.text,
         failed.newest_message.address,
     )
-    await turns.end(again, "failed")
-    await request_retry(inbox, again)
+    await turns.end(reclaimed, "failed")
+    await request_retry(inbox, reclaimed)
     (third,) = await turns.claim(1)
     assert third.origin == failed.id
 
@@ -202,9 +202,9 @@ async def test_repeated_requests_retry_a_turn_once(inbox: InboxStore, turns: Tur
     failed = await create_failed_turn(inbox, turns)
     tried = await asyncio.gather(*(request_retry(inbox, failed) for _ in range(8)))
     assert sorted(accepted.name for accepted, _ in tried) == ["DUPLICATE"] * 7 + ["NEXT"]
-    (again,) = await turns.claim(10)
+    (reclaimed,) = await turns.claim(10)
     assert (await request_retry(inbox, failed))[0] is AcceptResult.DUPLICATE
-    await complete_turn(turns, again)
+    await complete_turn(turns, reclaimed)
     assert await inbox.request_rerun(failed.id, author="ada", kind="retry") is RerunDenied.EXPIRED
 
 

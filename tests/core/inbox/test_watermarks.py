@@ -19,7 +19,7 @@ async def test_each_channel_has_its_own_watermark(database: Database) -> None:
 
 
 async def test_active_places_are_listed_with_their_sessions_newest_first(database: Database, inbox: InboxStore) -> None:
-    begun = time.time()
+    start = time.time()
     for age, session in enumerate(["slack:T:A:1", "slack:T:A:2", "slack:T:B:1", "slack:T:C:1", "slackish:T:D:1"], 1):
         for earlier in (5, 0):
             await inbox.accept(inbound(session=session, sent_at=time.time() - (age + earlier) * DAY_SECONDS))
@@ -30,7 +30,7 @@ async def test_active_places_are_listed_with_their_sessions_newest_first(databas
         ("slack:T:B", ("slack:T:B:1",)),
         ("slack:T:C", ()),
     ]
-    assert all(place.begun_at >= begun for place in found)
+    assert all(place.begun_at >= start for place in found)
     (newest,) = await places.list_active_places("slack", since=0.0, limit=1)
     assert (newest.id, newest.sessions) == ("slack:T:A", ("slack:T:A:1",))
 

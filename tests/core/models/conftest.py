@@ -31,19 +31,19 @@ class ConnectedProvider(NamedTuple):
     provider: Provider
     server: Server
 
-    async def collect_events(self, *messages: ModelMessage, **more: Any) -> list[ProviderEvent]:
-        request = ModelRequest("the-model", messages or _GREETING, **more)
+    async def collect_events(self, *messages: ModelMessage, **kwargs: Any) -> list[ProviderEvent]:
+        request = ModelRequest("the-model", messages or _GREETING, **kwargs)
         async with aclosing(self.stream(request)) as events:
             return [event async for event in events]
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[ProviderEvent, None]:
         return cast(AsyncGenerator[ProviderEvent, None], self.provider.stream(request))
 
-    async def collect_until_error(self, **more: Any) -> tuple[list[ProviderEvent], ProviderError]:
+    async def collect_until_error(self, **kwargs: Any) -> tuple[list[ProviderEvent], ProviderError]:
         """Send a request that fails; return the events before the error, and the error."""
         events = list[ProviderEvent]()
         try:
-            async with aclosing(self.stream(ModelRequest("the-model", _GREETING, **more))) as stream:
+            async with aclosing(self.stream(ModelRequest("the-model", _GREETING, **kwargs))) as stream:
                 async for event in stream:
                     events.append(event)
         except ProviderError as error:

@@ -264,14 +264,14 @@ async def test_the_request_has_the_system_first_and_the_tools_as_json_schemas() 
     request = LlmRequest(model="other", contents=[types.UserContent("Hi")], config=config)
     adapter = ModelAdapter(model="m", provider=provider)
     [_] = [response async for response in adapter.generate_content_async(request)]
-    [sent] = provider.requests
-    assert sent.model == "other"
-    assert [(message.role, message.text) for message in sent.messages] == [
+    [model_request] = provider.requests
+    assert model_request.model == "other"
+    assert [(message.role, message.text) for message in model_request.messages] == [
         ("system", "Be brief."),
         ("user", "Hi"),
     ]
-    assert [(tool.name, tool.description) for tool in sent.tools] == [("f", "F."), ("g", ""), ("h", "")]
-    assert [tool.parameters for tool in sent.tools] == [new, new, {"type": "object", "properties": {}}]
+    assert [(tool.name, tool.description) for tool in model_request.tools] == [("f", "F."), ("g", ""), ("h", "")]
+    assert [tool.parameters for tool in model_request.tools] == [new, new, {"type": "object", "properties": {}}]
 
 
 @pytest.mark.parametrize("contents", [[], [types.UserContent("a"), types.ModelContent("b")]])

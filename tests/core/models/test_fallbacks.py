@@ -50,10 +50,10 @@ from tests.fixtures.conversation import Converse, ScriptedProvider, apply_text_e
 DOWN: list[ProviderEvent | asyncio.Event | Exception] = [ProviderUnavailableError("down")]
 
 
-def make_adapter(first: ScriptedProvider, *others: ScriptedProvider, **more: Any) -> ModelAdapter:
+def make_adapter(first: ScriptedProvider, *others: ScriptedProvider, **kwargs: Any) -> ModelAdapter:
     """Return an adapter for the model `a/first`, with the fallbacks `b/1`, `b/2` ..."""
     offered = {f"b/{nth}": ModelHandle(other, str(nth)) for nth, other in enumerate(others, 1)}
-    return ModelAdapter(model="a/first", provider=first, fallbacks=Fallbacks(offered), idle_seconds=1, **more)
+    return ModelAdapter(model="a/first", provider=first, fallbacks=Fallbacks(offered), idle_seconds=1, **kwargs)
 
 
 @pytest.mark.parametrize(

@@ -52,12 +52,12 @@ def test_an_unknown_provider_is_a_settings_error_with_the_known_ones(model: str)
         ("anthropic/claude-x", "ANTHROPIC_API_KEY", "https://platform.claude.com/settings/keys"),
     ],
 )
-def test_a_missing_key_is_named_with_where_to_get_it(model: str, variable: str, where: str) -> None:
+def test_a_missing_key_is_named_with_where_to_get_it(model: str, variable: str, source: str) -> None:
     with pytest.raises(SettingsError) as raised:
         make_provider(model, VendorSettings())
     [fault] = raised.value.faults
     assert fault.startswith(variable)
-    assert where in fault
+    assert source in fault
 
 
 async def test_an_own_server_needs_no_key() -> None:

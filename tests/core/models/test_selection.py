@@ -50,8 +50,8 @@ async def test_the_common_model_of_an_apps_agents_is_known_before_a_run(converse
     model = make_adapter(ScriptedProvider(), other=ScriptedProvider())
     fixed = model.model_copy(update={"is_fixed": True})
     conversation = await converse(app=create_app(AgentConfig(), model=model))
-    asked = [conversation.runtime.get_model_name(chosen) for chosen in (None, "b/other", "c/gone")]
-    assert asked == ["a/default", "b/other", "a/default"]
+    names = [conversation.runtime.get_model_name(chosen) for chosen in (None, "b/other", "c/gone")]
+    assert names == ["a/default", "b/other", "a/default"]
     root = LlmAgent(name="root", model=model, tools=[AgentTool(LlmAgent(name="expert", model=fixed))])
     team = AgentRuntime(App(name="team", root_agent=root), conversation.sessions)
     assert [team.get_model_name(chosen) for chosen in (None, "b/other")] == ["a/default", ""]
@@ -64,8 +64,8 @@ async def test_the_thoughts_of_one_provider_are_not_sent_to_another(converse: Co
     conversation = await converse(app=create_app(AgentConfig(), model=make_adapter(default, other=other)))
     for model in (None, "b/other", None):
         await conversation.events("hi", model=model)
-    (sent,), back = other.requests, default.requests[-1]
-    assert not any(isinstance(part, Thought) for message in sent.messages for part in message.parts)
+    (other_request,), back = other.requests, default.requests[-1]
+    assert not any(isinstance(part, Thought) for message in other_request.messages for part in message.parts)
     assert any(isinstance(part, Thought) for message in back.messages for part in message.parts)
 
 

@@ -20,13 +20,13 @@ def assistant(*parts: Part) -> list[ModelMessage]:
 
 @given(providers, signatures)
 def test_a_signature_is_sent_back_to_its_provider_unchanged(provider: str, signature: bytes) -> None:
-    made: list[Text | Thought | ToolCall] = [
+    parts: list[Text | Thought | ToolCall] = [
         Text("a", signature),
         Thought("", signature),
         ToolCall("c", "f", {}, signature),
     ]
-    message = assistant(*(replace(part, signature=mark_signature(signature, provider)) for part in made))
-    assert keep_own_signatures(message, provider) == assistant(*made)
+    message = assistant(*(replace(part, signature=mark_signature(signature, provider)) for part in parts))
+    assert keep_own_signatures(message, provider) == assistant(*parts)
 
 
 @pytest.mark.parametrize(("writer", "reader"), list(permutations(PROVIDERS, 2)))

@@ -93,13 +93,13 @@ class StoredConversations:
         loaded = await self.session(session)
         parts = [("", around)] if around else []
         people = {author: name, **({"U0ZOFIA": "Zofia"} if around else {})}
-        spoken = AttributedPrompt((*parts, (author, f"{name}: {words}")), people)
-        loaded.prompt = spoken
+        prompt = AttributedPrompt((*parts, (author, f"{name}: {words}")), people)
+        loaded.prompt = prompt
         picture = words.encode() * 100
-        asked = [types.Part(text=spoken.text), types.Part.from_bytes(data=picture, mime_type="image/png")]
+        stored_parts = [types.Part(text=prompt.text), types.Part.from_bytes(data=picture, mime_type="image/png")]
         call, answer = f"c{turn.id}", {"found": f"{words} of {name}"}
         events = [
-            Event(author="user", content=types.Content(role="user", parts=asked)),
+            Event(author="user", content=types.Content(role="user", parts=stored_parts)),
             call_event(call, name="look", args={"for": words}),
             response_event(call, name="look", response=answer),
             model_event(f"{name}, you said {words}."),
@@ -114,9 +114,9 @@ class StoredConversations:
         recalled = [{**of_place, "key": event.id, "content": f"{name}: {words}"} for event in events]
         for event in events:
             await self.service.append_event(loaded, event.model_copy(update={"invocation_id": turn.id}))
-        made = ArtifactService(self.database, run_id=turn.id)
+        artifacts = ArtifactService(self.database, run_id=turn.id)
         saved = types.Part.from_bytes(data=words.encode(), mime_type="text/plain")
-        await made.save_artifact(
+        await artifacts.save_artifact(
             app_name="app", user_id=message.place, session_id=session, filename=f"{words}.txt", artifact=saved
         )
         async with self.database.write() as connection:
@@ -147,7 +147,7 @@ class StoredConversations:
                 "arguments_hash": "h",
                 "hint": words,
             }
-            who = {
+            user_rows = {
                 "authors": [author],
                 "deciders": ["author"],
                 "drafts": {},
@@ -158,7 +158,7 @@ class StoredConversations:
             }
             when = {"requested_at": 1.0, "expires_at": 2.0, "decided_at": 1.5}
             decided = {"decided_by": author, "decided_by_name": name, "decision": "approved"}
-            await connection.execute(sa.insert(human_requests).values(**asks, **what, **who, **when, **decided))
+            await connection.execute(sa.insert(human_requests).values(**asks, **what, **user_rows, **when, **decided))
         turn.meter.place, turn.meter.author, turn.meter.author_name = message.place, f"slack:{author}", name
         turn.meter.day = day or turn.meter.day
         turn.meter.add(CALL)
@@ -232,8 +232,8 @@ async def test_a_session_is_deleted_from_every_table_and_from_the_file(
     assert await conversations.find_columns("harmless teapot") != []
     assert await conversations.list_spending() == [("", "", 1, COST), ("slack:U0GRACE", "Grace", 1, COST)]
 
-    again = inbound("vermilion umbrella", session=ALONE, event_key=key, author="U0ZOFIA")
-    assert await conversations.inbox.accept(again) is AcceptResult.DUPLICATE
+    redelivered = inbound("vermilion umbrella", session=ALONE, event_key=key, author="U0ZOFIA")
+    assert await conversations.inbox.accept(redelivered) is AcceptResult.DUPLICATE
     assert await conversations.find_columns(*WORDS) == []
     assert await conversations.turns.claim(10) == []
     if database.file is not None:
@@ -342,10 +342,10 @@ async def test_old_turns_are_deleted_as_a_whole_except_open_calls(
     assert set(await conversations.find_columns(*WORDS)) == {"state.value"}
     async with database.read() as connection:
         runs = set((await connection.execute(sa.select(messages.c.invocation_id))).scalars())
-        there = (await connection.execute(sa.select(sessions.c.id))).scalars().all()
+        session_ids = (await connection.execute(sa.select(sessions.c.id))).scalars().all()
     assert old not in runs
     assert waiting in runs
-    assert there == [SHARED]
+    assert session_ids == [SHARED]
     assert await conversations.find_columns("harmless teapot") != []
     assert await conversations.list_spending() == [
         ("", "", 2, 2 * COST),
@@ -370,10 +370,10 @@ async def test_an_old_session_with_a_new_message_stays_and_is_answered(
         (turn,) = await conversations.turns.claim(1)
     async with database.write() as connection:
         await _age(connection, days=40)
-    meant = DeletionService.list_sessions
+    list_sessions = DeletionService.list_sessions
 
     async def list_and_accept(self: DeletionService, wish: DeletionRequest) -> tuple[list[str], list[str]]:
-        found = await meant(self, wish)
+        found = await list_sessions(self, wish)
         assert found == ([ALONE], [])
         if meanwhile != "a turn runs":
             await conversations.inbox.accept(message)
@@ -395,14 +395,14 @@ async def test_more_sessions_can_expire_than_a_statement_takes_values(
     old = {"app": "app", "user_id": "p", "created_at": 1.0, "updated_at": 1.0}
     async with database.write() as connection:
         await connection.execute(sa.insert(sessions), [{"id": f"p:{number}", **old} for number in range(33_000)])
-    gone = list[str]()
+    deleted = list[str]()
 
     async def record_deletion(_self: DeletionService, session: str, _before: float, _result: DeletionResult) -> None:
-        gone.append(session)
+        deleted.append(session)
 
     monkeypatch.setattr(DeletionService, "_delete_before", record_deletion)
     await RetentionService(database, PRICES, days=30).delete_expired()
-    assert len(gone) == 33_000
+    assert len(deleted) == 33_000
     survey = await DeletionService(database, PRICES).preview(DeletionRequest(before=time.time() - DAY_SECONDS))
     assert len(survey.sessions) == 33_000
 
@@ -428,25 +428,25 @@ async def test_a_message_during_a_deletion_is_answered_in_a_new_session(
     await conversations.inbox.accept(inbound("my vermilion umbrella?", session=ALONE, author="U0ZOFIA"))
     (running,) = await conversations.turns.claim(1)
     await conversations.inbox.accept(inbound("vermilion umbrella!", session=ALONE, author="U0ZOFIA"))
-    begun, rest = list[Turn](), DeletionService._wait_for_turns
+    started, wait_for_turns = list[Turn](), DeletionService._wait_for_turns
 
     async def accept_and_wait(self: DeletionService, turn_ids: Any) -> None:
         await conversations.inbox.accept(inbound("meanwhile", session=ALONE, author="U0GRACE"))
         assert await conversations.turns.list_owned() == {running.id: "reset"}
         await conversations.turns.end(running, "cancelled", error="reset")
         if begins:
-            begun.extend(await conversations.turns.claim(1))
+            started.extend(await conversations.turns.claim(1))
             await conversations.inbox.accept(inbound("behind it", session=ALONE, author="U0GRACE"))
-        await rest(self, turn_ids)
+        await wait_for_turns(self, turn_ids)
 
     monkeypatch.setattr(DeletionService, "_wait_for_turns", accept_and_wait)
     await DeletionService(database, PRICES).delete(DeletionRequest(session_id=ALONE))
     assert await conversations.find_columns("vermilion umbrella") == []
-    for turn in begun:
+    for turn in started:
         assert await conversations.turns.list_owned() == {turn.id: None}
         await conversations.turns.end(turn, "failed")
     (turn,) = await conversations.turns.claim(10)
-    texts = [message.text for one in (*begun, turn) for message in one.messages]
+    texts = [message.text for one in (*started, turn) for message in one.messages]
     assert texts == (["meanwhile", "behind it"] if begins else ["meanwhile"])
 
 
@@ -462,10 +462,10 @@ async def test_a_session_that_starts_during_its_deletion_stays_and_is_answered(
     )
     await deleting.delete(DeletionRequest(session_id=ALONE))
 
-    async def accept_and_delete(*of: Any, **more: Any) -> None:
+    async def accept_and_delete(*args: Any, **kwargs: Any) -> None:
         saying.append(asyncio.create_task(conversations.inbox.accept(inbound("harmless teapot", session=ALONE))))
         await asyncio.wait(saying, timeout=0.2)
-        await delete(*of, **more)
+        await delete(*args, **kwargs)
 
     monkeypatch.setattr(deletion_module, "delete_session", accept_and_delete)
     await deleting._delete_session(ALONE, "", DeletionResult())
@@ -481,12 +481,12 @@ async def test_a_running_turn_ends_before_its_deletion_and_stores_no_more(
     (turn,) = await conversations.turns.claim(1)
     loaded = await conversations.session(ALONE)
     loaded.fence = conversations.turns.fencing_token(turn)
-    gone = asyncio.create_task(DeletionService(database, PRICES).delete(DeletionRequest(session_id=ALONE)))
+    deletion = asyncio.create_task(DeletionService(database, PRICES).delete(DeletionRequest(session_id=ALONE)))
     async with asyncio.timeout(30):
         while (await conversations.turns.list_owned()).get(turn.id) != "reset":  # noqa: ASYNC110 - as a worker looks
             await asyncio.sleep(0.01)
     await conversations.turns.end(turn, "cancelled", error="reset")
-    await asyncio.wait_for(gone, 30)
+    await asyncio.wait_for(deletion, 30)
     event = Event(author="user", invocation_id=turn.id, content=types.UserContent("vermilion umbrella"))
     with pytest.raises(Exception, match=re.escape(ALONE) + "|another worker"):
         await conversations.service.append_event(loaded, event)
@@ -513,16 +513,16 @@ async def test_a_user_is_deleted_while_another_one_gets_an_answer(
 
 
 @pytest.mark.parametrize(
-    "left", [{"owner": "a dead worker"}, {"owner": None, "state": "queued"}], ids=["dead", "stopped"]
+    "remaining", [{"owner": "a dead worker"}, {"owner": None, "state": "queued"}], ids=["dead", "stopped"]
 )
 async def test_a_deletion_waits_until_an_abandoned_turn_has_ended(
-    conversations: StoredConversations, database: FailingDatabase, left: dict[str, Any]
+    conversations: StoredConversations, database: FailingDatabase, remaining: dict[str, Any]
 ) -> None:
     await conversations.inbox.accept(inbound("vermilion umbrella", session=ALONE, author="U0ZOFIA"))
     await conversations.turns.claim(1)
     async with database.write() as connection:
-        await connection.execute(sa.update(turns_table).values(left))
-    gone = asyncio.create_task(DeletionService(database, PRICES).delete(DeletionRequest(session_id=ALONE)))
+        await connection.execute(sa.update(turns_table).values(remaining))
+    deletion = asyncio.create_task(DeletionService(database, PRICES).delete(DeletionRequest(session_id=ALONE)))
     async with asyncio.timeout(30):
         while not await _is_to_end(database):  # noqa: ASYNC110 - as a worker looks
             await asyncio.sleep(0.01)
@@ -530,7 +530,7 @@ async def test_a_deletion_waits_until_an_abandoned_turn_has_ended(
     (turn,) = await conversations.turns.claim(1)
     assert turn.cancel == "reset"
     await conversations.turns.end(turn, "cancelled", error="reset")
-    await asyncio.wait_for(gone, 30)
+    await asyncio.wait_for(deletion, 30)
     assert await conversations.find_columns("vermilion umbrella") == []
 
 
@@ -547,7 +547,7 @@ async def test_waiting_messages_of_a_deleted_user_are_not_answered(
     (turn,) = await conversations.turns.claim(1)
     await conversations.inbox.accept(inbound("my vermilion umbrella", session=SHARED, author="U0ZOFIA"))
     await conversations.inbox.accept(inbound("tea?", session=SHARED, author="U0GRACE"))
-    gone = asyncio.create_task(DeletionService(database, PRICES).delete(DeletionRequest(user_id="U0ZOFIA")))
+    deletion = asyncio.create_task(DeletionService(database, PRICES).delete(DeletionRequest(user_id="U0ZOFIA")))
     async with asyncio.timeout(30):
         while (await conversations.turns.list_owned()).get(turn.id) != "stop":  # noqa: ASYNC110 - as a worker looks
             await asyncio.sleep(0.01)
@@ -561,13 +561,13 @@ async def test_waiting_messages_of_a_deleted_user_are_not_answered(
     loaded.fence = conversations.turns.fencing_token(following)
     async with asyncio.timeout(30):
         # workers poll for cancellations as well
-        while not gone.done() and (await conversations.turns.list_owned()).get(following.id) != "stop":  # noqa: ASYNC110
+        while not deletion.done() and (await conversations.turns.list_owned()).get(following.id) != "stop":  # noqa: ASYNC110
             await asyncio.sleep(0.01)
-    if not gone.done():  # the deletion waits for this turn, whose history had the text
+    if not deletion.done():  # the deletion waits for this turn, whose history had the text
         reply = model_event("Zofia has a vermilion umbrella.").model_copy(update={"invocation_id": following.id})
         await conversations.service.append_event(loaded, reply)
         await conversations.turns.end(following, "cancelled", error="stop")
-    await asyncio.wait_for(gone, 30)
+    await asyncio.wait_for(deletion, 30)
     assert await conversations.find_columns("vermilion umbrella", "U0ZOFIA") == []
 
 

@@ -35,8 +35,8 @@ SESSION = "place:1"
 PICTURE = b"\x89PNG\r\n\x1a\n" + b"picture" * 300
 
 
-async def export_text(database: FailingDatabase, form: str, **more: int) -> str:
-    return "".join([piece async for piece in stream_export(database, SESSION, form, PRICES, **more)])  # type: ignore[arg-type]
+async def export_text(database: FailingDatabase, form: str, **kwargs: int) -> str:
+    return "".join([piece async for piece in stream_export(database, SESSION, form, PRICES, **kwargs)])  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -46,16 +46,16 @@ async def conversation(database: FailingDatabase, inbox: InboxStore, turns: Turn
     (turn,) = await turns.claim(1)
     session = await service.get_session(app_name="app", user_id="place", session_id=SESSION)
     assert isinstance(session, StoredSession)
-    spoken = AttributedPrompt((("U1", "Ada: look"), ("U2", "Grace: please")), {"U1": "Ada", "U2": "Grace"})
-    session.prompt = spoken
-    parts = [types.Part(text=spoken.text), types.Part.from_bytes(data=PICTURE, mime_type="image/png")]
-    asked = Event(author="user", invocation_id=turn.id, content=types.Content(role="user", parts=parts))
+    prompt = AttributedPrompt((("U1", "Ada: look"), ("U2", "Grace: please")), {"U1": "Ada", "U2": "Grace"})
+    session.prompt = prompt
+    parts = [types.Part(text=prompt.text), types.Part.from_bytes(data=PICTURE, mime_type="image/png")]
+    question = Event(author="user", invocation_id=turn.id, content=types.Content(role="user", parts=parts))
     steps = [call_event("c", name="look", args={"at": "`it`"}), response_event("c", name="look", response={"seen": 1})]
-    for event in (asked, *steps, model_event("**A cat.**")):
+    for event in (question, *steps, model_event("**A cat.**")):
         await service.append_event(session, event.model_copy(update={"invocation_id": turn.id}))
-    made = ArtifactService(database, run_id=turn.id)
+    artifacts = ArtifactService(database, run_id=turn.id)
     saved = types.Part.from_bytes(data=b"a,b", mime_type="text/csv")
-    await made.save_artifact(
+    await artifacts.save_artifact(
         app_name="app", user_id="place", session_id=SESSION, filename="../../etc/cron.d/x.csv", artifact=saved
     )
     turn.meter.add(CALL)
@@ -106,8 +106,8 @@ async def test_the_json_export_has_the_same_content_and_the_files(
     )
     run, summed = document["runs"] if document["runs"][0]["kind"] == "run" else document["runs"][::-1]
     assert (summed["kind"], summed["text"]) == ("summary", "Ada looks.\nAt a cat.")
-    asked, called_, gave, answer = run["messages"]
-    assert [(part["by"], part["name"], part["text"]) for part in asked["parts"]] == [
+    question, called_, gave, answer = run["messages"]
+    assert [(part["by"], part["name"], part["text"]) for part in question["parts"]] == [
         ("U1", "Ada", "Ada: look"),
         ("U2", "Grace", "Grace: please"),
     ]
@@ -126,12 +126,12 @@ async def test_the_json_export_has_the_same_content_and_the_files(
     (folder / "made-1-x.csv").symlink_to(tmp_path / "elsewhere")
     found = [file async for run in stream_runs(database, SESSION) for message in run.messages for file in message.files]
     assert await exported.write_files(database, SESSION, found, folder) == 1
-    assert (folder / asked["files"][0]["name"]).read_bytes() == PICTURE
-    made = [file async for run in stream_runs(database, SESSION) for file in run.files]
+    assert (folder / question["files"][0]["name"]).read_bytes() == PICTURE
+    files = [file async for run in stream_runs(database, SESSION) for file in run.files]
     with pytest.raises(FileExistsError):  # existing links are not followed, files not overwritten
-        await exported.write_files(database, SESSION, made, folder)
+        await exported.write_files(database, SESSION, files, folder)
     (folder / "made-1-x.csv").unlink()
-    assert await exported.write_files(database, SESSION, made, folder) == 1
+    assert await exported.write_files(database, SESSION, files, folder) == 1
     assert (folder / run["files"][0]["name"]).read_bytes() == b"a,b"
     assert not (tmp_path / "elsewhere").exists()
 
@@ -160,9 +160,9 @@ async def test_the_export_has_the_cost_of_running_and_counted_turns(
     turn = await claim_turn(inbox, turns, place="place")
     session = await service.get_session(app_name="app", user_id="place", session_id=SESSION)
     assert session is not None
-    asked = Event(author="user", invocation_id=turn.id, content=types.UserContent("look"))
+    question = Event(author="user", invocation_id=turn.id, content=types.UserContent("look"))
     answer = Event(author="bot", invocation_id=turn.id, content=types.ModelContent("A cat."))
-    await service.append_event(session, asked)
+    await service.append_event(session, question)
     assert await get_dollars() == "None"
     used = types.GenerateContentResponseUsageMetadata(prompt_token_count=CALL.input, candidates_token_count=CALL.output)
     answer.usage_metadata, answer.model_version, answer.custom_metadata = used, MODEL, turn.meter.answer_metadata()
@@ -212,8 +212,8 @@ async def test_a_long_export_is_streamed_without_blocking(database: FailingDatab
     row = {"session": SESSION, "generation": 1, "role": "user", "content": "word " * 20, "tool_calls": [], "tokens": 1}
     rows = [{**row, "created_at": float(n), "invocation_id": f"i{n // 2}"} for n in range(count)]
     async with database.write() as connection:
-        begun = {"id": SESSION, "app": "app", "user_id": "place", "created_at": 1.0, "updated_at": 1.0}
-        await connection.execute(sa.insert(sessions).values(begun))
+        session = {"id": SESSION, "app": "app", "user_id": "place", "created_at": 1.0, "updated_at": 1.0}
+        await connection.execute(sa.insert(sessions).values(session))
         await connection.execute(sa.insert(messages), rows)
     longest, size, largest, ended = 0.0, 0, 0, asyncio.Event()
 

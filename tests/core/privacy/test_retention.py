@@ -97,8 +97,8 @@ async def test_workers_are_deleted_long_after_their_lease(turns: TurnStore, data
             await connection.execute(sa.insert(workers).values(id=id_, lease_expires_at=lease, rate_limit_usage={}))
     await delete_expired(database)
     async with database.read() as connection:
-        left = set((await connection.execute(sa.select(workers.c.id))).scalars())
-    assert left == {"silent", turns.worker_id}
+        worker_ids = set((await connection.execute(sa.select(workers.c.id))).scalars())
+    assert worker_ids == {"silent", turns.worker_id}
 
 
 async def test_deletion_works_in_batches(
@@ -123,10 +123,10 @@ async def test_a_turn_stays_as_long_as_its_rerun(
     await age(database, days=31)
     await inbox.request_rerun(first.id, author="ada", kind="regenerate")
     await delete_expired(database)
-    (again,) = await turns.claim(1)
-    assert (again.origin, again.newest_message.text) == (first.id, "what is it?")
+    (reclaimed,) = await turns.claim(1)
+    assert (reclaimed.origin, reclaimed.newest_message.text) == (first.id, "what is it?")
     await delete_expired(database)
-    await complete_turn(turns, again)
+    await complete_turn(turns, reclaimed)
     await age(database, days=29)
     async with database.write() as connection:
         long_ago = time.time() - 31 * DAY_SECONDS
@@ -136,7 +136,7 @@ async def test_a_turn_stays_as_long_as_its_rerun(
         await connection.execute(sa.update(inbox_table).values(accepted_at=long_ago))
     await delete_expired(database)
     assert await count_rows(database) == {"turns": 2, "inbox": 2, "tool_calls": 0}
-    await inbox.request_rerun(again.id, author="ada", kind="regenerate")
+    await inbox.request_rerun(reclaimed.id, author="ada", kind="regenerate")
     assert [turn.newest_message.text for turn in await turns.claim(1)] == ["what is it?"]
 
 
@@ -150,8 +150,8 @@ async def test_unaddressed_messages_do_not_displace_the_newest_session(
     row |= {"sent_at": aside.sent_at, "accepted_at": time.time(), "outcome": "unaddressed"}
     async with database.write() as connection:
         for number in range(3):
-            more = {"event_key": f"aside {number}", "sent_at": aside.sent_at + number}
-            await connection.execute(sa.insert(inbox_table).values(**(row | more)))
+            fields = {"event_key": f"aside {number}", "sent_at": aside.sent_at + number}
+            await connection.execute(sa.insert(inbox_table).values(**(row | fields)))
     await age(database, days=31)
     await delete_expired(database)
     assert await count_rows(database) == {"turns": 0, "inbox": 3, "tool_calls": 0}

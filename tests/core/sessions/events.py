@@ -9,28 +9,28 @@ from core.sessions.lifecycle import begin_generation
 from core.sessions.service import SessionService
 
 
-def user_event(text: str, **more: Any) -> Event:
+def user_event(text: str, **kwargs: Any) -> Event:
     content = types.Content(role="user", parts=[types.Part(text=text)])
-    return Event(author="user", content=content, **more)
+    return Event(author="user", content=content, **kwargs)
 
 
-def model_event(text: str, **more: Any) -> Event:
+def model_event(text: str, **kwargs: Any) -> Event:
     content = types.Content(role="model", parts=[types.Part(text=text)])
-    return Event(author="bot", content=content, **more)
+    return Event(author="bot", content=content, **kwargs)
 
 
-def call_event(*ids: str | None, name: str = "t", args: dict[str, Any] | None = None, **more: Any) -> Event:
+def call_event(*ids: str | None, name: str = "t", args: dict[str, Any] | None = None, **kwargs: Any) -> Event:
     calls = [types.FunctionCall(id=id_, name=name, args=args or {}) for id_ in ids]
     parts = [types.Part(function_call=call) for call in calls]
-    return Event(author="bot", content=types.Content(role="model", parts=parts), **more)
+    return Event(author="bot", content=types.Content(role="model", parts=parts), **kwargs)
 
 
 def response_event(
-    *ids: str | None, name: str = "t", response: dict[str, Any] | None = None, author: str = "bot", **more: Any
+    *ids: str | None, name: str = "t", response: dict[str, Any] | None = None, author: str = "bot", **kwargs: Any
 ) -> Event:
     answers = [types.FunctionResponse(id=id_, name=name, response=response or {"result": 1}) for id_ in ids]
     parts = [types.Part(function_response=answer) for answer in answers]
-    return Event(author=author, content=types.Content(role="user", parts=parts), **more)
+    return Event(author=author, content=types.Content(role="user", parts=parts), **kwargs)
 
 
 def list_texts(events: list[Event]) -> list[str]:

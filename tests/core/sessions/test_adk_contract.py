@@ -82,8 +82,8 @@ def artifacts(services: Services) -> BaseArtifactService:
     return services.artifacts
 
 
-async def load(sessions: BaseSessionService, **more: Any) -> Session:
-    session = await sessions.get_session(**{**OF, **more})
+async def load(sessions: BaseSessionService, **kwargs: Any) -> Session:
+    session = await sessions.get_session(**{**OF, **kwargs})
     assert session is not None
     return session
 
@@ -177,7 +177,7 @@ async def test_a_partial_event_is_returned_and_not_stored(sessions: BaseSessionS
 
 async def test_all_fields_of_an_event_come_back(sessions: BaseSessionService) -> None:
     session = await sessions.create_session(**OF)
-    whole = model_event(
+    full_event = model_event(
         "Hello.",
         invocation_id="run",
         branch="root.bot",
@@ -195,9 +195,9 @@ async def test_all_fields_of_an_event_come_back(sessions: BaseSessionService) ->
     signed = types.Part(text="Hm.", thought=True, thought_signature=b"\x00\xff")
     data = types.Part.from_bytes(data=b"\x89PNG" * 1000, mime_type="image/png")
     media = Event(author="bot", content=types.Content(role="model", parts=[signed, data, types.Part(text="See.")]))
-    for event in (user_event("Hi"), whole, media):
+    for event in (user_event("Hi"), full_event, media):
         await sessions.append_event(session, event)
-    assert (await load(sessions)).events[1:] == [whole, media]
+    assert (await load(sessions)).events[1:] == [full_event, media]
 
 
 @pytest.mark.parametrize(
@@ -359,10 +359,10 @@ async def test_an_event_that_is_appended_twice_is_there_once(ours: SessionServic
     event = user_event("hi", actions=EventActions(state_delta={"n": 1}))
     await ours.append_event(session, event)
     await ours.append_event(session, user_event("more", actions=EventActions(state_delta={"n": 2})))
-    for again in (session, await load(ours)):
-        await ours.append_event(again, event)
-        assert list_texts(again.events) == ["hi", "more"]
-        assert again.state == {"n": 2}
+    for loaded in (session, await load(ours)):
+        await ours.append_event(loaded, event)
+        assert list_texts(loaded.events) == ["hi", "more"]
+        assert loaded.state == {"n": 2}
     assert list_texts((await load(ours)).events) == ["hi", "more"]
     assert (await load(ours)).state == {"n": 2}
 

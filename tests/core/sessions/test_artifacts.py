@@ -64,7 +64,7 @@ async def test_files_of_a_run_are_the_newest_of_each_name_and_a_rerun_deletes_th
         async with database.write() as connection:
             await connection.execute(sa.insert(turns).values({**TURN, "id": turn, "origin": turn}))
     fence = FencingToken("t", "w", 1)
-    run, again = (ArtifactService(database).bind_run(id_, 1, fence) for id_ in ("r", correction_run_id("r")))
+    run, correction = (ArtifactService(database).bind_run(id_, 1, fence) for id_ in ("r", correction_run_id("r")))
     await (
         ArtifactService(database)
         .bind_run("another", 1)
@@ -72,13 +72,13 @@ async def test_files_of_a_run_are_the_newest_of_each_name_and_a_rerun_deletes_th
     )
     await run.save_artifact(**OF, filename="a.txt", artifact=types.Part(text="draft"))
     await run.save_artifact(**OF, filename="charts/c.png", artifact=PNG, custom_metadata={"alt": "A cat"})
-    await again.save_artifact(**OF, filename="a.txt", artifact=types.Part(text="final"))
+    await correction.save_artifact(**OF, filename="a.txt", artifact=types.Part(text="final"))
     assert await run.list_generated_files("s", "t") == [
         GeneratedFile("c.png", b"pixels", "image/png", "A cat"),
         GeneratedFile("a.txt", b"final", "text/plain"),
     ]
-    behind = ArtifactService(database).bind_run("r", 1, FencingToken("u", "w", 1))  # a resumed run after a decision
-    await behind.save_artifact(**OF, filename="d.txt", artifact=types.Part(text="d"))
+    resumed = ArtifactService(database).bind_run("r", 1, FencingToken("u", "w", 1))  # a resumed run after a decision
+    await resumed.save_artifact(**OF, filename="d.txt", artifact=types.Part(text="d"))
     assert [made.name for made in await run.list_generated_files("s", "u")] == ["d.txt"]
     assert len(await run.list_generated_files("s", "t")) == 2
     async with database.write() as connection:
@@ -105,13 +105,13 @@ async def test_a_turn_that_another_worker_has_neither_saves_nor_deletes_a_file(
 ) -> None:
     async with database.write() as connection:
         await connection.execute(sa.insert(turns).values({**TURN, "id": "t", "origin": "t"}))
-    own, lost = (ArtifactService(database).bind_run("r", 1, FencingToken("t", "w", attempt)) for attempt in (1, 0))
+    own, fenced = (ArtifactService(database).bind_run("r", 1, FencingToken("t", "w", attempt)) for attempt in (1, 0))
     for name in ("a.png", "user:me.png"):
         await own.save_artifact(**OF, filename=name, artifact=PNG)
         with pytest.raises(TurnLostError):
-            await lost.save_artifact(**OF, filename=name, artifact=PNG)
+            await fenced.save_artifact(**OF, filename=name, artifact=PNG)
         with pytest.raises(TurnLostError):
-            await lost.delete_artifact(**OF, filename=name)
+            await fenced.delete_artifact(**OF, filename=name)
         assert await own.list_versions(**OF, filename=name) == [0]
 
 

@@ -43,8 +43,8 @@ def compaction() -> Event:
     return Event(author="user", actions=EventActions(compaction=compacted))
 
 
-def confirmation(id_: str, of: str) -> Event:
-    args = {"originalFunctionCall": {"id": of, "name": "t"}, "toolConfirmation": {}}
+def confirmation(id_: str, call_id: str) -> Event:
+    args = {"originalFunctionCall": {"id": call_id, "name": "t"}, "toolConfirmation": {}}
     return call_event(id_, name="adk_request_confirmation", args=args, long_running_tool_ids={id_})
 
 
@@ -125,7 +125,7 @@ def test_an_open_confirmation_stays_with_the_events_it_needs() -> None:
     story = [
         user_event("do it"),
         call_event("c"),
-        confirmation("k", of="c"),
+        confirmation("k", call_id="c"),
         response_event("c", response={"error": "confirm"}),
     ]
     later = [event for n in range(30) for event in (user_event(f"q{n}"), model_event(f"a{n}"))]
@@ -139,7 +139,7 @@ def test_a_decided_confirmation_stays_as_long_as_its_answer() -> None:
     story = [
         user_event("do it"),
         call_event("c"),
-        confirmation("k", of="c"),
+        confirmation("k", call_id="c"),
         response_event("c", response={"error": "confirm"}),
     ]
     later = [event for n in range(30) for event in (user_event(f"q{n}"), model_event(f"a{n}"))]
@@ -158,12 +158,12 @@ def test_compactions_survive_the_cut() -> None:
 
 def test_an_unanswered_call_is_answered_when_others_spoke_since() -> None:
     events = [user_event("1"), call_event("a", "b"), response_event("a"), user_event("2")]
-    whole = repair_history(events)
-    assert [get_role(event) for event in whole] == ["user", "assistant", "tool", "tool", "user"]
-    synthetic = whole[3].get_function_responses()[0]
+    repaired = repair_history(events)
+    assert [get_role(event) for event in repaired] == ["user", "assistant", "tool", "tool", "user"]
+    synthetic = repaired[3].get_function_responses()[0]
     assert (synthetic.id, synthetic.name, synthetic.response) == ("b", "t", {"error": INTERRUPTED})
-    assert whole[3].author == "bot"
-    assert events == [whole[0], whole[1], whole[2], whole[4]]
+    assert repaired[3].author == "bot"
+    assert events == [repaired[0], repaired[1], repaired[2], repaired[4]]
 
 
 def test_a_call_that_may_still_be_answered_is_left_open() -> None:
@@ -189,8 +189,8 @@ def test_calls_with_the_same_id_get_ids_of_their_own() -> None:
         call_event(None),
         response_event(None),
     ]
-    whole = repair_history(events)
-    assert list_call_ids(whole) == list_response_ids(whole) == ["c", "c_2", "c_3", "call_t"]
+    repaired = repair_history(events)
+    assert list_call_ids(repaired) == list_response_ids(repaired) == ["c", "c_2", "c_3", "call_t"]
 
 
 def test_a_confirmation_follows_the_new_id_of_its_call() -> None:
@@ -199,13 +199,13 @@ def test_a_confirmation_follows_the_new_id_of_its_call() -> None:
         call_event("c"),
         response_event("c"),
         call_event("c"),
-        confirmation("k", of="c"),
+        confirmation("k", call_id="c"),
         response_event("c"),
     ]
-    whole = repair_history(events)
-    (asked,) = whole[4].get_function_calls()
-    assert asked.args is not None
-    assert asked.args["originalFunctionCall"]["id"] == list_call_ids(whole)[1] == "c_2"
+    repaired = repair_history(events)
+    (call,) = repaired[4].get_function_calls()
+    assert call.args is not None
+    assert call.args["originalFunctionCall"]["id"] == list_call_ids(repaired)[1] == "c_2"
 
 
 turns = st.lists(
@@ -225,7 +225,7 @@ turns = st.lists(
 @st.composite
 def histories(draw: st.DrawFn) -> list[HistoryEntry]:
     events = [user_event("first")]
-    asked: set[str] = set()
+    call_ids: set[str] = set()
     for step in draw(turns):
         match step:
             case "said":
@@ -238,8 +238,8 @@ def histories(draw: st.DrawFn) -> list[HistoryEntry]:
                 events.append(Event(author="bot", error_code="X"))
             case ("called", list(ids)):
                 events.append(call_event(*ids))
-            case ("long", str(id_)) if id_ not in asked:
-                asked.add(id_)
+            case ("long", str(id_)) if id_ not in call_ids:
+                call_ids.add(id_)
                 events.append(call_event(id_, long_running_tool_ids={id_}))
             case ("answered", list(ids)):
                 events.append(response_event(*ids))
@@ -250,7 +250,7 @@ def histories(draw: st.DrawFn) -> list[HistoryEntry]:
 def test_any_history_under_any_budget_is_sendable(history: list[HistoryEntry], budget: int) -> None:
     history_tail = token_budget_truncate(history, budget)
     events = [entry.event for entry in history_tail]
-    whole = repair_history(events)
+    repaired = repair_history(events)
 
     # no entry is invented, reordered or doubled
     places = [next(i for i, entry in enumerate(history) if entry is one) for one in history_tail]
@@ -267,24 +267,24 @@ def test_any_history_under_any_budget_is_sendable(history: list[HistoryEntry], b
             assert i in places
 
     # the first content is a user's message
-    assert is_user_message(next(event for event in whole if event.content is not None))
+    assert is_user_message(next(event for event in repaired if event.content is not None))
 
     # each call has one result
-    ids = list_call_ids(whole)
+    ids = list_call_ids(repaired)
     assert None not in ids
     assert len(ids) == len(set(ids))
     seen: set[str | None] = set()
-    for event in whole:
+    for event in repaired:
         assert set(list_response_ids([event])) <= seen
         seen |= set(list_call_ids([event]))
-    open_ids = set(ids) - set(list_response_ids(whole))
-    spoken = [event for event in whole if get_role(event) in ("user", "assistant")]
-    for event in whole:
+    open_ids = set(ids) - set(list_response_ids(repaired))
+    turns = [event for event in repaired if get_role(event) in ("user", "assistant")]
+    for event in repaired:
         unanswered = open_ids & set(list_call_ids([event]))
-        assert event is spoken[-1] or unanswered <= (event.long_running_tool_ids or set())
+        assert event is turns[-1] or unanswered <= (event.long_running_tool_ids or set())
 
     # a second repair changes nothing
-    assert repair_history(whole) == whole
+    assert repair_history(repaired) == repaired
 
 
 @given(st.lists(st.integers(1, 100), min_size=1, max_size=120), st.integers(1, 2000))

@@ -100,7 +100,7 @@ async def test_a_missing_chosen_agent_is_logged_and_stays_chosen(
         await connection.execute(sa.update(sessions).values(agent="weather"))
     with caplog.at_level(logging.WARNING, "core.sessions.lifecycle"):
         await reassign_sessions(conversation.database, AgentRouter("first", {"third": AgentProfile("third", ("one",))}))
-    gone = "agent weather, chosen in 1 conversations, is not configured anymore: their places' agents answer"
-    assert caplog.messages[-1:] == [gone]
+    warning = "agent weather, chosen in 1 conversations, is not configured anymore: their places' agents answer"
+    assert caplog.messages[-1:] == [warning]
     async with conversation.database.read() as connection:
         assert (await connection.execute(sa.select(sessions.c.app, sessions.c.agent))).one() == ("first", "weather")

@@ -41,8 +41,8 @@ def event(text: str, author: str = "user") -> Event:
     return Event(author=author, content=types.Content(role="user", parts=[types.Part(text=text)]))
 
 
-async def search(memories: MemoryService, query: str, **of: Any) -> list[str]:
-    response = await memories.search_memory(**{**OF, **of}, query=query)
+async def search(memories: MemoryService, query: str, **args: Any) -> list[str]:
+    response = await memories.search_memory(**{**OF, **args}, query=query)
     return [part.text or "" for entry in response.memories for part in entry.content.parts or ()]
 
 
@@ -98,9 +98,9 @@ async def test_a_reset_deletes_memories_and_refuses_late_ones(
     run = MemoryService(database).bind_run("s", 1, None)
     await run.add_events_to_memory(**OF, events=[event("the secret word")])
     await MemoryService(database).add_events_to_memory(**OF, events=[event("another word")], session_id="other")
-    lost = MemoryService(database).bind_run("s", 1, FencingToken("turn", "worker", 1))
+    fenced = MemoryService(database).bind_run("s", 1, FencingToken("turn", "worker", 1))
     with pytest.raises(TurnLostError):
-        await lost.add_events_to_memory(**OF, events=[event("too late, a word")])
+        await fenced.add_events_to_memory(**OF, events=[event("too late, a word")])
     await reset_session(service, "s")
     with pytest.raises(SessionResetError):
         await run.add_events_to_memory(**OF, events=[event("too late, a word")])

@@ -127,7 +127,7 @@ async def test_discarding_a_run_deletes_its_correction_and_no_other_run(converse
     async with conversation.database.write() as connection:
         await discard_run(connection, SESSION, "run-1", keep_prompt=True)
         await discard_run(connection, SESSION, "no such run", keep_prompt=True)
-        left = (await connection.execute(sa.select(tool_calls.c.run))).scalars().all()
-    assert left == ["run-0"]
+        run_ids = (await connection.execute(sa.select(tool_calls.c.run))).scalars().all()
+    assert run_ids == ["run-0"]
     assert await list_history(conversation) == [("user", "in run-0"), ("assistant", "One."), ("user", "in run-1")]
     assert (await conversation.rows())[-1].created_at <= time.time()

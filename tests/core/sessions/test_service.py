@@ -26,12 +26,12 @@ from tests.core.sessions.events import call_event, list_texts, model_event, rese
 APP, USER = "app", "place"
 
 
-async def create(service: SessionService, session_id: str = "s", **more: Any) -> Session:
-    return await service.create_session(app_name=APP, user_id=USER, session_id=session_id, **more)
+async def create(service: SessionService, session_id: str = "s", **kwargs: Any) -> Session:
+    return await service.create_session(app_name=APP, user_id=USER, session_id=session_id, **kwargs)
 
 
-async def load(service: SessionService, session_id: str = "s", **more: Any) -> Session:
-    session = await service.get_session(app_name=APP, user_id=USER, session_id=session_id, **more)
+async def load(service: SessionService, session_id: str = "s", **kwargs: Any) -> Session:
+    session = await service.get_session(app_name=APP, user_id=USER, session_id=session_id, **kwargs)
     assert session is not None
     return session
 
@@ -319,9 +319,9 @@ async def test_the_cost_of_loading_does_not_grow_with_the_history(service: Sessi
         await fill(database, turns, session=name)
         with record_statements(database) as run:
             events = (await load(service, name)).events
-        sent = count_sent_turns(turns)
-        assert len(events) == 2 * sent
-        assert list_texts(events)[0] == f"user {turns - sent}"
+        sent_turns = count_sent_turns(turns)
+        assert len(events) == 2 * sent_turns
+        assert list_texts(events)[0] == f"user {turns - sent_turns}"
         assert len(run) == 3  # turns are counted, and imported rows are rebuilt from their columns
 
 
@@ -379,8 +379,8 @@ async def test_each_read_of_a_turn_uses_an_index(service: SessionService, databa
     assert len(run) > 3
     for sql, parameters in run:
         steps = await get_query_plan(database, sql, parameters)
-        whole = [step for step in steps if step.startswith("SCAN") or "Seq Scan" in step]
-        assert not [step for step in whole if any(table in step for table in metadata.tables)], (sql, steps)
+        scans = [step for step in steps if step.startswith("SCAN") or "Seq Scan" in step]
+        assert not [step for step in scans if any(table in step for table in metadata.tables)], (sql, steps)
         if "UNION ALL" in sql:
             assert not any("TEMP B-TREE" in step or "Sort" in step for step in steps), (sql, steps)
             assert not any("pk_messages" in step for step in steps), (sql, steps)  # that index covers all sessions

@@ -23,7 +23,7 @@ def test_an_interrupted_write_leaves_the_former_file_alone(
 ) -> None:
     (tmp_path / "file").write_bytes(b"one")
 
-    def fail(*_args: object, **_more: object) -> None:
+    def fail(*_args: object, **_kwargs: object) -> None:
         raise error
 
     with monkeypatch.context() as patch:

@@ -76,9 +76,9 @@ async def test_invalid_statements_raise_permanent_errors(database: FailingDataba
 
 
 async def test_failed_statements_of_a_batch_do_not_affect_others(database: FailingDatabase) -> None:
-    asked = [database.run(statement) for _ in range(8) for statement in (UNKNOWN, KEYS)]
+    runs = [database.run(statement) for _ in range(8) for statement in (UNKNOWN, KEYS)]
     async with asyncio.timeout(30):
-        results = await asyncio.gather(*asked, return_exceptions=True)
+        results = await asyncio.gather(*runs, return_exceptions=True)
     assert [type(one) for one in results] == [StoreError, list] * 8
     assert await list_keys(database) == []
 
@@ -87,9 +87,9 @@ async def test_each_statement_of_a_batch_succeeds_or_fails_by_itself(
     database: FailingDatabase,
 ) -> None:
     names = [f"k{number // 3}" for number in range(150)]  # three statements insert the same name: one row is stored
-    asked = [database.run(SET, name=name, **{"as": 1}) for name in names]
+    runs = [database.run(SET, name=name, **{"as": 1}) for name in names]
     async with asyncio.timeout(30):
-        results = await asyncio.gather(*asked, return_exceptions=True)
+        results = await asyncio.gather(*runs, return_exceptions=True)
     by_name = [sorted(type(one).__name__ for one in results[first : first + 3]) for first in range(0, 150, 3)]
     assert by_name == [["IntegrityError", "IntegrityError", "list"]] * 50
     assert await list_keys(database) == sorted(set(names))
@@ -97,12 +97,12 @@ async def test_each_statement_of_a_batch_succeeds_or_fails_by_itself(
 
 async def test_cancelled_writes_do_not_affect_the_others_of_their_batch(database: FailingDatabase) -> None:
     async with database.write():
-        asked = [asyncio.create_task(database.run(SET, name=f"k{number}", **{"as": 1})) for number in range(60)]
+        runs = [asyncio.create_task(database.run(SET, name=f"k{number}", **{"as": 1})) for number in range(60)]
         await asyncio.sleep(0)
-        for one in asked[::2]:
+        for one in runs[::2]:
             one.cancel()
     async with asyncio.timeout(30):
-        await asyncio.gather(*asked, return_exceptions=True)
+        await asyncio.gather(*runs, return_exceptions=True)
     stored = await list_keys(database)
     assert {f"k{number}" for number in range(1, 60, 2)} <= set(stored)
     if database.is_sqlite:  # the open write delayed all statements: no cancelled one ran
@@ -187,8 +187,8 @@ async def test_on_a_full_disk_the_writes_that_fit_are_stored(tmp_path: Path) -> 
     limited = Database(url)
     pragma = f"PRAGMA max_page_count={pages + 10}"
     sa.event.listen(limited.engine.sync_engine, "connect", lambda c, _: c.cursor().execute(pragma))
-    asked = [limited.run(SET, name=f"k{n}", **{"as": "x" * (100_000 if n % 2 else 10)}) for n in range(10)]
-    results = await asyncio.gather(*asked, return_exceptions=True)
+    runs = [limited.run(SET, name=f"k{n}", **{"as": "x" * (100_000 if n % 2 else 10)}) for n in range(10)]
+    results = await asyncio.gather(*runs, return_exceptions=True)
     assert [type(one) for one in results] == [list, StoreError] * 5
     assert await list_keys(limited) == [f"k{n}" for n in range(0, 10, 2)]
     await limited.aclose()
@@ -203,12 +203,12 @@ async def test_writes_fail_retryably_while_another_program_has_the_lock(tmp_path
         )
         with closing(sqlite3.connect(tmp_path / "parley.db", isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
-            asked = [database.run(SET, name=f"k{n}", **{"as": n}) for n in range(6)]
-            results = await asyncio.gather(*asked, return_exceptions=True)
+            runs = [database.run(SET, name=f"k{n}", **{"as": n}) for n in range(6)]
+            results = await asyncio.gather(*runs, return_exceptions=True)
             assert [isinstance(one, StoreError) and one.retryable for one in results] == [True] * 6
             assert await list_keys(database) == []
-        again = [database.run(SET, name=f"k{n}", **{"as": n}) for n in range(6)]
-        await asyncio.gather(*again)
+        second_runs = [database.run(SET, name=f"k{n}", **{"as": n}) for n in range(6)]
+        await asyncio.gather(*second_runs)
         assert len(await list_keys(database)) == 6
         await database.aclose()
 

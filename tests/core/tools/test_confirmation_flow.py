@@ -91,8 +91,8 @@ def stages(till: PaymentTools) -> list[BaseAgent]:
     ]
 
 
-def make_root(*answers: Any, **more: Any) -> LlmAgent:
-    return LlmAgent(name="root", model=adapter(ScriptedProvider(*answers, *(["Hello."] * 4))), **more)
+def make_root(*answers: Any, **kwargs: Any) -> LlmAgent:
+    return LlmAgent(name="root", model=adapter(ScriptedProvider(*answers, *(["Hello."] * 4))), **kwargs)
 
 
 def transfer(till: PaymentTools) -> BaseAgent:

@@ -28,8 +28,8 @@ from tests.fixtures.inbox_messages import inbound
 ADA, BOB = User("ada", "Ada"), User("bob", "Bob", frozenset({"r1"}))
 
 
-def make_approvals(database: FailingDatabase, turns: TurnStore, **more: Any) -> HumanRequestService:
-    return HumanRequestService(database, turns, Worker(turns, refuse_turn), **more)
+def make_approvals(database: FailingDatabase, turns: TurnStore, **kwargs: Any) -> HumanRequestService:
+    return HumanRequestService(database, turns, Worker(turns, refuse_turn), **kwargs)
 
 
 @pytest.fixture
@@ -37,8 +37,8 @@ def approvals(database: FailingDatabase, turns: TurnStore) -> HumanRequestServic
     return make_approvals(database, turns)
 
 
-def make_request(number: int = 1, **more: Any) -> ConfirmationRequest:
-    return ConfirmationRequest("run", f"q{number}", f"c{number}", "pay", {"sum": number}, **more)
+def make_request(number: int = 1, **kwargs: Any) -> ConfirmationRequest:
+    return ConfirmationRequest("run", f"q{number}", f"c{number}", "pay", {"sum": number}, **kwargs)
 
 
 async def create_turn_with_requests(
@@ -69,9 +69,9 @@ async def list_decisions(approvals: HumanRequestService, origin: str) -> list[De
     return [one for one in await approvals.list_decisions(origin) if isinstance(one, Decision)]
 
 
-async def count_rows(database: FailingDatabase, of: sa.Table) -> int:
+async def count_rows(database: FailingDatabase, table: sa.Table) -> int:
     async with database.read() as connection:
-        return int((await connection.execute(sa.select(sa.func.count()).select_from(of))).scalar_one())
+        return int((await connection.execute(sa.select(sa.func.count()).select_from(table))).scalar_one())
 
 
 async def test_the_first_decision_counts_on_all_workers_and_resumes_once(

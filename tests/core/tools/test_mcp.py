@@ -103,8 +103,8 @@ def list_results(provider: ScriptedProvider, request: int = -1) -> list[str]:
     return [str(part.result) for part in parts if isinstance(part, ToolResult)]
 
 
-def stdio_config(script: Path, more: str = "") -> str:
-    return f"[tries]\ncommand = '{sys.executable}'\nargs = ['{script}']\nenv = {{ TOKEN = '${{A_TOKEN}}' }}\n{more}"
+def stdio_config(script: Path, options: str = "") -> str:
+    return f"[tries]\ncommand = '{sys.executable}'\nargs = ['{script}']\nenv = {{ TOKEN = '${{A_TOKEN}}' }}\n{options}"
 
 
 async def test_filtered_tools_are_called_with_the_servers_environment(

@@ -190,8 +190,8 @@ def test_an_entry_that_does_not_fit_says_why(field: FormField, entry: str, fault
 
 
 def test_a_model_takes_any_message_and_a_workflow_only_one_that_fits() -> None:
-    def ask(**more: Any) -> QuestionForm:
-        return create_form("adk_request_input", {"response_schema": {"enum": ["S", "M"]}, **more})
+    def ask(**kwargs: Any) -> QuestionForm:
+        return create_form("adk_request_input", {"response_schema": {"enum": ["S", "M"]}, **kwargs})
 
     assert parse_answer(ask(), "what is the difference?") == "what is the difference?"
     assert parse_answer(ask(interruptId="i"), "m") == "M"

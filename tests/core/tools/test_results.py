@@ -31,7 +31,7 @@ TWISTED.more = TWISTED
 
 
 @pytest.mark.parametrize(
-    "made",
+    "create",
     [
         lambda: "x" * 10_000_000,
         lambda: b"\xff" * 10_000_000,
@@ -63,12 +63,12 @@ TWISTED.more = TWISTED
         "range",
     ],
 )
-def test_every_result_becomes_bounded_json_in_time(made: Callable[[], Any]) -> None:
-    result = made()
-    begun = time.thread_time()  # CPU time: other processes do not count
+def test_every_result_becomes_bounded_json_in_time(create: Callable[[], Any]) -> None:
+    result = create()
+    start = time.thread_time()  # CPU time: other processes do not count
     text = json.dumps(to_model_result(result))
     assert len(text) < 4 * MAX_RESULT_CHARACTERS
-    assert time.thread_time() - begun < 5
+    assert time.thread_time() - start < 5
 
 
 def test_a_truncated_result_has_a_note() -> None:

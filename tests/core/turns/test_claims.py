@@ -62,12 +62,12 @@ async def test_workers_that_claim_while_messages_come_claim_each_message_once(
     inbox: InboxStore, turns: TurnStore, database: FailingDatabase
 ) -> None:
     messages = [inbound(session=f"p:{number % 3}") for number in range(60)]
-    taken = list[Turn]()
+    claimed = list[Turn]()
 
     async def run_worker(worker: TurnStore) -> None:
-        while sum(len(turn.messages) for turn in taken) < len(messages):
+        while sum(len(turn.messages) for turn in claimed) < len(messages):
             for turn in await worker.claim(2):
-                taken.append(turn)
+                claimed.append(turn)
                 await complete_turn(worker, turn)
 
     async def accept() -> None:
@@ -78,7 +78,7 @@ async def test_workers_that_claim_while_messages_come_claim_each_message_once(
     async with asyncio.timeout(60):
         await asyncio.gather(accept(), *map(run_worker, workers))
     for session in ("p:0", "p:1", "p:2"):
-        keys = [message.event_key for turn in taken if turn.session_id == session for message in turn.messages]
+        keys = [message.event_key for turn in claimed if turn.session_id == session for message in turn.messages]
         assert keys == [message.event_key for message in messages if message.session_id == session]
 
 
@@ -140,16 +140,16 @@ def record_queries(database: FailingDatabase) -> Iterator[list[tuple[str, Any]]]
 
     Each entry is (SQL, parameters).
     """
-    sent = list[tuple[str, Any]]()
+    queries = list[tuple[str, Any]]()
 
-    def record_query(_connection: Any, _cursor: Any, statement: str, parameters: Sequence[Any], *_more: Any) -> None:
+    def record_query(_connection: Any, _cursor: Any, statement: str, parameters: Sequence[Any], *_kwargs: Any) -> None:
         if statement.startswith("SELECT"):
-            sent.append((statement, parameters))
+            queries.append((statement, parameters))
 
     engine = database.engine.sync_engine
     sa.event.listen(engine, "before_cursor_execute", record_query)
     try:
-        yield sent
+        yield queries
     finally:
         sa.event.remove(engine, "before_cursor_execute", record_query)
 
@@ -159,11 +159,11 @@ async def test_messages_that_are_never_answered_slow_no_claim_down(
     inbox: InboxStore, turns: TurnStore, database: FailingDatabase
 ) -> None:
     await inbox.accept(inbound())
-    with record_queries(database) as sent:
+    with record_queries(database) as queries:
         await turns.claim(1)
     plans = list[str]()
     async with database.read() as connection:
-        for statement, parameters in sent:
+        for statement, parameters in queries:
             explained = await connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", tuple(parameters))
             plans += [row.detail for row in explained]
     assert any("ix_inbox_waiting" in plan for plan in plans)

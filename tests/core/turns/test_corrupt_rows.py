@@ -101,8 +101,8 @@ async def test_an_unreadable_message_of_a_rerun_stops_no_other(
     if is_taken:
         await turns.claim(1)
     async with database.write() as connection:
-        asked = f"turn = '{turn.id}'"
-        await connection.exec_driver_sql(f"UPDATE inbox SET message = CAST(X'ff' AS TEXT) WHERE {asked}")
+        condition = f"turn = '{turn.id}'"
+        await connection.exec_driver_sql(f"UPDATE inbox SET message = CAST(X'ff' AS TEXT) WHERE {condition}")
     await inbox.accept(inbound("other", session="p:other"))
     completed = await complete_all_turns(turns)
     assert ("p:other", "other", False) in completed

@@ -51,7 +51,7 @@ async def claim_turn(turns: TurnStore) -> Turn:
 
 
 async def create_answered_turn(
-    inbox: InboxStore, turns: TurnStore, service: SessionService, *words: str, **more: Any
+    inbox: InboxStore, turns: TurnStore, service: SessionService, *words: str, **kwargs: Any
 ) -> Turn:
     """Return an ended turn that called a tool, and has a reply of two messages.
 
@@ -60,7 +60,7 @@ async def create_answered_turn(
         more: fields of the messages.
     """
     for text in words:
-        await inbox.accept(inbound(text, **more))
+        await inbox.accept(inbound(text, **kwargs))
     turn = await claim_turn(turns)
     call = call_event("c1"), response_event("c1")
     await append_events(service, turn, user_event(" ".join(words)), *call, model_event(f"about {words[-1]}"))
@@ -93,9 +93,9 @@ async def test_a_rerun_uses_the_same_reply_and_prompt(
     await create_answered_turn(inbox, turns, service, "before")
     turn = await create_answered_turn(inbox, turns, service, "one", "two")
     assert (await request_rerun(inbox, turn))[0] is AcceptResult.NEXT
-    again = await claim_turn(turns)
-    assert (again.kind, again.origin, again.chunks) == ("regenerate", turn.id, ("m1", "m2"))
-    assert again.messages == turn.messages
+    rerun = await claim_turn(turns)
+    assert (rerun.kind, rerun.origin, rerun.chunks) == ("regenerate", turn.id, ("m1", "m2"))
+    assert rerun.messages == turn.messages
     assert (await list_stored_texts(database))[-2:] == ["about before", "one two"]
     async with database.read() as connection:
         runs = set((await connection.execute(sa.select(tool_calls.c.run))).scalars())
@@ -108,19 +108,19 @@ async def test_the_next_worker_keeps_the_stored_events_of_a_rerun(
 ) -> None:
     turn = await create_answered_turn(inbox, turns, service, "one")
     await request_rerun(inbox, turn)
-    again = await claim_turn(turns)
-    await append_events(service, again, call_event("c2"), response_event("c2", response={"result": "new"}))
+    rerun = await claim_turn(turns)
+    await append_events(service, rerun, call_event("c2"), response_event("c2", response={"result": "new"}))
     await turns._lease.release()
     other = await create_turn_store(database)
-    taken = await claim_turn(other)
-    assert (taken.kind, taken.attempt, taken.is_resumed) == ("regenerate", 2, True)
+    claimed = await claim_turn(other)
+    assert (claimed.kind, claimed.attempt, claimed.is_resumed) == ("regenerate", 2, True)
     assert await list_stored_texts(database) == ["one", "", '{"result": "new"}']
-    await other.hand_back(taken)
-    taken = await claim_turn(other)
-    assert taken.attempt == 2
+    await other.hand_back(claimed)
+    claimed = await claim_turn(other)
+    assert claimed.attempt == 2
     assert await list_stored_texts(database) == ["one", "", '{"result": "new"}']
-    await other.end(taken, "failed")
-    await request_rerun(inbox, taken, "retry")
+    await other.end(claimed, "failed")
+    await request_rerun(inbox, claimed, "retry")
     assert (await claim_turn(other)).kind == "retry"
     assert await list_stored_texts(database) == ["one", "", '{"result": "new"}']
 
@@ -135,12 +135,12 @@ async def test_repeated_requests_on_two_workers_rerun_a_turn_once(
     ways: list[tuple[InboxStore, RerunKind]] = [(inbox, "regenerate"), (other, "regenerate"), (other, "revise")]
     pressed = await asyncio.gather(*(request_rerun(into, turn, kind) for into, kind in ways * 3))
     assert sorted(accepted.name for accepted, _ in pressed) == ["DUPLICATE"] * 8 + ["NEXT"]
-    again = await claim_turn(second)
-    assert (again.kind, again.newest_message.text) == ("revise", "two")
+    rerun = await claim_turn(second)
+    assert (rerun.kind, rerun.newest_message.text) == ("revise", "two")
     assert (await request_rerun(inbox, turn))[0] is AcceptResult.DUPLICATE
-    await complete_turn(second, again)
+    await complete_turn(second, rerun)
     assert await inbox.request_rerun(turn.id, author="ada", kind="regenerate") is RerunDenied.EXPIRED
-    await request_rerun(inbox, again)
+    await request_rerun(inbox, rerun)
     assert (await claim_turn(second)).origin == turn.id
 
 
@@ -192,8 +192,8 @@ async def test_a_late_message_during_a_rerun_is_answered_first(
     late = await claim_turn(turns)
     await append_events(service, late, user_event("late"), model_event("about late"))
     await complete_turn(turns, late)
-    again = await claim_turn(turns)
-    assert (again.kind, again.origin) == ("regenerate", turn.id)
+    rerun = await claim_turn(turns)
+    assert (rerun.kind, rerun.origin) == ("regenerate", turn.id)
     assert await list_stored_texts(database) == ["late", "about late", "one"]
 
 
@@ -202,8 +202,8 @@ async def test_a_retry_of_a_turn_that_is_answered_after_all_is_dropped(inbox: In
     (turn,) = await turns.claim(1)
     await inbox.request_rerun(turn.id, author="ada", kind="retry")  # the apology is visible, and the process dies
     await turns.hand_back(turn)
-    (again,) = await turns.claim(10)
-    await complete_turn(turns, again)
+    (rerun,) = await turns.claim(10)
+    await complete_turn(turns, rerun)
     assert await turns.claim(10) == []
 
 
@@ -233,13 +233,13 @@ async def test_a_rerun_has_the_edited_text(
     turn = await create_answered_turn(inbox, turns, service, "one", "two")
     await inbox.edit_message(turn.messages[0].event_key, "three")
     await request_rerun(inbox, turn, "revise")
-    again = await claim_turn(turns)
-    assert (again.kind, again.origin, again.chunks) == ("revise", turn.id, ("m1", "m2"))
-    assert [message.text for message in again.messages] == ["three", "two"]
+    rerun = await claim_turn(turns)
+    assert (rerun.kind, rerun.origin, rerun.chunks) == ("revise", turn.id, ("m1", "m2"))
+    assert [message.text for message in rerun.messages] == ["three", "two"]
     assert (await list_stored_texts(database))[-1] == "about before"
-    await append_events(service, again, user_event("three two"), model_event("half"))
-    await turns.end(again, "failed")
-    await request_rerun(inbox, again, "retry")
+    await append_events(service, rerun, user_event("three two"), model_event("half"))
+    await turns.end(rerun, "failed")
+    await request_rerun(inbox, rerun, "retry")
     retry = await claim_turn(turns)
     assert (retry.kind, [message.text for message in retry.messages]) == ("retry", ["three", "two"])
     assert (await list_stored_texts(database))[-1] == "three two"
@@ -253,8 +253,8 @@ async def test_a_rerun_with_an_edited_text_cancels_the_running_turn(inbox: Inbox
     assert (await request_rerun(inbox, turn, "revise"))[0] is AcceptResult.WAITING
     assert await turns.list_owned() == {turn.id: CancelReason.STOP}
     await turns.end(turn, "cancelled", error=CancelReason.STOP)
-    again = await claim_turn(turns)
-    assert (again.kind, again.newest_message.text) == ("revise", "two")
+    rerun = await claim_turn(turns)
+    assert (rerun.kind, rerun.newest_message.text) == ("revise", "two")
 
 
 async def test_a_retry_has_the_text_edited_since_the_request(
@@ -266,8 +266,8 @@ async def test_a_retry_has_the_text_edited_since_the_request(
     await turns.end(turn, "failed")
     await request_rerun(inbox, turn, "retry")
     await inbox.edit_message(turn.newest_message.event_key, "two")
-    again = await claim_turn(turns)
-    assert (again.kind, again.newest_message.text) == ("revise", "two")
+    rerun = await claim_turn(turns)
+    assert (rerun.kind, rerun.newest_message.text) == ("revise", "two")
     assert await list_stored_texts(database) == []
 
 
@@ -279,8 +279,8 @@ async def test_a_turn_keeps_the_model_of_its_start(
     async with database.write() as connection:
         await connection.execute(sa.text("UPDATE sessions SET model = 'openai/other'"))
     await request_rerun(inbox, turn)
-    again = await claim_turn(turns)
-    assert again.model == "openai/other"
+    rerun = await claim_turn(turns)
+    assert rerun.model == "openai/other"
     async with database.write() as connection:
         await connection.execute(sa.text("UPDATE sessions SET model = NULL"))
     await turns._lease.release()

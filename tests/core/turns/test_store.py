@@ -58,7 +58,7 @@ async def test_a_worker_without_a_lease_does_not_reclaim_its_running_turn(inbox:
     (turn,) = await turns.claim(1)
     await turns._lease.release()
     assert await turns.claim(1, running=[turn.id]) == []
-    assert [again.id for again in await turns.claim(1)] == [turn.id]
+    assert [reclaimed.id for reclaimed in await turns.claim(1)] == [turn.id]
 
 
 async def test_many_workers_that_claim_at_once_begin_each_turn_once(
@@ -74,8 +74,8 @@ async def test_many_workers_that_claim_at_once_begin_each_turn_once(
             mine += await worker.claim(1, running=[turn.id for turn in mine])
         return mine
 
-    taken = [turn.session_id for of in await asyncio.gather(*map(claim_all, workers)) for turn in of]
-    assert sorted(taken) == [f"place:{number}" for number in range(8)]
+    claimed = [turn.session_id for turn_list in await asyncio.gather(*map(claim_all, workers)) for turn in turn_list]
+    assert sorted(claimed) == [f"place:{number}" for number in range(8)]
 
 
 async def test_the_database_itself_refuses_a_second_turn_of_a_session(
@@ -121,9 +121,9 @@ async def test_every_attempt_answers_the_messages_that_waited_together(
     later = inbound("part 4")
     await inbox.accept(later)
     new = await create_successor(database, turns)
-    (again,) = await new.claim(10)
-    assert again.messages == turn.messages
-    await complete_turn(new, again)
+    (reclaimed,) = await new.claim(10)
+    assert reclaimed.messages == turn.messages
+    await complete_turn(new, reclaimed)
     (last,) = await new.claim(10)
     assert last.messages == (later,)
 
@@ -161,7 +161,7 @@ async def test_writes_of_a_former_owner_are_refused(
 ) -> None:
     await inbox.accept(inbound())
     (turn,) = await turns.claim(1)
-    (taken,) = await (await create_successor(database, turns)).claim(1)
+    (claimed,) = await (await create_successor(database, turns)).claim(1)
     for write in (
         turns.save_message_ids(turn, ["m1"]),
         turns.save_answer(turn, "text", {}),
@@ -171,7 +171,7 @@ async def test_writes_of_a_former_owner_are_refused(
         with pytest.raises(TurnLostError):
             await write
     assert await list_values(database, turns_table.c.state) == ["running"]
-    assert await list_values(database, turns_table.c.attempt) == [taken.attempt]
+    assert await list_values(database, turns_table.c.attempt) == [claimed.attempt]
     assert await turns.list_owned() == {}
 
 
@@ -200,7 +200,7 @@ async def test_a_turn_is_handed_back_without_a_notification(
     await inbox.accept(inbound())
     (turn,) = await turns.claim(1)
 
-    async def fail_to_notify(*_of: Any) -> None:
+    async def fail_to_notify(*_args: Any) -> None:
         raise StoreError("out of reach")
 
     monkeypatch.setattr(NotificationBus, "notify", fail_to_notify)
@@ -241,7 +241,7 @@ async def test_a_worker_with_an_expired_lease_does_not_resume_its_running_turn(
     async with database.write() as connection:
         await connection.execute(sa.update(workers).values(lease_expires_at=0.0))
     assert await turns.claim(1, running=[turn.id]) == []
-    assert [again.id for again in await turns.claim(1)] == [turn.id]
+    assert [reclaimed.id for reclaimed in await turns.claim(1)] == [turn.id]
 
 
 async def test_a_reset_marks_the_running_turn(inbox: InboxStore, turns: TurnStore) -> None:
@@ -262,9 +262,9 @@ async def test_a_reset_deletes_texts_once_their_turn_has_ended(
     await turns.claim(1)
     await inbox.reset_session(inbound("reset"))
     new = await create_successor(database, turns)
-    (taken,) = await new.claim(1)
-    assert (taken.messages, taken.cancel) == (failed.messages, "reset")
-    await new.end(taken, "cancelled")
+    (claimed,) = await new.claim(1)
+    assert (claimed.messages, claimed.cancel) == (failed.messages, "reset")
+    await new.end(claimed, "cancelled")
     assert set(await list_values(database, inbox_table.c.message)) == {None}
 
 
@@ -312,7 +312,7 @@ async def test_an_unreadable_message_blocks_no_other(
         damage = "0"
     left, first, other = inbound(session="p:left"), inbound(session="p:a"), inbound(session="p:b")
     await inbox.accept(left)
-    (begun,) = await turns.claim(1)
+    (claimed_turn,) = await turns.claim(1)
     for message in (first, inbound(session="p:a"), other):
         await inbox.accept(message)
     async with database.write() as connection:
@@ -320,7 +320,7 @@ async def test_an_unreadable_message_blocks_no_other(
         await connection.execute(sa.update(inbox_table).where(broken).values(message=sa.text(f"'{damage}'")))
     claimed = await turns.claim(10)
     assert [(turn.session_id, len(turn.messages)) for turn in claimed] == [("p:a", 1), ("p:b", 1)]
-    assert f"the stored rows of {begun.id} cannot be read" in caplog.text
+    assert f"the stored rows of {claimed_turn.id} cannot be read" in caplog.text
     assert "the messages [" in caplog.text
     await inbox.accept(inbound(session="p:left"))
     (turn,) = await turns.claim(10, running=[turn.id for turn in claimed])
@@ -335,14 +335,14 @@ async def test_every_message_gets_one_turn_in_the_order_of_its_session(
     messages = [inbound(session=f"p:{name}", sent_at=float(at)) for name, at in script]
     for message in messages:
         await inbox.accept(message)
-    taken = list[InboxMessage]()
+    claimed_messages = list[InboxMessage]()
     while claimed := await turns.claim(limit):
         assert len(claimed) <= limit
         assert len({turn.session_id for turn in claimed}) == len(claimed)
         for turn in claimed:
-            taken += turn.messages
+            claimed_messages += turn.messages
             await complete_turn(turns, turn)
     for name in "abc":
         session = f"p:{name}"
         expected = sorted((m for m in messages if m.session_id == session), key=lambda m: m.sent_at)
-        assert [m for m in taken if m.session_id == session] == expected
+        assert [m for m in claimed_messages if m.session_id == session] == expected

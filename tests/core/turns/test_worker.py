@@ -244,12 +244,12 @@ async def test_a_turn_that_the_database_interrupts_counts_no_attempt(
 ) -> None:
     end, failures = TurnStore.end, iter(range(4))
 
-    async def end_or_fail(self: TurnStore, *of: Any, **more: Any) -> None:
+    async def end_or_fail(self: TurnStore, *args: Any, **kwargs: Any) -> None:
         if next(failures, None) is not None:
             error = StoreError("out of reach")
             error.retryable = is_away
             raise error
-        await end(self, *of, **more)
+        await end(self, *args, **kwargs)
 
     monkeypatch.setattr(TurnStore, "end", end_or_fail)
     async with run_worker(tmp_path, poll=0.01) as bench:
@@ -266,10 +266,10 @@ async def test_an_unexpected_error_of_a_claim_does_not_end_the_worker(
 ) -> None:
     claim, faults = TurnStore.claim, iter([RuntimeError("nobody foresaw it")])
 
-    async def claim_or_fail(self: TurnStore, *of: Any, **more: Any) -> list[Turn]:
+    async def claim_or_fail(self: TurnStore, *args: Any, **kwargs: Any) -> list[Turn]:
         if error := next(faults, None):
             raise error
-        return await claim(self, *of, **more)
+        return await claim(self, *args, **kwargs)
 
     monkeypatch.setattr(TurnStore, "claim", claim_or_fail)
     async with run_worker(tmp_path, poll=0.01) as bench:
@@ -389,15 +389,15 @@ async def test_a_turn_that_neither_ends_nor_hands_itself_back_is_handed_back_by_
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reason: CancelReason
 ) -> None:
     async with run_worker(tmp_path) as bench:
-        begun = asyncio.Event()
+        started = asyncio.Event()
 
         async def answer_forever(_turn: Turn) -> None:
-            begun.set()
+            started.set()
             await asyncio.Event().wait()
 
         monkeypatch.setattr(bench.worker, "_answer", answer_forever)
         await bench.inbox.accept(inbound())
-        await begun.wait()
+        await started.wait()
         stopping = asyncio.create_task(bench.worker.stop(0.01 if reason == CancelReason.SHUTDOWN else 5))
         await asyncio.sleep(0)
         if reason == CancelReason.STOP:
@@ -450,7 +450,7 @@ async def test_a_turn_cancelled_while_a_stop_hands_it_back_is_handed_back(
         assert await bench.is_handed_back()
 
 
-async def raise_store_error(*_of: Any, **_more: Any) -> None:
+async def raise_store_error(*_args: Any, **_kwargs: Any) -> None:
     raise StoreError("out of reach")
 
 
@@ -459,7 +459,7 @@ async def test_a_turn_that_keeps_failing_is_retried_with_growing_pauses(
 ) -> None:
     monkeypatch.setattr(worker, "BACKOFF_SECONDS", 0.02)
 
-    async def fail_to_end(self: TurnStore, *_of: Any, **_more: Any) -> None:
+    async def fail_to_end(self: TurnStore, *_args: Any, **_kwargs: Any) -> None:
         error = StoreError("a row that cannot be read")
         error.retryable = False
         raise error
@@ -472,7 +472,7 @@ async def test_a_turn_that_keeps_failing_is_retried_with_growing_pauses(
         await bench.wait_until(lambda: len(bench.begun_turns) == 5)
         monkeypatch.setattr(TurnStore, "end", end)
         await bench.wait_until(lambda: bench.ended_texts)
-        pauses = [then - now for now, then in pairwise(bench.start_times)]
+        pauses = [later - now for now, later in pairwise(bench.start_times)]
         assert all(pause >= least for pause, least in zip(pauses, (0.02, 0.04, 0.08, 0.16), strict=False))
 
 
@@ -490,11 +490,11 @@ async def test_a_turn_of_another_worker_ends_silently(
         else:
             await bench.turns._lease.release()
         other = await create_turn_store(bench.database)
-        (taken,) = await other.claim(1)
-        assert taken.attempt == 2
+        (claimed,) = await other.claim(1)
+        assert claimed.attempt == 2
         await bench.worker.stop(5)
         assert bench.cancellations == [(CancelReason.LEASE_LOST,)]
-        await other.end(taken, "failed")
+        await other.end(claimed, "failed")
 
 
 async def test_a_turn_can_be_stopped_from_another_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

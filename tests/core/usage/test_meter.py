@@ -25,7 +25,7 @@ from sandbox.models import Say, Stall
 from tests.core.models.conftest import VENDORS, connect_provider
 from tests.fixtures.conversation import Converse, ScriptedProvider, adapter
 
-TOLD = Usage(10, 2, 1, 4, cache_write=3)
+REPORTED = Usage(10, 2, 1, 4, cache_write=3)
 
 
 def token_counts(call: ModelCall) -> tuple[Any, ...]:
@@ -61,7 +61,9 @@ async def test_failed_calls_and_calls_of_agent_tools_are_counted(
 ) -> None:
     busy: list[ProviderEvent | asyncio.Event | Exception] = [Text("The"), ProviderUnavailableError("down")]
     provider = UsageReportingProvider(
-        [ToolCall("c", "expert", {"request": "?"}), Done(usage=TOLD)], busy, [Text("The sky."), Done(usage=TOLD)]
+        [ToolCall("c", "expert", {"request": "?"}), Done(usage=REPORTED)],
+        busy,
+        [Text("The sky."), Done(usage=REPORTED)],
     )
     expert = LlmAgent(name="expert", model=adapter(ScriptedProvider([Text("It is blue."), Done(usage=Usage(5, 3))])))
     model = ModelAdapter(model="openai/boss", provider=provider, retry_seconds=(0,))
@@ -93,9 +95,9 @@ async def test_an_agents_own_adk_model_is_counted(converse: Converse, says: str)
 async def test_a_resumed_run_counts_each_call_once(
     converse: Converse,
 ) -> None:
-    look: list[ProviderEvent | asyncio.Event] = [ToolCall("c", "look", {}), Done(usage=TOLD)]
+    look: list[ProviderEvent | asyncio.Event] = [ToolCall("c", "look", {}), Done(usage=REPORTED)]
     provider = UsageReportingProvider(
-        look, [Text("Well"), asyncio.Event()], [Text("Well."), Done(usage=TOLD)], [Text("!"), Done()]
+        look, [Text("Well"), asyncio.Event()], [Text("Well."), Done(usage=REPORTED)], [Text("!"), Done()]
     )
     conversation = await converse(provider)
     first, meters = UsageMeter("t1"), [UsageMeter("t1"), UsageMeter("t1", UsageMeter("t1").to_json()), UsageMeter("t2")]
@@ -121,11 +123,11 @@ async def test_a_resumed_run_counts_each_call_once(
 
 @pytest.mark.parametrize("vendor", VENDORS)
 async def test_a_stopped_answer_is_counted_by_its_text(converse: Converse, vendor: str) -> None:
-    answer, asked = "So far so good. " * 20, "Tell me all about it. " * 20
+    answer, question = "So far so good. " * 20, "Tell me all about it. " * 20
     meter, has_begun = UsageMeter("t"), asyncio.Event()
 
     async def read() -> None:
-        async with aclosing(conversation.stream(asked, run_id="t", meter=meter)) as events:
+        async with aclosing(conversation.stream(question, run_id="t", meter=meter)) as events:
             async for event in events:
                 if event.type == "text_delta":
                     has_begun.set()
@@ -142,7 +144,7 @@ async def test_a_stopped_answer_is_counted_by_its_text(converse: Converse, vendo
     (call,) = meter.calls
     assert (call.model, call.error, call.output) == ("the-model", CANCELLED, estimate_tokens(answer))
     if vendor == "openai":
-        assert call.input >= estimate_tokens(asked)
+        assert call.input >= estimate_tokens(question)
     else:  # the first piece of the answer has the vendor's own count
         assert call.input == {"gemini": 7, "anthropic": 1}[vendor]
     assert stored_calls(meter.to_json()) == [call]

@@ -108,9 +108,9 @@ async def test_a_failed_turn_is_counted(
     if state == "cancelled":
         return
     await inbox.request_rerun(turn.id, author="ada", kind="retry")  # the retry counts its own calls only
-    (again,) = await turns.claim(1)
-    again.meter.author = turn.meter.author
-    await end_turn(turns, again, CALL)
+    (reclaimed,) = await turns.claim(1)
+    reclaimed.meter.author = turn.meter.author
+    await end_turn(turns, reclaimed, CALL)
     assert (await books.sum_spending(since=FIRST_DAY))[0].cost == 2 * COST
 
 
@@ -120,15 +120,15 @@ async def test_all_attempts_of_a_returned_or_reset_turn_are_counted(
     turn = await claim_turn(inbox, turns)
     turn.meter.add(CALL)
     await turns.hand_back(turn)
-    (again,) = await (await create_turn_store(database)).claim(1)
-    assert again.meter.calls == (CALL,)
-    again.meter.add(CALL)
+    (reclaimed,) = await (await create_turn_store(database)).claim(1)
+    assert reclaimed.meter.calls == (CALL,)
+    reclaimed.meter.add(CALL)
     await inbox.reset_session(inbound(session=turn.session_id, author="ada", text="reset"))
     assert (await books.sum_spending(since=FIRST_DAY))[0].calls == 0  # a running turn is not counted
     other = await create_turn_store(database)
     async with database.write() as connection:
         await connection.execute(sa.update(turns_table).values(owner=other.worker_id))
-    await other.end(again, "cancelled")
+    await other.end(reclaimed, "cancelled")
     assert (await books.sum_spending("user", since=FIRST_DAY)) == [
         SpendingSum(
             "slack:ada", "Ada", 2, 2 * CALL.input, 2 * (CALL.output + CALL.thinking), 2 * 13, 2 * 17, 0, 2 * COST
@@ -165,12 +165,12 @@ async def test_the_sums_of_each_dimension_add_up_to_the_total(
     for nth, authors in enumerate([("ada",), ("ada", "bob"), ("cy",), ("bob", "ada")]):
         turn = await claim_turn(inbox, turns, *authors, place=f"slack:T:{nth % 3}")
         await end_turn(turns, turn, CALL, ModelCall(OTHER, input=nth, output=1), ModelCall(UNKNOWN, nth))
-    (whole,) = await books.sum_spending(since=FIRST_DAY)
+    (total,) = await books.sum_spending(since=FIRST_DAY)
     dimensions: list[SpendingDimension] = ["user", "channel", "model", "day"]
     for by in dimensions:
         parts = await books.sum_spending(by, since=FIRST_DAY)
         sums = SpendingSum(**{name: sum(getattr(part, name) for part in parts) for name in SUMS})
-        assert sums == whole
+        assert sums == total
 
 
 async def test_a_turn_counts_on_the_day_on_which_it_began(

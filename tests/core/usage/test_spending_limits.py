@@ -45,9 +45,9 @@ async def count_reservations(database: Database) -> int:
 def make_meter(
     turn: str = "t", author: str = "slack:ada", *, place: str = "slack:T:C", day: str = "2026-01-31"
 ) -> UsageMeter:
-    made = UsageMeter(turn)
-    made.place, made.day, made.author = place, day, author
-    return made
+    meter = UsageMeter(turn)
+    meter.place, meter.day, meter.author = place, day, author
+    return meter
 
 
 @pytest.mark.parametrize(
@@ -153,12 +153,12 @@ async def test_the_next_attempt_takes_over_a_reservation_and_its_end_frees_it(
     successor = await create_turn_store(database)
     async with database.write() as connection:
         await connection.execute(sa.delete(workers).where(workers.c.id == turns.worker_id))
-    (again,) = await successor.claim(1)
-    assert again.meter.day == turn.meter.day
-    again.meter.author, again.meter.place = turn.meter.author, turn.meter.place
-    async with caps.limit_run(again.meter):
-        await again.meter.check_limits(MODEL, lambda: 10)  # its own reservation does not count against the turn
-        await successor.end(again, "failed")
+    (reclaimed,) = await successor.claim(1)
+    assert reclaimed.meter.day == turn.meter.day
+    reclaimed.meter.author, reclaimed.meter.place = turn.meter.author, turn.meter.place
+    async with caps.limit_run(reclaimed.meter):
+        await reclaimed.meter.check_limits(MODEL, lambda: 10)  # its own reservation does not count against the turn
+        await successor.end(reclaimed, "failed")
     assert await count_reservations(database) == 0
     await caps.reserve(make_meter("another", day=turn.meter.day), MODEL, 1)
 

@@ -151,13 +151,13 @@ async def test_writes_of_a_former_owner_are_refused(
     late = await load_session(sessions, turns, turn)
     for event in (user_event("hello", invocation_id=turn.origin), call_event("c", long_running_tool_ids={"c"})):
         await sessions.append_event(late, event)
-    other, again = await take_over_turn(turns, database)
+    other, reclaimed = await take_over_turn(turns, database)
     with pytest.raises(TurnLostError):
         await sessions.append_event(late, KINDS[kind]())
-    session = await load_session(sessions, other, again)
+    session = await load_session(sessions, other, reclaimed)
     assert (len(session.events), session.state) == (2, {})
     await sessions.append_event(session, KINDS[kind]())
-    session = await load_session(sessions, other, again)
+    session = await load_session(sessions, other, reclaimed)
     assert (session.state != {}) == ("state" in kind)
     assert len(session.events) == (2 if kind == "state alone" else 3)
 
@@ -167,16 +167,16 @@ async def test_the_former_owner_neither_begins_nor_ends_a_tool(
 ) -> None:
     journal, late = ToolCallLog(database), create_invocation(turns, turn)
     assert await journal.begin(late) is None
-    other, again = await take_over_turn(turns, database)
+    other, reclaimed = await take_over_turn(turns, database)
     for write in (journal.begin(late), journal.end(late, "paid", EventActions())):
         with pytest.raises(TurnLostError):
             await write
-    entry = await journal.begin(create_invocation(other, again))
+    entry = await journal.begin(create_invocation(other, reclaimed))
     assert entry is not None
     assert not entry.has_ended
-    await journal.end(create_invocation(other, again), "broken off", EventActions())
-    await journal.end(create_invocation(other, again), "twice", EventActions())
-    entry = await journal.begin(create_invocation(other, again))
+    await journal.end(create_invocation(other, reclaimed), "broken off", EventActions())
+    await journal.end(create_invocation(other, reclaimed), "twice", EventActions())
+    entry = await journal.begin(create_invocation(other, reclaimed))
     assert entry is not None
     assert entry.result == "broken off"
 
@@ -218,21 +218,21 @@ async def test_of_two_workers_exactly_one_begins_a_tool(
     database: HookedDatabase, turns: TurnStore, turn: Turn, delay: int
 ) -> None:
     journal = ToolCallLog(database)
-    begun = []
+    started = []
 
     async def begin_as_former_owner() -> None:
         await asyncio.sleep(delay / 1000)
         try:
-            begun.append(await journal.begin(create_invocation(turns, turn)) is None)
+            started.append(await journal.begin(create_invocation(turns, turn)) is None)
         except TurnLostError:
-            begun.append(False)
+            started.append(False)
 
     async def begin_as_new_owner() -> None:
-        other, again = await take_over_turn(turns, database)
-        begun.append(await journal.begin(create_invocation(other, again)) is None)
+        other, reclaimed = await take_over_turn(turns, database)
+        started.append(await journal.begin(create_invocation(other, reclaimed)) is None)
 
     await asyncio.wait_for(asyncio.gather(begin_as_former_owner(), begin_as_new_owner()), 30)
-    assert sorted(begun) == [False, True]
+    assert sorted(started) == [False, True]
 
 
 async def test_a_turn_that_was_handed_back_belongs_to_the_next_worker_alone(
@@ -242,8 +242,8 @@ async def test_a_turn_that_was_handed_back_belongs_to_the_next_worker_alone(
     await turns.hand_back(turn)
     with pytest.raises(TurnLostError):
         await sessions.append_event(late, model_event("late"))
-    other, again = await take_over_turn(turns, database)
-    await sessions.append_event(await load_session(sessions, other, again), model_event("new"))
+    other, reclaimed = await take_over_turn(turns, database)
+    await sessions.append_event(await load_session(sessions, other, reclaimed), model_event("new"))
     with pytest.raises(TurnLostError):
         await sessions.append_event(late, model_event("late"))
 
@@ -296,8 +296,8 @@ class WorkerPair:
         return events[-1].error
 
     async def take_over(self) -> None:
-        other, again = await take_over_turn(self.turns, self.database)
-        assert await self.run(other, again) is None
+        other, reclaimed = await take_over_turn(self.turns, self.database)
+        assert await self.run(other, reclaimed) is None
 
 
 async def test_a_lease_that_ends_at_any_point_leaves_one_run_and_one_tool_call(

@@ -113,15 +113,15 @@ async def test_a_leader_without_the_database_stays_the_leader(postgres: str, mon
     _, only = await create_candidate(database)
     async with aclosing(only.watch()) as changes:
         assert await get_next_shards(changes)
-        asked = asyncio.Event()
+        assigned = asyncio.Event()
 
         async def fail_to_count(_count: int) -> frozenset[int]:
-            asked.set()
+            assigned.set()
             raise StoreError("out of reach")
 
         monkeypatch.setattr(only, "_assign", fail_to_count)
         change = asyncio.create_task(get_next_shards(changes))
-        await asyncio.wait_for(asked.wait(), 30)
+        await asyncio.wait_for(assigned.wait(), 30)
         assert not (await asyncio.wait([change], timeout=0.2))[0]
         await cancel_tasks(change)
     await database.aclose()
@@ -194,9 +194,9 @@ async def test_a_leader_with_a_late_renewal_stays_the_leader(postgres: str, monk
     lease, only = await create_candidate(FailingDatabase(postgres), seconds=0.05)
     claim = only._claim
 
-    async def renew_and_claim(shards: Collection[int], of: int) -> frozenset[int]:
+    async def renew_and_claim(shards: Collection[int], shard_count: int) -> frozenset[int]:
         await lease.acquire()
-        return await claim(shards, of)
+        return await claim(shards, shard_count)
 
     monkeypatch.setattr(only, "_claim", renew_and_claim)
     async with aclosing(only.watch()) as changes:

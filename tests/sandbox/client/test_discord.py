@@ -41,8 +41,8 @@ async def run_lines(session: ClientSession, *lines: str) -> str:
 
 async def test_names_with_an_at_sign_become_mentions(session: ClientSession, discord_bot: DiscordBot) -> None:
     await run_lines(session, "/channel general", "@Parley and @grace, not ada@grace.example")
-    heard = await discord_bot.next_message()
-    assert {user.name for user in heard.mentions} == {"parley", "grace"}
+    received = await discord_bot.next_message()
+    assert {user.name for user in received.mentions} == {"parley", "grace"}
     assert list_texts(session) == ["ada: @parley and @grace, not ada@grace.example"]
     assert get_last_message(session).markdown.startswith("**@parley** and **@grace**")
 
@@ -64,8 +64,8 @@ async def test_a_forwarded_message_shows_its_content(session: ClientSession, ser
 
 async def test_direct_messages_have_no_threads(session: ClientSession, discord_bot: DiscordBot) -> None:
     await run_lines(session, "hello")
-    heard = await discord_bot.next_message()
-    await heard.channel.send("hello Ada")
+    received = await discord_bot.next_message()
+    await received.channel.send("hello Ada")
     assert list_texts(session) == ["ada: hello", "parley: hello Ada"]
     assert await run_lines(session, "/thread last") == "Direct messages in Discord have no threads."
 
@@ -89,8 +89,8 @@ async def test_a_thread_starts_with_its_first_reply(session: ClientSession, serv
 
 async def test_a_thread_of_the_bot_takes_replies(session: ClientSession, discord_bot: DiscordBot) -> None:
     await run_lines(session, "/channel general", "@parley hello")
-    heard = await discord_bot.next_message()
-    thread = await heard.create_thread(name="A talk")
+    received = await discord_bot.next_message()
+    thread = await received.create_thread(name="A talk")
     await thread.send("hello Ada")
     await run_lines(session, "/thread last", "and now?")
     assert (await discord_bot.next_message()).channel == thread
@@ -138,18 +138,18 @@ async def test_a_deferred_response_is_pending_until_edited(session: ClientSessio
         await run_lines(session, "/ask what:the weather")
         first = await anext(changes)
         discord_bot.answers.set()
-        then = await anext(changes)
+        second_change = await anext(changes)
     assert (first.kind, first.message.plain_text, first.message.is_pending) == (
         ClientEventKind.POSTED,
         "parley is thinking…",
         True,
     )
-    assert (then.kind, then.message.plain_text, then.message.is_pending) == (
+    assert (second_change.kind, second_change.message.plain_text, second_change.message.is_pending) == (
         ClientEventKind.UPDATED,
         "About the weather",
         False,
     )
-    assert not then.message.is_edited
+    assert not second_change.message.is_edited
 
 
 async def test_an_unanswered_command_shows_discords_error(session: ClientSession, discord_bot: DiscordBot) -> None:

@@ -87,13 +87,13 @@ BLOCKS = [
 ]
 
 
-def create_field(name: str, element: dict[str, Any], **more: Any) -> dict[str, Any]:
+def create_field(name: str, element: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
     return {
         "type": "input",
         "block_id": name,
         "label": create_plain_text(name),
         "element": {**element, "action_id": name},
-        **more,
+        **kwargs,
     }
 
 

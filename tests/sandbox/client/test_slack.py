@@ -12,11 +12,11 @@ from tests.sandbox.terminal.conftest import SlackSdkBot
 async def test_the_author_sees_a_stream_and_its_tasks(slack: SlackSandbox, bot: SlackSdkBot) -> None:
     platform, people = SlackPlatform(slack), slack.people
     question = await slack.post_message("ada", "general", "question")
-    where: dict[str, Any] = {"channel": question.channel.id}
+    target: dict[str, Any] = {"channel": question.channel.id}
     task = {"type": "task_update", "id": "1", "title": "Looking…", "status": "in_progress"}
     to_ada = {"recipient_user_id": people["ada"].id, "recipient_team_id": slack.team_id}
-    started = await bot.web.chat_startStream(**where, thread_ts=question.ts, chunks=[task], **to_ada)
-    where["ts"] = started["ts"]
+    started = await bot.web.chat_startStream(**target, thread_ts=question.ts, chunks=[task], **to_ada)
+    target["ts"] = started["ts"]
 
     def get_message_for(name: str) -> ClientMessage:
         place = ClientLocation(question.channel.id, question.ts)
@@ -24,11 +24,11 @@ async def test_the_author_sees_a_stream_and_its_tasks(slack: SlackSandbox, bot: 
 
     found = [task | {"title": "Looked", "status": "complete"}, {"type": "markdown_text", "text": "**Found** it."}]
     assert (get_message_for("ada").plain_text, get_message_for("ada").is_pending) == ("Looking…", True)
-    await bot.web.chat_appendStream(**where, chunks=found)
+    await bot.web.chat_appendStream(**target, chunks=found)
     assert get_message_for("ada").plain_text == "✓ Looked\n**Found** it."
     assert get_message_for("ada").markdown == "_✓ Looked_\n\n**Found** it."
     assert get_message_for("grace").plain_text == "Looking…"
-    await bot.web.chat_stopStream(**where)
+    await bot.web.chat_stopStream(**target)
     assert (get_message_for("grace").plain_text, get_message_for("grace").is_pending) == (
         "✓ Looked\n**Found** it.",
         False,
@@ -38,13 +38,13 @@ async def test_the_author_sees_a_stream_and_its_tasks(slack: SlackSandbox, bot: 
 async def test_a_shortcut_opens_and_submits_its_modal(slack: SlackSandbox, bot: SlackSdkBot) -> None:
     session = ClientSession(SlackPlatform(slack))
     slack.shortcuts = {"Ask about this": "ask"}
-    asked = {"type": "plain_text_input", "action_id": "what"}
+    input_element = {"type": "plain_text_input", "action_id": "what"}
     label = {"type": "plain_text", "text": "Your question"}
     view = {
         "type": "modal",
         "title": label,
         "submit": label,
-        "blocks": [{"type": "input", "block_id": "b", "label": label, "element": asked}],
+        "blocks": [{"type": "input", "block_id": "b", "label": label, "element": input_element}],
     }
     bot.modal = view
     await bot.connect()
@@ -81,9 +81,9 @@ async def test_an_unknown_command_is_refused(slack: SlackSandbox) -> None:
 async def test_slacks_stop_button_stops_a_stream(slack: SlackSandbox, bot: SlackSdkBot) -> None:
     session = ClientSession(SlackPlatform(slack))
     question = await slack.post_message("ada", slack.open_dm("ada"), "question")
-    where: dict[str, Any] = {"channel": question.channel.id, "thread_ts": question.ts}
+    target: dict[str, Any] = {"channel": question.channel.id, "thread_ts": question.ts}
     to_ada: dict[str, Any] = {"recipient_user_id": slack.people["ada"].id, "recipient_team_id": slack.team_id}
-    await bot.web.chat_startStream(**where, markdown_text="It", **to_ada)
+    await bot.web.chat_startStream(**target, markdown_text="It", **to_ada)
     working = {"channel_id": question.channel.id, "thread_ts": question.ts, "status": "processing"}
     await bot.web.api_call("agents.sessions.setStatus", params=working)
     assert await session.run_line("/press stop") == ""

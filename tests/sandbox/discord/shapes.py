@@ -101,11 +101,11 @@ def get_specification() -> dict[str, Any]:
     return loaded
 
 
-def find_errors(value: Any, schema: dict[str, Any], where: str) -> Iterator[str]:
+def find_errors(value: Any, schema: dict[str, Any], path: str) -> Iterator[str]:
     validator = Draft202012Validator({"components": get_specification()["components"], **schema})
     for error in validator.iter_errors(value):
         best = min(error.context or [error], key=lambda inner: -len(inner.absolute_path))
-        yield f"{where}: {'.'.join(map(str, best.absolute_path))}: {best.message[:200]}"
+        yield f"{path}: {'.'.join(map(str, best.absolute_path))}: {best.message[:200]}"
 
 
 def select_kinds(*names: str) -> dict[str, Any]:
@@ -159,9 +159,9 @@ def find_response_errors(call: DiscordCallRecord) -> Iterator[str]:
         if call.response is not None:
             yield f"{call.route} {call.status}: has no body"
         return
-    where = f"reply {call.route} {call.status}"
+    path = f"reply {call.route} {call.status}"
     reply = convert_codes_to_numbers(call.response) if call.code == 50035 else call.response
-    yield from find_errors(reply, answer["content"]["application/json"]["schema"], where)
+    yield from find_errors(reply, answer["content"]["application/json"]["schema"], path)
 
 
 def convert_codes_to_numbers(errors: Any) -> Any:

@@ -127,10 +127,10 @@ async def call_message_routes(server: DiscordSandbox, bot: RecordingClient) -> N
     await bot.fetch_channel(general.id)
     await (await ada.create_dm()).send("hello")
     await bot.fetch_channel((await ada.create_dm()).id)
-    asked = await server.post_message("ada", "general", f"<@{server.bot_id}> hi")
+    question = await server.post_message("ada", "general", f"<@{server.bot_id}> hi")
     answer = await general.send(
         "…",
-        reference=discord.MessageReference(message_id=int(asked.id), channel_id=general.id, guild_id=guild.id),
+        reference=discord.MessageReference(message_id=int(question.id), channel_id=general.id, guild_id=guild.id),
         nonce="n1",
         view=create_button(),
         embed=discord.Embed(title="t", description="d", url="https://a.example").add_field(name="n", value="v"),
@@ -140,7 +140,7 @@ async def call_message_routes(server: DiscordSandbox, bot: RecordingClient) -> N
     with_file = await general.send("a file", file=discord.File(io.BytesIO(b"x"), "answer.md", description="all"))
     await with_file.edit(attachments=[])
     await general.fetch_message(answer.id)
-    assert [m.id async for m in general.history(after=discord.Object(asked.id), limit=10)]
+    assert [m.id async for m in general.history(after=discord.Object(question.id), limit=10)]
     await answer.add_reaction("👀")
     await answer.remove_reaction("👀", discord.Object(int(server.bot_id)))
     async with general.typing():
@@ -192,10 +192,10 @@ async def call_channel_routes(server: DiscordSandbox, bot: RecordingClient) -> N
     await message.delete()
     await webhook.send("boop")
     await webhook.edit(name="hook 2")
-    where = {"webhook": webhook.id, "token": webhook.token}
-    await request_route(bot, "GET", "/webhooks/{webhook}/{token}", **where)
-    await request_route(bot, "PATCH", "/webhooks/{webhook}/{token}", {"name": "hook 3"}, **where)
-    await request_route(bot, "DELETE", "/webhooks/{webhook}/{token}", **where)
+    ids = {"webhook": webhook.id, "token": webhook.token}
+    await request_route(bot, "GET", "/webhooks/{webhook}/{token}", **ids)
+    await request_route(bot, "PATCH", "/webhooks/{webhook}/{token}", {"name": "hook 3"}, **ids)
+    await request_route(bot, "DELETE", "/webhooks/{webhook}/{token}", **ids)
     await (await news.create_webhook(name="hook")).delete()
     await news.delete()
 
@@ -211,15 +211,17 @@ async def call_member_routes(server: DiscordSandbox, bot: RecordingClient) -> No
     emoji = await guild.create_custom_emoji(name="wave", image=PIXEL)
     await emoji.edit(name="waves")
     assert [one.name for one in await guild.fetch_emojis()] == ["waves"]
-    asked = await server.post_message("ada", "general", "vote", stickers=["Wave"])
+    question = await server.post_message("ada", "general", "vote", stickers=["Wave"])
     channel = bot.get_sandbox_channel(server, "general")
-    message = await channel.fetch_message(int(asked.id))
+    message = await channel.fetch_message(int(question.id))
     for reaction in ("👀", await guild.fetch_emoji(emoji.id)):
         await message.add_reaction(reaction)
-        await server.add_reaction("ada", asked, str(reaction) if isinstance(reaction, str) else f"waves:{emoji.id}")
-        await server.add_reaction("grace", asked, str(reaction) if isinstance(reaction, str) else f"waves:{emoji.id}")
+        await server.add_reaction("ada", question, str(reaction) if isinstance(reaction, str) else f"waves:{emoji.id}")
+        await server.add_reaction(
+            "grace", question, str(reaction) if isinstance(reaction, str) else f"waves:{emoji.id}"
+        )
         await message.remove_reaction(reaction, ada)
-    first, second = (await channel.fetch_message(int(asked.id))).reactions
+    first, second = (await channel.fetch_message(int(question.id))).reactions
     assert [user.name async for user in first.users()] == ["grace", "parley"]
     await second.clear()
     await message.clear_reactions()
@@ -258,11 +260,11 @@ async def call_command_routes(server: DiscordSandbox, bot: RecordingClient) -> N
     command = {"name": "one", "description": "One", "type": 1}
     for place in ("/applications/{application}/commands", "/applications/{application}/guilds/{guild}/commands"):
         added = await request_route(bot, "POST", place, command, **application)
-        where = {**application, "command": added["id"]}
+        ids = {**application, "command": added["id"]}
         assert added in await request_route(bot, "GET", place, **application)
-        changed = await request_route(bot, "PATCH", place + "/{command}", {"description": "The first"}, **where)
-        assert changed == await request_route(bot, "GET", place + "/{command}", **where)
-        await request_route(bot, "DELETE", place + "/{command}", **where)
+        changed = await request_route(bot, "PATCH", place + "/{command}", {"description": "The first"}, **ids)
+        assert changed == await request_route(bot, "GET", place + "/{command}", **ids)
+        await request_route(bot, "DELETE", place + "/{command}", **ids)
 
 
 async def request_route(bot: RecordingClient, method: str, path: str, body: Any = None, **ids: Any) -> Any:
@@ -272,14 +274,14 @@ async def request_route(bot: RecordingClient, method: str, path: str, body: Any 
         path: such as "/channels/{channel_id}".
         ids: the ids in the path.
     """
-    more = {} if body is None else {"json": body}
-    return await bot.http.request(discord.http.Route(method, path, **ids), **more)
+    options = {} if body is None else {"json": body}
+    return await bot.http.request(discord.http.Route(method, path, **ids), **options)
 
 
 async def trigger_every_interaction(server: DiscordSandbox) -> None:
     for channel in (server.channels["general"], server.open_dm("ada")):
-        seen = await server.run_command("ada", channel, "/reset", why="so")
-        await server.wait_for(lambda seen=seen: len(seen) == 2 and seen[0].deleted)  # type: ignore[misc]
+        responses = await server.run_command("ada", channel, "/reset", why="so")
+        await server.wait_for(lambda responses=responses: len(responses) == 2 and responses[0].deleted)  # type: ignore[misc]
         await server.run_command("ada", channel, "/hello")
         assert await server.autocomplete_option("ada", channel, "/hello", "what", "w") == ["w"]
         assert await server.run_message_command(

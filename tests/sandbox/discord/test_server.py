@@ -15,12 +15,12 @@ async def test_each_subscriber_receives_all_later_changes(server: DiscordSandbox
     first = server.changes()
     question = await server.post_message("ada", "general", "hello")
     second = server.changes()
-    heard = await bot.next_message()
+    received = await bot.next_message()
     sent = await channel.send("…")
     await sent.edit(content="hi")
-    await heard.add_reaction("👋")
+    await received.add_reaction("👋")
     assert bot.user is not None
-    await heard.remove_reaction("👋", bot.user)
+    await received.remove_reaction("👋", bot.user)
     await sent.delete()
     kinds = ["posted", "updated", "reaction_added", "reaction_removed", "deleted"]
     async with aclosing(first), aclosing(second), asyncio.timeout(30):

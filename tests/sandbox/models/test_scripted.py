@@ -199,7 +199,7 @@ async def test_a_script_can_be_a_function_of_the_request(kind: Callable[..., Ser
         answers = await asyncio.gather(post_request(server, "one"), post_request(server, "two", stream=True))
     assert "one!" in answers[0][1]
     assert "two!" in answers[1][1]
-    assert sorted(asked.text for asked in server.received) == ["one", "two"]
+    assert sorted(request.text for request in server.received) == ["one", "two"]
 
 
 @each
@@ -242,10 +242,10 @@ async def test_a_connection_can_be_dropped(kind: Callable[..., Server], stream: 
 @each
 async def test_a_disconnect_of_the_client_is_counted(kind: Callable[..., Server]) -> None:
     async with kind([[Say("Hel"), Stall()], "fine"]) as server:
-        asked = asyncio.create_task(post_request(server, stream=True))
+        request = asyncio.create_task(post_request(server, stream=True))
         await server.wait_for_requests(1)
-        asked.cancel()
-        await asyncio.wait([asked])
+        request.cancel()
+        await asyncio.wait([request])
         await server.wait_for_disconnects(1)
         await post_request(server)
     assert server.disconnects == 1
@@ -255,10 +255,10 @@ async def test_a_disconnect_of_the_client_is_counted(kind: Callable[..., Server]
 async def test_a_stalled_response_does_not_delay_the_shutdown(kind: Callable[..., Server]) -> None:
     async with asyncio.timeout(30):
         async with kind([Stall()]) as server:
-            asked = asyncio.create_task(post_request(server))
+            request = asyncio.create_task(post_request(server))
             await server.wait_for_requests(1)
-        await asyncio.wait([asked])
-        asked.exception()
+        await asyncio.wait([request])
+        request.exception()
     assert server.disconnects == 0
 
 
@@ -266,11 +266,11 @@ async def test_a_stalled_response_does_not_delay_the_shutdown(kind: Callable[...
 async def test_a_response_can_be_paused(kind: Callable[..., Server]) -> None:
     gate = asyncio.Event()
     async with kind([[Pause(gate), Say("at last")]]) as server:
-        asked = asyncio.create_task(post_request(server))
+        request = asyncio.create_task(post_request(server))
         await server.wait_for_requests(1)
-        assert not asked.done()
+        assert not request.done()
         gate.set()
-        assert "at last" in (await asked)[1]
+        assert "at last" in (await request)[1]
 
 
 @given(st.text(), st.integers(1, 9))

@@ -82,8 +82,8 @@ def plain(text: str) -> dict[str, str]:
 
 
 def create_element(kind: str, placeholder: str = "", **fields: Any) -> dict[str, Any]:
-    more = {"placeholder": plain(placeholder)} if placeholder else {}
-    return {"type": kind, "action_id": kind, **more, **fields}
+    options = {"placeholder": plain(placeholder)} if placeholder else {}
+    return {"type": kind, "action_id": kind, **options, **fields}
 
 
 def create_section(text: str, element: dict[str, Any]) -> dict[str, Any]:

@@ -352,9 +352,9 @@ async def test_the_page_works_by_keyboard_and_on_a_phone(page: Page, sandbox_pag
     for width in (1024, 768, 641, 375):
         await page.set_viewport_size({"width": width, "height": 720})
         assert await page.evaluate("document.documentElement.scrollWidth") <= width
-    for view, seen in (("Discord", "#discord-line"), ("Inspector", ".inspector .panel"), ("Slack", "#slack-line")):
+    for view, selector in (("Discord", "#discord-line"), ("Inspector", ".inspector .panel"), ("Slack", "#slack-line")):
         await page.locator("#tabs .tab", has_text=view).click()
-        await expect(page.locator(seen)).to_be_in_viewport()
+        await expect(page.locator(selector)).to_be_in_viewport()
         assert await page.evaluate("document.documentElement.scrollWidth") <= 375
 
 

@@ -324,13 +324,13 @@ async def call_every_method(slack: SlackSandbox, client: AsyncWebClient) -> None
     await client.conversations_join(channel=general)
 
     question = await slack.post_message("ada", "general", "hello")
-    where: dict[str, Any] = {"channel": general, "timestamp": question.ts}
-    await client.reactions_add(name="wave", **where)
-    await client.reactions_get(**where)
+    target: dict[str, Any] = {"channel": general, "timestamp": question.ts}
+    await client.reactions_add(name="wave", **target)
+    await client.reactions_get(**target)
     await client.reactions_list()
-    await client.pins_add(**where)
+    await client.pins_add(**target)
     await client.pins_list(channel=general)
-    await client.pins_remove(**where)
+    await client.pins_remove(**target)
     await client.chat_meMessage(channel=general, text="waves")
     later: dict[str, Any] = {"channel": general, "post_at": int(time()) + 3_600, "text": "later"}
     scheduled = await client.chat_scheduleMessage(**later)

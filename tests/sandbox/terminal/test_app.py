@@ -389,8 +389,8 @@ async def test_a_conversation_on_discord_is_shown(
     await run_line(screen, "/discord")
     await run_line(screen, "/channel general")
     await run_line(screen, "@parley why?")
-    heard = await discord_bot.next_message()
-    await heard.reply("**So** it is")
+    received = await discord_bot.next_message()
+    await received.reply("**So** it is")
     await wait_for_texts(screen, "╭ ada: @parley why?", "parley APP", "So it is")
     await screen.press("ctrl+t")
     await wait_for_texts(screen, "ada → #general, thread “**So** it is”")
@@ -414,8 +414,8 @@ async def test_a_forum_post_opens_once_the_bot_answers(screen: Screen, discord_b
     await run_line(screen, "/channel ideas")
     await wait_for_texts(screen, "New post: @parley")
     await run_line(screen, "@parley paint it blue")
-    heard = await discord_bot.next_message()
-    await heard.channel.send("Blue it is")
+    received = await discord_bot.next_message()
+    await received.channel.send("Blue it is")
     await wait_for_texts(screen, "ada → #ideas, thread “", "Blue it is")
 
 

@@ -32,9 +32,9 @@ async def test_only_the_author_can_press_stop(server: DiscordSandbox, tmp_path: 
         question = await bot.mention_bot("ada", "general", "one")
         (answer,) = await bot.wait_for_replies(question, "half")
         await server.wait_for(lambda: words.STOP in answer.buttons)
-        seen = await press_button(bot, "grace", answer, words.STOP)
-        await server.wait_for(lambda: [one.text for one in seen] == [words.STOP_NOT_ALLOWED])
-        assert seen[0].ephemeral_to is server.people["grace"]
+        responses = await press_button(bot, "grace", answer, words.STOP)
+        await server.wait_for(lambda: [one.text for one in responses] == [words.STOP_NOT_ALLOWED])
+        assert responses[0].ephemeral_to is server.people["grace"]
         assert await press_button(bot, "ada", answer, words.STOP) == []
         await bot.wait_for_replies(question, f"half\n\n{words.STOPPED}")
 
@@ -45,8 +45,8 @@ async def test_an_answer_can_be_regenerated_and_rated_after_a_restart(server: Di
         (answer,) = await bot.wait_for_replies(question, "one!")
         await bot.wait_for_turns(1)
     async with run_bot(server, tmp_path, "two!") as bot:
-        seen = await server.run_message_command("grace", answer, words.GOOD_ANSWER)
-        await server.wait_for(lambda: [one.text for one in seen] == [words.FEEDBACK_THANKS])
+        responses = await server.run_message_command("grace", answer, words.GOOD_ANSWER)
+        await server.wait_for(lambda: [one.text for one in responses] == [words.FEEDBACK_THANKS])
         await press_button(bot, "ada", answer, words.REGENERATE)
         await bot.wait_for_replies(question, "two!")
         assert len(bot.list_bot_messages("general")) == 2  # the other one confirms the rating
@@ -74,8 +74,10 @@ async def test_a_press_is_acknowledged_before_it_is_processed(
         (answer,) = await bot.wait_for_replies(await bot.mention_bot("ada", "general", "one"), "half")
         await server.wait_for(lambda: words.STOP in answer.buttons)
         monkeypatch.setattr(ConversationService, "stop_turn", raise_store_error)
-        seen = await press_button(bot, "ada", answer, words.STOP)
-        await server.wait_for(lambda: [one.text for one in seen] == [words.ENGLISH.format_error(StoreError.public)])
+        responses = await press_button(bot, "ada", answer, words.STOP)
+        await server.wait_for(
+            lambda: [one.text for one in responses] == [words.ENGLISH.format_error(StoreError.public)]
+        )
 
 
 async def test_a_press_in_a_server_that_is_no_longer_served_is_refused(
@@ -87,8 +89,8 @@ async def test_a_press_in_a_server_that_is_no_longer_served_is_refused(
         )
         await bot.wait_for_turns(1)
     async with run_bot(server, tmp_path, echo, guilds=frozenset({1})) as bot:
-        seen = await press_button(bot, "ada", answer, words.REGENERATE)
-        await server.wait_for(lambda: [one.text for one in seen] == [words.PLACE_NOT_ALLOWED])
+        responses = await press_button(bot, "ada", answer, words.REGENERATE)
+        await server.wait_for(lambda: [one.text for one in responses] == [words.PLACE_NOT_ALLOWED])
         server.faults.fail("POST /webhooks/{application}/{token}", status=403, code=50013)
         await press_button(bot, "grace", answer, words.REGENERATE)
         await wait_until(lambda: "an interaction cannot be answered: follow-up: 50013" in caplog.text)

@@ -135,10 +135,10 @@ async def test_a_dead_connection_is_noticed(tmp_path: Path, monkeypatch: pytest.
 async def test_a_stop_does_not_interrupt_a_running_close(
     server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    hang_up, begun, closed = gateway._close_client, asyncio.Event(), list[gateway.GatewayClient]()
+    hang_up, started, closed = gateway._close_client, asyncio.Event(), list[gateway.GatewayClient]()
 
     async def hang_up_slowly(client: gateway.GatewayClient) -> None:
-        begun.set()
+        started.set()
         await asyncio.sleep(0.05)
         await hang_up(client)
         closed.append(client)
@@ -148,7 +148,7 @@ async def test_a_stop_does_not_interrupt_a_running_close(
         reconnecting = asyncio.create_task(bot.channel.reconnect())
         (part,) = bot.channel._shards._connections.values()
         part.gateway.last_event_at = 1.0  # no event for a long time
-        await asyncio.wait_for(begun.wait(), 30)
+        await asyncio.wait_for(started.wait(), 30)
         reconnecting.cancel()
         await bot.channel.stop()
         assert len(closed) == 1

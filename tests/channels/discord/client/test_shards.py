@@ -22,9 +22,9 @@ async def test_each_shard_has_a_connection_and_a_message_is_answered_once(
     monkeypatch.setattr(channel_module, "IDENTIFY_SECONDS", 0.5)
     server.recommend_shards(3)
     async with run_bot(server, tmp_path, echo) as bot:
-        begun = sorted(server.sessions, key=lambda session: session.started_at)
-        assert sorted(session.shard for session in begun) == [(0, 3), (1, 3), (2, 3)]
-        assert [b.started_at - a.started_at > 0.2 for a, b in pairwise(begun)] == [True, True]
+        sessions = sorted(server.sessions, key=lambda session: session.started_at)
+        assert sorted(session.shard for session in sessions) == [(0, 3), (1, 3), (2, 3)]
+        assert [b.started_at - a.started_at > 0.2 for a, b in pairwise(sessions)] == [True, True]
         assert len([call for call in server.calls if call.route == f"PUT {COMMANDS}"]) == 1
 
         in_guild = await bot.mention_bot("ada", "general", "one")
@@ -37,8 +37,8 @@ async def test_each_shard_has_a_connection_and_a_message_is_answered_once(
         before = bot.channel.last_event_at()
         await server.invalidate_sessions()
         await server.wait_for(lambda: len(server.sessions) == 6 and server.connection_count == 3)
-        again = await bot.mention_bot("ada", "general", "three")
-        await bot.wait_for_replies(again, "heard: Ada Lovelace: three")
+        third = await bot.mention_bot("ada", "general", "three")
+        await bot.wait_for_replies(third, "heard: Ada Lovelace: three")
         assert len(await bot.list_inbox_messages()) == 3
         assert bot.channel.last_event_at() >= before
     assert not server.is_online
@@ -100,9 +100,9 @@ async def test_a_reconnect_during_a_stop_does_nothing(
     async with run_bot(server, tmp_path, echo) as bot:
         stopping = asyncio.create_task(bot.channel._shards.stop())
         await is_hanging_up.wait()
-        again = asyncio.create_task(bot.channel.reconnect())
+        second_reconnect = asyncio.create_task(bot.channel.reconnect())
         await asyncio.sleep(0)
         go_on.set()
-        await asyncio.wait_for(asyncio.gather(again, stopping), 30)
+        await asyncio.wait_for(asyncio.gather(second_reconnect, stopping), 30)
         assert not any(task.get_name() == "discord gateway" for task in asyncio.all_tasks())
         assert len(server.sessions) == 1

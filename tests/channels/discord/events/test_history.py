@@ -70,8 +70,8 @@ async def test_missed_messages_are_answered_once_and_in_order(
     await server.post_message("ada", direct, "back?", files={"plan.pdf": b"%PDF"})
     edited = await server.post_message("ada", direct, "waht")
     await server.edit_message("ada", edited, "what")
-    gone = await server.post_message("ada", direct, "never mind")
-    await server.delete_message("ada", gone)
+    deleted = await server.post_message("ada", direct, "never mind")
+    await server.delete_message("ada", deleted)
     await server.post_as_bot("robot", "general", f"{bot.mention} beep")
     await server.post_as_bot("hook", "general", f"{bot.mention} beep", webhook=True)
 

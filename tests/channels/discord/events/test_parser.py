@@ -204,8 +204,8 @@ async def test_only_the_configured_servers_are_served(server: DiscordSandbox, tm
     async with run_bot(server, tmp_path, echo, guilds=frozenset({1})) as bot:
         await bot.mention_bot("ada", "general", "hello")
         assert await has_ignored_messages(bot)
-        (seen,) = await server.run_command("ada", "general", "/reset")
-        await server.wait_for(lambda: seen.text == words.PLACE_NOT_ALLOWED)
+        (response,) = await server.run_command("ada", "general", "/reset")
+        await server.wait_for(lambda: response.text == words.PLACE_NOT_ALLOWED)
     async with run_bot(server, tmp_path, echo, guilds=frozenset({int(server.guild_id)})) as bot:
         await bot.wait_for_replies(await bot.mention_bot("ada", "general", "hello"), "heard: Ada Lovelace: hello")
 

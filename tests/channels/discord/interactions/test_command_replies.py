@@ -22,15 +22,15 @@ from tests.channels.discord.conftest import ANSWER, CALLBACK, FOLLOW_UP, POST, W
 from tests.channels.wiring import MODELS, echo
 
 
-async def wait_for_response(bot: WiredDiscordBot, seen: list[DiscordMessage], text: str) -> DiscordMessage:
+async def wait_for_response(bot: WiredDiscordBot, messages: list[DiscordMessage], text: str) -> DiscordMessage:
     """Wait until a command has one response with this text; it must be ephemeral.
 
     Args:
         seen: the responses of the command, which the sandbox appends.
     """
-    await bot.server.wait_for(lambda: [one.content.text for one in seen] == [text])
-    assert seen[0].ephemeral_to is not None
-    return seen[0]
+    await bot.server.wait_for(lambda: [one.content.text for one in messages] == [text])
+    assert messages[0].ephemeral_to is not None
+    return messages[0]
 
 
 async def get_response_text(bot: WiredDiscordBot, seen: list[DiscordMessage]) -> str:
@@ -50,13 +50,13 @@ async def test_help_status_and_stop_are_private(server: DiscordSandbox, tmp_path
     async with run_bot(server, tmp_path, [Say("half"), Pause(60)]) as bot:
         for name in ("info", "stop", "export"):
             await wait_for_response(bot, await server.run_command("ada", "general", name), words.NOTHING_TO_RESET)
-        told_ = await get_response_text(bot, await server.run_command("ada", "general", "help"))
+        help_text = await get_response_text(bot, await server.run_command("ada", "general", "help"))
         for one in server.commands:
-            assert (f"`/{one['name']}" if one["type"] == 1 else f"*{one['name']}*") in told_
+            assert (f"`/{one['name']}" if one["type"] == 1 else f"*{one['name']}*") in help_text
         server.set_locale("linus", "ko")
-        told_ = await get_response_text(bot, await server.run_command("linus", "general", "help"))
+        help_text = await get_response_text(bot, await server.run_command("linus", "general", "help"))
         assert all(
-            words.messages_for("ko")(one) in told_ for one in (words.HELP_COMMANDS, words.ASK_HELP, words.ASK_ABOUT)
+            words.messages_for("ko")(one) in help_text for one in (words.HELP_COMMANDS, words.ASK_HELP, words.ASK_ABOUT)
         )
         question = await bot.mention_bot("ada", "general", "one")
         await bot.wait_for_replies(question, "half")
@@ -81,8 +81,8 @@ async def test_a_model_is_chosen_and_its_name_completed(server: DiscordSandbox, 
         await bot.wait_for_replies(await bot.mention_bot("ada", "general", "one"), "heard: Ada Lovelace: one")
         assert await server.autocomplete_option("ada", "general", "model", "name", "OTH") == [MODELS[1]]
         assert await server.autocomplete_option("ada", "general", "model", "name", "") == list(MODELS)
-        seen = await server.run_command("ada", "general", "model", name=MODELS[1])
-        await wait_for_response(bot, seen, ENGLISH(words.MODEL_CHANGED, model=MODELS[1]))
+        responses = await server.run_command("ada", "general", "model", name=MODELS[1])
+        await wait_for_response(bot, responses, ENGLISH(words.MODEL_CHANGED, model=MODELS[1]))
         assert ENGLISH(words.CURRENT_MODEL, model=MODELS[1]) in await get_response_text(
             bot, await server.run_command("ada", "general", "model")
         )
@@ -99,8 +99,8 @@ async def test_the_selectable_models_are_those_of_the_agent(server: DiscordSandb
             ENGLISH(words.AGENT_CHANGED, agent="free"),
         )
         assert await server.autocomplete_option("ada", "general", "model", "name", "") == list(MODELS)
-        seen = await server.run_command("ada", "general", "model", name=MODELS[1])
-        await wait_for_response(bot, seen, ENGLISH(words.MODEL_CHANGED, model=MODELS[1]))
+        responses = await server.run_command("ada", "general", "model", name=MODELS[1])
+        await wait_for_response(bot, responses, ENGLISH(words.MODEL_CHANGED, model=MODELS[1]))
         text = await get_response_text(bot, await server.run_command("ada", "general", "model"))
         assert ENGLISH(words.CURRENT_MODEL, model=MODELS[1]) in text
 
@@ -178,8 +178,8 @@ async def test_a_message_is_asked_about_without_the_intent(server: DiscordSandbo
         assert "The message that the next message is about" in read
         assert f"> Grace Hopper: the sky\n>     is green\n{QUOTE_END}" in read
         server.set_locale("grace", "ko")
-        (again,) = await server.run_message_command("grace", message, words.ASK_ABOUT)
-        await bot.wait_for_replies(again, f"heard: Grace Hopper: {words.messages_for('ko')(words.ABOUT_THIS)}")
+        (second,) = await server.run_message_command("grace", message, words.ASK_ABOUT)
+        await bot.wait_for_replies(second, f"heard: Grace Hopper: {words.messages_for('ko')(words.ABOUT_THIS)}")
         link = f"https://discord.com/channels/{server.guild_id}/{message.channel.id}/{message.id}"
         assert response.content.text == f"> the sky is green\n-# {link}"
 
@@ -200,10 +200,10 @@ async def test_a_question_that_cannot_be_stored_is_reported_privately(
 
     async with run_bot(server, tmp_path, echo) as bot:
         monkeypatch.setattr(InboxStore, "accept", raise_store_error)
-        seen = await server.run_command("ada", "general", "ask", question="why?")
-        await server.wait_for(lambda: len(seen) == 2)
-        assert seen[0].deleted
-        await wait_for_response(bot, seen[1:], ENGLISH.format_error(StoreError.public))
+        responses = await server.run_command("ada", "general", "ask", question="why?")
+        await server.wait_for(lambda: len(responses) == 2)
+        assert responses[0].deleted
+        await wait_for_response(bot, responses[1:], ENGLISH.format_error(StoreError.public))
         assert bot.list_calls(POST) == []
 
 
@@ -232,10 +232,10 @@ async def test_a_rate_limited_question_leaves_no_message_and_no_thread(
             """Report no rate limit, as for concurrent questions: the insert reaches it."""
 
         monkeypatch.setattr(MessageHandler, "get_rate_limit", find_no_limit)
-        seen = await server.run_command("ada", "general", "ask", question="four")
-        await server.wait_for(lambda: len(seen) == 2)
-        await wait_for_response(bot, seen[1:], refusal)
-        assert seen[0].deleted
+        responses = await server.run_command("ada", "general", "ask", question="four")
+        await server.wait_for(lambda: len(responses) == 2)
+        await wait_for_response(bot, responses[1:], refusal)
+        assert responses[0].deleted
         assert [one.text for one in bot.list_bot_messages("general") if one.ephemeral_to is None] == ["> one"]
 
 
@@ -255,8 +255,8 @@ async def test_an_answer_is_ephemeral_if_the_bot_cannot_write(
             place = server.channels["general"]
             server.permissions.discard("send_messages")
     async with run_bot(server, tmp_path, echo) as bot:
-        seen = await server.run_command("ada", place, "ask", question="one")
-        await wait_for_response(bot, seen, "heard: one")
+        responses = await server.run_command("ada", place, "ask", question="one")
+        await wait_for_response(bot, responses, "heard: one")
         await bot.wait_for_turns(1)
         message = await server.post_message("grace", place, "the sky is green")
         await wait_for_response(
@@ -297,12 +297,12 @@ async def test_an_ephemeral_answer_can_be_stopped_and_rated_only(server: Discord
         assert list(answer.buttons) == [words.STOP]
         await server.click_button("ada", answer, answer.buttons[words.STOP])
         await server.wait_for(lambda: answer.text == f"half\n\n{words.STOPPED}")
-        (whole,) = await server.run_command("ada", group, "ask", question="two")
+        (full_answer,) = await server.run_command("ada", group, "ask", question="two")
         await server.wait_for(
-            lambda: whole.text == "whole" and list(whole.buttons) == [words.GOOD_ANSWER, words.BAD_ANSWER]
+            lambda: full_answer.text == "whole" and list(full_answer.buttons) == [words.GOOD_ANSWER, words.BAD_ANSWER]
         )
-        seen = await server.click_button("ada", whole, whole.buttons[words.GOOD_ANSWER])
-        await server.wait_for(lambda: [one.text for one in seen] == [words.FEEDBACK_THANKS])
+        responses = await server.click_button("ada", full_answer, full_answer.buttons[words.GOOD_ANSWER])
+        await server.wait_for(lambda: [one.text for one in responses] == [words.FEEDBACK_THANKS])
 
 
 async def test_an_interrupted_ephemeral_answer_is_continued_by_the_next_process(
@@ -331,8 +331,8 @@ async def test_an_ephemeral_answer_after_the_token_has_expired_ends_its_turn(
 async def test_a_transient_failure_of_an_ephemeral_answer_is_retried(server: DiscordSandbox, tmp_path: Path) -> None:
     async with run_bot(server, tmp_path, echo) as bot:
         server.faults.fail(ANSWER, status=503)
-        seen = await server.run_command("ada", server.open_group_dm("us", "ada"), "ask", question="one")
-        await wait_for_response(bot, seen, "heard: one")
+        responses = await server.run_command("ada", server.open_group_dm("us", "ada"), "ask", question="one")
+        await wait_for_response(bot, responses, "heard: one")
 
 
 async def test_an_ephemeral_question_does_not_stop_the_backfill(server: DiscordSandbox, tmp_path: Path) -> None:

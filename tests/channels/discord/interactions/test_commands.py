@@ -23,9 +23,9 @@ NAMES = {*COMMANDS, "ask", words.ASK_ABOUT, words.WHY_THIS, words.GOOD_ANSWER, w
 
 async def reset_session(bot: WiredDiscordBot, user: str, channel: Any, text: str) -> None:
     """Run `/reset`, and check that the only response has this text and is ephemeral."""
-    (seen,) = responses = await bot.server.run_command(user, channel, "/reset")
+    (response,) = responses = await bot.server.run_command(user, channel, "/reset")
     await bot.server.wait_for(lambda: [one.text for one in responses] == [text])
-    assert seen.ephemeral_to is bot.server.people[user]
+    assert response.ephemeral_to is bot.server.people[user]
 
 
 async def test_the_command_resets_channels_threads_and_direct_messages(server: DiscordSandbox, tmp_path: Path) -> None:
@@ -87,8 +87,8 @@ async def test_a_command_whose_acknowledgement_is_refused_is_not_processed(
         question = await bot.mention_bot("ada", "general", "one")
         await bot.wait_for_replies(question, "heard: Ada Lovelace: one")
         server.faults.fail(CALLBACK, status=400)
-        (seen,) = await server.run_command("ada", "general", "/reset")
-        assert seen.text == "The application did not respond"
+        (response,) = await server.run_command("ada", "general", "/reset")
+        assert response.text == "The application did not respond"
         assert "an interaction could not be acknowledged: HTTPException, raised at" in caplog.text
         await bot.wait_for_replies(await bot.mention_bot("ada", "general", "two"), "heard: Ada Lovelace: two")
         assert len(bot.list_model_messages()) == 2

@@ -67,12 +67,12 @@ async def thread(server: DiscordSandbox) -> GuildChannel:
 
 async def test_the_last_call_of_a_window_returns_before_the_window_ends(reply: DiscordSurfaceReply) -> None:
     assert await reply.show("0", priority=Priority.PROGRESS)
-    begun = asyncio.get_running_loop().time()
+    start = asyncio.get_running_loop().time()
     for number in range(1, 6):
         assert await reply.show(str(number))
     assert reply.texts == ["5"]
     assert not reply.api.edit_limiter(int(reply.question.channel.id)).try_acquire(Priority.FINAL)
-    assert asyncio.get_running_loop().time() - begun < 3
+    assert asyncio.get_running_loop().time() - start < 3
     await reply.api.aclose()
 
 
@@ -171,12 +171,12 @@ async def test_a_locked_thread_is_reported(server: DiscordSandbox, api: DiscordA
 async def test_stream_updates_are_dropped_during_a_rate_limit(reply: DiscordSurfaceReply) -> None:
     await reply.show("…", priority=Priority.PROGRESS)
     reply.server.faults.rate_limit(PATCH, 0.1, has_via_header=False)  # discord.py does not try it again
-    begun = asyncio.get_running_loop().time()
+    start = asyncio.get_running_loop().time()
     assert not await reply.show("a", priority=Priority.STREAM_UPDATE)
     assert not await reply.show("a b", priority=Priority.STREAM_UPDATE)
     assert reply.count_calls(PATCH) == 1
     assert await reply.show("a b c")
-    assert 1 <= asyncio.get_running_loop().time() - begun < 2
+    assert 1 <= asyncio.get_running_loop().time() - start < 2
     assert reply.texts == ["a b c"]
 
 

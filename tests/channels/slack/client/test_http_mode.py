@@ -69,9 +69,9 @@ async def test_a_replay_and_a_redelivery_are_answered_once(slack: SlackSandbox, 
         question = await bot.mention_bot("ada", "general", "one")
         await bot.wait_for_turns(1)
         body, kind = encode_body("events_api", slack.envelopes[0].payload)
-        again = {"X-Slack-Retry-Num": "1", "X-Slack-Retry-Reason": "http_timeout"}
-        for more in ({}, again):
-            assert await post_request(bot, body, {**slack.request_url.sign(body), **more}, kind) == 200
+        retry_headers = {"X-Slack-Retry-Num": "1", "X-Slack-Retry-Reason": "http_timeout"}
+        for headers in ({}, retry_headers):
+            assert await post_request(bot, body, {**slack.request_url.sign(body), **headers}, kind) == 200
         assert len(await bot.list_turns()) == 1
         assert len(bot.list_texts(question)) == 2
 
@@ -176,10 +176,10 @@ async def test_a_stop_cancels_a_request_that_takes_too_long(
     slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(http, "CLOSE_SECONDS", 0.1)
-    begun, broken = asyncio.Event(), asyncio.Event()
+    started, broken = asyncio.Event(), asyncio.Event()
 
     async def hang(_self: InboxStore, _inbound: Any) -> Any:
-        begun.set()
+        started.set()
         try:
             await asyncio.Event().wait()
         finally:
@@ -188,7 +188,7 @@ async def test_a_stop_cancels_a_request_that_takes_too_long(
     async with run_bot(slack, tmp_path, echo) as bot:
         monkeypatch.setattr(InboxStore, "accept", hang)
         await bot.mention_bot("ada", "general", "one")
-        await asyncio.wait_for(begun.wait(), 30)
+        await asyncio.wait_for(started.wait(), 30)
         await bot.channel.stop()
         assert broken.is_set()
 

@@ -63,11 +63,11 @@ async def test_a_refresh_request_reconnects(slack: SlackSandbox, socket: SocketM
 async def test_a_close_waits_for_received_events_up_to_its_timeout(
     slack: SlackSandbox, web: AsyncWebClient, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    app, begun, go_on, ended = AsyncApp(client=web), asyncio.Event(), asyncio.Event(), list[str]()
+    app, started, go_on, ended = AsyncApp(client=web), asyncio.Event(), asyncio.Event(), list[str]()
 
     @app.middleware
     async def handle_slowly() -> BoltResponse:
-        begun.set()
+        started.set()
         try:
             await go_on.wait()
         except asyncio.CancelledError:
@@ -81,7 +81,7 @@ async def test_a_close_waits_for_received_events_up_to_its_timeout(
         await socket.open()
         await slack.wait_until_connected()
         await slack.post_message("ada", "general", "one moment")
-        await begun.wait()
+        await started.wait()
         closing = asyncio.create_task(socket.close())
         if expected == "taken":
             asyncio.get_running_loop().call_later(0.1, go_on.set)
@@ -89,7 +89,7 @@ async def test_a_close_waits_for_received_events_up_to_its_timeout(
             monkeypatch.setattr("channels.slack.client.socket_mode.CLOSE_TIMEOUT_SECONDS", 0.1)
         await closing
         assert ended[-1:] == [expected]
-        begun.clear()
+        started.clear()
         go_on.clear()
     assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == []
 

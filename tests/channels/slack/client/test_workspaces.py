@@ -30,10 +30,10 @@ async def other_workspace(slack: SlackSandbox) -> AsyncIterator[SlackSandbox]:
 
 
 @asynccontextmanager
-async def run_installable_bot(slack: SlackSandbox, tmp_path: Path, **more: Any) -> AsyncIterator[WiredSlackBot]:
+async def run_installable_bot(slack: SlackSandbox, tmp_path: Path, **kwargs: Any) -> AsyncIterator[WiredSlackBot]:
     """Run a bot that any workspace may install, before its first installation."""
     keys: dict[str, Any] = {"client_id": slack.oauth.client_id, "client_secret": slack.oauth.client_secret}
-    async with run_bot(slack, tmp_path, echo, bot_token="", **keys, **more) as bot:
+    async with run_bot(slack, tmp_path, echo, bot_token="", **keys, **kwargs) as bot:
         yield bot
 
 
@@ -123,8 +123,8 @@ async def test_each_workspace_has_its_own_token_until_the_app_is_uninstalled(
         assert list_texts(other_workspace, early)[1:] == []
         first, second = (row.session for row in await bot.list_turns())
         assert (first.split(":")[1], second.split(":")[1]) == (slack.team_id, other_workspace.team_id)
-        seen = await other_workspace.run_command("ada", "general", "/reset")
-        assert (await other_workspace.wait_for(lambda: seen))[0].channel is theirs.channel
+        responses = await other_workspace.run_command("ada", "general", "/reset")
+        assert (await other_workspace.wait_for(lambda: responses))[0].channel is theirs.channel
         rows = await list_stored(bot)
         assert [row.partition(" ")[0] for row in sorted(rows)] == sorted(
             f"slack:installation:{workspace.team_id}" for workspace in (slack, other_workspace)
@@ -134,10 +134,10 @@ async def test_each_workspace_has_its_own_token_until_the_app_is_uninstalled(
         await uninstall(slack, other_workspace)
         assert [row.partition(" ")[0] for row in await list_stored(bot)] == [f"slack:installation:{slack.team_id}"]
         calls = len(other_workspace.calls)
-        gone = await other_workspace.post_message("ada", "general", f"<@{other_workspace.bot_user_id}> three")
+        deleted = await other_workspace.post_message("ada", "general", f"<@{other_workspace.bot_user_id}> three")
         await slack.wait_for(lambda: all(envelope.acknowledged_at for envelope in slack.envelopes))
         await check_bot_answers(bot, slack, "four")
-        assert (list_texts(other_workspace, gone)[1:], len(other_workspace.calls)) == ([], calls)
+        assert (list_texts(other_workspace, deleted)[1:], len(other_workspace.calls)) == ([], calls)
 
         await install(bot, other_workspace)
         await check_bot_answers(bot, other_workspace, "five")
@@ -158,8 +158,8 @@ async def test_an_oauth_state_is_valid_once_and_for_its_browser(
         assert await browser.return_from_slack("error=access_denied&state=" + state) == 200
         assert await count_stored(bot) == 0  # opening the page stores nothing
         assert await browser.return_from_slack(query) == 200
-        again = slack.authorize(f"https://slack.com/?client_id={slack.oauth.client_id}&scope=x&state={state}")
-        assert await browser.return_from_slack(again) == 401
+        second_query = slack.authorize(f"https://slack.com/?client_id={slack.oauth.client_id}&scope=x&state={state}")
+        assert await browser.return_from_slack(second_query) == 401
         browser = Browser(bot)
         url = await browser.open_install_page()
         assert await browser.return_from_slack(f"code=made-up&state={parse_qs(urlsplit(url).query)['state'][0]}") == 401

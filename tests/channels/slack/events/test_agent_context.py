@@ -13,14 +13,14 @@ from sandbox.models import CallTool
 from sandbox.slack import SlackSandbox
 from tests.channels.slack.conftest import run_bot
 
-seen = list[Any]()
+contexts = list[Any]()
 
 LOOKED_AT = {"type": "slack#/types/channel_id", "value": "C01234ABDCE", "team_id": "T0ABCDE6543"}
 
 
 async def look(tool_context: ToolContext) -> str:
     """Append Slack's agent context, as the state has it, to `seen`."""
-    seen.append(tool_context.state.get("temp:slack"))
+    contexts.append(tool_context.state.get("temp:slack"))
     return "done"
 
 
@@ -30,7 +30,7 @@ SCRIPT = CallTool("look"), "Done.", CallTool("look"), "Done."
 
 @pytest.fixture(autouse=True)
 def _clear_seen() -> None:
-    seen.clear()
+    contexts.clear()
 
 
 def read_files(folder: Path) -> bytes:
@@ -49,7 +49,7 @@ async def test_a_tool_sees_what_the_user_views(slack: SlackSandbox, tmp_path: Pa
         for author in ("ada", "grace"):
             question = await slack.post_message(author, slack.open_dm(author), "what is this?")
             await bot.wait_for_texts(question, lambda texts: texts[-1] == "Done.")
-        assert seen == [{"entities": [LOOKED_AT]}, None]
+        assert contexts == [{"entities": [LOOKED_AT]}, None]
 
 
 async def test_the_viewed_context_counts_in_direct_messages_until_it_is_left(
@@ -64,7 +64,7 @@ async def test_the_viewed_context_counts_in_direct_messages_until_it_is_left(
         await slack.wait_for(lambda: is_acknowledged(slack))
         question = await slack.post_message("ada", slack.open_dm("ada"), "what is this?")
         await bot.wait_for_texts(question, lambda texts: texts[-1] == "Done.")
-        assert seen == [None, None]
+        assert contexts == [None, None]
 
 
 async def test_the_action_token_reaches_tools_and_is_stored_encrypted(slack: SlackSandbox, tmp_path: Path) -> None:
@@ -75,7 +75,7 @@ async def test_the_action_token_reaches_tools_and_is_stored_encrypted(slack: Sla
         question = await bot.mention_bot("ada", "general", "search")
         await bot.wait_for_texts(question, lambda texts: texts[-1] == "Done.")
         tokens = {envelope.payload["event"].get("action_token") for envelope in slack.envelopes} - {None}
-        assert seen[0]["action_token"] in tokens
+        assert contexts[0]["action_token"] in tokens
     stored = await asyncio.to_thread(read_files, tmp_path)
     assert b"search" in stored
     assert not any(token.encode() in stored for token in tokens)

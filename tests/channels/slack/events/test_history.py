@@ -73,8 +73,8 @@ async def test_missed_messages_are_answered_once_and_in_order(
     await slack.post_as_bot("robot", "general", f"{bot.mention} beep")
     edited = await bot.mention_bot("linus", "general", "waht")
     await slack.edit_message("linus", edited, f"{bot.mention} what")
-    gone = await bot.mention_bot("linus", "general", "never mind")
-    await slack.delete_message("linus", gone)
+    deleted = await bot.mention_bot("linus", "general", "never mind")
+    await slack.delete_message("linus", deleted)
     await slack.discard_pending()
 
     caplog.clear()
@@ -348,9 +348,9 @@ async def test_an_org_wide_app_finds_users_of_other_workspaces(
     slack.join_enterprise("E0ORG")
     slack.add_user("noor", team_id="T0OTHER")
     async with run_bot(slack, tmp_path, echo) as bot:
-        heard = await bot.mention_bot("noor", "general", "one")
+        received = await bot.mention_bot("noor", "general", "one")
         await bot.wait_for_messages(1)
-        assert list_bot_texts(slack, heard) == ["heard: noor: one"]
+        assert list_bot_texts(slack, received) == ["heard: noor: one"]
     missed = await slack.post_message("noor", "general", f"<@{slack.bot_user_id}> two")
     await slack.discard_pending()
     caplog.clear()

@@ -9,16 +9,23 @@ from channels.slack.text import TITLE_SIZE
 from core.inbox_message import Attachment
 
 BOT = "UBOT"
-_SAID = {"type": "message", "channel": "C1", "channel_type": "channel", "user": "U1", "ts": "100.000200", "text": "hi"}
+_MESSAGE = {
+    "type": "message",
+    "channel": "C1",
+    "channel_type": "channel",
+    "user": "U1",
+    "ts": "100.000200",
+    "text": "hi",
+}
 
 
-def create_payload(event: dict[str, Any], **more: Any) -> dict[str, Any]:
+def create_payload(event: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
     authorizations = [{"team_id": "T1", "user_id": BOT, "is_bot": True}]
-    return {"type": "event_callback", "team_id": "T1", "event": event, "authorizations": authorizations} | more
+    return {"type": "event_callback", "team_id": "T1", "event": event, "authorizations": authorizations} | kwargs
 
 
 def parse_event(**event: Any) -> IncomingMessage | None:
-    message = {name: value for name, value in (_SAID | event).items() if value is not None}
+    message = {name: value for name, value in (_MESSAGE | event).items() if value is not None}
     return parse_message(create_payload(message))
 
 
@@ -88,7 +95,7 @@ def test_other_events_are_ignored(event: dict[str, Any]) -> None:
 def test_a_payload_may_lack_an_event_or_an_authorization() -> None:
     assert parse_message({}) is None
     assert parse_message({"event": None}) is None
-    found = parse_message(create_payload(_SAID | DIRECT, authorizations=[]))
+    found = parse_message(create_payload(_MESSAGE | DIRECT, authorizations=[]))
     assert found is not None
     assert found.inbound.address["team"] == "T1"
 
@@ -104,7 +111,7 @@ def test_two_messages_have_two_keys() -> None:
 
 
 def test_an_org_wide_installation_has_the_team_of_its_authorization() -> None:
-    event = _SAID | DIRECT
+    event = _MESSAGE | DIRECT
     for authorization, team in (({"team_id": "T2"}, "T2"), ({"team_id": None, "enterprise_id": "E1"}, "T1")):
         found = parse_message(create_payload(event, authorizations=[authorization]))
         assert found is not None
@@ -126,11 +133,11 @@ def test_a_reset_without_a_mention_is_no_command() -> None:
 
 
 def test_a_file_has_its_metadata_and_download_address() -> None:
-    there = {"id": "F1", "url_private_download": "https://files.slack.com/F1"}
+    file = {"id": "F1", "url_private_download": "https://files.slack.com/F1"}
     hidden = {"id": "F2", "file_access": "check_file_info"}
-    files = [{**there, "name": "plan.pdf", "mimetype": "application/pdf", "size": 9, "mode": "hosted"}, hidden, {}]
+    files = [{**file, "name": "plan.pdf", "mimetype": "application/pdf", "size": 9, "mode": "hosted"}, hidden, {}]
     assert parse_message_event(**DIRECT, subtype="file_share", files=files).inbound.attachments == (
-        Attachment("plan.pdf", "application/pdf", 9, there),
+        Attachment("plan.pdf", "application/pdf", 9, file),
         Attachment("F2", None, 0, hidden),
         Attachment("a file", None, 0, {}),
     )
@@ -163,7 +170,7 @@ def test_an_edit_has_the_new_text_and_a_deletion_none() -> None:
         create_change_event("message_changed", {"user": BOT}, text="two"),
         create_change_event("message_deleted", {"subtype": "channel_join"}),
         create_change_event("thread_broadcast", text="two"),
-        create_payload(_SAID),
+        create_payload(_MESSAGE),
         create_payload({"type": "app_home_opened"}),
         {},
     ],
@@ -179,7 +186,7 @@ def test_direct_messages_may_share_a_session_and_channels_may_not() -> None:
         (MENTION, "slack:T1:C1:100.000200", "100.000200"),
     ):
         found = parse_message(
-            create_payload({name: value for name, value in (_SAID | event).items() if value}), "single"
+            create_payload({name: value for name, value in (_MESSAGE | event).items() if value}), "single"
         )
         assert found is not None
         assert (found.inbound.session_id, found.inbound.address["thread_ts"]) == (session, thread)
@@ -213,7 +220,7 @@ OUTSIDE = {"user_team": "T2", "team": "T2"}
 def test_authors_of_other_organizations_are_external(
     event: dict[str, Any], envelope: dict[str, Any], is_ours: bool
 ) -> None:
-    found = parse_message(create_payload(_SAID | MENTION | event, **envelope))
+    found = parse_message(create_payload(_MESSAGE | MENTION | event, **envelope))
     assert found is not None
     assert found.inbound.actor_or_author.is_external != is_ours
     assert found.inbound.session_id == "slack:T1:C1:100.000200"

@@ -25,8 +25,8 @@ from tests.channels.wiring import MODELS, echo
 
 async def run_command(bot: WiredSlackBot, user: str, channel: Any, command: str, text: str = "") -> SlackMessage:
     """Run a slash command, wait for its ephemeral response, and return the response."""
-    seen = await bot.slack.run_command(user, channel, command, text)
-    (message,) = await bot.slack.wait_for(lambda: seen)
+    responses = await bot.slack.run_command(user, channel, command, text)
+    (message,) = await bot.slack.wait_for(lambda: responses)
     assert message.ephemeral_to == bot.slack.people[user].id
     return message
 
@@ -187,8 +187,8 @@ async def test_in_direct_messages_an_export_is_a_file_in_its_thread(slack: Slack
         assert choice.text == words.CHOOSE_EXPORT
         assert await slack.click_button("ada", choice, choice.buttons["one"])
         await slack.wait_for(lambda: choice.text == words.SENT_IN_THREAD)
-        (sent,) = [message for message in bot.list_thread(question) if message.files]
-        assert "one" in sent.files[0].data.decode()
+        (file_message,) = [message for message in bot.list_thread(question) if message.files]
+        assert "one" in file_message.files[0].data.decode()
 
 
 async def test_a_command_during_an_outage_is_acknowledged_and_gets_an_error(
@@ -231,20 +231,20 @@ async def test_an_orphaned_command_ends_no_later_turn(
     slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, word: str
 ) -> None:
     monkeypatch.setattr(interactions, "POLL_SECONDS", 0.05)
-    begun, asked, go_on, done = (asyncio.Event() for _ in range(4))
+    started, asked, go_on, done = (asyncio.Event() for _ in range(4))
     watch, run = InteractionQueue.run_orphaned, CommandHandler.run
 
     async def hang(*_: Any, **__: Any) -> CommandResult:
-        begun.set()
+        started.set()
         await asyncio.Event().wait()
         raise AssertionError("it died")
 
-    async def watch_late(*of: Any) -> None:
+    async def watch_late(*args: Any) -> None:
         await asked.wait()
-        await watch(*of)
+        await watch(*args)
 
-    async def run_and_signal(self: CommandHandler, *of: Any, **more: Any) -> CommandResult:
-        response = await run(self, *of, **more)
+    async def run_and_signal(self: CommandHandler, *args: Any, **kwargs: Any) -> CommandResult:
+        response = await run(self, *args, **kwargs)
         done.set()
         return response
 
@@ -254,7 +254,7 @@ async def test_an_orphaned_command_ends_no_later_turn(
         await bot.wait_for_turns(1)
         monkeypatch.setattr(CommandHandler, "run", hang)
         giving = asyncio.create_task(slack.run_command("ada", "general", word))
-        await asyncio.wait_for(begun.wait(), 30)
+        await asyncio.wait_for(started.wait(), 30)
     giving.cancel()
     await asyncio.wait([giving])
     monkeypatch.setattr(CommandHandler, "run", run_and_signal)
@@ -272,15 +272,15 @@ async def test_an_orphaned_reset_keeps_later_messages_that_were_not_stored(
     slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(interactions, "POLL_SECONDS", 0.05)
-    begun, done, run, look = asyncio.Event(), asyncio.Event(), CommandHandler.run, Backfill._fetch_all
+    started, done, run, look = asyncio.Event(), asyncio.Event(), CommandHandler.run, Backfill._fetch_all
 
     async def hang(*_: Any, **__: Any) -> CommandResult:
-        begun.set()
+        started.set()
         await asyncio.Event().wait()
         raise AssertionError("it died")
 
-    async def run_and_signal(self: CommandHandler, *of: Any, **more: Any) -> CommandResult:
-        response = await run(self, *of, **more)
+    async def run_and_signal(self: CommandHandler, *args: Any, **kwargs: Any) -> CommandResult:
+        response = await run(self, *args, **kwargs)
         done.set()
         return response
 
@@ -294,7 +294,7 @@ async def test_an_orphaned_reset_keeps_later_messages_that_were_not_stored(
         await bot.wait_for_turns(1)
         monkeypatch.setattr(CommandHandler, "run", hang)
         giving = asyncio.create_task(slack.run_command("ada", "general", "/reset"))
-        await asyncio.wait_for(begun.wait(), 10)
+        await asyncio.wait_for(started.wait(), 10)
     giving.cancel()
     await asyncio.wait([giving])
     await bot.mention_bot("ada", "general", "which colour?", thread_ts=one.ts)

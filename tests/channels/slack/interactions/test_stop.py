@@ -62,16 +62,16 @@ async def test_a_redelivered_stop_does_not_stop_a_later_answer(
         (stopped,) = [e for e in slack.envelopes if e.payload["event"]["type"] == SESSION_STOPPED]
         later = await slack.post_message("ada", question.channel, "which colour?", thread_ts=question.ts)
         await bot.wait_for_texts(later, lambda texts: texts[-1].startswith("It is"))
-        again, stop = asyncio.Event(), ConversationService.stop_session
+        second_stop, stop = asyncio.Event(), ConversationService.stop_session
 
-        async def stop_and_signal(self: ConversationService, *of: Any, **more: Any) -> StopResult | None:
-            halt = await stop(self, *of, **more)
-            again.set()
+        async def stop_and_signal(self: ConversationService, *args: Any, **kwargs: Any) -> StopResult | None:
+            halt = await stop(self, *args, **kwargs)
+            second_stop.set()
             return halt
 
         monkeypatch.setattr(ConversationService, "stop_session", stop_and_signal)
         await slack.redeliver(stopped)
-        await asyncio.wait_for(again.wait(), 30)
+        await asyncio.wait_for(second_stop.wait(), 30)
         go_on.set()
         await bot.wait_for_texts(later, lambda texts: any("It is blue." in text for text in texts))
         rows = await bot.wait_for_turns(2)

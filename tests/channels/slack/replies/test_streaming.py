@@ -422,7 +422,7 @@ async def test_no_stream_is_started_without_a_call_to_stop_it(
     slack: SlackSandbox, web: AsyncWebClient, streams: StreamPolicy
 ) -> None:
     api = SlackApi(web)
-    begun = []
+    started = []
     for number in range(22):
         on = StreamedReply(slack, web, await slack.post_message("ada", slack.open_dm("ada"), str(number)), streams)
         on.surface = StreamSurface(api, make_queued_reactions(api), on.address, f"turn-{number}", streams)
@@ -430,8 +430,8 @@ async def test_no_stream_is_started_without_a_call_to_stop_it(
             await on.begin()
             await on.end("done")
         assert on.texts[-1] == "done"
-        begun.append(on.list_calls("chat.startStream"))
-    assert len(begun[-1]) == 20
+        started.append(on.list_calls("chat.startStream"))
+    assert len(started[-1]) == 20
     assert not [call for call in slack.calls if call.rate_limited]
 
 
@@ -562,10 +562,10 @@ async def test_the_bot_streams_its_answer_with_its_tools(slack: SlackSandbox, tm
 
 
 def test_the_card_of_the_placeholder_becomes_the_card_of_the_first_tool() -> None:
-    card, begun = StatusCard().with_status("", "", is_silent=True)
+    card, chunks = StatusCard().with_status("", "", is_silent=True)
     card, renamed = card.with_status(ENGLISH.format_tool("search"), "", is_silent=True)
     card, ended = card.with_status("", "", is_silent=True)
-    assert [(chunk["id"], chunk["title"], chunk["status"]) for chunk in [*begun, *renamed, *ended]] == [
+    assert [(chunk["id"], chunk["title"], chunk["status"]) for chunk in [*chunks, *renamed, *ended]] == [
         ("1", "…", "in_progress"),
         ("1", "Using search…", "in_progress"),
         ("1", "Using search", "complete"),

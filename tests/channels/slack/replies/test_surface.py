@@ -119,12 +119,12 @@ async def test_a_leftover_message_may_be_deleted_already(reply: SlackSurfaceRepl
 async def test_stream_updates_are_dropped_during_a_rate_limit(reply: SlackSurfaceReply) -> None:
     await reply.show("…", priority=Priority.PROGRESS)
     reply.slack.faults.rate_limit("chat.update", retry_after=1)
-    begun = asyncio.get_running_loop().time()
+    start = asyncio.get_running_loop().time()
     assert not await reply.show("a", priority=Priority.STREAM_UPDATE)
     assert not await reply.show("a b", priority=Priority.STREAM_UPDATE)
     assert reply.count_calls("chat.update") == 1
     assert await reply.show("a b c")
-    assert 1 <= asyncio.get_running_loop().time() - begun < 2
+    assert 1 <= asyncio.get_running_loop().time() - start < 2
     assert reply.count_calls("chat.update") == 2
     assert reply.texts == ["a b c"]
 
@@ -256,8 +256,8 @@ async def test_of_two_messages_at_one_position_the_recorded_one_is_used(reply: S
     (recorded,) = reply.known
     reply.known.clear()
     await reply.show("posted by who had lost the turn")
-    taken = SlackSurface(reply.api, reply.queued_reactions, reply.address, "turn-1")
-    assert await taken.find_message_ids([recorded]) == [recorded]
+    successor = SlackSurface(reply.api, reply.queued_reactions, reply.address, "turn-1")
+    assert await successor.find_message_ids([recorded]) == [recorded]
 
 
 HOSTILE = "<!channel> <@U0AAAAAAA> <!subteam^S1> <!here|x> <https://evil.example|bank.example> "

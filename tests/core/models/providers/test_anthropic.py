@@ -50,10 +50,10 @@ def call(id_: str, name: str = "f") -> ToolCall:
     return ToolCall(id_, name, {})
 
 
-async def send(wire: ConnectedProvider, *messages: ModelMessage, **more: Any) -> dict[str, Any]:
+async def send(wire: ConnectedProvider, *messages: ModelMessage, **kwargs: Any) -> dict[str, Any]:
     """Send a request that the server answers, and return the request's JSON body."""
     wire.server.add_turns("ok")
-    assert isinstance((await wire.collect_events(*messages, **more))[-1], Done)
+    assert isinstance((await wire.collect_events(*messages, **kwargs))[-1], Done)
     return wire.server.requests[-1]
 
 

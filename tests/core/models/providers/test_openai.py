@@ -46,9 +46,9 @@ def delta(**delta: Any) -> RawChunk:
     return RawChunk({"id": "x", "choices": [{"index": 0, "delta": delta, "finish_reason": None}]})
 
 
-def call_delta(arguments: Any = None, **more: Any) -> RawChunk:
-    function = {"arguments": arguments} | ({"name": more.pop("name")} if "name" in more else {})
-    return delta(tool_calls=[{"function": function, **more}])
+def call_delta(arguments: Any = None, **kwargs: Any) -> RawChunk:
+    function = {"arguments": arguments} | ({"name": kwargs.pop("name")} if "name" in kwargs else {})
+    return delta(tool_calls=[{"function": function, **kwargs}])
 
 
 async def collect_calls(wire: ConnectedProvider, *steps: Any) -> list[ToolCall]:
@@ -118,12 +118,12 @@ def test_arguments_are_complete_however_they_are_split(arguments: dict[str, Any]
     text = json.dumps(arguments)
     cuts = sorted(data.draw(st.lists(st.integers(0, len(text)))))
     pieces = [text[a:b] for a, b in zip([0, *cuts], [*cuts, len(text)], strict=True)]
-    whole = _CallBuilder()
+    builder = _CallBuilder()
     for number, part in enumerate(pieces):
         name = "f" if number == 0 else None
         function = type("Function", (), {"name": name, "arguments": part})
-        whole.add_delta(type("Piece", (), {"index": 0, "id": "a", "function": function}))
-    assert whole.build(is_truncated=False) == [ToolCall("a", "f", arguments)]
+        builder.add_delta(type("Piece", (), {"index": 0, "id": "a", "function": function}))
+    assert builder.build(is_truncated=False) == [ToolCall("a", "f", arguments)]
 
 
 @pytest.mark.parametrize("raw", ['{"city": "Par', "Paris", '["Paris"]', "{'city': 'Paris'}"])

@@ -36,7 +36,7 @@ class ScriptedSpeaker:
 
     vendor: str
     lines: list[Turn] = field(default_factory=list)
-    made: list[str] = field(default_factory=list)
+    created_ids: list[str] = field(default_factory=list)
     wire: ConnectedProvider | None = None
 
     def script(self, _request: ReceivedRequest) -> Turn:
@@ -44,7 +44,7 @@ class ScriptedSpeaker:
 
     def begin(self) -> None:
         self.lines.clear()
-        self.made.clear()
+        self.created_ids.clear()
         assert self.wire is not None
         self.wire.server.requests.clear()
 
@@ -66,16 +66,16 @@ class ScriptedSpeaker:
 
         Gemini signs calls, thoughts and texts; Anthropic signs thoughts; OpenAI signs nothing.
         """
-        signature = f"{self.vendor}-made-{len(self.made)}"
+        signature = f"{self.vendor}-made-{len(self.created_ids)}"
         match step:
             case Think(text) if self.vendor != "openai":
-                self.made.append(signature)
+                self.created_ids.append(signature)
                 return Think(text, signature=signature.encode())
             case CallTool(name, arguments, id_) if self.vendor == "gemini":
-                self.made.append(signature)
+                self.created_ids.append(signature)
                 return CallTool(name, arguments, id_, signature=signature.encode())
             case Say(text) if self.vendor == "gemini":
-                self.made.append(signature)
+                self.created_ids.append(signature)
                 return Say(text, signature=signature.encode())
         return step
 
@@ -141,8 +141,8 @@ async def talk(
     for speaker in (one, other):
         speaker.begin()
     contents: list[types.Content] = []
-    for is_other, asked, answers, left_out in turns:
-        contents.append(types.UserContent(asked))
+    for is_other, user_parts, answers, left_out in turns:
+        contents.append(types.UserContent(user_parts))
         for steps in answers:
             answer = await (other if is_other else one).say(contents, steps)
             if answer is None:
@@ -161,8 +161,8 @@ async def talk(
             text = json.dumps(body)
             assert "parley:" not in text
             signatures = rules.list_signatures(speaker.vendor, body)
-            same = stranger.made if stranger.vendor == speaker.vendor else []
-            assert set(signatures) <= {*speaker.made, *same, PLACEHOLDER}
+            same = stranger.created_ids if stranger.vendor == speaker.vendor else []
+            assert set(signatures) <= {*speaker.created_ids, *same, PLACEHOLDER}
             if stranger.vendor != speaker.vendor:
                 assert f"{stranger.vendor}-made" not in text
 
@@ -180,9 +180,9 @@ steps = st.tuples(
     st.lists(st.builds(Say, texts), max_size=1),
     st.lists(calls, max_size=3),
 ).map(lambda kinds: [step for kind in kinds for step in kind])
-asked = st.lists(st.sampled_from([PNG, PDF, types.Part(text=" "), types.Part(text="Hi")]), min_size=1, max_size=3)
+user_parts = st.lists(st.sampled_from([PNG, PDF, types.Part(text=" "), types.Part(text="Hi")]), min_size=1, max_size=3)
 turns = st.lists(
-    st.tuples(st.booleans(), asked, st.lists(steps, max_size=3), st.integers(0, 2)), min_size=1, max_size=4
+    st.tuples(st.booleans(), user_parts, st.lists(steps, max_size=3), st.integers(0, 2)), min_size=1, max_size=4
 )
 
 
@@ -205,7 +205,7 @@ async def test_a_full_conversation_continues_with_another_provider(
     assert all(phrase in text for phrase in ("What is this?", "cGRm", "Wait.", "A cat.", "look_up", "And now?"))
     signatures = rules.list_signatures(other.vendor, body)
     if one.vendor == other.vendor:
-        assert signatures == one.made
+        assert signatures == one.created_ids
     else:
         assert signatures == ([PLACEHOLDER] if other.vendor == "gemini" else [])
     assert ("Hm." in text) is (one.vendor == other.vendor != "openai")

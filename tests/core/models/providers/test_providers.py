@@ -62,12 +62,12 @@ async def test_text_comes_delta_by_delta_and_ends_with_done(wire: ConnectedProvi
 
 
 async def test_a_delta_is_passed_on_before_the_next_one_comes(wire: ConnectedProvider) -> None:
-    more = asyncio.Event()
-    wire.server.add_turns([Say("first"), Pause(more), Say("second")])
+    go_on = asyncio.Event()
+    wire.server.add_turns([Say("first"), Pause(go_on), Say("second")])
     request = ModelRequest("the-model", [ModelMessage("user", (Text("Hi"),))])
     async with asyncio.timeout(30), aclosing(wire.stream(request)) as events:
         assert await anext(events) == Text("first")
-        more.set()
+        go_on.set()
         assert await anext(events) == Text("second")
 
 
@@ -97,12 +97,12 @@ async def test_the_request_has_the_system_message_the_history_and_the_tools(wire
         ModelMessage("tool", (ToolResult("c1", "add", {"result": 3}),)),
         tools=[ADD],
     )
-    asked = wire.server.received[0]
-    assert asked.model == "the-model"
-    assert asked.system == "Be brief."
-    assert asked.text == "1 + 2?"
-    assert asked.tools == ("add",)
-    result = asked.tool_results[0]
+    request = wire.server.received[0]
+    assert request.model == "the-model"
+    assert request.system == "Be brief."
+    assert request.text == "1 + 2?"
+    assert request.tools == ("add",)
+    result = request.tool_results[0]
     assert (result.id, result.name, result.content) == ("c1", "add", {"result": 3})
 
 
@@ -125,10 +125,12 @@ async def test_sampling_and_limits_reach_the_wire(wire: ConnectedProvider) -> No
     )
     await wire.collect_events(config=config)
     body = wire.server.requests[0]
-    sent = body.get("generationConfig", body)
-    assert sent["temperature"] == 0.5
-    assert sent.get("maxOutputTokens", sent.get("max_tokens")) == 77
-    assert sent.get("stopSequences", sent.get("stop", sent.get("stop_sequences"))) == ["END"]
+    generation_config = body.get("generationConfig", body)
+    assert generation_config["temperature"] == 0.5
+    assert generation_config.get("maxOutputTokens", generation_config.get("max_tokens")) == 77
+    assert generation_config.get(
+        "stopSequences", generation_config.get("stop", generation_config.get("stop_sequences"))
+    ) == ["END"]
     assert "labels" not in body
 
 
@@ -148,11 +150,15 @@ async def test_an_answer_schema_reaches_the_wire(wire: ConnectedProvider) -> Non
     if "generationConfig" in body:
         assert body["generationConfig"]["responseSchema"]["properties"]["n"]["type"] == "INTEGER"
     elif "output_config" in body:
-        sent = body["output_config"]["format"]["schema"]
-        assert sent == {"type": "object", "properties": {"n": {"type": "integer"}}, "additionalProperties": False}
+        sent_schema = body["output_config"]["format"]["schema"]
+        assert sent_schema == {
+            "type": "object",
+            "properties": {"n": {"type": "integer"}},
+            "additionalProperties": False,
+        }
     else:
-        sent = body["response_format"]["json_schema"]["schema"]
-        assert sent == {"type": "object", "properties": {"n": {"type": "integer"}}}
+        sent_schema = body["response_format"]["json_schema"]["schema"]
+        assert sent_schema == {"type": "object", "properties": {"n": {"type": "integer"}}}
 
 
 async def test_an_image_reaches_the_wire(wire: ConnectedProvider) -> None:

@@ -67,7 +67,7 @@ WILL_NOT_PASS: list[tuple[Fail, type[ProviderError]]] = [
     (Fail(429, retry_after=31), ProviderRateLimitError),
     (Fail(503, retry_after=3600), ProviderUnavailableError),
 ]
-BEGUN: list[Step] = [Think("Hm."), Say("Good mor", pieces=2), CallTool("add", {"a": 1}, "c1")]
+FIRST_STEPS: list[Step] = [Think("Hm."), Say("Good mor", pieces=2), CallTool("add", {"a": 1}, "c1")]
 BLOCKED = {"anthropic": "refusal", "gemini": "SAFETY", "openai": "content_filter"}
 CUT_OFF = {"anthropic": "max_tokens", "gemini": "MAX_TOKENS", "openai": "length"}
 
@@ -119,7 +119,7 @@ def error_step(what: str, vendor: str) -> Step:
 
 @pytest.mark.parametrize(
     ("before", "stream"),
-    [([], True), (BEGUN, True), (BEGUN, False)],
+    [([], True), (FIRST_STEPS, True), (FIRST_STEPS, False)],
     ids=["before the first word", "in the middle", "in the middle of a whole one"],
 )
 async def test_a_transient_error_is_retried_and_the_text_appears_once(
@@ -132,10 +132,10 @@ async def test_a_transient_error_is_retried_and_the_text_appears_once(
             *partials, final = responses
             assert [response.partial for response in responses] == [True] * len(partials) + [False]
             assert text([final]) == "Good day"
-            taken = [number for number, response in enumerate(partials) if is_retraction(response)]
-            assert len(taken) == (stream and bool(before))
+            retractions = [number for number, response in enumerate(partials) if is_retraction(response)]
+            assert len(retractions) == (stream and bool(before))
             if stream:
-                assert text(partials[taken[0] :] if taken else partials) == "Good day"
+                assert text(partials[retractions[0] :] if retractions else partials) == "Good day"
             first, second = wire.server.requests
             assert first == second
         wire.server.requests.clear()
@@ -163,11 +163,11 @@ async def test_an_answer_that_breaks_off_amid_an_image_has_it_once(
 ) -> None:
     png = b64encode(PNG).decode()
     pieces: list[Step] = [Say("Here"), SendFile("image/png", PNG)]
-    begun = pieces if chunks == "several chunks" else [image_chunk(vendor, png, text="Here")]
+    chunk = pieces if chunks == "several chunks" else [image_chunk(vendor, png, text="Here")]
     faults = {**MAY_PASS, "truncated base64": image_chunk(vendor, png[:-3])}
     for what, fault in faults.items():
         with subtests.test(what):
-            wire.server.add_turns([*begun, fault or NONSENSE[vendor]], [Say("Here:"), SendFile("image/png", PNG)])
+            wire.server.add_turns([*chunk, fault or NONSENSE[vendor]], [Say("Here:"), SendFile("image/png", PNG)])
             *partials, final = await collect_responses(wire, stream=stream, idle_seconds=1)
             parts = (final.content and final.content.parts) or []
             assert [part.text or (part.inline_data and part.inline_data.data) for part in parts] == ["Here:", PNG]

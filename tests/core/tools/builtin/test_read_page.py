@@ -84,16 +84,16 @@ def test_public_addresses_are_public(address: str) -> None:
     ],
 )
 async def test_no_spelling_of_a_local_address_is_fetched(url: str) -> None:
-    asked = []
+    urls = []
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        asked.append(url)
+        urls.append(url)
         writer.close()
 
     async with await asyncio.start_server(answer, "127.0.0.1", 0):
         result = await PageReader(timeout_seconds=5)({"url": url})
     assert set(result) == {"error"}
-    assert asked == []
+    assert urls == []
 
 
 @asynccontextmanager
@@ -133,13 +133,13 @@ async def test_a_page_is_returned_as_text() -> None:
 
 
 async def test_a_redirect_to_a_local_address_is_not_followed() -> None:
-    asked = []
+    urls = []
 
     async def redirect(_request: web.Request) -> web.Response:
         raise web.HTTPFound("http://127.0.0.2/secret")
 
     async def inner(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        asked.append(1)
+        urls.append(1)
         writer.close()
 
     first = ipaddress.ip_address("127.0.0.1")
@@ -147,7 +147,7 @@ async def test_a_redirect_to_a_local_address_is_not_followed() -> None:
         result = await PageReader(lambda address: address == first)({"url": f"{origin}/redirect"})
         by_name = await PageReader(lambda address: address == first)({"url": origin.replace("127.0.0.1", "127.0.0.3")})
     assert result == by_name == {"error": "this address is not public"}
-    assert asked == []
+    assert urls == []
 
 
 async def test_long_slow_binary_and_looping_pages_are_errors_or_truncated() -> None:

@@ -22,8 +22,8 @@ def calls(name: str, **arguments: Any) -> list[Any]:
     return [ToolCall("c", name, arguments), Done()]
 
 
-async def say(runtime: AgentRuntime, where: tuple[str, str], text: str) -> list[Any]:
-    place, session = where
+async def say(runtime: AgentRuntime, user_and_place: tuple[str, str], text: str) -> list[Any]:
+    place, session = user_and_place
     app, sessions = runtime.app.name, runtime.sessions
     if await sessions.get_session(app_name=app, user_id=place, session_id=session) is None:
         await sessions.create_session(app_name=app, user_id=place, session_id=session)

@@ -165,7 +165,9 @@ async def test_spaces_in_a_file_name_become_underscores(server: DiscordSandbox) 
 
 async def test_a_thread_is_private_by_default_and_its_owner_renames_it(server: DiscordSandbox) -> None:
     path = f"/channels/{server.channels['general'].id}/threads"
-    types = [(await call_route(server, "POST", path, {"name": "t"} | more))[1]["type"] for more in ({}, {"type": 11})]
+    types = [
+        (await call_route(server, "POST", path, {"name": "t"} | fields))[1]["type"] for fields in ({}, {"type": 11})
+    ]
     assert types == [12, 11]
     _, reply = await call_route(server, "POST", path, {"name": "t", "type": 10})
     assert reply["code"] == 50024

@@ -19,10 +19,10 @@ async def bot(server: DiscordSandbox, connect: Connect) -> RecordingClient:
 
 async def test_a_mention_is_answered_by_a_message_with_edits(server: DiscordSandbox, bot: RecordingClient) -> None:
     await server.post_message("ada", "general", f"<@{server.bot_id}> who is there?")
-    heard = await bot.next_message()
-    assert bot.user in heard.mentions
-    assert heard.author.name == "ada"
-    answer = await heard.channel.send("…", reference=heard)
+    received = await bot.next_message()
+    assert bot.user in received.mentions
+    assert received.author.name == "ada"
+    answer = await received.channel.send("…", reference=received)
     await answer.edit(content="only")
     await answer.edit(content="only us")
     question, reply = server.messages("general")
@@ -58,9 +58,9 @@ async def test_an_edit_pings_by_default(server: DiscordSandbox, bot: RecordingCl
 
 async def test_a_reply_pings_the_author_by_default(server: DiscordSandbox, bot: RecordingClient) -> None:
     await server.post_message("ada", "general", f"<@{server.bot_id}>")
-    heard = await bot.next_message()
-    await heard.reply("yes")
-    await heard.reply("yes", mention_author=False)
+    received = await bot.next_message()
+    await received.reply("yes")
+    await received.reply("yes", mention_author=False)
     _, calling, quiet = server.messages("general")
     assert calling.pings == {server.people["ada"].id}
     assert quiet.pings == frozenset()
@@ -75,9 +75,9 @@ async def test_everyone_is_not_pinged_without_the_permission(server: DiscordSand
 async def test_an_enforced_nonce_prevents_a_second_message(server: DiscordSandbox, bot: RecordingClient) -> None:
     channel = bot.get_sandbox_channel(server, "general")
     first = await channel.send("once", nonce="turn-1")
-    again = await channel.send("once", nonce="turn-1")
+    second = await channel.send("once", nonce="turn-1")
     other = await channel.send("twice", nonce="turn-2")
-    assert first.id == again.id != other.id
+    assert first.id == second.id != other.id
     assert [message.text for message in server.messages("general")] == ["once", "twice"]
     assert await get_refusal(channel.send("x", nonce="n" * 26)) == (400, 50035)
 
@@ -110,10 +110,10 @@ async def test_unknown_and_foreign_messages_are_refused(server: DiscordSandbox, 
     channel = bot.get_sandbox_channel(server, "general")
     server.add_channel("secret", members=["ada"], bot=False)
     foreign = await channel.fetch_message(int((await server.post_message("ada", "general", "mine")).id))
-    gone = await channel.send("gone")
-    await gone.delete()
+    deleted = await channel.send("gone")
+    await deleted.delete()
     assert await get_refusal(bot.fetch_channel(1)) == (404, 10003)
-    assert await get_refusal(gone.edit(content="back")) == (404, 10008)
+    assert await get_refusal(deleted.edit(content="back")) == (404, 10008)
     assert await get_refusal(foreign.edit(content="mine")) == (403, 50005)
     assert await get_refusal(foreign.delete()) == (403, 50013)
     assert await get_refusal(bot.fetch_channel(int(server.channels["secret"].id))) == (403, 50001)
@@ -282,8 +282,8 @@ async def test_a_poll_has_votes_until_it_ends(server: DiscordSandbox, connect: C
     path = f"/channels/{sent.channel.id}/polls"
     other = await server.post_message("ada", "general", "hello")
     assert (await call_route(server, "POST", f"{path}/{other.id}/expire"))[1]["code"] == 520006
-    asked = await server.post_message("ada", "general", "", poll=["Which?", "this"])
-    assert (await call_route(server, "POST", f"{path}/{asked.id}/expire"))[1]["code"] == 50005
+    question = await server.post_message("ada", "general", "", poll=["Which?", "this"])
+    assert (await call_route(server, "POST", f"{path}/{question.id}/expire"))[1]["code"] == 50005
 
 
 @pytest.mark.parametrize(
@@ -314,12 +314,16 @@ async def test_a_sticker_of_the_server_is_content(server: DiscordSandbox, bot: R
 
 async def test_a_forward_is_a_snapshot(server: DiscordSandbox, bot: RecordingClient) -> None:
     message = await server.post_message("ada", "general", "the disk is full")
-    heard = await bot.next_message()
+    received = await bot.next_message()
     random = bot.get_sandbox_channel(server, "random")
-    forward = await heard.forward(random)
+    forward = await received.forward(random)
     await server.edit_message("ada", message, "never mind")
-    again = await random.fetch_message(forward.id)
-    assert (again.content, again.message_snapshots[0].content, again.flags.value) == ("", "the disk is full", 1 << 14)
+    forwarded = await random.fetch_message(forward.id)
+    assert (forwarded.content, forwarded.message_snapshots[0].content, forwarded.flags.value) == (
+        "",
+        "the disk is full",
+        1 << 14,
+    )
     reference = {"type": 1, "channel_id": message.channel.id, "message_id": message.id}
     path = f"/channels/{random.id}/messages"
     for body, code in (

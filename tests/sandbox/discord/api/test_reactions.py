@@ -18,24 +18,24 @@ async def bot(server: DiscordSandbox, connect: Connect) -> RecordingClient:
 
 async def test_reactions_are_added_and_removed(server: DiscordSandbox, bot: RecordingClient) -> None:
     message = await server.post_message("ada", "general", "look")
-    heard = await bot.next_message()
+    received = await bot.next_message()
     await server.add_reaction("grace", message, "👀")
-    await heard.add_reaction("👀")
+    await received.add_reaction("👀")
     assert message.reactions == {"👀": [server.people["grace"].id, server.bot_id]}
-    await heard.remove_reaction("👀", discord.Object(server.bot_id))
+    await received.remove_reaction("👀", discord.Object(server.bot_id))
     assert message.reactions == {"👀": [server.people["grace"].id]}
-    assert await get_refusal(heard.add_reaction("no_emoji")) == (400, 10014)
+    assert await get_refusal(received.add_reaction("no_emoji")) == (400, 10014)
 
 
 async def test_only_the_first_reaction_with_an_emoji_needs_a_permission(
     server: DiscordSandbox, bot: RecordingClient
 ) -> None:
     message = await server.post_message("ada", "general", "look")
-    heard = await bot.next_message()
+    received = await bot.next_message()
     server.permissions.discard("add_reactions")
     await server.add_reaction("grace", message, "👀")
-    await heard.add_reaction("👀")
-    assert await get_refusal(heard.add_reaction("👋")) == (403, 50013)
+    await received.add_reaction("👀")
+    assert await get_refusal(received.add_reaction("👋")) == (403, 50013)
 
 
 async def test_users_of_a_reaction_are_listed_by_page(server: DiscordSandbox, bot: RecordingClient) -> None:
@@ -58,19 +58,19 @@ async def test_moderators_remove_reactions_of_others(server: DiscordSandbox, bot
     message = await server.post_message("ada", "general", "look")
     for user, emoji in (("ada", "👀"), ("grace", "👀"), ("ada", "👋"), ("ada", "🔥")):
         await server.add_reaction(user, message, emoji)
-    heard: Any = await bot.next_message()
+    received: Any = await bot.next_message()
     for refused in (
-        heard.remove_reaction("👀", get_user_object(server, "ada")),
-        heard.clear_reaction("👋"),
-        heard.clear_reactions(),
+        received.remove_reaction("👀", get_user_object(server, "ada")),
+        received.clear_reaction("👋"),
+        received.clear_reactions(),
     ):
         assert await get_refusal(refused) == (403, 50013)
     server.permissions.add("manage_messages")
-    await heard.remove_reaction("👀", get_user_object(server, "ada"))
-    await heard.clear_reaction("👋")
-    await heard.clear_reaction("😶")
+    await received.remove_reaction("👀", get_user_object(server, "ada"))
+    await received.clear_reaction("👋")
+    await received.clear_reaction("😶")
     assert message.reactions == {"👀": [server.people["grace"].id], "🔥": [server.people["ada"].id]}
-    await heard.clear_reactions()
+    await received.clear_reactions()
     assert message.reactions == {}
     events = [event.name for event in server.events if event.name.startswith("MESSAGE_REACTION")][4:]
     assert events == ["MESSAGE_REACTION_REMOVE", "MESSAGE_REACTION_REMOVE_EMOJI", "MESSAGE_REACTION_REMOVE_ALL"]
@@ -83,14 +83,14 @@ async def test_emojis_of_the_server_are_reactions(server: DiscordSandbox, bot: R
     emoji = await guild.create_custom_emoji(name="wave", image=PIXEL)
     await emoji.edit(name="waves")
     message = await server.post_message("ada", "general", "look")
-    heard: Any = await bot.next_message()
-    await heard.add_reaction(emoji)
+    received: Any = await bot.next_message()
+    await received.add_reaction(emoji)
     assert message.reactions == {f"waves:{emoji.id}": [server.bot_id]}
     reaction = next(event.data for event in server.events if event.name == "MESSAGE_REACTION_ADD")
     assert reaction["emoji"] == {"id": str(emoji.id), "name": "waves"}
     await emoji.delete()
     assert await get_refusal(guild.fetch_emoji(emoji.id)) == (404, 10014)
-    assert await get_refusal(heard.add_reaction(emoji)) == (400, 10014)
+    assert await get_refusal(received.add_reaction(emoji)) == (400, 10014)
     assert len([event for event in server.events if event.name == "GUILD_EMOJIS_UPDATE"]) == 3
     path, body = f"/guilds/{guild.id}/emojis", {"name": "wave", "image": "nonsense"}
     assert (await call_route(server, "POST", path, body))[1]["code"] == 50035

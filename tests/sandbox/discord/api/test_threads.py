@@ -23,9 +23,9 @@ async def test_a_users_thread_has_the_id_of_its_message(server: DiscordSandbox, 
     starter = await bot.next_message()
     assert starter.type is discord.MessageType.thread_starter_message
     await server.post_message("grace", thread, "in here")
-    heard = await bot.next_message()
-    assert isinstance(heard.channel, discord.Thread)
-    assert (heard.channel.parent_id, heard.content) == (int(server.channels["general"].id), "in here")
+    received = await bot.next_message()
+    assert isinstance(received.channel, discord.Thread)
+    assert (received.channel.parent_id, received.content) == (int(server.channels["general"].id), "in here")
     with pytest.raises(ValueError, match="can start one thread"):
         await server.start_thread("ada", root, "again")
 
@@ -38,16 +38,16 @@ async def test_the_bot_starts_one_thread_per_message(server: DiscordSandbox, bot
     with pytest.raises(discord.HTTPException) as refused:
         await sent.create_thread(name="details")
     assert refused.value.code == 160004
-    (begun,) = server.threads("general")
-    assert [message.text for message in server.messages(begun)] == ["", "in here"]
+    (listed_thread,) = server.threads("general")
+    assert [message.text for message in server.messages(listed_thread)] == ["", "in here"]
 
 
 async def test_a_forum_post_has_the_id_of_its_first_message(server: DiscordSandbox, bot: RecordingClient) -> None:
     post = await server.start_forum_post("ada", "ideas", "a post", "what if")
-    heard = await bot.next_message()
-    assert isinstance(heard.channel, discord.Thread)
-    assert isinstance(heard.channel.parent, discord.ForumChannel)
-    assert str(heard.id) == str(heard.channel.id) == post.id
+    received = await bot.next_message()
+    assert isinstance(received.channel, discord.Thread)
+    assert isinstance(received.channel.parent, discord.ForumChannel)
+    assert str(received.id) == str(received.channel.id) == post.id
     own = await bot.get_sandbox_channel(server, "ideas").create_thread(name="another", content="why not")
     assert own.message.id == own.thread.id
     assert [thread.name for thread in server.threads("ideas")] == ["a post", "another"]
@@ -59,18 +59,18 @@ async def test_a_message_reopens_an_archived_unlocked_thread(server: DiscordSand
     sent = await bot.get_sandbox_channel(server, "general").send("shall we?")
     thread = await sent.create_thread(name="details")
     message = await thread.send("in here")
-    (begun,) = server.threads("general")
-    await server.archive_thread(begun)
+    (listed_thread,) = server.threads("general")
+    await server.archive_thread(listed_thread)
     with pytest.raises(discord.HTTPException) as refused:
         await message.edit(content="changed")
     assert refused.value.code == 50083
     await thread.send("again")
-    assert not begun.archived
-    await server.archive_thread(begun, locked=True)
+    assert not listed_thread.archived
+    await server.archive_thread(listed_thread, locked=True)
     with pytest.raises(discord.HTTPException):
         await thread.send("again")
     with pytest.raises(ValueError, match="is read-only"):
-        await server.post_message("ada", begun, "hello")
+        await server.post_message("ada", listed_thread, "hello")
 
 
 async def test_existing_threads_come_with_the_server(server: DiscordSandbox, connect: Connect) -> None:
@@ -87,19 +87,19 @@ async def test_threads_have_their_own_permissions(server: DiscordSandbox, bot: R
     root = server.messages("general")[0]
     thread = await server.start_thread("ada", root, "details")
     await server.post_message("ada", thread, "here")
-    while (heard := await bot.next_message()).content != "here":
+    while (received := await bot.next_message()).content != "here":
         pass
     server.permissions.discard("send_messages_in_threads")
     with pytest.raises(discord.Forbidden):
-        await heard.channel.send("no")
+        await received.channel.send("no")
 
 
 async def test_direct_messages_are_sent_and_received(server: DiscordSandbox, bot: RecordingClient) -> None:
     dm = server.open_dm("ada")
     await server.post_message("ada", dm, "psst")
-    heard = await bot.next_message()
-    assert heard.guild is None
-    await heard.channel.send("yes?")
+    received = await bot.next_message()
+    assert received.guild is None
+    await received.channel.send("yes?")
     user = await bot.fetch_user(int(server.people["ada"].id))
     await user.send("still there?")
     assert [message.text for message in server.messages(dm)] == ["psst", "yes?", "still there?"]
@@ -142,13 +142,13 @@ async def test_deletions_are_dispatched(server: DiscordSandbox, bot: RecordingCl
     assert server.messages("general") == messages[2:]
     random = server.channels["random"]
     thread = await server.start_thread("ada", await server.post_message("ada", random, "a root"), "a thread")
-    heard = bot.get_sandbox_channel(server, "random")
+    random_channel = bot.get_sandbox_channel(server, "random")
     await server.delete_channel("random")
     general, post = server.channels["general"], await server.start_forum_post("ada", "ideas", "a post", "what if")
     await server.delete_channel(post)
-    with pytest.raises(discord.NotFound) as gone:
-        await heard.send("anybody?")
-    assert gone.value.code == 10003
+    with pytest.raises(discord.NotFound) as error:
+        await random_channel.send("anybody?")
+    assert error.value.code == 10003
     assert str(general.id) in server._guild.channels
     await server.wait_for(lambda: len(updates) == 4)
     ideas = int(server.channels["ideas"].id)
@@ -271,12 +271,12 @@ async def test_the_bot_joins_a_thread_by_posting(server: DiscordSandbox, bot: Re
     root = await server.post_message("ada", "general", "a root")
     started = await server.start_thread("ada", root, "a thread")
     await server.post_message("ada", started, "in here")
-    while (heard := await bot.next_message()).content != "in here":
+    while (received := await bot.next_message()).content != "in here":
         pass
-    assert isinstance(heard.channel, discord.Thread)
-    assert heard.channel.me is None
-    await heard.channel.send("so am I")
-    await server.wait_for(lambda: heard.channel.me is not None)  # type: ignore[union-attr]
+    assert isinstance(received.channel, discord.Thread)
+    assert received.channel.me is None
+    await received.channel.send("so am I")
+    await server.wait_for(lambda: received.channel.me is not None)  # type: ignore[union-attr]
     events = [event.name for event in server.events if event.name.startswith("THREAD")]
     assert events == ["THREAD_CREATE", "THREAD_MEMBERS_UPDATE", "THREAD_CREATE"]
 
@@ -287,8 +287,8 @@ async def test_a_mention_brings_the_bot_into_a_private_thread(server: DiscordSan
     before = len(server.events)
     await server.post_message("ada", thread, "nobody else reads this")
     await server.post_message("ada", thread, f"<@{server.bot_id}>, come in")
-    heard = await bot.next_message()
-    assert heard.content == f"<@{server.bot_id}>, come in"
+    received = await bot.next_message()
+    assert received.content == f"<@{server.bot_id}>, come in"
     events = [event.name for event in server.events[before:]]
     assert events == ["THREAD_MEMBERS_UPDATE", "THREAD_CREATE", "MESSAGE_CREATE"]
 
@@ -296,11 +296,11 @@ async def test_a_mention_brings_the_bot_into_a_private_thread(server: DiscordSan
 async def test_a_reopened_thread_is_followed_by_the_bots_member(server: DiscordSandbox, bot: RecordingClient) -> None:
     sent = await bot.get_sandbox_channel(server, "general").send("shall we?")
     thread = await sent.create_thread(name="details")
-    (begun,) = server.threads("general")
+    (listed_thread,) = server.threads("general")
     await thread.edit(archived=True)
     await thread.edit(archived=False)
-    await server.archive_thread(begun)
-    await server.post_message("ada", begun, "again")
+    await server.archive_thread(listed_thread)
+    await server.post_message("ada", listed_thread, "again")
     names = ("THREAD_UPDATE", "THREAD_MEMBER_UPDATE")
     events = [event for event in server.events if event.name in names]
     assert [event.name for event in events] == ["THREAD_UPDATE", *names, "THREAD_UPDATE", *names]

@@ -37,10 +37,10 @@ async def test_a_client_receives_the_server_and_its_channels(server: DiscordSand
 async def test_the_bots_own_role_can_be_mentioned(server: DiscordSandbox, bot: RecordingClient) -> None:
     (guild,) = bot.guilds
     message = await server.post_message("ada", "general", f"<@&{server.bot_role_id}> hello")
-    heard = await bot.next_message()
+    received = await bot.next_message()
     assert guild.self_role is not None
     assert str(guild.self_role.id) == server.bot_role_id
-    assert heard.role_mentions == [guild.self_role]
+    assert received.role_mentions == [guild.self_role]
     assert message.text == "@Parley hello"
 
 
@@ -133,8 +133,8 @@ async def test_refused_handshakes_are_retried(server: DiscordSandbox, bot: Recor
 async def test_events_have_no_content_without_the_intent(server: DiscordSandbox, connect: Connect) -> None:
     bot = await connect(server, intents=create_intents())
     await server.post_message("ada", "general", "psst", files={"a.txt": b"x"})
-    heard = await bot.next_message()
-    assert (heard.content, heard.attachments) == ("", [])
+    received = await bot.next_message()
+    assert (received.content, received.attachments) == ("", [])
     await server.post_message("ada", "general", f"<@{server.bot_id}> hi")
     await server.post_message("ada", server.open_dm("ada"), "hi")
     assert await receive_texts(bot, 2) == [f"<@{server.bot_id}> hi", "hi"]
@@ -202,8 +202,8 @@ async def test_events_need_an_intent_and_a_visible_channel(server: DiscordSandbo
     server.add_channel("secret", members=["ada"], bot=False)
     message = await server.post_message("ada", "secret", "hidden")
     await server.add_reaction("ada", message, "👋")
-    seen = await server.post_message("ada", "general", "seen")
-    await server.add_reaction("ada", seen, "👋")
+    received = await server.post_message("ada", "general", "seen")
+    await server.add_reaction("ada", received, "👋")
     assert await receive_texts(bot, 1) == ["seen"]
     assert {event.name for event in server.events} == {"READY", "GUILD_CREATE", "CHANNEL_CREATE", "MESSAGE_CREATE"}
 
@@ -338,14 +338,14 @@ async def test_a_session_may_start_during_an_outage(server: DiscordSandbox, conn
 
 
 async def test_the_bot_hears_of_its_removal(server: DiscordSandbox, bot: RecordingClient) -> None:
-    gone = asyncio.get_running_loop().create_future()
+    closed = asyncio.get_running_loop().create_future()
 
     async def on_guild_remove(guild: discord.Guild) -> None:
-        gone.set_result(guild.id)
+        closed.set_result(guild.id)
 
     bot.event(on_guild_remove)
     server.remove_bot()
-    assert await asyncio.wait_for(gone, 5) == int(server.guild_id)
+    assert await asyncio.wait_for(closed, 5) == int(server.guild_id)
     assert [guild async for guild in bot.fetch_guilds()] == []
 
 

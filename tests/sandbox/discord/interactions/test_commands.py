@@ -61,9 +61,9 @@ async def test_a_message_command_has_content_without_the_intent(server: DiscordS
     bot = CommandBot()
     await connect(server, bot=bot)
     message = await server.post_message("grace", "general", "a secret of mine")
-    (seen,) = await server.run_message_command("ada", message, "Ask about this")
-    await server.wait_for(lambda: seen.text == "grace said a secret of mine")
-    assert seen.ephemeral_to == server.people["ada"]
+    (response,) = await server.run_message_command("ada", message, "Ask about this")
+    await server.wait_for(lambda: response.text == "grace said a secret of mine")
+    assert response.ephemeral_to == server.people["ada"]
 
 
 async def test_an_interaction_has_languages_and_permissions(server: DiscordSandbox, connect: Connect) -> None:
@@ -73,11 +73,11 @@ async def test_an_interaction_has_languages_and_permissions(server: DiscordSandb
     server.deny_permissions("ada", "send_messages")
     await connect(server, bot=bot)
     await server.run_message_command("ada", await server.post_message("ada", "general", "this"), "Ask about this")
-    (asked,) = bot.asked
-    assert (asked.locale, asked.guild_locale) == (discord.Locale.french, discord.Locale.korean)
-    assert not asked.permissions.send_messages
-    assert asked.permissions.view_channel
-    assert asked.app_permissions.send_messages
+    (interaction,) = bot.asked
+    assert (interaction.locale, interaction.guild_locale) == (discord.Locale.french, discord.Locale.korean)
+    assert not interaction.permissions.send_messages
+    assert interaction.permissions.view_channel
+    assert interaction.app_permissions.send_messages
 
 
 @pytest.mark.parametrize("where", ["group", "abroad"])
@@ -89,19 +89,19 @@ async def test_a_user_installed_app_has_only_interactions(server: DiscordSandbox
         if where == "group"
         else server.add_foreign_channel("there", "ada", "grace")
     )
-    (seen,) = await server.run_message_command(
+    (response,) = await server.run_message_command(
         "ada", await server.post_message("grace", place, "hello"), "Ask about this"
     )
-    await server.wait_for(lambda: seen.text == "grace said hello")
-    (asked,) = bot.asked
-    assert asked.is_user_integration()
-    assert not asked.is_guild_integration()
-    assert (asked.guild_id is None) == (where == "group")
-    assert not asked.app_permissions.send_messages
+    await server.wait_for(lambda: response.text == "grace said hello")
+    (interaction,) = bot.asked
+    assert interaction.is_user_integration()
+    assert not interaction.is_guild_integration()
+    assert (interaction.guild_id is None) == (where == "group")
+    assert not interaction.app_permissions.send_messages
     for number in range(5):
-        await asked.followup.send(str(number), ephemeral=True)
+        await interaction.followup.send(str(number), ephemeral=True)
     with pytest.raises(discord.HTTPException) as refused:
-        await asked.followup.send("6", ephemeral=True)
+        await interaction.followup.send("6", ephemeral=True)
     assert refused.value.code == 40094
     with pytest.raises(discord.Forbidden) as hidden:
         await bot.fetch_channel(int(place.id))
@@ -152,8 +152,8 @@ async def test_a_command_is_created_changed_and_deleted_alone(server: DiscordSan
     body = {"name": "one", "description": "One"}
     status, created = await call_route(server, "POST", path, body)
     assert (status, created["type"], server.commands) == (201, 1, [created])
-    status, again = await call_route(server, "POST", path, body | {"description": "Again"})
-    assert (status, again["id"], [command["description"] for command in server.commands]) == (
+    status, second = await call_route(server, "POST", path, body | {"description": "Again"})
+    assert (status, second["id"], [command["description"] for command in server.commands]) == (
         200,
         created["id"],
         ["Again"],

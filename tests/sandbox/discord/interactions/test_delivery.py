@@ -87,16 +87,16 @@ async def test_a_deferred_ephemeral_response_is_edited_for_one_user(server: Disc
         await interaction.followup.send("And more.")
 
     await connect(server, bot=AnsweringBot(answer))
-    seen = await server.run_command("ada", server.open_dm("ada"), "/ask")
-    (response,) = seen
+    responses = await server.run_command("ada", server.open_dm("ada"), "/ask")
+    (response,) = responses
     assert response.loading
     assert response.ephemeral_to == server.people["ada"]
     go_on.set()
-    await server.wait_for(lambda: len(seen) == 2)
+    await server.wait_for(lambda: len(responses) == 2)
     assert [version.text for version in response.versions] == ["", "Done."]
     assert response.flags == discord.MessageFlags(ephemeral=True).value
     assert not response.edited
-    assert (seen[1].text, seen[1].ephemeral_to) == ("And more.", None)
+    assert (responses[1].text, responses[1].ephemeral_to) == ("And more.", None)
     events = [event for event in server.events if event.name.startswith("MESSAGE") and event.data["id"] == response.id]
     assert events == []
 
@@ -107,9 +107,9 @@ async def test_a_follow_up_replaces_a_deferred_response(server: DiscordSandbox, 
         await interaction.followup.send("Here.")
 
     await connect(server, bot=AnsweringBot(answer))
-    seen = await server.run_command("ada", "general", "/ask")
-    await server.wait_for(lambda: seen[0].text)
-    assert [(message.text, message.loading) for message in seen] == [("Here.", False)]
+    responses = await server.run_command("ada", "general", "/ask")
+    await server.wait_for(lambda: responses[0].text)
+    assert [(message.text, message.loading) for message in responses] == [("Here.", False)]
 
 
 async def test_a_late_response_is_refused_and_discord_reports_an_error(

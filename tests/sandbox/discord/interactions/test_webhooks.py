@@ -18,8 +18,8 @@ async def test_a_webhook_posts_under_its_own_name(server: DiscordSandbox, bot: R
     webhook = await bot.get_sandbox_channel(server, "general").create_webhook(name="hook")
     sent = await webhook.send("beep", wait=True)
     assert await webhook.send("boop", username="Robot") is None
-    heard = [await bot.next_message() for _ in range(2)]
-    assert [(message.author.name, message.webhook_id) for message in heard] == [
+    received = [await bot.next_message() for _ in range(2)]
+    assert [(message.author.name, message.webhook_id) for message in received] == [
         ("hook", webhook.id),
         ("Robot", webhook.id),
     ]

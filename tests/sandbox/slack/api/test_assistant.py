@@ -13,15 +13,15 @@ from tests.sandbox.slack.conftest import Connect, catch_error, create_client
 async def test_a_session_keeps_its_first_title_until_a_rename(
     slack: SlackSandbox, client: AsyncWebClient, general: str
 ) -> None:
-    asked = await slack.post_message("ada", "general", "why?")
-    assert slack.find_session(asked) is None
+    question = await slack.post_message("ada", "general", "why?")
+    assert slack.find_session(question) is None
     for title in ("First", "Second"):
-        about = {"channel_id": general, "thread_ts": asked.ts, "status": "processing", "title": title}
+        about = {"channel_id": general, "thread_ts": question.ts, "status": "processing", "title": title}
         await client.agents_sessions_setStatus(**about)
-    session = slack.find_session(asked)
+    session = slack.find_session(question)
     assert session is not None
     assert (session.title, session.statuses) == ("First", ["processing", "processing"])
-    await client.agents_sessions_rename(channel_id=general, thread_ts=asked.ts, title="Third")
+    await client.agents_sessions_rename(channel_id=general, thread_ts=question.ts, title="Third")
     assert session.title == "Third"
 
 
@@ -29,8 +29,8 @@ async def test_an_app_that_is_no_agent_has_no_sessions(
     slack: SlackSandbox, client: AsyncWebClient, general: str
 ) -> None:
     slack.scopes.discard("assistant:write")
-    asked = await slack.post_message("ada", "general", "why?")
-    call = client.agents_sessions_setStatus(channel_id=general, thread_ts=asked.ts, status="processing")
+    question = await slack.post_message("ada", "general", "why?")
+    call = client.agents_sessions_setStatus(channel_id=general, thread_ts=question.ts, status="processing")
     assert (await catch_error(call))["error"] == "missing_scope"
 
 
@@ -39,34 +39,34 @@ async def test_the_stop_button_exists_while_processing_and_ends_streams(
 ) -> None:
     await connect(slack, AsyncApp(client=create_client(slack)))
     direct = slack.open_dm("ada")
-    asked = await slack.post_message("ada", direct, "why?")
+    question = await slack.post_message("ada", direct, "why?")
     with pytest.raises(ValueError, match="no stop button"):
-        await slack.click_stop("ada", asked)
-    about = {"channel_id": direct.id, "thread_ts": asked.ts}
+        await slack.click_stop("ada", question)
+    about = {"channel_id": direct.id, "thread_ts": question.ts}
     assert "warning" not in await client.agents_sessions_setStatus(**about, status="processing")
-    ts = (await client.chat_startStream(channel=direct.id, thread_ts=asked.ts, markdown_text="Since"))["ts"]
-    await slack.click_stop("ada", asked)
+    ts = (await client.chat_startStream(channel=direct.id, thread_ts=question.ts, markdown_text="Since"))["ts"]
+    await slack.click_stop("ada", question)
     await slack.wait_for(lambda: slack.envelopes[-1].payload["event"]["type"] == "agent_session_stopped")
     assert slack.envelopes[-1].payload["event"]["streaming_message_ts"] == [ts]
     body = await catch_error(client.chat_appendStream(channel=direct.id, ts=ts, markdown_text="!"))
     assert body["error"] == "message_not_in_streaming_state"
-    session = slack.find_session(asked)
+    session = slack.find_session(question)
     assert session is not None
     assert session.status == "processing"  # only the app ends the processing status
     await client.agents_sessions_setStatus(**about, status="active")
     with pytest.raises(ValueError, match="no stop button"):
-        await slack.click_stop("ada", asked)
+        await slack.click_stop("ada", question)
 
 
 async def test_an_app_without_the_stop_subscription_gets_a_warning_and_no_button(
     slack: SlackSandbox, client: AsyncWebClient, general: str
 ) -> None:
     slack.subscriptions.discard("agent_session_stopped")
-    asked = await slack.post_message("ada", "general", "why?")
-    answer = await client.agents_sessions_setStatus(channel_id=general, thread_ts=asked.ts, status="processing")
+    question = await slack.post_message("ada", "general", "why?")
+    answer = await client.agents_sessions_setStatus(channel_id=general, thread_ts=question.ts, status="processing")
     assert answer["warning"] == "missing_agent_session_stopped_event_subscription"
     with pytest.raises(ValueError, match="no stop button"):
-        await slack.click_stop("ada", asked)
+        await slack.click_stop("ada", question)
 
 
 async def test_four_prompts_can_be_suggested_outside_threads(slack: SlackSandbox, client: AsyncWebClient) -> None:
@@ -82,26 +82,28 @@ async def test_four_prompts_can_be_suggested_outside_threads(slack: SlackSandbox
 
 async def test_a_thread_shows_a_status_until_the_app_posts(slack: SlackSandbox, client: AsyncWebClient) -> None:
     direct = slack.open_dm("ada")
-    asked = await slack.post_message("ada", direct, "why?")
-    about: dict[str, Any] = {"channel_id": direct.id, "thread_ts": asked.ts}
+    question = await slack.post_message("ada", direct, "why?")
+    about: dict[str, Any] = {"channel_id": direct.id, "thread_ts": question.ts}
     await client.assistant_threads_setStatus(**about, status="is thinking...", loading_messages=["Reading", "Writing"])
-    assert slack.get_loading_text(asked) == "is thinking..."
+    assert slack.get_loading_text(question) == "is thinking..."
     await client.assistant_threads_setStatus(**about, status="")
-    assert slack.get_loading_text(asked) == ""
+    assert slack.get_loading_text(question) == ""
     await client.assistant_threads_setStatus(**about, status="is thinking...")
-    await slack.post_message("ada", direct, "well?", thread_ts=asked.ts)
-    assert slack.get_loading_text(asked) == "is thinking..."
-    await client.chat_postMessage(channel=direct.id, thread_ts=asked.ts, text="Because.")
-    assert slack.get_loading_text(asked) == ""
-    assert slack.find_session(asked) is None
+    await slack.post_message("ada", direct, "well?", thread_ts=question.ts)
+    assert slack.get_loading_text(question) == "is thinking..."
+    await client.chat_postMessage(channel=direct.id, thread_ts=question.ts, text="Because.")
+    assert slack.get_loading_text(question) == ""
+    assert slack.find_session(question) is None
 
 
 async def test_a_thread_status_ends_after_two_minutes() -> None:
     async with SlackSandbox(speed=1e9) as slack:
-        asked = await slack.post_message("ada", "general", "why?")
+        question = await slack.post_message("ada", "general", "why?")
         client = create_client(slack)
-        await client.assistant_threads_setStatus(channel_id=asked.channel.id, thread_ts=asked.ts, status="is reading")
-        assert slack.get_loading_text(asked) == ""
+        await client.assistant_threads_setStatus(
+            channel_id=question.channel.id, thread_ts=question.ts, status="is reading"
+        )
+        assert slack.get_loading_text(question) == ""
 
 
 @pytest.mark.parametrize(
@@ -116,14 +118,14 @@ async def test_a_thread_status_ends_after_two_minutes() -> None:
 async def test_an_invalid_thread_status_is_rejected(
     slack: SlackSandbox, client: AsyncWebClient, change: dict[str, Any], error: str
 ) -> None:
-    asked = await slack.post_message("ada", "general", "why?")
-    about = {"channel_id": asked.channel.id, "thread_ts": asked.ts, "status": "is thinking..."} | change
+    question = await slack.post_message("ada", "general", "why?")
+    about = {"channel_id": question.channel.id, "thread_ts": question.ts, "status": "is thinking..."} | change
     assert (await catch_error(client.api_call("assistant.threads.setStatus", json=about)))["error"] == error
 
 
 async def test_either_scope_allows_a_thread_status(slack: SlackSandbox, client: AsyncWebClient, general: str) -> None:
-    asked = await slack.post_message("ada", "general", "why?")
-    about: dict[str, Any] = {"channel_id": general, "thread_ts": asked.ts, "status": "is thinking..."}
+    question = await slack.post_message("ada", "general", "why?")
+    about: dict[str, Any] = {"channel_id": general, "thread_ts": question.ts, "status": "is thinking..."}
     slack.scopes.discard("assistant:write")
     await client.assistant_threads_setStatus(**about)
     slack.scopes.discard("chat:write")
@@ -133,9 +135,9 @@ async def test_either_scope_allows_a_thread_status(slack: SlackSandbox, client: 
 
 async def test_a_thread_has_a_title(slack: SlackSandbox, client: AsyncWebClient) -> None:
     direct = slack.open_dm("ada")
-    asked = await slack.post_message("ada", direct, "why?")
-    await client.assistant_threads_setTitle(channel_id=direct.id, thread_ts=asked.ts, title="Reasons")
-    assert slack.get_thread_title(asked) == "Reasons"
+    question = await slack.post_message("ada", direct, "why?")
+    await client.assistant_threads_setTitle(channel_id=direct.id, thread_ts=question.ts, title="Reasons")
+    assert slack.get_thread_title(question) == "Reasons"
     call = client.assistant_threads_setTitle(channel_id=direct.id, thread_ts="1.000001", title="Reasons")
     assert (await catch_error(call))["error"] == "invalid_thread_ts"
 

@@ -55,12 +55,12 @@ async def test_an_update_keeps_the_attachments_that_it_does_not_name(
 ) -> None:
     posted = await client.chat_postMessage(channel=general, text="Build", attachments=[{"text": "running"}])
     (message,) = slack.messages("general")
-    where: dict[str, Any] = {"channel": general, "ts": posted["ts"]}
-    await client.chat_update(**where, text="Build 2")
+    target: dict[str, Any] = {"channel": general, "ts": posted["ts"]}
+    await client.chat_update(**target, text="Build 2")
     assert message.text == "Build 2\nrunning"
-    await client.chat_update(**where, attachments=[{"text": "passed"}])
+    await client.chat_update(**target, attachments=[{"text": "passed"}])
     assert message.text == "Build 2\npassed"
-    await client.chat_update(**where, text="Build 3", attachments=[])
+    await client.chat_update(**target, text="Build 3", attachments=[])
     assert message.text == "Build 3"
 
 

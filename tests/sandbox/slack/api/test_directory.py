@@ -123,9 +123,9 @@ async def test_the_bot_can_join_a_public_channel(slack: SlackSandbox, client: As
     assert slack.bot_user_id in channel.members
     assert [message.subtype for message in slack.messages(channel)] == ["channel_join"]
 
-    again = await client.conversations_join(channel=channel.id)
-    assert again["warning"] == "already_in_channel"
-    assert again["response_metadata"] == {"warnings": ["already_in_channel"]}
+    second = await client.conversations_join(channel=channel.id)
+    assert second["warning"] == "already_in_channel"
+    assert second["response_metadata"] == {"warnings": ["already_in_channel"]}
     assert len(slack.messages(channel)) == 1
 
 

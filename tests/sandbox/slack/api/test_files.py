@@ -13,12 +13,14 @@ from tests.sandbox.slack.conftest import catch_error
 async def test_an_uploaded_file_is_visible_in_its_thread(
     slack: SlackSandbox, client: AsyncWebClient, general: str
 ) -> None:
-    asked = await slack.post_message("ada", "general", "the report?")
-    sent = await client.files_upload_v2(channel=general, thread_ts=asked.ts, filename="a.md", content="# A", title="It")
-    (message,) = slack.messages("general", thread_ts=asked.ts)[1:]
+    question = await slack.post_message("ada", "general", "the report?")
+    sent = await client.files_upload_v2(
+        channel=general, thread_ts=question.ts, filename="a.md", content="# A", title="It"
+    )
+    (message,) = slack.messages("general", thread_ts=question.ts)[1:]
     (file,) = message.files
     assert (file.id, file.name, file.data, file.title) == (sent["files"][0]["id"], "a.md", b"# A", "It")
-    found = (await client.conversations_replies(channel=general, ts=asked.ts))["messages"][1]
+    found = (await client.conversations_replies(channel=general, ts=question.ts))["messages"][1]
     assert [one["id"] for one in found["files"]] == [file.id]
 
 
@@ -79,13 +81,13 @@ async def test_a_file_lists_the_messages_that_share_it(slack: SlackSandbox, clie
     file, secret = SlackFile("F0PICTURE00", "A b.png", b"png"), slack.add_channel("secret", private=True)
     root = await slack.post_message("ada", "general", "look", files=[file])
     await slack.post_message("grace", "general", "nice", thread_ts=root.ts)
-    again = await slack.post_message("ada", secret, "look", files=[file])
+    second = await slack.post_message("ada", secret, "look", files=[file])
     described = (await client.files_info(file=file.id))["file"]
     general = slack.channels["general"].id
     assert (described["channels"], described["groups"], described["ims"]) == ([general], [secret.id], [])
     (share,) = described["shares"]["public"][general]
     assert (share["ts"], share["channel_name"], share["reply_count"]) == (root.ts, "general", 1)
-    assert described["shares"]["private"][secret.id][0]["ts"] == again.ts
+    assert described["shares"]["private"][secret.id][0]["ts"] == second.ts
     assert described["permalink"].endswith(f"/files/{slack.people['ada'].id}/{file.id}/a%20b.png")
 
 

@@ -12,15 +12,15 @@ async def test_a_message_can_be_pinned_listed_and_unpinned(
     slack: SlackSandbox, client: AsyncWebClient, general: str
 ) -> None:
     message = await slack.post_message("ada", "general", "hello")
-    where = {"channel": general, "timestamp": message.ts}
-    await client.pins_add(**where)
+    target = {"channel": general, "timestamp": message.ts}
+    await client.pins_add(**target)
     (item,) = (await client.pins_list(channel=general))["items"]
     assert (item["type"], item["channel"], item["created_by"]) == ("message", general, slack.bot_user_id)
     assert (item["message"]["ts"], item["message"]["pinned_to"]) == (message.ts, [general])
-    assert (await catch_error(client.pins_add(**where)))["error"] == "already_pinned"
-    await client.pins_remove(**where)
+    assert (await catch_error(client.pins_add(**target)))["error"] == "already_pinned"
+    await client.pins_remove(**target)
     assert (await client.pins_list(channel=general))["items"] == []
-    assert (await catch_error(client.pins_remove(**where)))["error"] == "no_pin"
+    assert (await catch_error(client.pins_remove(**target)))["error"] == "no_pin"
 
 
 @pytest.mark.parametrize("method", ["pins.add", "pins.remove"])

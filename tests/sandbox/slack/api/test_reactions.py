@@ -9,13 +9,13 @@ from tests.sandbox.slack.conftest import catch_error
 
 async def test_reactions_can_be_added_and_removed(slack: SlackSandbox, client: AsyncWebClient, general: str) -> None:
     message = await slack.post_message("ada", "general", "hello")
-    where = {"channel": general, "timestamp": message.ts, "name": "eyes"}
-    await client.reactions_add(**where)
+    target = {"channel": general, "timestamp": message.ts, "name": "eyes"}
+    await client.reactions_add(**target)
     assert message.reactions == {"eyes": [slack.bot_user_id]}
-    assert (await catch_error(client.reactions_add(**where)))["error"] == "already_reacted"
-    await client.reactions_remove(**where)
+    assert (await catch_error(client.reactions_add(**target)))["error"] == "already_reacted"
+    await client.reactions_remove(**target)
     assert message.reactions == {}
-    assert (await catch_error(client.reactions_remove(**where)))["error"] == "no_reaction"
+    assert (await catch_error(client.reactions_remove(**target)))["error"] == "no_reaction"
 
 
 @pytest.mark.parametrize("name", ["+1", "thumbsup", "white_check_mark", "wave::skin-tone-3", ":eyes:"])
@@ -32,9 +32,9 @@ async def test_an_unknown_emoji_is_rejected(
     slack: SlackSandbox, client: AsyncWebClient, general: str, name: str
 ) -> None:
     message = await slack.post_message("ada", "general", "hello")
-    where = {"channel": general, "timestamp": message.ts, "name": name}
-    assert (await catch_error(client.reactions_add(**where)))["error"] == "invalid_name"
-    assert (await catch_error(client.reactions_remove(**where)))["error"] == "invalid_name"
+    target = {"channel": general, "timestamp": message.ts, "name": name}
+    assert (await catch_error(client.reactions_add(**target)))["error"] == "invalid_name"
+    assert (await catch_error(client.reactions_remove(**target)))["error"] == "invalid_name"
     with pytest.raises(ValueError, match="there is no emoji"):
         await slack.add_reaction("ada", message, name)
 

@@ -16,13 +16,13 @@ SELECT = {"type": "static_select", "action_id": "colour", "options": OPTIONS}
 NAME = {"type": "plain_text_input", "action_id": "name", "max_length": 20}
 
 
-def create_field(block_id: str, element: dict[str, Any], **more: Any) -> dict[str, Any]:
-    return {"type": "input", "block_id": block_id, "label": PLAIN, "element": element} | more
+def create_field(block_id: str, element: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
+    return {"type": "input", "block_id": block_id, "label": PLAIN, "element": element} | kwargs
 
 
-def create_view(*blocks: dict[str, Any], title: str = "Deploy", **more: Any) -> dict[str, Any]:
+def create_view(*blocks: dict[str, Any], title: str = "Deploy", **kwargs: Any) -> dict[str, Any]:
     view = {"type": "modal", "callback_id": "form", "title": PLAIN | {"text": title}, "submit": PLAIN, "close": PLAIN}
-    return view | {"blocks": list(blocks)} | more
+    return view | {"blocks": list(blocks)} | kwargs
 
 
 FORM = create_view(
@@ -246,8 +246,8 @@ async def test_a_home_tab_is_published_and_its_button_pressed(slack: SlackSandbo
     first = await client.views_publish(user_id=ada, view=home)
     assert (await catch_error(client.views_publish(user_id=ada, view=home, hash="0")))["error"] == "hash_conflict"
     assert (await catch_error(client.views_publish(user_id=ada, view=FORM)))["error"] == "invalid_arguments"
-    again = await client.views_publish(user_id=ada, view=home, hash=first["view"]["hash"])
-    assert again["view"]["id"] == first["view"]["id"]
+    second = await client.views_publish(user_id=ada, view=home, hash=first["view"]["hash"])
+    assert second["view"]["id"] == first["view"]["id"]
     await slack.open_home("ada", "home")
     await slack.wait_for(lambda: opened)
     assert opened[0]["view"]["id"] == first["view"]["id"]

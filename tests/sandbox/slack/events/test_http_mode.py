@@ -48,8 +48,8 @@ async def test_an_event_is_retried_with_its_attempt_until_acknowledged(slack: Sl
         await slack.post_message("ada", "general", "hi")
         await slack.wait_for(lambda: len(seen) == 3 and slack.envelopes[-1].acknowledged_at)
         assert "X-Slack-Retry-Num" not in seen[1].headers
-        again = {name: seen[2].headers[f"X-Slack-Retry-{name}"] for name in ("Num", "Reason")}
-        assert again == {"Num": "1", "Reason": "http_error"}
+        retry_headers = {name: seen[2].headers[f"X-Slack-Retry-{name}"] for name in ("Num", "Reason")}
+        assert retry_headers == {"Num": "1", "Reason": "http_error"}
 
 
 async def test_no_retry_is_respected_and_a_wrong_challenge_is_rejected(slack: SlackSandbox) -> None:

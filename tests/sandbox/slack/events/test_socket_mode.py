@@ -47,10 +47,10 @@ class SlackEventRecorder:
 
 def create_recording_app(sandbox: SlackSandbox) -> tuple[AsyncApp, SlackEventRecorder]:
     """Return an app that only acknowledges events, and the recorder of its events."""
-    app, heard = create_app(sandbox), SlackEventRecorder()
+    app, recorder = create_app(sandbox), SlackEventRecorder()
     for kind in ("message", "app_mention"):
-        app.event(kind)(heard.record)
-    return app, heard
+        app.event(kind)(recorder.record)
+    return app, recorder
 
 
 async def test_a_bolt_app_posts_a_placeholder_and_updates_it(slack: SlackSandbox, connect: Connect) -> None:
@@ -93,7 +93,7 @@ async def test_a_bolt_app_posts_a_placeholder_and_updates_it(slack: SlackSandbox
 
 
 async def test_an_event_acknowledged_too_late_is_retried(fast_slack: SlackSandbox, connect: Connect) -> None:
-    app, heard = create_recording_app(fast_slack)
+    app, recorder = create_recording_app(fast_slack)
     handler = await connect(fast_slack, app)
     handle = handler.handle
 
@@ -104,12 +104,12 @@ async def test_an_event_acknowledged_too_late_is_retried(fast_slack: SlackSandbo
 
     handler.client.socket_mode_request_listeners[:] = [handle_slowly]
     await fast_slack.post_message("ada", "general", "hello")
-    await heard.wait_for_events(2)
+    await recorder.wait_for_events(2)
     first, second = fast_slack.envelopes
     assert (first.id, first.payload) == (second.id, second.payload)
     assert (second.attempt, second.reason) == (1, "timeout")
     assert second.sent_at - first.sent_at >= 0.14
-    assert heard.bodies[0]["event_id"] == heard.bodies[1]["event_id"]
+    assert recorder.bodies[0]["event_id"] == recorder.bodies[1]["event_id"]
 
 
 async def test_an_unacknowledged_event_is_sent_four_times(connect: Connect) -> None:
@@ -127,29 +127,29 @@ async def test_an_unacknowledged_event_is_sent_four_times(connect: Connect) -> N
 
 
 async def test_events_without_a_socket_arrive_with_the_next_connection(slack: SlackSandbox, connect: Connect) -> None:
-    app, heard = create_recording_app(slack)
+    app, recorder = create_recording_app(slack)
     await slack.post_message("ada", "general", "first")
     await slack.post_message("ada", "general", "second")
     assert not slack.envelopes
     await connect(slack, app)
-    await heard.wait_for_events(2)
-    assert [body["event"]["text"] for body in heard.bodies] == ["first", "second"]
+    await recorder.wait_for_events(2)
+    assert [body["event"]["text"] for body in recorder.bodies] == ["first", "second"]
     assert [(envelope.attempt, envelope.reason) for envelope in slack.envelopes] == [(1, "timeout")] * 2
 
 
 async def test_a_client_reconnects_and_gets_missed_events(slack: SlackSandbox, connect: Connect) -> None:
-    app, heard = create_recording_app(slack)
+    app, recorder = create_recording_app(slack)
     await connect(slack, app, ping_interval=0.2)
     await slack.drop_sockets()
     assert slack.connection_count == 0
     await slack.post_message("ada", "general", "still there?")
     await slack.wait_until_connected()
-    await heard.wait_for_events(1)
-    assert heard.bodies[0]["event"]["text"] == "still there?"
+    await recorder.wait_for_events(1)
+    assert recorder.bodies[0]["event"]["text"] == "still there?"
 
 
 async def test_unacknowledged_events_of_a_dead_socket_go_to_the_next_one(slack: SlackSandbox, connect: Connect) -> None:
-    app, heard = create_recording_app(slack)
+    app, recorder = create_recording_app(slack)
     handler = await connect(slack, app, ping_interval=0.2)
     handled, arrived = handler.client.socket_mode_request_listeners[:], asyncio.Event()
 
@@ -161,39 +161,39 @@ async def test_unacknowledged_events_of_a_dead_socket_go_to_the_next_one(slack: 
     await asyncio.wait_for(arrived.wait(), 30)
     handler.client.socket_mode_request_listeners[:] = handled
     await slack.drop_sockets()
-    await heard.wait_for_events(1)
+    await recorder.wait_for_events(1)
     assert [envelope.attempt for envelope in slack.envelopes] == [0, 1]
 
 
 async def test_events_lost_in_a_frozen_socket_arrive_at_the_next_one(slack: SlackSandbox, connect: Connect) -> None:
-    app, heard = create_recording_app(slack)
+    app, recorder = create_recording_app(slack)
     await connect(slack, app, ping_interval=0.2)
     await slack.freeze_sockets()
     assert slack.connection_count == 0
     message = await slack.post_message("ada", "general", "hello?")
     await slack.wait_for(lambda: slack.envelopes)
     await slack.wait_until_connected()
-    (body,) = await heard.wait_for_events(1)
+    (body,) = await recorder.wait_for_events(1)
     assert body["event"]["ts"] == message.ts
     assert [envelope.attempt for envelope in slack.envelopes] == [0, 1]
 
 
 async def test_discarded_events_are_not_delivered(slack: SlackSandbox, connect: Connect) -> None:
-    app, heard = create_recording_app(slack)
+    app, recorder = create_recording_app(slack)
     await slack.post_message("ada", "general", "one")
     await slack.discard_pending()
     await connect(slack, app)
     await slack.post_message("ada", "general", "two")
-    assert [body["event"]["text"] for body in await heard.wait_for_events(1)] == ["two"]
+    assert [body["event"]["text"] for body in await recorder.wait_for_events(1)] == ["two"]
 
 
 async def test_a_client_reconnects_after_a_disconnect_message(slack: SlackSandbox, connect: Connect) -> None:
-    app, heard = create_recording_app(slack)
+    app, recorder = create_recording_app(slack)
     await connect(slack, app)
     await slack.refresh_sockets()
     await slack.wait_until_connected()
     await slack.post_message("ada", "general", "hello")
-    await heard.wait_for_events(1)
+    await recorder.wait_for_events(1)
     assert len([call for call in slack.calls if call.method == "apps.connections.open"]) == 2
 
 
@@ -245,34 +245,34 @@ async def test_each_envelope_goes_to_one_socket(slack: SlackSandbox) -> None:
 
 
 async def test_a_message_can_be_redelivered(slack: SlackSandbox, connect: Connect) -> None:
-    app, heard = create_recording_app(slack)
+    app, recorder = create_recording_app(slack)
     await connect(slack, app)
     message = await slack.post_message("ada", "general", f"<@{slack.bot_user_id}> hello")
-    await heard.wait_for_events(2)
+    await recorder.wait_for_events(2)
     await slack.redeliver(message)
-    await heard.wait_for_events(4)
-    assert sorted(body["event_id"] for body in heard.bodies[:2]) == sorted(
-        body["event_id"] for body in heard.bodies[2:]
+    await recorder.wait_for_events(4)
+    assert sorted(body["event_id"] for body in recorder.bodies[:2]) == sorted(
+        body["event_id"] for body in recorder.bodies[2:]
     )
     assert [envelope.attempt for envelope in slack.envelopes] == [0, 0, 1, 1]
 
 
 async def test_a_subscription_without_its_scope_sends_no_events(slack: SlackSandbox, connect: Connect) -> None:
-    app, heard = create_recording_app(slack)
+    app, recorder = create_recording_app(slack)
     slack.scopes.discard("channels:history")
     await connect(slack, app)
     await slack.post_message("ada", "general", f"<@{slack.bot_user_id}> hello")
-    await heard.wait_for_events(1)
+    await recorder.wait_for_events(1)
     assert [e.payload["event"]["type"] for e in slack.envelopes] == ["app_mention"]
 
 
 async def test_latency_delays_envelopes(slack: SlackSandbox, connect: Connect) -> None:
-    app, heard = create_recording_app(slack)
+    app, recorder = create_recording_app(slack)
     await connect(slack, app)
     slack.faults.set_latency(0.2)
     before = monotonic()
     await slack.post_message("ada", "general", "hello")
-    await heard.wait_for_events(1)
+    await recorder.wait_for_events(1)
     assert slack.envelopes[0].sent_at - before >= 0.2
 
 

@@ -20,8 +20,8 @@ async def test_the_acknowledgement_of_a_command_is_ephemeral(slack: SlackSandbox
         await ack(f"{body['user_name']}: {body['text']}")
 
     await connect(slack, app)
-    (seen,) = await slack.run_command("ada", "general", "/reset", "all of it")
-    assert (seen.text, seen.ephemeral_to) == ("ada: all of it", slack.people["ada"].id)
+    (response,) = await slack.run_command("ada", "general", "/reset", "all of it")
+    assert (response.text, response.ephemeral_to) == ("ada: all of it", slack.people["ada"].id)
     (envelope,) = slack.envelopes
     assert envelope.response == {"text": "ada: all of it"}
 
@@ -37,10 +37,10 @@ async def test_posts_to_a_response_url_follow_the_acknowledgement(slack: SlackSa
         await respond("Done, for all to see.", response_type="in_channel")
 
     await connect(slack, app)
-    seen = await slack.run_command("ada", "general", "/reset")
-    assert seen == []
+    responses = await slack.run_command("ada", "general", "/reset")
+    assert responses == []
     go.set()
-    (message,) = await slack.wait_for(lambda: seen)
+    (message,) = await slack.wait_for(lambda: responses)
     assert (message.text, message.ephemeral_to) == ("Done, for all to see.", None)
     assert slack.messages("general") == [message]
 
@@ -74,7 +74,7 @@ async def test_slackbot_reports_an_unacknowledged_command(
         await connect(
             fast_slack, AsyncApp(client=create_client(fast_slack))
         )  # an app without commands does not acknowledge
-    (seen,) = await fast_slack.run_command("ada", "general", "/reset")
-    assert seen.text == f'/reset failed with the error "{error}"'
-    assert seen.ephemeral_to == fast_slack.people["ada"].id
+    (response,) = await fast_slack.run_command("ada", "general", "/reset")
+    assert response.text == f'/reset failed with the error "{error}"'
+    assert response.ephemeral_to == fast_slack.people["ada"].id
     assert len(fast_slack.envelopes) == int(listens)

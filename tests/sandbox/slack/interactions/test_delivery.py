@@ -127,22 +127,22 @@ async def test_an_ephemeral_button_is_for_its_user_and_a_response_can_replace_it
 
 async def test_a_shortcut_opens_a_modal_and_its_inputs_are_submitted(slack: SlackSandbox, connect: Connect) -> None:
     app, filled = AsyncApp(client=create_client(slack)), list[dict[str, Any]]()
-    asked = {"type": "plain_text_input", "action_id": "question"}
+    input_element = {"type": "plain_text_input", "action_id": "question"}
     view: dict[str, Any] = {
         "type": "modal",
         "callback_id": "asked",
         "title": PLAIN,
         "submit": PLAIN,
         "private_metadata": "kept",
-        "blocks": [{"type": "input", "block_id": "asking", "label": PLAIN, "element": asked}],
+        "blocks": [{"type": "input", "block_id": "asking", "label": PLAIN, "element": input_element}],
     }
 
     @app.shortcut("ask")
     async def open_view(ack: Any, body: dict[str, Any], client: Any) -> None:
         await ack()
         await client.views_open(trigger_id=body["trigger_id"], view=view | {"private_metadata": body["message_ts"]})
-        again = await catch_error(client.views_open(trigger_id=body["trigger_id"], view=view))
-        assert again["error"] == "exchanged_trigger_id"
+        second = await catch_error(client.views_open(trigger_id=body["trigger_id"], view=view))
+        assert second["error"] == "exchanged_trigger_id"
 
     @app.view("asked")
     async def handle_submission(ack: Any, body: dict[str, Any]) -> None:
