@@ -43,7 +43,7 @@ class ParleyError(Exception):
     """Base class of all errors that Parley raises on purpose.
 
     Attributes:
-        public: the message that users may read, without secrets.
+        public: the message that users may read, without secrets; `str` of the error is for operators.
     """
 
     public = "Something went wrong."
@@ -161,7 +161,7 @@ class SpendingLimitError(ParleyError):
     """A spending limit of the day is reached; no further model call is made.
 
     Attributes:
-        facts: the values of the placeholders in `public`, by name: `cap` is the limit in dollars.
+        facts: the values of the placeholders in `public`, by name: `cap` is the limit as text, such as `$5.00`.
     """
 
     def __init__(self, message: str, *, limit: str) -> None:

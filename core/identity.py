@@ -29,9 +29,9 @@ FALLBACK_AUTHOR = "lango_agent"
 
 
 def current_author(author: str) -> str:
-    """Return the author of a stored message, with the built-in agent's present name.
+    """Return the ADK author of a stored event, with the built-in agent's present name.
 
-    A former name of the built-in agent is replaced. Other authors are returned unchanged.
+    `FALLBACK_AUTHOR`, a former name of the built-in agent, is replaced. Other authors are returned unchanged.
     """
     return DEFAULT_AGENT_NAME if author == FALLBACK_AUTHOR else author
 

@@ -25,6 +25,8 @@ ReplyWithoutMention = Literal["never", "author", "everyone"]
 class InboxOutcome(StrEnum):
     """Reason why no turn answers an inbox message.
 
+    `inbox.outcome` may also be `core.privacy.deletion_queries.FORGOTTEN`: the data of the message was deleted.
+
     Attributes:
         RESET: the message was the command that reset the session.
         DROPPED: the message waited for a turn when its session was reset.
@@ -82,7 +84,7 @@ class InboxMessage:
             are answered in this order.
         attachments: the files of the message.
         references: the messages that this one forwards, replies to or asks about, in the adapter's own format (JSON):
-            see `channels.intake.context.about`.
+            see `channels.intake.context.question_subject`.
         actor: the author with roles; None if the roles are unknown; see `actor_or_author`.
         location: the ids of workspace, channel and parents; `UNKNOWN_LOCATION` if they are unknown.
         is_addressed: whether the message mentions the bot, replies to it, or is a direct message. An agent may leave

@@ -44,7 +44,8 @@ class AgentConfig:
     """Name, instruction and description of the built-in agent.
 
     Attributes:
-        instruction: the system instruction for the model; `BOT_NAME_PLACEHOLDER` in it is replaced by the bot's name.
+        instruction: the system instruction for the model; the bot's name, or `name` if that is unknown, replaces
+            `BOT_NAME_PLACEHOLDER` in it.
         description: one line about this agent, by which the models of other agents decide whether to transfer to it.
     """
 
@@ -69,7 +70,7 @@ def find_env_file(agent_path: str) -> Path | None:
 def find_agent_folder(agent_path: str) -> Path | None:
     """Return the absolute path of the folder that contains a user's agent.
 
-    None if `agent_path` is neither a folder nor a file of an agent.
+    None if `agent_path` is neither a folder nor a file of an agent. A folder need not contain an agent.
 
     Args:
         agent_path: path of a folder, or of its `agent.py`, `__init__.py` or `root_agent.yaml`; `~` and relative paths

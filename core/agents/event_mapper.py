@@ -51,8 +51,8 @@ class EventMapper:
     def map_event(self, event: Event) -> Iterator[StreamEvent]:
         """Yield the stream events of one ADK event of the run; there may be none.
 
-        Call it with each event of the run, in order. It also updates the reply's text, and collects the confirmations,
-        questions and sources for `create_last_event`.
+        Call it with each event of the run, in order, and iterate to the end: the state of this object changes on the
+        way. It updates `text`, and collects the confirmations, questions and sources for `create_last_event`.
         """
         if event.partial:
             if is_retraction(event):
@@ -86,7 +86,8 @@ class EventMapper:
         """Yield the stream events of the stored events of a run that resumes.
 
         A tool call that has ended yields one `tool_past` instead of its start and end. A call without a response yields
-        `tool_start`, since ADK resumes with it. A long-running call without a response yields nothing.
+        `tool_start`, since ADK resumes with it. A long-running call without a response yields nothing. Texts and
+        files are yielded, and the state of this object changes, as by `map_event`.
 
         Args:
             stored: the events that earlier attempts at the run stored, oldest first.
@@ -111,7 +112,7 @@ class EventMapper:
 
         It is `error` if the newest ADK event has an error code and neither text nor a file. The error is a
         `ContentBlockedError` if safety rules blocked the content, else a `ProviderError`. An empty answer that ended
-        normally (`NO_CONTENT`) is `done`.
+        normally (`NO_CONTENT`) is `done`. The caller sets `calls` and `usage`.
         """
         if self._error_code in BLOCKED_REASONS:
             return StreamEvent("error", error=ContentBlockedError(f"blocked: {self._error_code}"))
@@ -131,7 +132,7 @@ class EventMapper:
         return "\n\n".join(text for text in self._texts if text.strip())
 
     def create_tool_start(self, tool: str, call_id: str, arguments: Mapping[str, Any]) -> StreamEvent:
-        """Return the `tool_start` event of a tool call, with its progress text, or none."""
+        """Return a call's `tool_start` event; its `text` is empty without a progress text."""
         return StreamEvent(
             "tool_start", text=self._progress_texts.get(tool, ""), tool=tool, call_id=call_id, data=arguments
         )

@@ -24,14 +24,14 @@ class StreamEvent:
             - `history`: the attribute `history` describes the part of the session that the model gets.
             - `text_delta`: `text` is appended to the reply.
             - `step_reset`: `text` replaces the whole reply, since a step's final text differs from its partial texts,
-              or the step starts over.
+              or a step or the run starts over.
             - `tool_past`: an earlier attempt at the run called a tool; `data` are the arguments. With an `error`, the
               call failed.
             - `tool_start`, `tool_end`: a tool began or ended; `data` are its arguments or its result. `text` is shown
               while the tool runs, with argument names in braces; empty shows the tool's name.
             - `file`: the run saved a file for the user; `data` are its `name` and its `version`.
-            - `error`: with a `call_id`, the call failed and the run continues. Without one, the run failed with
-              `error`, and this is the last event.
+            - `error`: with a `call_id`, the call failed, its `tool_end` follows, and the run continues. Without one,
+              the run failed with `error`, and this is the last event.
             - `done`: the last event: the run succeeded; `text` is the whole reply. With `confirmations` or `questions`,
               the run continues when people have decided and answered them.
         tool: the name of the tool; empty for events of no tool.

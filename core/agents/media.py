@@ -42,8 +42,9 @@ class MediaPlugin(BasePlugin):
 
     Each file is saved before the event is stored.
 
-    The name of a file depends only on its position in the run. So an attempt after a crash saves the next version of
-    the same artifact, and the reply shows the newest version of each name.
+    A file keeps its own name if no other file of the run has it. Otherwise its type and position in the run give the
+    name, such as `image-2.png`. So an attempt after a crash saves the next version of the same artifact, and the reply
+    shows the newest version of each name.
 
     Args:
         is_allowed: returns whether a file may be fetched from a host with this IP address.
@@ -56,8 +57,10 @@ class MediaPlugin(BasePlugin):
     async def on_event_callback(self, *, invocation_context: InvocationContext, event: Event) -> None:
         """Save the files of an agent's event as artifacts, and list their versions in it.
 
-        Files at http(s) addresses are fetched first. A note for the user replaces each file that is empty or too large.
-        In the event, saved files get their names, unknown types are detected, and raw sound gets a WAV header.
+        The first `_MAX_FETCHES` files at http(s) addresses are fetched before that; an address that cannot be fetched
+        stays. A note for the user replaces each file that is empty or has more than `MAX_FILE_BYTES`. In the event,
+        saved files get their names, unknown types are detected, and raw sound gets a WAV header.
+
         Events of users and partial events stay unchanged, and so do all events if the app has no artifact service.
         """
         service = invocation_context.artifact_service

@@ -76,15 +76,15 @@ class GuardPlugin(BasePlugin):
         """Move a resumed workflow agent's repeated input before its stored calls.
 
         ADK appends the input event to the session once more when a workflow resumes. It would not find function calls
-        before this event, and the agent would make them again.
+        before this event, and the agent would make them again. Only the order of the loaded `session.events` changes.
         """
         _move_input_before_work(callback_context)
 
     async def after_model_callback(self, *, callback_context: CallbackContext, llm_response: LlmResponse) -> None:
-        """Replace tool call ids in a model's answer that other calls of the session have.
+        """Replace the ids of tool calls in an answer that the session has already.
 
-        A model sees only the calls of its own branch. Agents that run in parallel may return the same id. Partial
-        answers stay unchanged.
+        The answer is changed in place; partial answers stay unchanged. A model sees only the calls of its own branch,
+        so agents that run in parallel may return the same id.
         """
         run = callback_context.run_config
         calls = [
@@ -100,18 +100,18 @@ class GuardPlugin(BasePlugin):
     async def before_tool_callback(
         self, *, tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext
     ) -> dict[str, Any] | None:
-        """Log the start of a tool call, and return a result if the call must not be made.
+        """Store a call's start in the call log; return a result if it must not be made.
 
         It also sets the time limit of the tool, and starts the timer of the call. It applies the session's standing
-        approval of the tool (see `apply_standing_approval`). A transfer to an agent is not logged, nor is a call that
+        approval of the tool (see `apply_standing_approval`). A transfer to an agent is not stored, nor is a call that
         needs an approval or whose session is not stored.
 
         Returns:
             None to make the call; else the result for the model. It is an error if the user may not use the tool, or
-            if the name of an agent is unknown. It is also an error if the tool needs an approval that cannot be
-            requested. The result is the logged one if an earlier attempt at the run made the same call. Two such calls
-            are made again: an unfinished call of an idempotent tool, and a call whose confirmation request is decided
-            now.
+            if a transfer names an unknown agent. It is also an error if the tool needs an approval, and its agent runs
+            as a tool. If an earlier attempt at the run made the same call, it is the stored result; without one, it is
+            the error `INTERRUPTED`. Two such calls are made again: an unfinished call of an idempotent tool, and a
+            call whose confirmation request has been decided.
 
         Raises:
             SessionResetError, TurnLostError, StoreError: see `ToolCallLog.begin`; the call is not made.
@@ -139,7 +139,7 @@ class GuardPlugin(BasePlugin):
     async def after_tool_callback(
         self, *, tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext, result: Any
     ) -> Any:
-        """Log the result of a tool call, and return the result for the model.
+        """Store a tool call's result in the call log; return the result for the model.
 
         It stops the timer of the call. Bytes in the result become artifacts, secrets are removed, and the size is
         limited. A request for a sign-in becomes an error, and so does a request for an approval in a session that is
@@ -176,9 +176,9 @@ class GuardPlugin(BasePlugin):
     async def on_tool_error_callback(
         self, *, tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext, error: BaseException
     ) -> dict[str, Any] | None:
-        """Log the exception of a tool, and return it as an error result for the model.
+        """Write a tool's exception to the process's log; return it as an error result.
 
-        It is written to the process's log, not to the call log. Without this result, ADK ends the run.
+        The call log stores nothing. Without this result, ADK ends the run.
 
         Returns:
             A dict whose key `error` has a sentence without secrets; None for a cancellation, which ADK raises again.
@@ -389,9 +389,9 @@ class MeterPlugin(BasePlugin):
         super().__init__(name="parley_meter")
 
     async def before_model_callback(self, *, callback_context: CallbackContext, llm_request: LlmRequest) -> None:
-        """Check the spending limits before an external model is called; store the start.
+        """Check the spending limits before an external model is called; note the time.
 
-        The start of the call is stored in the current meter. For a `ModelAdapter`, nothing is done.
+        The time is set in `call_starts` of `current_meter()`. For a `ModelAdapter`, nothing is done.
 
         Raises:
             SpendingLimitError: a limit is reached; the model is not called.
@@ -403,8 +403,8 @@ class MeterPlugin(BasePlugin):
     async def after_model_callback(self, *, callback_context: CallbackContext, llm_response: LlmResponse) -> None:
         """Add the call of an external model, with its token counts, to the current meter.
 
-        The response is marked as counted: see `UsageMeter.add_answer`. Partial responses and those of a `ModelAdapter`
-        are ignored.
+        The response is marked as counted: see `UsageMeter.add_answer`. Partial responses, those without token counts,
+        and those of a `ModelAdapter` are not added.
         """
         if (model := _get_external_model(callback_context)) is not None and not llm_response.partial:
             current_meter().add_answer(llm_response, model.model, _measure_seconds(callback_context))
@@ -412,7 +412,10 @@ class MeterPlugin(BasePlugin):
     async def on_model_error_callback(
         self, *, callback_context: CallbackContext, llm_request: LlmRequest, error: Exception
     ) -> None:
-        """Add a failed call to an external model to the current meter."""
+        """Add a failed call to an external model to the current meter.
+
+        ADK then raises the error.
+        """
         if (model := _get_external_model(callback_context)) is not None:
             name, seconds = llm_request.model or model.model, round(_measure_seconds(callback_context), 3)
             current_meter().add(ModelCall(name, seconds=seconds, error=type(error).__name__))

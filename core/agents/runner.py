@@ -107,6 +107,7 @@ class ResumableRunner(Runner):
         Raises:
             SessionResetError: the session has another generation.
             RunCorrectedError: an earlier attempt named an unknown agent, and was repeated under another id.
+            StoreError: the session cannot be read, or created.
         """
         self._session, self._run_id = await self._get_or_create_session(**session), run_id
         current = self._session.generation if isinstance(self._session, StoredSession) else generation
@@ -135,6 +136,9 @@ class ResumableRunner(Runner):
         Returns:
             The events that earlier attempts at this run have stored. None if the run continues no other run and resumes
             by no decision, or if the session is no `StoredSession`.
+
+        Raises:
+            StoreError: the session cannot be read, or the message cannot be stored.
         """
         session, run = self._session, self._run_id
         if not isinstance(session, StoredSession) or not (answers or is_decided):

@@ -199,7 +199,7 @@ class AgentRuntime:
             model: the full name of the selected model; None for the agents' own models.
 
         Returns:
-            The name; empty if the agents use different models.
+            The name; empty if the agents use different models, or the app has no `LlmAgent`.
         """
         models = [agent.canonical_model for agent in list_llm_agents(self.app)]
         names = {each.resolve_name(model) if isinstance(each, ModelAdapter) else each.model for each in models}
@@ -208,10 +208,13 @@ class AgentRuntime:
     async def list_generated_files(self, session_id: str, origin: str) -> list[GeneratedFile]:
         """Return the newest version of each file that a turn and its reruns saved.
 
-        The list is empty if the artifact service is not an `ArtifactService`.
+        See `ArtifactService.list_generated_files`; with another artifact service, the list is empty.
 
         Args:
             origin: the `Turn.origin` of these turns.
+
+        Raises:
+            StoreError: the database cannot be read, even after retries.
         """
         return (
             await self._artifacts.list_generated_files(session_id, origin)
@@ -220,14 +223,19 @@ class AgentRuntime:
         )
 
     async def aclose(self) -> None:
-        """Close the toolsets and plugins of the app."""
+        """Close the toolsets and plugins of the app.
+
+        Raises:
+            RuntimeError: a plugin failed to close; the others are closed.
+        """
         await self._runner.close()
 
     async def stream(self, request: RunRequest) -> AsyncGenerator[StreamEvent, None]:
         """Run the agent and yield its events; the last is `done` or an `error` of the run.
 
-        If a model names an unknown agent, the agent runs once more. A prompt that lists the valid names then replaces
-        `text`. A `step_reset` comes before the second run's events. Any other error of the run ends it.
+        Exceptions of the run are not raised: they are the `error`. If a model names an unknown agent, and the app has
+        sub-agents, the agent runs once more instead. A `step_reset` comes before the second run's events. In that run,
+        a prompt that lists the valid names replaces the text, files, decisions and answers of the request.
         """
         failed: StreamEvent | None = None
         async with aclosing(self._stream_once(request)) as events:
@@ -258,7 +266,7 @@ class AgentRuntime:
     async def run_and_collect(self, *, user_id: str, session_id: str, text: str, streaming: bool = True) -> str:
         """Run the agent, and return the text of the whole reply.
 
-        If a model names an unknown agent, the run is repeated once.
+        If a model names an unknown agent, the run is repeated once: see `stream`.
 
         Args:
             user_id, session_id, text, streaming: see `RunRequest`.
@@ -271,9 +279,9 @@ class AgentRuntime:
         return await _collect_text(events)
 
     async def run_and_collect_once(self, *, user_id: str, session_id: str, text: str, streaming: bool = True) -> str:
-        """Run the agent without a repetition, and return the text of the whole reply.
+        """Run the agent once, and return the text of the whole reply.
 
-        The text of each step comes from its partial events or from its final one, never from both.
+        Unlike in `run_and_collect`, a run in which a model names an unknown agent is not repeated.
 
         Args:
             user_id, session_id, text, streaming: see `RunRequest`.

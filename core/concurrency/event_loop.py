@@ -4,5 +4,5 @@ import asyncio
 
 
 def now() -> float:
-    """Return the time of the event loop's monotonic clock, in seconds."""
+    """Return the time of the running event loop's monotonic clock, in seconds."""
     return asyncio.get_running_loop().time()

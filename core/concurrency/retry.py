@@ -41,6 +41,7 @@ async def retry_store(work: Callable[[], Awaitable[T]], *, operation: str, timeo
 
     Raises:
         StoreError: the last error of `work` within `timeout_seconds`, or the first that is not `StoreError.retryable`.
+        Exception: any other exception of `work`, at once.
     """
     try:  # most operations succeed at once: tenacity would take 0.1 ms of each
         return await work()
@@ -77,7 +78,8 @@ async def retry_forever(
         work: function without arguments; its exceptions are logged and lead to a retry.
         wake: event that starts a call; it is cleared before each try.
         wait: the pauses between the tries; setting `wake` ends a pause early.
-        failure: the log message of a failure, without its reason. The same reason is logged once until `work` succeeds.
+        failure: the log message of a failure, without its reason. A reason is logged again only if it has changed, or
+            after a success.
     """
     last_reason = ""
 

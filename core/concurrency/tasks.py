@@ -42,7 +42,10 @@ class BackgroundTasks:
         task.add_done_callback(self._tasks.discard)
 
     async def drain(self, seconds: float) -> None:
-        """Wait at most `seconds` for the tracked tasks, then cancel the unfinished ones."""
+        """Wait at most `seconds` for the tracked tasks, then cancel the unfinished ones.
+
+        See `drain_tasks`, which then waits at most `seconds` more.
+        """
         await drain_tasks(self._tasks, seconds)
 
 
@@ -103,7 +106,7 @@ async def run_concurrently(work: Callable[[T], Awaitable[None]], items: Iterable
     """Call `work` for each item, in order, with at most `limit` calls at a time.
 
     Raises:
-        Exception: the first exception of `work`; the other calls are cancelled.
+        Exception: the first exception of `work`; the other calls are cancelled, and no further call begins.
     """
     remaining = iter(items)
 

@@ -26,8 +26,8 @@ class HistoryState:
             epoch; 0 without any. The agent has not seen messages of other people after that time.
         others: the newest message of each author who wrote none of the turn's messages, oldest first; of more than
             `MAX_OTHERS`, those of the authors who wrote last.
-        is_quiet: whether the inbox has no message to other people that was sent after `since`. False for an empty
-            history, and for a muted session, whose messages to other people are not stored.
+        is_quiet: whether the inbox has no message to other people that was sent after `since`. False if `since` is 0,
+            and for a muted session, whose messages to other people are not stored.
     """
 
     since: float = 0.0

@@ -38,8 +38,8 @@ class SessionOverview:
         id: the id of the session.
         generation: the number of the session generation, which counts up with each reset.
         last_message_at: the time at which the session's newest message was sent, in seconds since the epoch.
-        people: the number of authors in the inbox.
-        messages: the number of the session's rows in the inbox.
+        people: the number of different authors of the session's rows in the inbox, bots too.
+        messages: the number of these rows, of all generations.
         model: the full name of the chosen model; None for the default.
         is_muted: whether only mentions are answered.
         running: the id of the active turn; None if there is none.

@@ -57,7 +57,7 @@ class RecentSession:
 
     @property
     def preview(self) -> str:
-        """The first `MAX_PREVIEW_CHARACTERS` characters of the first message, on one line."""
+        """The first message on one line, cut at `MAX_PREVIEW_CHARACTERS` with an ellipsis."""
         text = " ".join(self.first.text.split())
         return text if len(text) <= MAX_PREVIEW_CHARACTERS else f"{text[: MAX_PREVIEW_CHARACTERS - 1].rstrip()}…"
 
@@ -194,7 +194,7 @@ class ConversationService:
     async def choose_agent(self, session_id: str, agent: str, *, place: str, location_names: Sequence[str]) -> bool:
         """Set the agent of a session from its next turn on; create the session if needed.
 
-        If `agent` answers at the location without a choice, the choice is stored as None.
+        If `agent` answers at the location by default, an earlier choice is removed, and none is stored.
 
         Args:
             agent: the name of the agent.
@@ -338,7 +338,8 @@ class ConversationService:
         Args:
             form: `md` for people, `json` for programs.
             prices: the prices of models, for turns whose cost is not stored yet.
-            max_bytes: the most bytes of UTF-8; a longer text is cut and ends with a note. None for no limit.
+            max_bytes: the most bytes of UTF-8 of all runs; None for no limit. The first run that exceeds it and all
+                later ones are left out, and the end of the text says so.
             viewer: the person who gets the text. Arguments and results of tool calls that they may not see are replaced
                 by `[hidden]`: see `ExportViewer`. None shows everything.
 

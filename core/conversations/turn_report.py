@@ -67,7 +67,8 @@ class TurnReport:
         calls: the model calls of the turn.
         cost: the cost in trillionths of a dollar.
         unpriced: the number of tokens of models without a known price; they are not in the cost.
-        run_record: steps, tool calls and timings of the run; None if the turn has not ended, or the record is deleted.
+        run_record: steps, tool calls and timings of the run; None until the answer or the end is stored, and if the
+            record is deleted.
         omitted_messages: the number of stored older messages that the model got neither as they are nor in a summary;
             None where they are not counted (`TurnReports.list`).
         approvals: the approvals and questions of the turn to people.
@@ -113,7 +114,7 @@ class TurnReport:
     def known_cost(self) -> int | None:
         """The cost in trillionths of a dollar; None if it is unknown.
 
-        It is unknown without a model call, and if no call has a known price.
+        It is unknown without a model call, and if no call has a known price. Calls without a known price add nothing.
         """
         return self.cost if self.cost or (self.calls and not self.unpriced) else None
 

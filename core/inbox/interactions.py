@@ -73,7 +73,8 @@ class InteractionQueue:
     async def process(self, key: str) -> AsyncIterator[None]:
         """Delete an interaction after the block, also if the block raises an error.
 
-        If the block is cancelled, the interaction stays stored. Another worker processes it once this one is dead.
+        If the block is cancelled, the interaction stays stored. Another worker processes it once this one is dead. A
+        failure of the database is logged: see `remove`.
 
         Args:
             key: the key of the interaction.

@@ -135,9 +135,9 @@ class InboxStore:
     async def request_rerun(self, turn_id: str, *, author: str | None, kind: RerunKind) -> RerunResult:
         """Store a request to answer the messages of a turn again, at most once per turn.
 
-        The worker claims turns then. A `retry` is answered after all messages that wait in the session. The kinds
-        `regenerate` and `revise` are denied if a newer message or turn follows. A `revise` also cancels the running
-        turn, which has the old text. An accepted request deletes the approvals and questions of the turn to people.
+        It wakes the workers. A `retry` is answered after all messages that wait in the session. The kinds `regenerate`
+        and `revise` are denied if a newer message or turn follows. A `revise` also cancels the running turn, which has
+        the old text. An accepted request deletes the approvals and questions of the turn to people.
 
         Args:
             turn_id: the turn to repeat.
@@ -272,8 +272,8 @@ class InboxStore:
 
         Args:
             inbound: the message that asks for the reset.
-            until: seconds since the epoch; messages that were sent later stay. If a turn has claimed one of them,
-                nothing is reset.
+            until: seconds since the epoch; messages that were sent later wait on in the new generation. If a turn has
+                claimed one of them, nothing is reset.
 
         Returns:
             The dropped messages, maybe none. None if the request was stored before. `RerunDenied.SUPERSEDED` if a turn

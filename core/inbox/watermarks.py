@@ -84,14 +84,15 @@ class Watermarks:
             await insert_or_update(connection, channels, {"name": channel, "watermark": at})
 
     async def list_active_places(self, channel: str, *, since: float, limit: int) -> list[ActivePlace]:
-        """Return the places where people talk to the bot, newest message first.
+        """Return the `limit` places with the newest messages, newest first.
 
-        A place whose sessions are all inactive, or beyond the limit, is returned too, with empty `sessions`.
+        A place without an active session, or whose active sessions are not among the `limit` newest, has empty
+        `sessions`.
 
         Args:
             channel: the name of the adapter.
             since: seconds since the epoch; a session is active if its newest message is not older.
-            limit: the most places, and the most sessions of all places together.
+            limit: the most places, and the most active sessions of all places together.
 
         Raises:
             StoreError: the database cannot be read.

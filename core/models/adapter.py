@@ -72,9 +72,10 @@ class ModelAdapter(BaseLlm):
       (`MAX_TOKENS`, `MALFORMED_FUNCTION_CALL`, ...). ADK stores it and ends its run.
     - an error of `core.errors`: the provider's, `ContentBlockedError` if the safety rules left nothing,
       `ProviderTimeoutError` after `idle_seconds` without an event, or `ProviderStreamError` if the stream ends early.
-      The time that tools take between two calls does not count.
+      The time that tools take between two calls does not count. At a spending limit, it is `SpendingLimitError`.
 
-    With `stream=True` a partial response for each delta of text or thought comes before.
+    With `stream=True` a partial response for each delta of text or thought comes before. A retraction among them (see
+    `is_retraction`) cancels all earlier ones: the text begins again.
 
     Attributes:
         provider: provider of the model.
@@ -109,7 +110,8 @@ class ModelAdapter(BaseLlm):
         """Return the types and sizes of files that a model accepts.
 
         Args:
-            model: the full name of the model.
+            model: the full name of the model. A name that is neither `selectable` nor a fallback is given to
+                the adapter's own provider.
         """
         handle = self._get_handle(model)
         return handle.provider.supported_files(handle.model)

@@ -30,7 +30,10 @@ class DeltaSchedule:
         self._last = 0.0
 
     def next_delay(self) -> float:
-        """Reserve a time for a stream's next text delta; return the seconds until then."""
+        """Reserve a time for a stream's next text delta; return the seconds until then.
+
+        The time is at least `MIN_INTERVAL_SECONDS` from now, and `SPACING_SECONDS` after the last reserved one.
+        """
         now = event_loop.now()
         self._last = max(now + MIN_INTERVAL_SECONDS, self._last + SPACING_SECONDS)
         return self._last - now
@@ -43,7 +46,7 @@ class CoalescingProvider:
     so is the rest when the stream has ended. Deltas with a signature are never joined.
 
     Args:
-        provider: the provider whose deltas are joined.
+        provider: the provider whose deltas are joined; `aclose` closes it.
         schedule: the schedule of all providers of the process; None for one of its own.
     """
 
@@ -59,7 +62,7 @@ class CoalescingProvider:
         return self._provider.supported_files(model)
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ProviderEvent, None]:
-        """Yield the other provider's events, with text deltas joined."""
+        """Yield the other provider's events, with deltas of text or thought joined."""
         queue = asyncio.Queue[ProviderEvent | None]()
         reader = asyncio.create_task(self._read(request, queue), name=f"stream of {self.name}")
         try:

@@ -25,6 +25,7 @@ async def convert_errors(
     Every exception is converted, because no vendor's SDK has one base class for its errors.
 
     Args:
+        events: the stream; it is closed in any case.
         to_provider_error: returns the error to raise for an exception that is not a `ProviderError`.
     """
     try:
@@ -90,6 +91,9 @@ def parse_retry_after(headers: Mapping[str, str]) -> float | None:
     """Return the seconds to wait before a retry, from the HTTP headers of a response.
 
     `retry-after-ms` is preferred to `retry-after`, which is a number of seconds or a date.
+
+    Args:
+        headers: the headers, with keys in lower case or without regard to case.
 
     Returns:
         The seconds, at least 0; None without a readable header.

@@ -53,9 +53,10 @@ def merge_grounding(
 
 
 def find_sources(response: LlmResponse) -> list[Source]:
-    """Return the web pages that a response or event names, in order, each once.
+    """Return the web pages in a response or event, in order, each once.
 
-    Pages without a web address (`is_web_address`) are left out. A title is cut at `_MAX_TITLE_CHARACTERS`.
+    They come from its grounding, its citations and the URLs that the model read. Pages without a web address
+    (`is_web_address`) are left out. A title is cut at `_MAX_TITLE_CHARACTERS`.
     """
     found = dict[str, Source]()
     for source in _list_pages(response):

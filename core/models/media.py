@@ -148,7 +148,7 @@ def detect_mime_type(data: bytes, expected_type: str | None) -> str | None:
     """Return the MIME type of a file from its bytes; None if it is unknown.
 
     A known beginning of the bytes decides, even against `expected_type`. Without one, an expected audio or video type
-    is returned. If a text or nothing is expected, it is `text/plain` for every text.
+    is returned. If a text or nothing is expected, it is `text/plain` for every text, even an empty one.
 
     Args:
         expected_type: the result of `guess_mime_type`. An expected audio type is returned for the beginning of any
@@ -194,7 +194,7 @@ def truncate_text(text: str, max_tokens: int) -> str:
 
 
 def count_tokens(text: str) -> int:
-    """Return an estimate of a text's tokens: a third of its UTF-8 bytes.
+    """Return an estimate of a text's tokens: a third of its UTF-8 bytes, rounded up.
 
     It is at least the true count for most texts; `truncate_text` uses the same estimate.
     """
@@ -213,7 +213,7 @@ def format_file(text: str, name: str) -> str:
 
 
 def make_part(mime_type: str, data: bytes) -> types.Part:
-    """Return a file as a part of an ADK message."""
+    """Return a file as a part of an ADK message, with the bytes in `inline_data`."""
     return types.Part(inline_data=types.Blob(mime_type=mime_type, data=data))
 
 

@@ -44,7 +44,7 @@ def convert_messages(
 def clean_tool_name(name: str, extra_characters: str = "") -> str:
     """Return a tool's name with `_` for each character that vendors refuse.
 
-    It has at most 64 characters: ASCII letters, digits, `_` and `-`. A model can call a tool that does not exist. If
+    It has 1 to 64 characters: ASCII letters, digits, `_` and `-`. A model can call a tool that does not exist. If
     such a name were invalid, vendors would refuse every later request of the conversation.
 
     Args:

@@ -161,7 +161,10 @@ class SupportedFiles:
     max_total_bytes: int
 
     def supports(self, mime_type: str, size: int) -> bool:
-        """Return whether the model accepts a file of this MIME type and size in bytes."""
+        """Return whether the model accepts a file of this MIME type and size in bytes.
+
+        The caller adds up the sizes for `max_total_bytes`.
+        """
         return size <= self.max_bytes.get(mime_type, -1)
 
 

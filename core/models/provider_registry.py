@@ -55,7 +55,7 @@ async def probe_model(provider: Provider, model: str, seconds: float = 30.0) -> 
         seconds: the most seconds until the first event.
 
     Raises:
-        ProviderError: the model does not answer.
+        ProviderError: the call failed, or no event came in time.
     """
     request = ModelRequest(model, [ModelMessage("user", (Text("Answer with the one word: ok"),))])
     events = cast(AsyncGenerator[ProviderEvent, None], provider.stream(request))

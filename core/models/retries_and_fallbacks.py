@@ -90,12 +90,14 @@ class Fallbacks:
         Args:
             model: the full name of the model.
             attempt: starts an attempt at the call: see `Attempt`.
-            waits: seconds before each retry; a random factor from 0.5 to 1.5 changes them. A model gets no retry
-                after a failure for which it is skipped, until it has answered again.
+            waits: seconds before each retry, times a random factor from 0.5 to 1.5, plus the error's `retry_after`. A
+                model that was skipped, and has not answered since, gets no retry. No retry follows an error that is
+                not `retryable`, or that asks for more than `MAX_RETRY_AFTER_SECONDS`.
 
         Raises:
             ProviderError: the last error of the first model that was tried, if none answers. If that error is a fault
                 of the request, no fallback is tried.
+            SpendingLimitError: an attempt reached a spending limit; no other model is tried.
         """
         first_error, has_output = None, False
         for name in self._list_candidates(model):

