@@ -154,11 +154,11 @@ def _replace(text: str, hidden: list[tuple[int, int]], mask: Callable[[int], str
 def mask_json(value: Any, depth: int = _MAX_DEPTH) -> Any:
     """Return a copy of a JSON value with `[redacted]` for secrets.
 
-    All texts are changed by `redact_secrets`. Texts, lists and objects under names such as `password` or `token` are
-    replaced as a whole. Numbers, booleans and None stay.
+    All texts and names are changed by `redact_secrets`. Texts, lists and objects under names such as `password` or
+    `token` are replaced as a whole. Numbers, booleans and None stay.
 
     Args:
-        depth: the number of nesting levels; deeper values are replaced as a whole.
+        depth: the number of nesting levels; deeper lists and objects are replaced as a whole.
     """
     match value:
         case str():

@@ -63,8 +63,8 @@ class ExportedFile:
 def safe_name(title: str) -> str:
     """Return the last part of a path-like title, safe as a file name.
 
-    Characters that a file system or a shell interprets become `_`. Of a long name, the last `_MAX_NAME_LENGTH`
-    characters stay. The result is `file` if nothing stays.
+    Letters, digits, `_`, `.`, `-` and spaces stay; each run of other characters becomes one `_`. Spaces and dots at the
+    ends are removed, and only the last 80 characters stay. The result is `file` if nothing stays.
     """
     last = re.split(r"[/\\]", title)[-1]
     plain = _UNSAFE_CHARACTERS.sub("_", last).strip(" .")
@@ -126,6 +126,7 @@ async def write_files(database: Database, session_id: str, files: Sequence[Expor
 
     Raises:
         FileExistsError: the folder has a file with the same name.
+        OSError: another reason prevents the write. Files that were written before stay, also after other errors.
         StoreError: the database cannot be read.
     """
     written = 0

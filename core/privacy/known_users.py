@@ -41,7 +41,9 @@ async def list_sessions_with(connection: AsyncConnection, user_id: str) -> set[s
 
 
 async def count_records(connection: AsyncConnection, user_id: str) -> int:
-    """Count a user's spending rows, ratings, decisions and notices of denied access.
+    """Return the number of a user's spending rows, ratings, decisions and denials.
+
+    Denials are the rows of `denial_notices`.
 
     Args:
         user_id: the platform's id of the user.
@@ -58,7 +60,8 @@ async def count_records(connection: AsyncConnection, user_id: str) -> int:
 async def find_users(connection: AsyncConnection, text: str) -> list[KnownUser]:
     """Return the users whose name contains `text` or whose platform id is `text`.
 
-    Case is ignored, and so is a platform's name before the id, as in `slack:U1`. The users are sorted by id.
+    Case is ignored, and so is a platform's name before the id, as in `slack:U1`. The users are sorted by id. Stored
+    prompts, inbox messages and spending are searched; an empty text matches all users in them.
     """
     names = defaultdict[str, set[str]](set)
     prompts = sa.select(messages.c.attribution).where(messages.c.attribution.is_not(None))

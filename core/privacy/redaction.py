@@ -64,8 +64,8 @@ class Redaction:
     def redact_text(self, text: str) -> str:
         """Return another author's text with the user's messages, names and id replaced.
 
-        Messages of `MIN_QUOTE_LENGTH` characters or more, and quotes of the user in prompts, become `[deleted]`. Names,
-        as whole words, and the id become `somebody`.
+        Messages of 8 characters (`MIN_QUOTE_LENGTH`) or more, and quotes of the user in prompts, become `[deleted]`.
+        Names, as whole words, and the id become `somebody`.
         """
         for words in sorted(self.texts, key=len, reverse=True):
             if len(words) >= MIN_QUOTE_LENGTH:
@@ -131,7 +131,7 @@ async def find_sessions_of(connection: AsyncConnection, user_id: str) -> tuple[l
 async def is_only_author(connection: AsyncConnection, session_id: str, user_id: str) -> bool:
     """Return whether no other person than a user wrote to the bot in a session.
 
-    A stored message without a known author counts as another person's.
+    A stored message without a known author counts as another person's. The result is True if nobody wrote.
 
     Args:
         user_id: the platform's id of the user.
@@ -189,8 +189,10 @@ async def load_redaction(connection: AsyncConnection, session_id: str, user_id: 
 async def redact_session(connection: AsyncConnection, session_id: str, redaction: Redaction) -> int:
     """Remove a user's texts, names and id from a session, in the caller's transaction.
 
-    The caller has locked the session. Its summaries and memories are deleted, and the files, results and requests to
-    people of runs that answered the user. No other message is deleted, so that models accept the history.
+    The caller has locked the session. Its summaries and memories are deleted. Of runs that answered the user, files and
+    requests to people are deleted, and tool calls lose their arguments and results. No other message is deleted, so
+    that models accept the history. The user's names and id are also replaced in the ADK state and the memories of the
+    session's place.
 
     Args:
         redaction: the names, texts and runs of the user.

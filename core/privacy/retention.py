@@ -57,7 +57,14 @@ class RetentionService:
             await run_every(INTERVAL_SECONDS, self.delete_expired, failure=failure, retry_seconds=RETRY_SECONDS)
 
     async def delete_expired(self) -> None:
-        """Delete the messages that are older than `days`; log their number if any."""
+        """Delete sessions and messages that have expired; log their numbers if any.
+
+        Everything before midnight (UTC) `days` days ago has expired. Only `run` takes 0 days as "never": this method
+        then deletes everything from before today.
+
+        Raises:
+            StoreError: some of the data could not be deleted.
+        """
         async with self._database.read() as connection:
             now = await connection.scalar(sa.select(self._database.now)) or 0.0
         before = now // DAY_SECONDS * DAY_SECONDS - self._days * DAY_SECONDS
@@ -69,9 +76,10 @@ class RetentionService:
 class CleanupService:
     """Service that deletes rows that are not needed any more.
 
-    These are ended turns, their inbox messages, tool calls, dead workers, and expired denial notices. The newest inbox
-    message of each author at a place stays, since it has the author's latest session. A turn stays while a later turn
-    for the same messages does. A worker's row is deleted an hour after its lease expired.
+    These are ended turns, inbox messages, tool calls, dead workers, and expired denial notices. The newest inbox
+    message of each author at a place stays, since it has the author's latest session. A turn stays while another turn
+    for the same messages does, while its cost is not stored, or while a rerun of it waits. A worker's row is deleted an
+    hour after its lease expired.
 
     Args:
         days: the days after which ended turns, inbox messages and tool calls are deleted.
@@ -95,9 +103,13 @@ class CleanupService:
         await run_every(INTERVAL_SECONDS, clean_up, failure="old turns cannot be deleted", retry_seconds=RETRY_SECONDS)
 
     async def delete_batch(self) -> int:
-        """Delete at most `BATCH_SIZE` rows of each table, and return the number of all.
+        """Delete at most `BATCH_SIZE` unneeded rows per table; return their total number.
 
-        The tables are `turns`, `inbox`, `tool_calls`, `workers` and `denial_notices`.
+        The tables are `turns`, `inbox`, `tool_calls`, `workers` and `denial_notices`, in one transaction. The number is
+        0 if no unneeded row is left.
+
+        Raises:
+            StoreError: the database cannot be used; nothing is deleted.
         """
         async with self._database.write() as connection:
             before, an_hour_ago = self._database.now - self._days * DAY_SECONDS, self._database.now - HOUR_SECONDS

@@ -54,7 +54,7 @@ class TranscriptMessage:
 
     @property
     def heading(self) -> str:
-        """The names of a prompt's authors; for a message that is no prompt, `author`.
+        """The names of a prompt's authors, with commas; for another message, `author`.
 
         For a prompt without known names, this is `Question`.
         """
@@ -68,7 +68,7 @@ class TranscriptRun:
     """A run of the agent with its messages, or a summary of earlier runs.
 
     Attributes:
-        id: the id of the run, an ADK invocation.
+        id: the id of the run, an ADK invocation; a summary has an id of its own.
         messages: the messages of the run, oldest first.
         turn: columns of the newest turn of the run, by name; None if the turn is deleted, or there was none.
         feedback: the ratings of that turn's answer: columns of `feedback` by name.
@@ -122,7 +122,10 @@ class _RunGrouper:
 
 
 async def stream_runs(database: Database, session_id: str) -> AsyncGenerator[TranscriptRun, None]:
-    """Yield the runs of a session since its last reset, oldest first.
+    """Yield the runs and summaries of a session since its last reset, oldest first.
+
+    A run that continued after decisions of people is yielded in several parts with the same `id`, one for each turn;
+    the first part has the files. Nothing is yielded for an unknown session.
 
     Raises:
         StoreError: the database cannot be read.

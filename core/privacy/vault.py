@@ -70,7 +70,8 @@ class Vault:
     async def put(self, name: str, value: Mapping[str, Any]) -> None:
         """Encrypt and store a value under a name; it replaces an earlier value.
 
-        A new value never expires. A name that `reserve` has stored keeps its expiry.
+        A new value never expires. A name that `reserve` has stored keeps its expiry, even one that has passed: then
+        `get` returns None.
 
         Raises:
             StoreError: the database cannot be used.

@@ -79,6 +79,9 @@ class ArtifactService(BaseArtifactService):
 
         Args:
             origin: the id of the first of these turns: `Turn.origin`.
+
+        Raises:
+            StoreError: the database cannot be read, even after retries.
         """
         origin_turns = sa.select(turns.c.id).where(turns.c.origin == origin)
         is_generated = (artifacts.c.session == session_id) & artifacts.c.turn.in_(origin_turns)
@@ -107,6 +110,7 @@ class ArtifactService(BaseArtifactService):
         Raises:
             SessionResetError: the session was reset.
             TurnLostError: another worker owns the turn.
+            StoreError: the database cannot be written, even after retries.
         """
         scope = _get_scope(app_name, user_id, filename, session_id)
         part = ensure_part(artifact)

@@ -64,7 +64,10 @@ class EncodedEvent(NamedTuple):
 
 
 def is_state_only(event: Event) -> bool:
-    """Return whether an ADK event has neither content nor actions but a state change."""
+    """Return whether an ADK event has nothing but a state change, or nothing at all.
+
+    Ids, author, time and branch do not count.
+    """
     if event.content is not None:
         return False
     rest = event.model_dump(
@@ -92,7 +95,7 @@ def encode_event(event: Event) -> EncodedEvent:
     """Return an ADK event with its columns of `messages` and its large files.
 
     Nothing is stored. The columns lack files of more than `MAX_INLINE_BYTES`, which the caller stores from
-    `EncodedEvent.blobs`; they have only the SHA-256 of each.
+    `EncodedEvent.blobs`; they have only the SHA-256 of each. The caller also sets the column `tokens`, which is 0.
 
     The returned event is the same one, or a copy with U+FFFD for lone surrogates, which UTF-8 cannot encode.
     """
@@ -107,8 +110,12 @@ def encode_event(event: Event) -> EncodedEvent:
 def to_json_value(value: Any) -> Any:
     """Return a Python value converted to JSON values.
 
-    The result has only dicts, lists, texts, numbers, booleans and None. NaN becomes null, a lone surrogate becomes
-    U+FFFD, and an object of an unknown type becomes its `repr`.
+    The result has only dicts, lists, texts, numbers, booleans and None. NaN and infinity become None, a lone surrogate
+    becomes U+FFFD, bytes become their text, and an object of an unknown type becomes its `repr`.
+
+    Raises:
+        ValueError: `value` has bytes that are not UTF-8.
+        RecursionError: `value` contains itself.
     """
     return from_json(to_json(_replace_surrogates(value), inf_nan_mode="null", serialize_unknown=True))
 
@@ -252,7 +259,10 @@ def measure_event(event: Event) -> tuple[str, int]:
 
 
 def count_media_bytes(event: Event) -> int:
-    """Return the number of bytes of all files in an event."""
+    """Return the number of bytes of all inline files in an event, also in responses.
+
+    For a file in `blobs` that is not restored, the bytes of its reference count.
+    """
     return sum(map(len, _iterate_bytes(event)))
 
 

@@ -77,9 +77,10 @@ def token_budget_truncate(
 ) -> list[HistoryEntry]:
     """Return the newest events that fit into a token budget and a number of turns.
 
-    A cut is logged, and the rest begins with a user message if it has one, never with a tool response. Some events are
-    returned regardless of the limits: the newest user message, ADK's compaction events, and calls that may still get a
-    response, with the user message before them.
+    The events are oldest first. A cut is logged, and the rest begins with a user message if it has one, never with a
+    tool response. Some events are returned regardless of the limits: the newest user message, ADK's compaction events,
+    and calls that may still get a response. The same applies to long-running calls of returned responses. The user
+    message before such a call is returned too.
 
     Args:
         entries: the events of the history, oldest first.
@@ -217,7 +218,7 @@ def repair_history(events: Sequence[Event]) -> list[Event]:
     """Return a history that every model accepts: with a response for each call.
 
     Responses without a call are removed, and repeated call ids are renamed. A call without a response gets the error
-    `INTERRUPTED` as its response if other messages follow. Calls that may still be answered have no response:
+    `INTERRUPTED` if other messages follow: see `answer_interrupted_calls`. Calls that may still be answered have none:
     long-running calls, and the calls of the last message of each ADK branch.
 
     Args:
@@ -263,7 +264,9 @@ def _is_confirmation(part: types.Part) -> bool:
 
 
 def answer_interrupted_calls(event: Event, ids: set[str]) -> Event:
-    """Return an event with the error `INTERRUPTED` as the response to some calls.
+    """Return a new event with the error `INTERRUPTED` as the response to some calls.
+
+    The response is `{"error": "interrupted, may have taken effect"}`.
 
     Args:
         event: the event that makes the calls.

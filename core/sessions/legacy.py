@@ -21,7 +21,7 @@ class EventRebuilder:
     `rebuild_event`. A stored tool response without a call id is assigned to the oldest call without a response.
 
     Args:
-        agent: the author of an event if its row has no author; empty for `FALLBACK_AUTHOR`.
+        agent: the author of an event if its row has no author; empty for `core.identity.FALLBACK_AUTHOR`.
     """
 
     def __init__(self, agent: str = "") -> None:

@@ -30,6 +30,8 @@ log = logging.getLogger(__name__)
 async def lock_session_row(connection: AsyncConnection, session_id: str | None) -> int | None:
     """Lock a session's row until the transaction ends, if it exists.
 
+    SQLite has no row locks: there, a transaction of `Database.write` excludes all other writes.
+
     Returns:
         The generation of the session; None if the session does not exist, or `session_id` is None.
     """
@@ -80,7 +82,7 @@ async def find_session_row(
     """Return the `sessions` row of a session; None if the session does not exist.
 
     Args:
-        for_update: lock the row until the transaction ends.
+        for_update: lock the row until the transaction ends, as `lock_session_row` does.
     """
     query = _LOCK_SESSION if for_update else _FIND_SESSION
     return (await connection.execute(query, {"session_id": session_id})).one_or_none()
@@ -90,7 +92,7 @@ async def delete_session_data(connection: AsyncConnection, session_id: str) -> N
     """Delete a session's rows in all tables except `sessions`, `inbox` and `turns`.
 
     These are messages, files in `blobs`, artifacts, tool calls, requests to people, ratings, memories and the session's
-    state.
+    state. ADK's artifacts with the prefix `user:`, which belong to the place, stay.
     """
     session_turns = sa.select(turns.c.id).where(turns.c.session == session_id)
     await connection.execute(sa.delete(feedback).where(feedback.c.turn.in_(session_turns)))

@@ -44,7 +44,7 @@ class MemoryService(BaseMemoryService):
         generation: the session generation in which the run began; None for any. After a reset of the session, saving
             raises an error.
         fence: the fencing token of the run's turn; None without a turn. Once another worker has claimed the turn,
-            saving raises an error.
+            saving raises an error; without a `generation`, this is not checked.
     """
 
     database: Database
@@ -57,7 +57,7 @@ class MemoryService(BaseMemoryService):
 
         Args:
             session: the id of the session.
-            generation: the expected session generation; None for any.
+            generation: the expected session generation; None to check neither the generation nor the fence.
             fence: the fencing token of the run's turn; None without a turn.
         """
         return replace(self, session=session, generation=generation, fence=fence)
@@ -65,11 +65,12 @@ class MemoryService(BaseMemoryService):
     async def add_session_to_memory(self, session: Session) -> None:
         """Save the text of each loaded event of a session as a memory, once per event id.
 
-        Events without text are skipped.
+        Events without text are skipped, and so are thoughts. A text is cut after 8,000 characters.
 
         Raises:
             SessionResetError: the session was reset.
             TurnLostError: another worker owns the turn.
+            StoreError: the database cannot be written, even after retries.
         """
         run = self
         if isinstance(session, StoredSession):
@@ -110,6 +111,9 @@ class MemoryService(BaseMemoryService):
         Args:
             app_name: the agent whose memories are searched.
             user_id: the place, as `InboxMessage.place`.
+
+        Raises:
+            StoreError: the database cannot be read, even after retries.
         """
         words = _get_search_words(query)
         if not words:

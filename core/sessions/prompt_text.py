@@ -44,14 +44,14 @@ class AttributedPrompt:
 
     @property
     def text(self) -> str:
-        """The parts, joined by `PART_SEPARATOR`: the prompt as it is stored and sent."""
+        """The parts, joined by blank lines: the prompt as it is stored and sent."""
         return PART_SEPARATOR.join(words for _, words in self.parts)
 
     @property
     def unattributed_text(self) -> str:
         """The texts of the authors, without the names before them and without quotes.
 
-        They are joined by `PART_SEPARATOR`.
+        They are joined by blank lines.
         """
         return PART_SEPARATOR.join(
             strip_author(words, self.names.get(author, author)) for author, words in self.parts if author
@@ -90,7 +90,7 @@ class AttributedPrompt:
 def attribute_text(name: str, text: str) -> str:
     """Return a message as `NAME: first line`, with its further lines indented.
 
-    The indentation, `INDENT`, prevents a message from imitating the name of another author.
+    The indentation, two spaces (`INDENT`), prevents a message from imitating the name of another author.
     """
     first, *others = text.splitlines() or [""]
     return "\n".join([f"{name}: {first}", *(f"{INDENT}{line}".rstrip() for line in others)])
@@ -115,7 +115,7 @@ def escape_brackets(text: str) -> str:
 def quote_message(name: str, text: str) -> str:
     """Return a message as `> NAME: first line`, for the lines of `build_quote`.
 
-    Further lines begin with `CONTINUATION_PREFIX`.
+    Further lines begin with `>` and five spaces (`CONTINUATION_PREFIX`).
 
     Args:
         name: the author's name.
@@ -129,7 +129,7 @@ def build_quote(title: str, lines: Iterable[str]) -> str:
     """Return a quote of untrusted text, with a warning to the model in its first line.
 
     Args:
-        title: the first words of the quote, which describe the content.
-        lines: the quoted lines, each with `>` at its beginning.
+        title: the first words of the quote, which describe the content; without a full stop.
+        lines: the quoted lines, each with `>` at its beginning, as from `quote_message`.
     """
     return "\n".join([f"{QUOTE_OPEN}{title}. {_WARNING}{QUOTE_CLOSE}", *lines, QUOTE_END])

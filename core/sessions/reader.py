@@ -102,6 +102,7 @@ async def read_snapshot(
         The snapshot; None if there is no session with this id, user and app.
 
     Raises:
+        StoreError: the database cannot be read.
         ValueError: a stored text is not UTF-8, or a value of the state is not JSON.
     """
     session_columns: tuple[int, float] | None = None
@@ -220,9 +221,13 @@ class HistoryLoader:
     async def load(self) -> tuple[list[Event], HistoryWindow]:
         """Return the ADK events that are sent to the model, oldest first, and their size.
 
-        The events are the newest summary, if there is one, and the messages after it within the limits. Every call has
-        a response, except calls that may still be answered. The `HistoryWindow` has the number of these messages, their
-        tokens, and the limit by which older messages are left out.
+        The events are the newest summary, as a user message, if there is one, and the messages after it. These are the
+        messages within the limits, and older ones with calls that may still be answered. Only such calls lack a
+        response. The `HistoryWindow` has the number of the messages, the tokens of all events, and the limit by which
+        older messages are left out.
+
+        Raises:
+            StoreError: the database cannot be read.
         """
         summary, summarized_id, budget = self._summary, 0, self.budget or DEFAULT_BUDGET_TOKENS
         if summary is not None:

@@ -63,7 +63,8 @@ async def resume_run(connection: AsyncConnection, session_id: str, invocation_id
 
     ADK makes the calls of a step without responses when the run continues; the call log has the results of the calls
     that were made before. If a step has only some responses, these are deleted, since ADK would not make the other
-    calls. Artifacts of deleted events are deleted, too. A run without a stored user message keeps its events, and
+    calls. In a step with an open long-running call, the other open calls get their logged result, or an error, as their
+    response. Artifacts of deleted events are deleted, too. A run without a stored user message keeps its events, and
     loses only the artifacts of those that would otherwise be deleted.
 
     Args:
@@ -132,7 +133,7 @@ async def discard_run(connection: AsyncConnection, session_id: str, invocation_i
 async def close_questions(connection: AsyncConnection, session_id: str, author: str | None) -> bool:
     """Delete the open questions of a session to people, and answer their calls.
 
-    Each call gets the error `NOT_ANSWERED` as its response, so that no run waits for an answer any more.
+    Each call gets the response `{"error": "nobody answered this"}`, so that no run waits for an answer any more.
 
     Args:
         author: the platform's id of a person; only questions to which their messages led are deleted. None for all.
@@ -151,6 +152,8 @@ async def close_questions(connection: AsyncConnection, session_id: str, author: 
 
 async def close_calls(connection: AsyncConnection, session_id: str, calls: Set[tuple[str, str]]) -> None:
     """Store the error `NOT_ANSWERED` as the response to open long-running calls.
+
+    The response is `{"error": "nobody answered this"}`.
 
     Args:
         calls: the run id and the call id of each call; answered calls are ignored, and so are those of former

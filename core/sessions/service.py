@@ -190,7 +190,8 @@ class SessionService(BaseSessionService):
         """Store an event and its state change, and add the event to `session.events`.
 
         Nothing happens for a partial event, and for an event whose id is in `session.events`. If an event only changes
-        the state, the change is stored, but not the event.
+        the state, the change is stored, but not the event. A user message also repairs `session.events`: see
+        `core.sessions.history.repair_history`.
 
         Returns:
             The event; or a copy without the characters and the temporary state that cannot be stored.
@@ -267,7 +268,10 @@ class SessionService(BaseSessionService):
         """Return at most `limit` messages of a session with all `words`, newest first.
 
         Messages of people and agents since the last reset are searched. Case and Unicode's compatible forms are
-        ignored: see `fold_text`. A word may also be part of a longer word.
+        ignored: see `fold_text`. A word may also be part of a longer word. Without words, every message matches.
+
+        Raises:
+            StoreError: the database cannot be read.
         """
         c = messages.c
         query = (

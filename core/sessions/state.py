@@ -41,8 +41,8 @@ async def write_state(connection: AsyncConnection, owners: Mapping[str, str], de
 
     Args:
         owners: the owner by scope, from `get_scope_owners`.
-        delta: the new values by key. The prefixes are ADK's: `app:`, `user:`, and none for the session; `temp:` keys
-            are not stored.
+        delta: the new values by key, converted by `to_json_value`; a key with None is stored, not deleted. The prefixes
+            are ADK's: `app:`, `user:`, and none for the session; `temp:` keys are not stored.
     """
     rows = []
     for key, value in to_json_value(dict(delta)).items():

@@ -34,8 +34,9 @@ CLOSE_SECONDS = 2.0
 class Database:
     """Client of a SQLite or PostgreSQL database, with a pool of connections.
 
-    On SQLite one connection writes at a time, and reads never wait for a write (write-ahead log). A commit survives the
-    death of the process; the last commits may be lost with the machine's power (`synchronous=NORMAL`).
+    Connections are opened when they are needed; `aclose` closes them. On SQLite one connection writes at a time, and
+    reads never wait for a write (write-ahead log). A commit survives the death of the process; the last commits may be
+    lost with the machine's power (`synchronous=NORMAL`).
 
     Every method raises `StoreError` for a database that cannot be used, whichever driver reports the error.
 
@@ -44,7 +45,8 @@ class Database:
         connections: the most connections at once, 3 or more. A caller waits while all are in use.
 
     Raises:
-        SettingsError: the URL has a parameter that the driver does not know.
+        SettingsError: the URL has a parameter that the driver does not know, or whose value is not a number.
+        StoreError: the folder of the SQLite file cannot be created.
     """
 
     def __init__(self, url: str, *, connections: int = 15) -> None:
@@ -103,7 +105,10 @@ class Database:
         """Yield a connection in a transaction: commit after the block, or roll back.
 
         An exception in the block rolls the transaction back. On SQLite, this waits for the end of the other writes of
-        this process.
+        this process, so a nested `write` waits forever.
+
+        Raises:
+            IntegrityError: SQLAlchemy's error; a constraint of a table does not hold.
         """
         with store_errors():
             async with self._write_lock, self._connect(self.engine) as connection, connection.begin():
@@ -120,7 +125,7 @@ class Database:
             The rows.
 
         Raises:
-            IntegrityError: a constraint of the table does not hold.
+            IntegrityError: SQLAlchemy's error; a constraint of the table does not hold.
         """
         lock = self._write_lock if isinstance(statement, sa.UpdateBase) else nullcontext()
         with store_errors():
@@ -130,39 +135,48 @@ class Database:
     async def run_with_retries(self, statement: sa.Executable, *, operation: str, **values: Any) -> Rows:
         """Run one statement as `run` does, and retry it while the database is unavailable.
 
-        The retries and the last error are those of `retry_store`.
+        It must be safe to repeat after a success: see `retry_store`.
 
         Args:
             statement: a query, or a write that returns rows.
             values: the bind parameters by name.
-            operation: the operation as a noun phrase, for the log; see `retry_store`.
+            operation: the operation as a noun phrase, for the log.
 
         Returns:
             The rows.
+
+        Raises:
+            StoreError: the last error after retries for 90 s, or the first that is not `retryable`.
+            IntegrityError: as for `run`.
         """
         return await retry_store(partial(self.run, statement, **values), operation=operation)
 
     async def read_with_retries(self, work: Callable[[AsyncConnection], Awaitable[T]], *, operation: str) -> T:
         """Return the result of `work` with a connection for reading, with retries.
 
-        While the database is unavailable, `work` is called again with a new connection. The retries and the last error
-        are those of `retry_store`.
+        While the database is unavailable, `work` is called again with a new connection, as by `retry_store`.
 
         Args:
             work: gets the connection of each try.
-            operation: the operation as a noun phrase, for the log; see `retry_store`.
+            operation: the operation as a noun phrase, for the log.
+
+        Raises:
+            StoreError: the last error after retries for 90 s, or the first that is not `retryable`.
         """
         return await self._retry(self.read, work, operation)
 
     async def write_with_retries(self, work: Callable[[AsyncConnection], Awaitable[T]], *, operation: str) -> T:
         """Return the result of `work` in a transaction, with retries.
 
-        While the database is unavailable, `work` is called again in a new transaction. The retries and the last error
-        are those of `retry_store`.
+        While the database is unavailable, `work` is called again in a new transaction, as by `retry_store`.
 
         Args:
-            work: gets the connection of each try.
-            operation: the operation as a noun phrase, for the log; see `retry_store`.
+            work: gets the connection of each try. It must be safe to repeat after a commit, whose reply may be lost.
+            operation: the operation as a noun phrase, for the log.
+
+        Raises:
+            StoreError: the last error after retries for 90 s, or the first that is not `retryable`.
+            IntegrityError: as for `write`.
         """
         return await self._retry(self.write, work, operation)
 

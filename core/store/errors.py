@@ -93,7 +93,7 @@ def store_errors() -> Iterator[None]:
 
     Raises:
         StoreError: the database cannot be used; the text may have advice for operators, and `retryable` is set.
-        IntegrityError: a constraint of a table does not hold.
+        IntegrityError: SQLAlchemy's error, unchanged or for the driver's: a constraint of a table does not hold.
     """
     try:
         yield

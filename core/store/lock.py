@@ -12,10 +12,11 @@ from core.store.database import Database
 
 @contextmanager
 def hold_database_lock(database: Database) -> Iterator[None]:
-    """Lock the SQLite file of a database during the block; do nothing for PostgreSQL.
+    """Lock the SQLite file of a database during the block, without waiting.
 
-    The lock is the file `NAME.lock` beside the SQLite file. A second process on SQLite would take over the running
-    turns of the first. The operating system releases the lock when the process ends.
+    Nothing is locked for PostgreSQL and for SQLite in memory. The lock is the file `NAME.lock` beside the SQLite file.
+    A second process on SQLite would take over the running turns of the first. The operating system releases the lock
+    when the process ends.
 
     Raises:
         StoreError: another process has the lock, and the text has the id of that process; or the lock file cannot be
@@ -32,9 +33,9 @@ def hold_database_lock(database: Database) -> Iterator[None]:
 
 @contextmanager
 def hold_file_lock(path: Path, hint: str) -> Iterator[None]:
-    """Lock the file `NAME.lock` beside a path during the block, with `flock`.
+    """Lock the file `NAME.lock` beside a path during the block, without waiting.
 
-    The id of this process is written into the lock file, which is not deleted at the end.
+    The lock is `flock`. The id of this process is written into the lock file, which is not deleted at the end.
 
     Args:
         path: the file that the lock protects; it need not exist, and is not opened.

@@ -21,7 +21,7 @@ async def migrate(database: Database) -> list[str]:
     If one fails, none is applied. Several processes may call this at once.
 
     Returns:
-        The Alembic revisions that were applied, oldest first.
+        The Alembic revisions that were applied, oldest first; empty if the database had all.
 
     Raises:
         SchemaError: the database is newer than this version of Parley, and stays unchanged.

@@ -39,6 +39,8 @@ class NotificationBus:
     async def notify(self, connection: AsyncConnection, text: str) -> None:
         """Send a text to all workers, this one included, when a transaction commits.
 
+        On SQLite nothing is sent.
+
         Args:
             connection: the connection with the transaction.
         """
@@ -48,7 +50,7 @@ class NotificationBus:
     async def notify_now(self, text: str) -> None:
         """Send a text to all workers, this one included, in a transaction of its own.
 
-        A failure of the database is logged.
+        A failure of the database is logged. On SQLite nothing is sent.
         """
         if self._database.is_sqlite:
             return

@@ -150,17 +150,17 @@ class SqliteConnection(aiosqlite.Connection):
         self._is_beginning = True
 
     def to_next_statement(self, sql: str) -> str:
-        """Return the text of the next statement, as a `_FirstStatement` after `begin`.
+        """Return the text to execute as the next statement.
 
-        Each call sets `is_interrupted`. The caller resets it when the statement has run: it stays set after a failure
-        and after a cancellation.
+        After `begin`, its type makes the thread run `BEGIN IMMEDIATE` before it. Each call sets `is_interrupted`. The
+        caller resets it when the statement has run: it stays set after a failure and after a cancellation.
         """
         self.is_interrupted = True
         is_first, self._is_beginning = self._is_beginning, False
         return _FirstStatement(sql) if is_first else sql
 
     def cursor(self) -> _Cursor:  # type: ignore[override]
-        """Return a new cursor."""
+        """Return a new cursor, whose `execute` reads all rows."""
         return _Cursor(self)
 
     def stop(self) -> asyncio.Future[Any] | None:
@@ -192,9 +192,14 @@ class SqliteConnection(aiosqlite.Connection):
 async def connect(path: str, **options: Any) -> SqliteConnection:
     """Open a connection. Its thread does not keep the process from ending.
 
+    The caller closes it.
+
     Args:
         path: a file, or `:memory:`.
         options: arguments of `sqlite3.connect`.
+
+    Raises:
+        sqlite3.Error: the file cannot be opened.
     """
     connector = partial(sqlite3.connect, path, factory=_FileConnection, **options)
     connections = list[SqliteConnection]()

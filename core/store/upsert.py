@@ -14,7 +14,7 @@ async def insert_new(connection: AsyncConnection, table: sa.Table, *rows: dict[s
     """Insert rows, and skip each row with a unique key that a stored row has.
 
     Args:
-        rows: values by column; all rows have the same columns.
+        rows: values by column; all rows have the same columns. Without rows, nothing happens.
     """
     if rows:
         await connection.execute(build_insert(connection.dialect.name, table).on_conflict_do_nothing(), rows)
@@ -26,7 +26,7 @@ async def insert_or_update(connection: AsyncConnection, table: sa.Table, *rows: 
     An update writes only the columns that `rows` have.
 
     Args:
-        rows: values by column; all rows have the same columns.
+        rows: values by column; all rows have the same columns. Without rows, nothing happens.
     """
     if not rows:
         return

@@ -161,7 +161,8 @@ def set_rule(
 def find_secret_paths(schema: Mapping[str, Any], arguments: Mapping[str, Any]) -> list[ArgumentPath]:
     """Return the paths of the arguments that a JSON Schema marks as secret.
 
-    The mark is `writeOnly: true` or `format: password`. References and combinations of schemas are followed.
+    The mark is `writeOnly: true` or `format: password`. References and combinations of schemas are followed. A path is
+    a tuple of names of fields and positions in lists. An argument that is None has no path.
 
     Args:
         schema: the JSON Schema of the arguments.

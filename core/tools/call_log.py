@@ -57,7 +57,7 @@ class ToolCallEntry:
 
     Attributes:
         has_ended: whether the tool returned a result or an error.
-        result: the result for the model; None if the call has not ended.
+        result: the result for the model; None also if the call has not ended.
         actions: other effects of the call: state changes, saved artifacts, confirmation requests.
     """
 
@@ -78,8 +78,7 @@ class ToolCallLog:
         """Store the start of a tool call, unless an earlier attempt began the same call.
 
         The same call has the same run, id, tool and arguments. If the tool or the arguments of the stored call differ,
-        the new call replaces it. Failures of the database are retried for at most `RETRY_TIMEOUT_SECONDS`: see
-        `retry_store`.
+        the new call replaces it. Failures of the database are retried for at most 90 s: see `retry_store`.
 
         Args:
             may_repeat: returns whether a call that an earlier attempt at the run began may be made again.
@@ -122,7 +121,7 @@ class ToolCallLog:
         """Store the result of a tool call that has begun.
 
         For a call that has not begun, or has a result already, nothing is written. Failures of the database are retried
-        for at most `RETRY_TIMEOUT_SECONDS`: see `retry_store`.
+        for at most 90 s: see `retry_store`.
 
         Args:
             result: the result for the model; files in it are stored too.

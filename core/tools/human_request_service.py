@@ -113,8 +113,7 @@ class HumanRequestService:
     ) -> list[HumanRequest]:
         """Store a turn's final text, run record and requests in one transaction.
 
-        No requests are stored if the turn was cancelled or its session was reset. Failures of the database are
-        retried for at most `RETRY_TIMEOUT_SECONDS`: see `retry_store`.
+        The turn gets the state `answered`. No requests are stored if it was cancelled or its session was reset.
 
         Args:
             text: the final text of the reply.
@@ -127,6 +126,7 @@ class HumanRequestService:
 
         Raises:
             TurnLostError: another worker owns the turn, or it has ended.
+            StoreError: the database cannot be written, after retries for 90 s.
         """
         fence = self._turns.fencing_token(turn)
 
@@ -315,7 +315,7 @@ class HumanRequestService:
             verdict: `approved`, `denied`, or `always` to allow all calls of the tool in the session.
 
         Returns:
-            The result; nothing is stored if it says that the person may not decide, or that the approval is not open.
+            The result. `is_first` is False, and nothing is stored, if they may not decide or it was decided before.
 
         Raises:
             StoreError: the database cannot be written, after all retries.
@@ -330,10 +330,10 @@ class HumanRequestService:
 
         Args:
             id_: the id of the question.
-            value: JSON value that fits the form of the question.
+            value: JSON value that fits the form of the question; it is not checked.
 
         Returns:
-            The result; nothing is stored if it says that the person may not answer, or that the question is not open.
+            The result. `is_first` is False, and nothing is stored, if they may not answer or it was answered before.
 
         Raises:
             StoreError: the database cannot be written, after all retries.
@@ -439,7 +439,7 @@ class HumanRequestService:
         all of them are expired questions.
 
         Raises:
-            StoreError: the database cannot be used.
+            StoreError: the database cannot be used; requests that were stored as expired before are not returned.
         """
         is_expired = human_requests.c.decision.is_(None) & (human_requests.c.expires_at < time.time())
         async with self._database.read() as connection:
@@ -455,7 +455,7 @@ class HumanRequestService:
         return expired
 
     async def run_expiry(self, show: Callable[[HumanRequest], Awaitable[None]]) -> None:
-        """Call `expire` every `EXPIRY_INTERVAL_SECONDS`, until cancelled; log failures.
+        """Call `expire` every 15 seconds, until cancelled; log failures.
 
         Args:
             show: called with each expired request, to update its messages; its failure is logged.

@@ -80,7 +80,7 @@ class Approval(HumanRequest):
         hint: the tool's reason for the request; empty if the tool states none.
         may_allow_always: whether a person may allow all calls of the tool in the session.
         app_name: the name of the agent.
-        secret_paths: the paths of the arguments that are not shown.
+        secret_paths: the paths (names of fields, positions in lists) of the arguments that are not shown.
     """
 
     hint: str
@@ -94,7 +94,7 @@ class Question(HumanRequest):
     """Request for a value, which becomes the response of the tool call.
 
     Attributes:
-        answer: JSON value; None while the question is open, and if a message is the answer.
+        answer: JSON value; None while the question is open, after its expiry, and if a message is the answer.
         is_answered_by_message: whether a message in the session is the answer.
         drafts: form entries that people have not submitted, by the person's id.
     """

@@ -142,7 +142,7 @@ class McpServer(BaseToolset):
     async def fetch_tools(self, readonly_context: ReadonlyContext | None = None) -> list[BaseTool]:
         """Fetch and return the server's tools, and set `is_available` to True.
 
-        Each tool gets the time limit of the server's calls.
+        A list that is less than 5 minutes old is used again. Each tool gets the time limit of the server's calls.
 
         Raises:
             Exception: any error of the connection or the server; `is_available` stays as it is.
@@ -159,7 +159,7 @@ class McpServer(BaseToolset):
     async def process_llm_request(self, *, tool_context: ToolContext, llm_request: LlmRequest) -> None:
         """Add an instruction to a model request if the server's tools are unavailable.
 
-        The tools are requested from the server first. If they are available, the request stays unchanged.
+        The tools are requested by `get_tools` first. If they are available, the request stays unchanged.
         """
         await self.get_tools_with_prefix(tool_context)
         if not self.is_available:
@@ -168,7 +168,7 @@ class McpServer(BaseToolset):
             )
 
     async def close(self) -> None:
-        """Disconnect from the server within `_CLOSE_TIMEOUT_SECONDS`; log a failure."""
+        """Disconnect from the server within 5 seconds; log a failure."""
         try:
             async with asyncio.timeout(_CLOSE_TIMEOUT_SECONDS):
                 await self._toolset.close()

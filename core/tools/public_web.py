@@ -100,12 +100,12 @@ class _PublicResolver(AbstractResolver):
 async def open_url(
     first_url: str, is_allowed: Callable[[Address], bool] = is_public
 ) -> AsyncIterator[tuple[str, aiohttp.ClientResponse]]:
-    """Send a GET request to a URL, and follow at most `_MAX_REDIRECTS` redirects.
+    """Send a GET request to a URL, and follow at most 5 redirects.
 
     The caller limits the time.
 
     Args:
-        first_url: the URL.
+        first_url: the URL, of the scheme `http` or `https` and without a user name.
         is_allowed: returns whether an IP address may be connected to.
 
     Yields:

@@ -404,8 +404,8 @@ def check_entry(field_: FormField, entry: str | Sequence[str]) -> Any:
     """Return the JSON value of a person's entry in a field.
 
     Args:
-        entry: the text that the person entered; for a chosen option, `OPTION_PREFIX` and its position. Several are a
-            list, or the lines of a text.
+        entry: the entered text; for an option, `OPTION_PREFIX` and its position, or its label or value in any case.
+            Several options are a list, or the lines of a text.
 
     Returns:
         The value, of the JSON type of the field's kind. An empty entry in an optional field becomes an empty list for

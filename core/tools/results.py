@@ -31,9 +31,12 @@ _CUT_NOTE = "… (cut: there is more)"
 def to_model_result(result: Any) -> Any:
     """Return a tool's result as JSON values without secrets, cut to a limited size.
 
+    The limits are 100,000 characters, 10,000 values and 32 levels of nesting.
+
     Returns:
         None, a boolean, a number, a text, a list, or a dict with text keys. ADK's and other pydantic objects, such as
-        files, stay unchanged. A note replaces each part that is cut.
+        files, stay unchanged. Bytes become base64, and over 1,000 of them their number. A note replaces each part that
+        is cut.
     """
     return _ResultConverter().convert(result)
 
@@ -125,7 +128,8 @@ async def save_files(result: Any, tool: str, context: ToolContext) -> Any:
     """Save the bytes in a tool's result as artifacts of the session.
 
     Args:
-        tool: the name of the tool, from which the names of the files are made.
+        tool: the name of the tool, from which the names of the files are made. A key with a suffix, such as `a.csv`, is
+            the name of its file.
 
     Returns:
         The result with a dict in place of bytes that are the whole result, or an item of a mapping or list. The dict

@@ -64,7 +64,7 @@ class Tool:
 
 
 class ToolAdapter(BaseTool):
-    """ADK tool (`BaseTool`) for a `Tool`."""
+    """ADK tool (`BaseTool`) that calls the handler of a `Tool`, and raises its errors."""
 
     def __init__(self, tool: Tool) -> None:
         super().__init__(name=tool.name, description=tool.description)
@@ -112,10 +112,10 @@ def is_idempotent(tool: BaseTool) -> bool:
 def restrict_to(*ids: str) -> Callable[[AnyTool], AnyTool]:
     """Return a decorator that restricts a function or an ADK tool to some people.
 
-    If a turn has several authors, all of them must be allowed.
+    The decorator marks the tool itself, and returns it. If a turn has several authors, all of them must be allowed.
 
     Args:
-        ids: the platform's ids of users and roles, or `admins`.
+        ids: the platform's ids of users and roles, or `admins`. Without ids, nobody may use the tool.
     """
 
     def mark(tool: AnyTool) -> AnyTool:
@@ -185,6 +185,8 @@ def _without_app_plugins(context: ToolContext) -> ToolContext:
 
 def to_adk_tool(tool: Tool | BaseTool | Callable[..., Any]) -> BaseTool:
     """Return a `Tool`, an ADK tool or a function as an ADK tool.
+
+    An ADK tool is returned itself.
 
     Raises:
         ToolError: `tool` is none of these.

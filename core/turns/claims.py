@@ -81,7 +81,8 @@ async def claim_turns(
 ) -> list[Turn]:
     """Claim abandoned turns, then a new turn for each idle session with messages.
 
-    A read comes first: without anything to claim, no transaction waits for the lock on writes.
+    A turn that cannot be parsed gets the state `failed`, and such a message the outcome `unreadable`; neither is in the
+    result. Without anything to claim, the database is only read.
 
     Args:
         lease: the lease of the worker that gets the turns.
@@ -95,6 +96,7 @@ async def claim_turns(
 
     Raises:
         IntegrityError: another worker began a turn of one of the sessions; nothing is claimed.
+        StoreError: the database cannot be used.
     """
     has_abandoned = sa.exists().where(_is_abandoned(lease, running)).label("has_abandoned")
     async with database.read() as connection:

@@ -78,7 +78,7 @@ class HistoryCompactor:
         summarizer: writes the summary by a model call.
         wake: makes this worker claim turns again: a claim skips a session whose row is locked.
         spending_limiter: raises if a spending limit is reached; the cost counts for the people of the turn.
-        budget: the most tokens of history that are sent to the model; None turns summaries off.
+        budget: the most tokens of history that are sent to the model; 0 for 32,000. None turns summaries off.
         turn_limit: the most turns of history that are sent to the model.
         delay_seconds: seconds between the end of a turn and the summary.
     """
@@ -124,11 +124,11 @@ class HistoryCompactor:
     def schedule(self, turn: Turn) -> None:
         """Start a task that summarizes a session later, if its history is long then.
 
-        The task waits for `delay_seconds`. It summarizes if the messages without a summary have `START_FRACTION` of the
-        turns or of the tokens that are sent to the model.
+        The task waits for `delay_seconds`. It summarizes if the messages without a summary have 80% of the turns or of
+        the tokens that may be sent to the model. A failure is logged.
 
         Nothing happens if summaries are off, if the session has such a task, or if its last summary failed less than
-        `RETRY_SECONDS` ago.
+        300 s ago.
 
         Args:
             turn: the ended turn, with the session to summarize, its generation and its agent.
@@ -148,7 +148,7 @@ class HistoryCompactor:
             task.cancel()
 
     async def wait_until_idle(self) -> None:
-        """Wait for all scheduled and cancelled summaries to end."""
+        """Wait for all scheduled and cancelled summaries to end; cancel none."""
         while tasks := [*self._tasks.values(), *self._cancelled]:
             await asyncio.wait(tasks)
 

@@ -154,6 +154,8 @@ async def get_messages_of_turns(
 async def get_inbox_rows(connection: AsyncConnection, origin: str) -> Sequence[sa.Row[Any]]:
     """Return the `inbox` rows of the messages that a turn answers, oldest first.
 
+    Messages that their authors deleted are included: see the column `outcome`.
+
     Args:
         origin: the `Turn.origin` of the turn: the id of the first turn that answered the messages.
     """
@@ -169,8 +171,8 @@ async def get_turn_row(connection: AsyncConnection, turn_id: str) -> sa.Row[Any]
 async def get_message_chain(connection: AsyncConnection, turn_id: str) -> list[InboxMessage]:
     """Return the messages of a turn, then those of its parent, up to the first turn.
 
-    The parent is the turn that a turn repeats or continues. The messages of one turn are oldest first. The list is
-    empty if the turn is not stored.
+    The parent is the turn that a turn repeats or continues. The messages of one turn are oldest first; those of a
+    rerun come again with its parent. The list is empty if the turn is not stored.
     """
     found, query = list[InboxMessage](), sa.select(turns)
     turn = (await connection.execute(query.where(turns.c.id == turn_id))).one_or_none()

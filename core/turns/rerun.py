@@ -51,6 +51,7 @@ async def create_rerun_message(
     Args:
         turn_id: the turn whose messages are answered again.
         author: the platform's id of the person who asks; None for an operator, who may repeat any turn.
+        kind: `retry` of a failed turn, `regenerate` of an answered or stopped one, or `revise` after an edit.
 
     Returns:
         A copy of the newest message of the turn, with the event key of the request and the current time. It is returned

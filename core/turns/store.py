@@ -105,7 +105,8 @@ Json = Mapping[str, Any]
 class TurnStore:
     """Reads and writes of the `turns` table by one worker.
 
-    A write to a turn raises `TurnLostError` once another worker has claimed that turn.
+    A write to a turn raises `TurnLostError` once another worker has claimed that turn. Methods with a `turn` are
+    retried while the database is unavailable; after 90 s they raise `StoreError`.
 
     Args:
         lease: the lease of this worker.
@@ -186,7 +187,7 @@ class TurnStore:
             await self._database.read_with_retries(self.fencing_token(turn).check, operation=f"turn {turn.id}")
 
     async def has_stored_prompt(self, turn: Turn) -> bool:
-        """Return whether the session's history has the user message of the turn's run."""
+        """Return whether the history has the user message of the run `turn.origin`."""
         marked = sa.select(is_prompt_stored(turn.session_id, turn.generation, turn.origin))
         return bool(
             await self._database.read_with_retries(
@@ -198,7 +199,8 @@ class TurnStore:
         """Return the inbox messages that led to the run that a turn continues.
 
         These are the messages of the turn, then those of its parent, up to the first turn; within a turn, the oldest
-        comes first. The list is empty if the turn continues no run (`Turn.run` is None).
+        comes first. A rerun and its parent have the same messages, which come twice. The list is empty if the turn
+        continues no run (`Turn.run` is None).
         """
         if turn.run is None:
             return []
@@ -208,6 +210,8 @@ class TurnStore:
 
     async def save_message_ids(self, turn: Turn, chunks: Sequence[str]) -> None:
         """Store the platform's ids of the messages that show the reply, in their order.
+
+        Earlier ids are replaced.
 
         Raises:
             TurnLostError: another worker has claimed the turn, or it has ended.
@@ -231,7 +235,7 @@ class TurnStore:
         await self._update(turn, states_before("answered"), _SAVE_ANSWER, **values)
 
     async def hand_back(self, turn: Turn, text: str = "") -> None:
-        """Release the turn, so that any worker may claim it, and notify all workers.
+        """Release the turn, so that any worker may claim it; notify the other workers.
 
         A running turn gets the state `queued`; a turn with a final text stays `answered`. The next claim counts no
         attempt.
@@ -260,7 +264,7 @@ class TurnStore:
         replaced only by `RESET`. `STOP` does not cancel a turn with a stored final text.
 
         Returns:
-            The id of the marked turn; None if none was marked.
+            The id of the marked turn, also if it had this reason before; None if none was marked.
         """
         condition = (turns.c.session == session_id) & is_active(turns)
         if reason != CancelReason.RESET:  # a reset is never replaced
@@ -304,9 +308,9 @@ class TurnStore:
     ) -> None:
         """Store the end of the turn: its state, usage, error and run record.
 
-        If the cancel reason of the turn is `RESET`, its text, its run record and the texts of its messages are deleted.
-        For `MESSAGE_DELETED`, its run record is deleted, and if `state` is `cancelled`, the stored ADK events of its
-        run as well.
+        The usage is that of `turn.meter`; for `done`, the stored one stays. If the cancel reason of the turn is
+        `RESET`, its text, its run record and the texts of its messages are deleted. For `MESSAGE_DELETED`, its run
+        record is deleted, and if `state` is `cancelled`, the stored ADK events of its run as well.
 
         Args:
             state: the new state of the turn.

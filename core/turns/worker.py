@@ -69,6 +69,7 @@ class Worker:
             - `SHUTDOWN`: hand the turn back.
             - `LEASE_LOST`: write nothing.
             - any other reason: end the turn with a note in the reply.
+            An error that it raises is logged, and the turn is run again after a pause.
         limit: the most turns that run at once.
         poll: seconds between two claims when no notification comes.
     """

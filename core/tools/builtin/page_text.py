@@ -21,9 +21,9 @@ _SUPERSETS = {"gb2312": "gb18030", "gbk": "gb18030"}
 
 
 def decode(body: bytes, charset: str) -> str:
-    """Return the text of a page, as UTF-8 if the charset is not one of `_CHARSETS`.
+    """Return the text of a page, decoded by its charset.
 
-    Invalid bytes become U+FFFD.
+    UTF-8 is used if the charset is none of the encodings of web pages. Invalid bytes become U+FFFD.
     """
     name = charset.strip().lower().replace("_", "-")
     name = _SUPERSETS.get(name, name)
