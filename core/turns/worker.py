@@ -106,6 +106,8 @@ class Worker:
     def cancel(self, turn_id: str, reason: CancelReason) -> None:
         """Cancel the task of a turn, if the turn runs in this process.
 
+        A task that is being cancelled, or whose turn was claimed with this cancel reason, is left alone.
+
         Args:
             reason: the message of the cancellation.
         """

@@ -151,7 +151,7 @@ class UsageMeter:
         place: place of the turn's messages: `InboxMessage.place`.
         author: author of the newest message, as `platform:id`. The calls count against their spending limit.
         author_name: name of the author on the platform.
-        check_limits: called before each model call; raises an error if the call must not be made.
+        check_limits: awaited by the callers of models before each call; raises an error if it must not be made.
         call_starts: start of each running call of an external model (monotonic clock), by run, agent and branch.
     """
 
@@ -327,7 +327,7 @@ _current: ContextVar[UsageMeter | None] = ContextVar("meter", default=None)
 
 
 def current_meter() -> UsageMeter:
-    """Return the meter of the current run; outside of a run, a new one."""
+    """Return the meter of the current run; outside of a run, a new one at each call."""
     return _current.get() or UsageMeter()
 
 

@@ -102,9 +102,10 @@ class Prices:
         return [name for name in self._prices if not name.endswith("*")]
 
     def get_price(self, model: str) -> Price | None:
-        """Return the price of a model, by its full name or the longest matching prefix.
+        """Return the price of a model, by its full name.
 
-        None if the model has no known price.
+        A model without a price of its own has that of the longest matching pattern, such as `gemini-*`. None if no
+        pattern matches.
         """
         if model in self._prices:
             return self._prices[model]

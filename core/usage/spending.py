@@ -112,7 +112,7 @@ class SpendingStore:
     async def count_turn(self, turn_id: str) -> None:
         """Insert the model calls of an ended turn into `spending`, unless they are there.
 
-        The cost of the turn is written to the turn. A turn that has not ended stays unchanged.
+        The cost of the turn is written to the turn. A turn that has not ended or is unknown stays as it is.
 
         Raises:
             StoreError: the database cannot be used.
@@ -123,8 +123,8 @@ class SpendingStore:
     async def add_followup(self, meter: UsageMeter) -> None:
         """Insert model calls that followed a turn, such as a summary, into `spending`.
 
-        If the turn has ended, the calls are added to its usage and cost too. If it was deleted, the rows name no
-        author.
+        If the turn has ended, the calls are added to its usage and cost too. The rows name the author in the turn's
+        stored usage; if the turn was deleted, they name none. A meter without calls changes nothing.
 
         Args:
             meter: the meter of these calls: see `UsageMeter.followup_meter`.
@@ -163,7 +163,7 @@ class SpendingStore:
         `spending` yet are inserted first.
 
         Args:
-            by: dimension of the sums: one for each user, channel, model or day; None for one total.
+            by: dimension of the sums: one for each user, channel, model or day with calls; None for one total.
             since: first day (`2026-01-31`, UTC).
             until: last day.
             author: only calls for this user (`platform:id`); None for all.
@@ -273,7 +273,8 @@ def make_rows(
 async def count_turns(connection: AsyncConnection, prices: Prices, *conditions: sa.ColumnElement[bool]) -> None:
     """Insert the model calls of all matching ended turns into `spending`.
 
-    Turns that are counted already are skipped. Call it before the turns are deleted, in the same transaction.
+    Turns that are counted already are skipped; the others get their costs: see `count_batch`. Call it before the turns
+    are deleted, in the same transaction.
 
     Args:
         conditions: SQL conditions on `turns` for the turns to count.
@@ -321,7 +322,11 @@ async def list_last_names(connection: AsyncConnection, persons: Collection[str])
 
 
 def has_person_id(column: sa.ColumnElement[str], person_id: str) -> sa.ColumnElement[bool]:
-    """Return the SQL condition that a column is a person's id or ends in `:ID`."""
+    """Return the SQL condition that a column is a person's id or ends in `:ID`.
+
+    Args:
+        person_id: the platform's id of the person, such as `U1`.
+    """
     return (column == person_id) | column.endswith(f":{person_id}", autoescape=True)
 
 

@@ -119,7 +119,8 @@ class SpendingLimiter:
     async def limit_followup(self, meter: UsageMeter) -> AsyncIterator[None]:
         """Check the spending limits before each model call in the block, after a turn.
 
-        At exit, the calls are added to the turn and inserted into `spending`; a failure of that is logged.
+        At exit, also without limits, the calls are added to the turn and inserted into `spending`. A failure of that is
+        logged.
 
         Args:
             meter: made by `UsageMeter.followup_meter`; its `check_limits` is set.

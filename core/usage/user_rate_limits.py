@@ -42,7 +42,7 @@ class RateLimit:
     def parse(cls, text: str) -> "RateLimit":
         """Return the limit in a setting's value, such as `20/h`.
 
-        The units are `m` for a minute, `h` for an hour, `d` for a day.
+        The number is from 1 to 999999. The units are `m` for a minute, `h` for an hour, `d` for a day.
 
         Raises:
             ValueError: the text is not a rate limit.

@@ -64,7 +64,7 @@ class FencingToken:
         return TurnLostError(f"turn {self.turn} belongs to another worker")
 
     async def check(self, connection: AsyncConnection) -> None:
-        """Read the turn's row, and raise an error if this token is not its last claim.
+        """Read the turn's row without a lock, and check that this token is its last claim.
 
         Raises:
             TurnLostError: the turn has been claimed again, or is deleted.

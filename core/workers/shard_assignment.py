@@ -60,7 +60,7 @@ class ShardAssignment:
     async def get_shard_count(self) -> int | None:
         """Return the number of shards into which live workers divide the channel.
 
-        None if no live worker owns a shard.
+        If they disagree, it is the highest number. None if no live worker owns a shard.
 
         Raises:
             StoreError: the database cannot be read.
@@ -106,8 +106,8 @@ class ShardAssignment:
     async def report_failure(self, shards: Collection[int], count: int) -> None:
         """Release shards that cannot be connected, and claim none for `UNFIT_SECONDS`.
 
-        This worker's quota is 0 for that time, unless all live workers have failed so. A failure of the database is
-        logged.
+        `watch` takes this worker's other shards away as well. If all live workers have failed so, they divide the
+        shards all the same. A failure of the database is logged.
 
         Args:
             shards: the numbers of the shards.
