@@ -130,7 +130,10 @@ class AccessPolicy:
         return User(actor.author, name, frozenset(actor.roles), self.is_admin(actor))
 
     def check(self, actor: Actor, location: Location) -> AccessDecision:
-        """Return whether a user may use the bot at a place, as an `AccessDecision`."""
+        """Return whether a user may use the bot at a place, as an `AccessDecision`.
+
+        Admins need not be in an `allow` list of users and roles; all other rules hold for them too.
+        """
         rules = self.get_rules(actor.platform)
         if actor.is_bot and not rules.allows_bots:
             return AccessDecision.BOT_DENIED

@@ -89,7 +89,7 @@ class Answerer:
         channels: the adapters by name.
         context: builds the prompt text of a turn.
         human_requests: the store of approvals and of questions to users.
-        error_messages: describes the failure of a turn to its author; None to name no administrators.
+        error_messages: describes the failure of a turn to its author; None for texts that name no administrators.
         other_runtimes: the runtimes of the other agents, by the agent's name.
     """
 
@@ -124,13 +124,14 @@ class Answerer:
     async def answer(self, turn: Turn) -> None:
         """Run the agent for a claimed turn, show its reply, and end the turn.
 
-        If another worker began the turn, its reply is continued. The reply's messages are then looked up on the
-        platform, since that worker may have died before it stored the id of one. If the reply cannot be shown, the
-        turn ends as failed.
+        If the turn was claimed before, its reply is continued. The reply's messages are then looked up on the platform,
+        since the former worker may have died before it stored the id of one. If the reply cannot be shown, the turn
+        ends as failed.
 
         Raises:
-            CancelledError: the task was cancelled with a `CancelReason`. The reply says so; at a shutdown the turn is
-                released for another worker.
+            CancelledError: the task was cancelled with a `CancelReason`. The reply says so, and the turn is ended. At a
+                shutdown the turn is released for another worker; for `LEASE_LOST` nothing is done.
+            TurnLostError: another worker has claimed the turn.
             StoreError: the database cannot be used, and the turn is not ended. After more than `max_attempts` claims,
                 an error that a retry would repeat ends the turn as failed, and is not raised.
         """
@@ -192,13 +193,14 @@ class Answerer:
     async def rerender_reply(self, turn_id: str, *, ending: str = "") -> None:
         """Update the reply of a turn after a user edited or deleted a message of the turn.
 
-        While this process runs the turn, only the buttons of the reply change, at once. Any other reply is edited when
-        its turn has ended. It stays as it is if its text is not stored or one of its messages is missing. Nothing
-        changes for an unknown turn.
+        While this process runs the turn, only the buttons of the reply change, at once. For any other reply, wait until
+        its turn has ended, and edit it then. It stays as it is if the turn failed, was cancelled or takes too long, or
+        if one of the reply's messages is missing. Nothing changes for an unknown turn.
 
         Args:
             turn_id: the id of a turn; the newest turn that answers the same messages is used.
-            ending: an untranslated sentence to show below the reply in place of its buttons; empty for none.
+            ending: an untranslated sentence to show below the reply in place of its buttons, once the turn has ended;
+                empty for none.
 
         Raises:
             StoreError: the turn cannot be read.
@@ -219,7 +221,7 @@ class Answerer:
             page: the page of a question's options to show, from 0.
 
         Raises:
-            StoreError: the ids of the request's messages cannot be stored.
+            StoreError: the request cannot be read, or the ids of its messages cannot be stored.
             SurfaceError: the message cannot be shown.
         """
         channel = self._get_channel(request.inbox_message)

@@ -265,7 +265,7 @@ class Surface(Protocol):
     async def show(self, plan: Plan, known_ids: Sequence[str], record: RecordMessageId) -> bool:
         """Make the platform show exactly `plan`: edit, post and delete messages.
 
-        A repeated call changes nothing.
+        A call for the plan that is shown already changes nothing.
 
         Args:
             known_ids: the ids of the reply's posted messages, in order, followed by those of its files.
@@ -323,7 +323,7 @@ class Surface(Protocol):
             emoji: a Unicode emoji or its short name, such as `tada` or `:tada:`.
 
         Raises:
-            SurfaceError: the platform refuses the reaction or cannot be reached, or the reply answers a slash command.
+            SurfaceError: the platform refuses the reaction or cannot be reached, or the reply is ephemeral.
         """
         ...
 
@@ -335,9 +335,9 @@ class Surface(Protocol):
         ...
 
     def assume_queued_reaction(self) -> None:
-        """Store that another process may have added the "queued" reaction.
+        """Assume that another process has added the "queued" reaction; make no call.
 
-        `remove_queued_reaction` then removes it as if this process had added it.
+        `add_queued_reaction` then does nothing, and `remove_queued_reaction` removes the reaction.
         """
         ...
 
@@ -386,11 +386,13 @@ class RateLimits(Protocol):
 
     @property
     def headroom(self) -> float:
-        """The unused fraction of the most used limit, from 0 (none left) to 1."""
+        """The unused fraction of the most used limit, from 0 (none left) to 1 (no use)."""
         ...
 
     def announce_usage(self) -> LimitUsages:
         """Return this worker's use of each limit, to be sent to the other workers.
+
+        The use is also stored in memory: `apply_peer_usage` computes this worker's share from it.
 
         Returns:
             The usage by the name of the limit; limits without use are left out.
@@ -400,8 +402,10 @@ class RateLimits(Protocol):
     def apply_peer_usage(self, peers: Sequence[LimitUsages]) -> None:
         """Set this worker's share of each limit by what the other workers use.
 
+        A smaller share takes effect at once, a larger one after several calls.
+
         Args:
-            peers: the announced usage of each other worker.
+            peers: the announced usage of each other worker; if empty, this worker gets each limit alone, at once.
         """
         ...
 
@@ -433,6 +437,7 @@ class Channel(Protocol):
 
         Raises:
             SettingsError: the platform refuses the credentials, or no connection is made in time.
+            StoreError: the database cannot be read.
         """
         ...
 
@@ -446,16 +451,18 @@ class Channel(Protocol):
         Of several Slack connections, the newest time counts; of several Discord shards, the oldest.
 
         Returns:
-            Seconds since the epoch. Before the first event it is 0; on Discord, the time since which the worker has had
-            shards and no connection. On Slack, it is at most the time at which the bot's token was last valid, and in
-            HTTP mode otherwise the present time.
+            Seconds since the epoch; 0 before the first event. Exceptions:
+
+            - Discord, while no shard is connected: the time since which the worker has had shards and no connection.
+            - Slack in HTTP mode: the present time, while requests are accepted.
+            - Slack in both modes: never later than the time at which the bot's token was last found valid.
         """
         ...
 
     async def reconnect(self) -> None:
-        """Close the silent connections (on Slack all), and start to open new ones.
+        """Close connections without recent events (on Slack all); start to open new ones.
 
-        Slack's HTTP mode has no connections, and does nothing.
+        In Slack's HTTP mode there are none, and nothing is done.
         """
         ...
 
@@ -508,7 +515,7 @@ class Channel(Protocol):
         """Return the text of a stored message for the prompt, with names in place of ids.
 
         Raises:
-            SurfaceError: the app was uninstalled from the Slack workspace.
+            SurfaceError: the app was uninstalled from the Slack workspace, or its token cannot be read.
         """
         ...
 

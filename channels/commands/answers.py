@@ -47,7 +47,7 @@ async def ensure_message_ids(services: ChannelServices, request: HumanRequest) -
         request: an approval or a question.
 
     Raises:
-        StoreError: the ids cannot be stored.
+        StoreError: the request cannot be read, or the ids cannot be stored.
     """
     if request.verdict is None and not request.message_ids:
         with suppress(SurfaceError):  # the decision counts, wherever the reply is shown
@@ -90,7 +90,7 @@ class AnswerHandler:
         return request if request.may_decide(user) else say(words.NOT_ALLOWED_TO_ANSWER)
 
     async def choose(self, id_: str, position: str, user: User, say: MessageCatalog) -> str:
-        """Store a chosen option as the answer to a question.
+        """Store a chosen option as the answer to a question, and update its message.
 
         Nothing is stored if the user may not answer, or the question is closed or has no such option.
 
@@ -99,7 +99,7 @@ class AnswerHandler:
             position: the index of the option, as text.
 
         Returns:
-            The text to show the user, such as the reason that nothing is stored; empty for none.
+            Empty if the answer is stored; else a text that tells the user the reason.
 
         Raises:
             StoreError: the database cannot be reached.
@@ -133,13 +133,13 @@ class AnswerHandler:
         return ""
 
     def check(self, question: Question, positions: Entries, say: MessageCatalog) -> dict[str, str]:
-        """Check the entries of a form, without storing them.
+        """Check the entries of all pages of a form, without storing them.
 
         Args:
-            positions: the entries by the index of the field (as text).
+            positions: the entries by the index of the field (as text). A required field without an entry is invalid.
 
         Returns:
-            The error message by the index of each invalid field (as text).
+            The error message by the index of each invalid field (as text); empty if all are valid.
         """
         _, errors = check_form(question.form, _by_name(question, positions))
         return {

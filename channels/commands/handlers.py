@@ -298,7 +298,7 @@ class CommandHandler:
             argument: the argument of the command, of which at most `MAX_ARGUMENT` characters are read; empty for none.
 
         Raises:
-            StoreError: the database cannot be reached; nothing is changed.
+            StoreError: the database cannot be reached. Nothing is changed, except that a `stop` may have taken effect.
         """
         say, argument = words.messages_for(context.locale), argument.strip()[:MAX_ARGUMENT]
         match name:

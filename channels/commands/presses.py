@@ -53,8 +53,8 @@ class PressHandler:
     async def handle(self, button: str, *, actor: Actor, locale: str, name: str = "") -> str:
         """Perform the action of a pressed button, if this user may do so.
 
-        If they may not, or the button is out of date, nothing is changed and the returned text says so. The caller
-        has checked that the user has access to the bot.
+        Nothing is stored if they may not, a rate limit is reached, or the button is out of date; the returned text
+        then says so. The caller has checked that the user has access to the bot.
 
         Args:
             button: the id of the button.

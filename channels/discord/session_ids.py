@@ -68,7 +68,8 @@ def session_id(guild: int | None, channel: discord.abc.Snowflake, author: int, s
 def ephemeral_ids(user: int, channel: int) -> tuple[str, str]:
     """Return the place id and session id of a user in a channel of ephemeral replies.
 
-    In such a channel, the bot can only respond to interactions, and only by ephemeral messages.
+    In such a channel, the bot can only respond to interactions, and only by ephemeral messages. All such channels of a
+    user have the same place.
 
     Args:
         user: the user's id.
@@ -101,7 +102,7 @@ def channel_place_id(guild: int | None, channel: int) -> str:
     """Return the place id of a channel, or of direct messages if `guild` is None.
 
     Args:
-        channel: the id of a channel that is not a thread.
+        channel: the id of a channel or of a private thread; for any other thread, that of its channel.
     """
     return f"{NAME}:dm:{channel}" if guild is None else f"{NAME}:{guild}:{channel}"
 

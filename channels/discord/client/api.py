@@ -281,6 +281,10 @@ class DiscordApi:
         """Show in a channel that the bot is typing; do nothing if over the rate limit.
 
         Discord shows it for ten seconds, or until the bot's next message.
+
+        Raises:
+            TransientError: the call failed for a temporary reason, and is not retried.
+            SurfaceError: Discord refuses the call.
         """
         send = partial(self._client.http.send_typing, channel)
         limiter = self.get_limiter(("typing", channel), MESSAGE_WINDOW)
@@ -314,6 +318,10 @@ class DiscordApi:
 
         Returns:
             Discord's guild member object (JSON): its `roles` are the ids of the member's roles.
+
+        Raises:
+            RefusedError: Discord refuses the call, with the code 10007 if the user is not a member.
+            SurfaceError: Discord cannot be reached.
         """
         return await self.fetch("member", partial(self._client.http.get_member, guild, user), ("member", guild))
 
@@ -326,7 +334,7 @@ class DiscordApi:
         """Fetch the id of the latest message of each text channel of a server.
 
         Returns:
-            Message ids by channel id; 0 for an empty channel.
+            Message ids by channel id, without threads; 0 for an empty channel.
         """
 
         async def send() -> dict[int, int]:
@@ -416,7 +424,7 @@ class DiscordApi:
             self.edit_limiter(channel).report_headers(remaining=remaining, reset_after=reset_after)
 
     async def aclose(self) -> None:
-        """Cancel the discord.py calls that have not returned yet: see `PendingCalls`."""
+        """Cancel the calls that `PendingCalls` still runs; the client stays open."""
         await self._pending_calls.aclose()
 
     def _get_partial_message(self, channel: int, message: int) -> discord.PartialMessage:

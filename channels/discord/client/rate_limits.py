@@ -33,7 +33,7 @@ def trace_requests(
     Each request waits for a slot of the limiter. This includes requests that discord.py makes by itself, such as the
     second page of a history, a retry or a login. aiohttp awaits a trace before it sends a request.
 
-    The trace also counts, in the metrics, the requests that Discord refuses and discord.py retries by itself.
+    The trace also counts, in the metrics, the responses with 429 after which discord.py retries by itself.
 
     Args:
         report_headers: called for each response with headers of a rate limit: with the HTTP method, the path, and the
@@ -112,7 +112,7 @@ class PendingCalls:
         return json.loads(body.result())
 
     async def aclose(self) -> None:
-        """Cancel the calls of discord.py that have not returned yet."""
+        """Cancel the calls of discord.py that have not returned yet, and await their end."""
         for call in self._tasks:
             call.cancel()
         if self._tasks:

@@ -112,7 +112,7 @@ class ShardConnections:
         return {id_: result for id_, result in zip(new_ids, results, strict=True) if isinstance(result, Exception)}
 
     async def stop(self) -> None:
-        """Disconnect all shards."""
+        """Disconnect all shards, and return once their connections and backfills ended."""
         await asyncio.gather(*map(self._disconnect, list(self._connections)))
 
     async def reconnect(self) -> None:

@@ -33,7 +33,8 @@ def get_message_text(
     Embeds and files are left out. The text is empty if there is nothing else.
 
     Args:
-        names: the names of mentioned users, roles and channels: see `get_mention_names`.
+        names: the names of mentioned users, roles and channels: see `get_mention_names`. A mention without a name
+            becomes its id.
         content: a text to use in place of the message's content; None for the content.
     """
     text = replace_tokens(message.content if content is None else content, names)
@@ -53,7 +54,8 @@ def get_context_text(message: discord.Message | discord.MessageSnapshot, names: 
     Embeds of a message with text are left out, since they are link previews; those of apps' messages are not.
 
     Args:
-        names: the names of mentioned users, roles and channels: see `get_mention_names`.
+        names: the names of mentioned users, roles and channels: see `get_mention_names`. A mention without a name
+            becomes its id.
     """
     files = ", ".join(file.filename for file in message.attachments)
     is_plain = bool(message.content) and not _is_by_app(message)  # its embeds are link previews

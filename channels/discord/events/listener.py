@@ -156,7 +156,7 @@ class MessageListener:
     async def receive_deletion(self, guild: int | None, channel: int, messages: Collection[int]) -> None:
         """Delete the stored texts of messages that were deleted on Discord.
 
-        See `MessageHandler.handle_deletion`.
+        `MessageHandler.handle_deletion` tells the effect on turns. A failure of the database is logged.
 
         Args:
             guild: the id of the server; None for direct messages.
@@ -232,7 +232,8 @@ class MessageListener:
             The message; None if it is not for the bot.
 
         Raises:
-            SurfaceError: the author's roles, or the message on which the thread was started, cannot be fetched.
+            SurfaceError: the author's roles, the channel, or the message on which the thread was started cannot be
+                fetched.
         """
         incoming = parse_message(message, self._api.bot_user, self._settings) if is_from_person(message) else None
         if incoming is None:

@@ -32,9 +32,9 @@ def is_from_person(message: discord.Message) -> bool:
 def parse_message(message: discord.Message, bot: discord.abc.User, settings: DiscordSettings) -> IncomingMessage | None:
     """Return a person's message as an inbox message; None if it is not for the bot.
 
-    A direct message is always for the bot. A message in a server must mention the bot or reply to it, unless it is in a
-    thread or a free channel (see `_is_in_free_channel`). An empty message in a server must mention the bot. The
-    author's roles and the location are not set.
+    A direct message is always for the bot. In a server, a message must mention the bot or reply to it. That is not
+    needed in a thread, nor in a free channel unless the message `is_for_others`. An empty message in a server must
+    mention the bot. The author's roles and the location are not set.
 
     Args:
         message: a message for which `is_from_person` is True.
@@ -128,7 +128,7 @@ def _is_in_free_channel(message: discord.Message, bot: discord.abc.User, channel
 def is_for_others(message: discord.Message, bot: discord.abc.User) -> bool:
     """Return whether a message mentions a role or another user, or replies to a user.
 
-    The bot's user does not count, but its own role does.
+    A mention of the bot's user, or a reply to it, does not count. A mention of the bot's own role does.
     """
     quoted = message.reference.resolved if message.reference else None
     is_reply = isinstance(quoted, discord.Message) and quoted.author != bot

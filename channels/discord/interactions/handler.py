@@ -59,7 +59,7 @@ _MAX_QUESTION_CHARACTERS, _MAX_QUOTE_CHARACTERS = 1500, 200
 class DiscordInteractionHandler(InteractionHandler):
     """Parses and answers commands, menu entries, button presses and submitted modals.
 
-    Discord shows a failure for a command without a response.
+    During the shutdown, the `handle_` methods do nothing. They log each `StoreError` and `SurfaceError`.
 
     Args:
         work: counts the handlers that are running; the shutdown waits for them.
@@ -171,7 +171,7 @@ class DiscordInteractionHandler(InteractionHandler):
         await self._receive(interaction, "press", {"button": button})
 
     async def handle_form(self, interaction: discord.Interaction, data: Mapping[str, Any]) -> None:
-        """Store the answer in a submitted modal of a question; ignore other modals.
+        """Store the entries in a submitted modal of a question; ignore other modals.
 
         The result is shown as by `answer`.
 
@@ -322,9 +322,12 @@ class DiscordInteractionHandler(InteractionHandler):
     async def answer(self, interaction: Interaction, result: CommandResult) -> None:
         """Show the result of an interaction to its author.
 
-        See `InteractionHandler.answer`. The result of a form replaces the private message from which the form was
-        opened. If Discord refuses the response to a command, the result is posted in the channel, without private
-        content. Where the bot cannot post, the refusal is raised.
+        The result of a press is an ephemeral message. That of a form is one too, or replaces the ephemeral message from
+        which the form was opened. If Discord refuses the response to a command, the result is posted in the channel,
+        without private content.
+
+        Raises:
+            SurfaceError: the result cannot be shown, such as a refused response in a channel where the bot cannot post.
         """
         token = self._get_token(interaction.surface)
         if interaction.kind in ("press", "answer"):
@@ -373,6 +376,9 @@ class DiscordInteractionHandler(InteractionHandler):
         Returns:
             The question as a message to answer, and a function that deletes the posted question and tells its author
             the reason.
+
+        Raises:
+            SurfaceError: the question cannot be posted.
         """
         context, values = interaction.context, interaction.values
         assert context.session_id is not None, "Discord tells the channel of an interaction"

@@ -63,6 +63,7 @@ class InteractionToken:
             The message; None if the rate limits dropped a `STREAM_UPDATE`.
 
         Raises:
+            TransientError: the outcome of a `STREAM_UPDATE` is unknown.
             SurfaceError: Discord refuses the message, or cannot be reached.
         """
         content = {"content": text, "view": make_view(controls), "flags": _EPHEMERAL_FLAGS}
@@ -82,6 +83,7 @@ class InteractionToken:
             The message; None if the rate limits dropped a `STREAM_UPDATE`.
 
         Raises:
+            TransientError: the outcome of a `STREAM_UPDATE` is unknown.
             SurfaceError: Discord refuses the edit, or cannot be reached.
         """
         content = {"content": text, "view": make_view(controls)}
@@ -108,6 +110,7 @@ class InteractionToken:
 
         Args:
             message: the id of the message; `ORIGINAL` for the response.
+            files: the new attachments; empty for none.
 
         Raises:
             SurfaceError: Discord refuses the edit, or cannot be reached.

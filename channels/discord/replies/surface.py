@@ -95,12 +95,12 @@ class DiscordSurface(DiscordMessageSurface):
     Args:
         api: makes the calls.
         queued_reactions: adds and removes the reactions that mark users' messages as waiting.
-        address: the ids `channel`, `message` (the user's message), `author` and `guild` (the server). Optional keys:
+        address: the ids `channel`, `message` (the user's message) and `author`. Optional keys: `guild` is the server.
             `root` is the channel of the user's message if a thread was started on it. `is_bot_message` is set if the
             bot posted `message` itself. `side_name` is set for a message beside a reply, such as an approval: it
             replies to nothing, and the ids of its buttons end with the name.
-        ping_after: the author of the message is notified when the reply ends, if it took more than these seconds; 0
-            for never.
+        ping_after: the author of the message is notified when the reply ends more than these seconds after the surface
+            was created; 0 for never.
     """
 
     def __init__(
@@ -216,8 +216,9 @@ class DiscordSurface(DiscordMessageSurface):
     async def show(self, plan: Plan, known_ids: Sequence[str], record: RecordMessageId) -> bool:
         """Show a plan: see `Surface.show`. Also notify the author when a long reply ends.
 
-        Rating buttons are left out: Discord has no element for them, so that they are in the menu of the message. If
-        the bot lacks a permission, or the thread is locked, the author gets a direct message, and the error is raised.
+        A failure to notify is logged. Rating buttons are left out: Discord has no element for them, so that they are in
+        the menu of the message. If the bot lacks a permission, or the thread is locked, the author gets a direct
+        message, and the error is raised.
         """
         plan = replace(plan, buttons=[button for button in plan.buttons if not button.id.startswith(RATING_PREFIXES)])
         try:
@@ -353,7 +354,7 @@ async def edit_outcome(edit: Awaitable[object]) -> EditOutcome:
         - `DONE`: in all other cases.
 
     Raises:
-        RefusedError: Discord refuses the edit of a message that exists.
+        SurfaceError: Discord refuses the edit of a message that exists, or cannot be reached.
     """
     try:
         return EditOutcome.DROPPED if await edit is None else EditOutcome.DONE
@@ -369,7 +370,7 @@ async def ignore_deleted(call: Awaitable[object]) -> None:
     """Await a call; ignore Discord's refusal if the message or channel is deleted.
 
     Raises:
-        RefusedError: Discord refuses the call for another reason.
+        SurfaceError: Discord refuses the call for another reason, or cannot be reached.
     """
     try:
         await call
