@@ -18,7 +18,8 @@ _LIGHTEST_TONE, _LIGHTEST_TONE_NUMBER = 0x1F3FB, 2
 def to_short_name(emoji: str) -> str:
     """Return Slack's short name of an emoji, such as `tada`, without colons.
 
-    Anything but a known emoji character is returned as it is, without colons around it.
+    A skin tone is appended, as in `+1::skin-tone-4`. Anything but a known emoji character is returned as it is, without
+    colons around it.
 
     Args:
         emoji: such as `🎉`, `tada` or `:tada:`.
@@ -33,7 +34,7 @@ def to_short_name(emoji: str) -> str:
 def to_character(emoji: str) -> str:
     """Return the emoji character for a short name.
 
-    Anything but a known name is returned as it is, without colons around it.
+    Anything but a known name, such as a name with a skin tone, is returned as it is, without colons around it.
 
     Args:
         emoji: such as `tada`, `:tada:` or `🎉`.

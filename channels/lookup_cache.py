@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 class LookupCache(Generic[K, V]):
     """Cache of a platform's answers by key, with at most `MAX_ANSWERS` entries.
 
-    Tasks that look up the same key at the same time share one call.
+    Tasks that look up the same key at the same time share one call, unless it fails.
 
     Args:
         kind: the kind of the answers, for the log.

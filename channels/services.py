@@ -17,13 +17,19 @@ from core.usage.user_rate_limits import DenialNoticeStore
 
 
 class UpdateRequestMessage(Protocol):
-    """Signature of `Answerer.update_request_message`."""
+    """Function that edits or posts the message of an approval or question.
+
+    For its parameters and errors see `Answerer.update_request_message`.
+    """
 
     async def __call__(self, request: HumanRequest, *, is_void: bool = False, page: int = 0) -> None: ...
 
 
 class RerenderReply(Protocol):
-    """Signature of `Answerer.rerender_reply`."""
+    """Function that updates a turn's reply after a user edited or deleted a message.
+
+    For its parameters and errors see `Answerer.rerender_reply`.
+    """
 
     async def __call__(self, turn_id: str, *, ending: str = "") -> None: ...
 
@@ -39,7 +45,7 @@ class ChannelServices:
         rerender_reply: updates a reply after a user edited or deleted a message.
         human_requests: the store of approvals and of questions to users.
         update_request_message: posts or edits the message of an approval or question.
-        interactions: the queue of button presses and forms that are processed.
+        interactions: stores commands, button presses and forms until they are processed.
         turn_reports: reads the run records that "Why?" shows.
         refusals: limits how often the bot tells a user that they have no access.
         spending: reads the costs of the models.

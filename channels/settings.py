@@ -57,8 +57,8 @@ class BackfillLimits:
 
     Attributes:
         hours: the most hours since a missed message was sent; older ones stay unanswered. 0 turns the backfill off.
-        messages: the most messages that are answered after one disconnection, in all channels together. Of a channel
-            that exceeds the rest of the limit, the oldest messages are dropped.
+        messages: the most messages that are answered after one disconnection, in all channels of a platform together.
+            Of a channel that exceeds the rest of the limit, the oldest messages are dropped.
     """
 
     hours: float = 24.0

@@ -78,7 +78,8 @@ def find_mentions(text: str) -> set[tuple[str, int]]:
 def replace_tokens(text: str, names: Mapping[tuple[str, int], str]) -> str:
     """Return a text with readable names and times in place of Discord's tokens.
 
-    Tokens are mentions (`<@1>`, `<#2>`), custom emoji, slash commands and timestamps.
+    Mentions become `@name` or `#name`, custom emoji `:name:`, and slash commands `/name`. A timestamp becomes its time
+    in UTC.
 
     Args:
         names: the names of users, roles and channels by sign (`@`, `@&` or `#`) and id; without a name, the id is
@@ -114,7 +115,10 @@ def disable_mentions(text: str) -> str:
 
 
 def shorten(text: str, max_size: int) -> str:
-    """Return a text on one line, truncated by an ellipsis to `max_size` characters."""
+    """Return a text on one line, truncated by an ellipsis to `max_size` characters.
+
+    A character is a code point; the cut is between grapheme clusters.
+    """
     line = " ".join(text.split())
     if len(line) <= max_size:
         return line

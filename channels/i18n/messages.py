@@ -228,7 +228,8 @@ LANGUAGES = (_ENGLISH, *sorted(path.name for path in _LOCALES.iterdir() if path.
 class MessageCatalog:
     """The bot's own messages in one language.
 
-    A catalogue is called with the English message as key. Without a translation, the result is the English message.
+    A catalogue is called with the English message as key, and the values of its placeholders. Without a translation,
+    the result is the English message.
 
     Attributes:
         language: one of `LANGUAGES`.
@@ -254,7 +255,7 @@ class MessageCatalog:
         return f"⚠️ {self(sentence)}"
 
     def format_error_with_id(self, sentence: str, turn_id: str) -> str:
-        """Return the translation of an error message, followed by the turn's id.
+        """Return an error message as `format_error` does, followed by the turn's id.
 
         Args:
             sentence: the English message.

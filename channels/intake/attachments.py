@@ -105,7 +105,8 @@ class AttachmentReader:
         """Download the attachments of a turn's messages.
 
         Downloads that take longer than `AttachmentLimits.seconds` are cancelled, and files above `max_files` of a
-        message are skipped. Instead of a file that cannot be read, the model gets its name and the reason.
+        message are skipped. Text files are truncated to `TEXT_TOKENS` tokens together. Instead of a file that cannot be
+        read, the model gets its name and the reason.
 
         Args:
             channel: the adapter that downloads the files.

@@ -101,7 +101,7 @@ class Backfill:
         watermarks: the store of the watermarks and places.
         store_message: stores a message; raises `StoreError` if it could not be stored.
         fetch_since: takes a time (seconds since the epoch); returns a function that fetches the messages of a place
-            since then.
+            since then, or raises `ParleyError`.
         last_event_at: returns the time of the last event or heartbeat of the platform (seconds since the epoch); 0
             before the first.
         delays_new_messages: whether a new message waits until older messages of its place are fetched. This keeps the
@@ -456,7 +456,7 @@ async def filter_missing(
     - messages that are stored already;
     - messages from before the first session of the place began, or before a reset of their session;
     - messages, but not commands, from before a `stop` of their author;
-    - messages of inactive sessions.
+    - messages of sessions that are not in `active_sessions`.
 
     Args:
         messages: the messages fetched from one place.

@@ -62,13 +62,15 @@ CountTokens = Callable[[str], Awaitable[int]]
 
 
 class ContextBuilder:
-    """Builds the prompt text of a turn from its messages and their context.
+    """Builds the prompt text of a turn from its messages and their context messages.
+
+    Context messages are quoted in the prompt, and not answered: see `ContextMessage`.
 
     Args:
         database: the database with the sessions' histories.
         count: returns the number of tokens of a text.
         max_tokens: the most tokens of context messages in a prompt; 0 for none.
-        timeout: the most seconds that a turn waits for the context messages.
+        timeout: the most seconds that a turn waits for the context messages; after that, they are left out.
     """
 
     def __init__(
@@ -89,13 +91,15 @@ class ContextBuilder:
     ) -> tuple[AttributedPrompt, ContextRecord]:
         """Fetch the context messages of a turn, and return the prompt text.
 
-        Each message follows its context. Authors are named if more than one person can write.
+        Each message follows its context. Authors are named if more than one person can write. Context messages that
+        cannot be fetched are left out, and the failure is logged. If the turn's run has stored its prompt, none are
+        fetched.
 
         Args:
             texts: the texts of `turn.messages`, in the same order.
 
         Returns:
-            The prompt with the author of each part, and the number of context messages and tokens for the turn report.
+            The prompt with the author of each part, and the counts of context messages and tokens for the turn report.
 
         Raises:
             StoreError: the end of the session's history cannot be read.
@@ -175,8 +179,8 @@ def _list_subjects(message: InboxMessage) -> Iterator[ContextMessage]:
 def label_names(names: Mapping[str, str]) -> dict[str, str]:
     """Return the names for the prompt by the platform's user ids.
 
-    Names that look alike are all followed by their user ids. So is a name that contains one of the ids in parentheses.
-    A blank name becomes the user id.
+    A name is put on one line without colons, and truncated; a blank name becomes the user id. Names that look alike are
+    all followed by their user ids. So is a name that contains one of the ids in parentheses.
 
     Args:
         names: the display names by the platform's user ids.
@@ -229,13 +233,13 @@ async def build_context_quotes(
     turn's newest message.
 
     Args:
-        messages: the messages of the turn, oldest first.
+        messages: the messages of the turn, at least one, oldest first.
         names: the names for the prompt, by the platform's user ids.
         count: returns the number of tokens of a text.
 
     Returns:
-        The quotes by the event key of the message that they precede, and the number of context messages and tokens for
-        the turn report.
+        The quotes by the event key of the message that they precede, with an empty list for none; the counts of context
+        messages and tokens for the turn report.
     """
     newest_at = messages[-1].sent_at
     relevant = [one for one in context if _plain_text(one) and (one.event_key or one.sent_at <= newest_at)]

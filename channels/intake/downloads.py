@@ -46,7 +46,7 @@ def _is_transient(error: BaseException) -> bool:
 
 
 class FileClient:
-    """Base of a platform's client for file downloads; it calls no other hosts.
+    """Base of a client for file downloads, which calls only the platform's hosts.
 
     Args:
         api_url: the URL of the platform's API. If it is not on `api_hosts` (a sandbox), files may only be at the same
@@ -70,6 +70,9 @@ class FileClient:
             file: the metadata of the file, as far as it is known.
             check: called before the body is read, with the size from the HTTP response.
             token: the access token for the `Authorization` header; empty for none.
+
+        Returns:
+            The content, and `file` with the size of the content. A missing MIME type is that of the HTTP response.
 
         Raises:
             UnreadableFileError: the file cannot be read for one of these reasons:

@@ -126,7 +126,8 @@ class MessageHandler:
     async def get_refusal(self, actor: Actor, location: Location, *, must_reply: bool = False) -> str | None:
         """Check a user's access, and return a sentence on why they have none.
 
-        Unless `must_reply`, the database stores that the user was told.
+        Unless `must_reply`, the database stores that the user was told. If that fails, this is logged, and the user is
+        not told.
 
         Args:
             must_reply: whether the user must get the sentence each time, since the platform shows a failure for a
@@ -284,8 +285,8 @@ class MessageHandler:
             is_mention: whether the new text mentions the bot.
 
         Returns:
-            True if the new text mentions the bot, and the message is not stored or was stored as one to other people:
-            the caller is to accept it. Else False.
+            True if the new text mentions the bot, and the message is not stored or was stored as one to other people.
+            In that case the stored message is deleted, and the caller is to accept the new one. Else False.
 
         Raises:
             StoreError: the edit is not stored, and must not be acknowledged.

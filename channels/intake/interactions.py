@@ -73,7 +73,7 @@ class Interaction:
     def to_json(self) -> dict[str, Any]:
         """Return the interaction as JSON for the database: see `from_json`.
 
-        The keys are the attributes of the interaction, without `id`. In the JSON, `until` of `context` is the time at
+        The keys are the attributes of the interaction, without `id`. In the JSON, `CommandContext.until` is the time at
         which the interaction was sent: a delayed `stop` or reset must not affect messages that were sent after it.
         """
         return asdict(replace(self, context=replace(self.context, until=self.context.sent_at)))
@@ -99,8 +99,8 @@ class InteractionHandler(ABC):
 
     Attributes:
         channel: the name of the adapter.
-        must_refuse: whether each refused interaction must get an answer, since the platform would show a failure.
-            Otherwise a user is told of a refusal once an hour.
+        must_refuse: whether each refused interaction, except a button press, must get an answer, since the platform
+            would show a failure. Otherwise a user is told once an hour that they have no access.
         form_page_size: the most fields on a page of a form; 0 for no limit.
     """
 
@@ -151,6 +151,9 @@ class InteractionHandler(ABC):
         Returns:
             The posted question as a message to answer, and a function that deletes the question and tells its author
             the reason. None if the question cannot be shown and the author was told.
+
+        Raises:
+            SurfaceError: the question cannot be shown, and the author was not told.
         """
 
     async def find_session(self, interaction: Interaction) -> Interaction | None:
@@ -195,6 +198,9 @@ class InteractionHandler(ABC):
             identify: returns the interaction with its author and place; if it is refused, the reason to show.
             acknowledge: sends the acknowledgement; returns whether the platform accepts it. If not, the platform has
                 told the author of the failure. For a refused interaction, its argument has `context.is_private` set.
+
+        Raises:
+            Exception: raised by `identify` or `acknowledge`.
         """
         storing = asyncio.create_task(self._store(interaction, identify), name="interaction")
         try:
@@ -213,13 +219,20 @@ class InteractionHandler(ABC):
             await self._queue.remove(stored.id)
 
     async def authorize(self, identify: Identify) -> Interaction | str:
-        """Identify an interaction's author, and check their access and rate limits.
+        """Identify an interaction's author, and check their access.
+
+        Of a question, the rate limits are checked, too; nothing is counted. For notices of missing access see
+        `MessageHandler.get_refusal`.
 
         Args:
             identify: returns the interaction with its author and place; if it is refused, the reason to show.
 
         Returns:
-            The identified interaction. If it is refused, the reason to show; empty if the author is not told now.
+            The identified interaction. If it is refused, the translated reason to show; empty if the author is not told
+            now.
+
+        Raises:
+            Exception: raised by `identify`.
         """
         identified = await identify()
         if isinstance(identified, str):

@@ -72,6 +72,8 @@ class PromptBuilder:
     def remove_denied_messages(self, turn: Turn) -> Turn | None:
         """Return a turn without the messages whose authors have lost access meanwhile.
 
+        The stored turn stays as it is.
+
         Returns:
             The turn; None if no message is left.
         """
@@ -97,7 +99,8 @@ class PromptBuilder:
 
         Raises:
             DamagedTurnError: a stored message of the turn cannot be read.
-            StoreError: the history cannot be read.
+            StoreError: the history or the stored prompt cannot be read.
+            SurfaceError: the platform cannot read a message: see `Channel.read_message`.
             SpendingLimitError: a spending limit is reached.
         """
         if turn.is_damaged:

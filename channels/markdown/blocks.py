@@ -61,7 +61,7 @@ class CodeFence:
         marks: the backticks or tildes.
         info: the info string, such as the language.
         quote: the block quote markers at the start of each line of the block.
-        indent: the columns before the fence.
+        indent: the column in which the fence starts, counted after the quote markers.
         content_indent: the column in which the content of the enclosing list item starts; 0 outside lists.
     """
 
@@ -122,7 +122,8 @@ class BlockParser:
 
     Args:
         context: the blocks that are open before the first line.
-        fits: returns whether a table fits into a message; a table that does not is parsed as text.
+        fits: returns whether a table fits into a message, by its header row, its delimiter row and one more row (or an
+            empty text). A table or row that does not fit is parsed as text.
 
     Attributes:
         context: the blocks that are open after the last line.

@@ -107,7 +107,7 @@ class ChunkReader:
             is_final: whether `source` is complete; its last line then needs no line end.
 
         Returns:
-            The end; None if the chunk has room for more text.
+            The end; a new reader is needed for the text after it. None if the chunk has room for more text.
         """
         while self._position < len(self.source):
             line, end = self._next_line(is_final=is_final)

@@ -35,7 +35,7 @@ class Dialect:
         return 0
 
     def render_prose(self, text: str) -> str:
-        """Render Markdown that contains no code; a subclass disables mentions."""
+        """Return Markdown without code in this dialect; subclasses disable mentions in it."""
         return text
 
     def render_code(self, text: str) -> str:

@@ -63,7 +63,9 @@ _MAX_CARRIED_MARKS = 12
 
 @dataclass(frozen=True, slots=True)
 class InlineSpan:
-    """Code, link, URL or token (such as `<@U1>`), inside of which no split is allowed.
+    """Code, link, URL, token or backslash escape, which no split may cut.
+
+    A token is a platform's syntax in angle brackets, such as `<@U1>`.
 
     Attributes:
         start, end: the index in the paragraph of the span's first character, and the index after its last.
@@ -98,10 +100,10 @@ class InlineParser:
     Args:
         text: the paragraph, or its part after a split.
         marks: the emphasis and code marks (such as `**`) that were open at the split, the outermost first.
-        is_growing: whether more text may follow. Marks without closing marks are then open; else they are literal.
+        is_growing: whether more text may follow. Backticks without closing ones are then open; else they are literal.
 
     Attributes:
-        spans: code, links, URLs and tokens (such as `<@U1>`), in order.
+        spans: code, links, URLs, tokens (such as `<@U1>`) and backslash escapes, in order.
         marks: the emphasis and code marks that are open at the end, the outermost first.
         unfinished: the index of an incomplete link or token at the end of the text, and its readable label;
             None without one.
@@ -259,9 +261,12 @@ class InlineParser:
 def render_inline(text: str, dialect: Dialect, marks: Sequence[str] = (), *, is_cut: bool = False) -> RenderedInline:
     """Render the inline Markdown of a paragraph in a platform's dialect.
 
+    A blank text becomes an empty one, with `marks` still open.
+
     Args:
         marks: the emphasis and code marks that were open at a split before `text`; they are opened again.
-        is_cut: whether the paragraph continues after `text`. Open marks are then closed at the end, and returned.
+        is_cut: whether the paragraph continues after `text`. Open marks are then closed at the end, and returned; else
+            only those of `marks` are closed, and none is returned.
     """
     if not text.strip():
         return RenderedInline("", tuple(marks))
@@ -342,7 +347,10 @@ def stable_part(text: str, marks: Sequence[str] = ()) -> str:
 
 
 def plain_text(text: str) -> str:
-    """Return inline Markdown as plain text, with the URLs of links in parentheses."""
+    """Return inline Markdown as plain text, with the URLs of links in parentheses.
+
+    A link whose label is its URL is shown once.
+    """
     parser = InlineParser(text)
     result, at = "", 0
     for span in parser.spans:

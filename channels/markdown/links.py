@@ -67,7 +67,7 @@ class Link:
 
     @property
     def is_disguised(self) -> bool:
-        """True if the label looks like a URL or host other than the target."""
+        """True if the label shows a URL or host other than the target or its parents."""
         target = _normalize_address(self.target)
         if _normalize_address(self.label) == target:
             return False

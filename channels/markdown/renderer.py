@@ -314,7 +314,7 @@ class ChunkWriter:
 
 
 def remove_deep_indent(text: str) -> str:
-    """Return a text without its indent if that is longer than `MAX_INDENT`."""
+    """Return a text without its leading spaces and tabs if they exceed `MAX_INDENT`."""
     return text.lstrip(" \t") if len(text) - len(text.lstrip(" \t")) > MAX_INDENT else text
 
 
@@ -327,7 +327,9 @@ def repeated_info(fence: CodeFence) -> str:
 
 
 def opening_size(context: BlockContext, dialect: Dialect, measure: Callable[[str], int]) -> int:
-    """Return the most that a message needs to reopen and close blocks and marks.
+    """Return the most that a message needs to reopen and close a code block and marks.
+
+    The first rows of an open table are not included.
 
     Args:
         context: the blocks and marks that are open at the start of the message.

@@ -12,7 +12,10 @@ _GAP = " | "
 
 
 def split_cells(line: str) -> list[str]:
-    """Return the cells of a table row, without outer white space and escapes of `|`."""
+    """Return the Markdown of each cell of a table row, without white space around it.
+
+    An escaped `|` becomes a plain one. A blank line has one empty cell.
+    """
     row = line.strip().removeprefix("|")
     if row.endswith("|") and not row.endswith("\\|"):
         row = row[:-1]
@@ -24,7 +27,10 @@ def has_cell_separator(line: str) -> bool:
 
 
 def is_delimiter(line: str, head: str) -> bool:
-    """Return whether a line is the delimiter row (`|---|`) for a header row."""
+    """Return whether a line is the delimiter row (`|---|`) for a header row.
+
+    It must contain a `|`, and have as many cells as `head`.
+    """
     return "|" in line and bool(_DELIMITER.fullmatch(line)) and len(split_cells(line)) == len(split_cells(head))
 
 
@@ -33,7 +39,7 @@ class TextTable:
 
     Args:
         head: the header row in Markdown.
-        delimiter: the delimiter row, which sets the alignments.
+        delimiter: the delimiter row, which sets the number of columns and their alignments.
         render_cell: converts the Markdown of a cell to plain text.
         measure: returns the size of a text in the platform's unit.
     """
@@ -66,7 +72,7 @@ class TextTable:
 
     @property
     def size(self) -> int:
-        """The most that the rendered lines with their line ends measure.
+        """An upper bound of the size of the rendered lines, line ends included.
 
         The unit is that of `measure`. Adding a row never makes it smaller.
         """

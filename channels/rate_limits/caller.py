@@ -178,15 +178,15 @@ class Caller:
     ) -> T | None:
         """Make an API call when its rate limits allow it, and retry temporary failures.
 
-        After a refusal by the platform's rate limit, the call is retried until it succeeds, at the time that the
-        platform names.
+        A call that the platform's rate limit refuses (429) is retried any number of times, not before the time that
+        the platform names. Each other temporary failure is retried after the next of the `pauses`.
 
         Args:
             name: the platform's name of the method, for metrics and log.
             send: makes the call; raises `RefusedError` or `TransientError`.
             outer_limiter: another limiter that applies to the call.
-            priority: the priority of the wait for the limiters. A `STREAM_UPDATE` does not wait for `limiter`, and is
-                not retried.
+            priority: the priority of the wait for the limiters. A `STREAM_UPDATE` waits only for `outer_limiter`, and
+                is not retried.
             has_slot: whether the caller has acquired a slot of `limiter` (the permission for one call) already.
             find_effect: for a call that must not take effect twice: looks up whether a call without a response took
                 effect; returns the result of the call, or None if it took no effect.
@@ -199,7 +199,8 @@ class Caller:
             TransientError: a `STREAM_UPDATE` without `find_effect` failed for a temporary reason. It may have taken
                 effect, or still will.
             RefusedError: the platform refuses the call.
-            SurfaceError: the last retry failed, or the rate limit does not allow the call in time: see `deadline`.
+            SurfaceError: the last retry failed.
+            RateLimitDeadlineError: the rate limit does not allow the call in time: see `deadline`.
             Exception: raised by the check of `cancel_unless`.
         """
         pauses = iter(self._pauses)

@@ -170,7 +170,8 @@ class RateLimiter:
         The caller then ends the slot by `complete` or `release`.
 
         Returns:
-            True if a slot was acquired; False if none is free, or a more urgent call waits for the slot.
+            True if a slot was acquired. False if none is free, a more urgent call waits for it, or a `STREAM_UPDATE`
+            comes too soon after the last one: these are spread over time.
         """
         waiter = self._waiter(priority)
         if (self._queue and self._queue[0] < waiter) or self._wait_seconds(waiter) > 0:
@@ -226,9 +227,9 @@ class RateLimiter:
     def can_reserve(self, calls: int) -> bool:
         """Return whether `calls` more slots can be reserved; reserve none.
 
-        The slots must be free now. If more than half of the window is reserved already, slots that become free within
-        `RESERVE_SECONDS` count too. At most `MAX_RESERVED_FRACTION` of the limit can be reserved, and nothing while a
-        429 allows no call.
+        The slots must be free now. If more than half of the limit is reserved already, slots that become free within
+        `RESERVE_SECONDS` count too, unless the window is longer. At most `MAX_RESERVED_FRACTION` of the counted windows
+        can be reserved, and nothing while a 429 allows no call.
         """
         seconds = RESERVE_SECONDS / self._speed if self._reserved > self._limit // 2 else 0.0
         windows = int(seconds / self._window.seconds)
@@ -256,7 +257,10 @@ class RateLimiter:
 
     @property
     def headroom(self) -> float:
-        """The free fraction of the window, from 0 to 1; 0 while a 429 allows no call."""
+        """This worker's free slots as a fraction of the platform's limit, from 0 to 1.
+
+        0 while a 429 allows no call.
+        """
         if event_loop.now() < self._closed_until:
             return 0.0
         return min(1.0, max(0.0, self._free_within(0.0) / self._window.calls))
@@ -284,7 +288,8 @@ class RateLimiter:
         """Set this worker's share of the limit by what the other workers use.
 
         A smaller share takes effect at once, and so does the whole limit if there is no other worker. Any other larger
-        share takes effect only after `SETTLE_ROUNDS` calls of this method.
+        share takes effect only after `SETTLE_ROUNDS` calls of this method. For the size of a share see
+        `RateLimiters.apply_peer_usage`.
 
         Args:
             peers: the announced usage of each other worker; empty if there is none.

@@ -42,7 +42,8 @@ class RateLimiters:
     def announce_usage(self) -> dict[str, LimitUsage]:
         """Return this worker's use of each limit, by a hash of the limiter's key.
 
-        Limiters without calls and replies are left out.
+        Limiters without calls and replies are left out. The use is also stored: later calls of `apply_peer_usage`
+        compute this worker's shares from it.
         """
         usage = {_digest(key): limiter.announce_usage() for key, limiter in self._limiters.items()}
         return {name: use for name, use in usage.items() if use != LimitUsage()}
@@ -51,8 +52,8 @@ class RateLimiters:
         """Set this worker's share of each limit by what the other workers use.
 
         The workers divide a limit in proportion to 1 + `REPLY_WEIGHT` * `LimitUsage.live`. Calls of the others beyond
-        their shares are subtracted from this worker's. A larger share takes effect after `SETTLE_ROUNDS` calls, a
-        smaller one at once. New limiters get a share too.
+        their shares are subtracted from this worker's, which is one call at least. A larger share takes effect after
+        `SETTLE_ROUNDS` calls of this method, a smaller one at once. New limiters get a share too.
 
         Args:
             peers: the announced usage of each other worker; without one, the share is the whole limit.
@@ -63,7 +64,7 @@ class RateLimiters:
 
     @property
     def headroom(self) -> float:
-        """The free fraction of the most used limit, from 0 to 1; 1 without limiters."""
+        """The lowest `RateLimiter.headroom`, from 0 to 1; 1 without limiters."""
         return min((limiter.headroom for limiter in self._limiters.values()), default=1.0)
 
     def _share(self, key: Hashable, limiter: RateLimiter) -> None:

@@ -42,7 +42,8 @@ _MARKUP = regex.compile(r"[\\`*_~|<>\[\]()#]")
 def approval_text(approval: Approval, say: MessageCatalog, *, is_void: bool = False) -> str:
     """Return the Markdown of an approval message: the tool call, and the decision.
 
-    While the approval is open, the text names the approvers and the time limit. Markup in the arguments has no effect.
+    While the approval is open, the text tells the kind of approvers (such as *anyone here*) and the time limit. Secrets
+    in the arguments are masked, and the JSON is truncated to `MAX_ARGUMENTS` characters. Markup in it has no effect.
 
     Args:
         is_void: whether nobody can decide the open approval any more; the text then says so.
@@ -71,7 +72,7 @@ def format_tool(name: str) -> str:
 def fence_arguments(arguments: Any) -> str:
     """Return a tool call's arguments as JSON in a code block, known secrets masked.
 
-    The JSON has at most `MAX_ARGUMENTS` characters.
+    The JSON has at most `MAX_ARGUMENTS` characters: first long texts in it are truncated, and at last the JSON itself.
     """
     return _fence(_fit_arguments(mask_json(arguments))[0])
 
@@ -184,12 +185,12 @@ def _state_text(approval: Approval, say: MessageCatalog) -> str:
 
 
 def deciders_text(request: HumanRequest, sentences: Mapping[str, str], others: str, say: MessageCatalog) -> str:
-    """Return the sentence with the rule for deciders and the time limit of a request.
+    """Return a translated sentence on the deciders and the time limit of a request.
 
     Args:
         sentences: the untranslated sentences for requests whose only rule is `AUTHOR`, `OTHERS` or `EVERYONE`, by rule.
             In each sentence, `{until}` is the place of the time limit.
-        others: such a sentence for named people and roles, or several kinds of rules.
+        others: such a sentence for any other rules, such as named people or roles; it names nobody.
     """
     found = {sentences.get(rule, others) for rule in request.deciders}
     return say(found.pop() if len(found) == 1 else others, until=format_utc_minute(request.expires_at))
@@ -200,7 +201,7 @@ def decision_text(verdict: str, decider: str, decided_at: float | None, say: Mes
 
     Args:
         verdict: `approved`, `always`, `denied`, `expired` or `answered`.
-        decider: the name of the person; empty if it is not known.
+        decider: the name of the person; if it is empty, the sentence says *somebody*.
         decided_at: seconds since the epoch; None counts as 0.
     """
     return say(

@@ -61,6 +61,8 @@ class Press(NamedTuple):
 def create_button(action: ButtonAction, target_id: str, say: MessageCatalog, *, detail: str = "") -> Button:
     """Return the button for an action, with its label in the user's language.
 
+    The id is `ACTION:TARGET_ID`, or `ACTION:DETAIL:TARGET_ID` with a detail.
+
     Args:
         target_id: the id of the turn, the approval or the question.
         detail: of a question's button: the index of the option, or the page.
@@ -86,7 +88,7 @@ def growing_buttons(turn_id: str, say: MessageCatalog, *, is_revised: bool = Fal
 def answer_buttons(
     turn_id: str, say: MessageCatalog, extras: Collection[ExtraButton], *, is_revised: bool = False
 ) -> list[Button]:
-    """Return the buttons under a finished answer.
+    """Return the buttons under a finished answer; empty for none.
 
     Args:
         extras: the optional buttons: `regenerate`, and `feedback` for the two ratings.

@@ -145,7 +145,7 @@ def _cut_full_chunks(
 
 
 def append_line(chunks: Sequence[Chunk], line: str) -> list[Chunk]:
-    """Return the chunks, with a line below the text of the last chunk.
+    """Return the chunks, with a blank line and a line below the text of the last one.
 
     Args:
         chunks: at least one chunk.

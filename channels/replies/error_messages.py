@@ -73,13 +73,16 @@ async def post_as_file(
 ) -> None:
     """Close a reply whose text the platform refuses, with the text in a file.
 
-    The reply shows `reason`, the turn's id and a *Retry* button. If the platform refuses that too, the reply stays as
-    it is. The caller ends the turn.
+    The reply shows `reason`, the turn's id and a *Retry* button. If that cannot be shown either, the reply stays as it
+    is. The caller ends the turn.
 
     Args:
         text: the whole text of the reply; if it is empty, a general error is shown.
         files: the files of the answer, attached after the text.
         reason: the untranslated sentence to show in place of the text.
+
+    Raises:
+        StoreError: the ids of the reply's messages cannot be stored, or another worker has claimed the turn.
     """
     text = text.strip()
     files = [File(FILE_NAME, text.encode()), *files] if text else files
@@ -90,7 +93,7 @@ async def post_as_file(
 
 
 async def announce_restart(reply: Reply, turn_id: str, buttons: Sequence[Button]) -> None:
-    """Show below a reply that the bot restarts, and that the reply will continue.
+    """Close a reply with a notice that the bot restarts and the reply will continue.
 
     Failures are logged; the call takes at most `NOTICE_TIMEOUT_SECONDS`.
 

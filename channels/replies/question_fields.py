@@ -40,7 +40,8 @@ def get_preset(field: FormField, entries: Entries) -> str | Sequence[str]:
         entries: the values that the user entered earlier, by the name of the field.
 
     Returns:
-        A text, or a list of texts for a field with several values; empty without draft and default.
+        A text, or a list of texts for the kind `choices`; empty without draft and default. The text of an option is
+        `OPTION_PREFIX` and its index.
     """
     return entries.get(field.name, to_entry(field, field.default) if field.has_default else "")
 

@@ -37,8 +37,9 @@ MAX_OPTION_LIST = 1200
 def question_text(question: Question, say: MessageCatalog, *, is_void: bool = False) -> str:
     """Return the Markdown of the message of an agent's question.
 
-    An open question is followed by its long options, the people who may answer and the time limit. Any other is
-    followed by its answer or its expiry. If the form of the question has a problem, a warning is logged.
+    An open question is followed by the kind of people who may answer, and the time limit. All options are listed before
+    that if a label is too long for a button. Any other question is followed by its answer or its expiry. If the form of
+    the question has a problem, a warning is logged.
 
     Args:
         is_void: whether nobody can answer the open question any more; the text then says so.
@@ -58,13 +59,13 @@ def question_text(question: Question, say: MessageCatalog, *, is_void: bool = Fa
 def question_buttons(
     question: Question, say: MessageCatalog, max_options: int, *, page: int = 0, is_void: bool = False
 ) -> Sequence[Button]:
-    """Return the buttons or the menu of a question; none if it is answered or void.
+    """Return the buttons or the menu of a question; none if it is not open any more.
 
     A question with options has a button for each, or a menu if there are more than `MAX_OPTION_BUTTONS`. Any other
     question has a button that opens its form.
 
     Args:
-        max_options: the most options of a menu on the platform; more are split into pages.
+        max_options: the most options of a menu on the platform; more are split into pages, with buttons to turn them.
         page: the page of the menu, from 0; if there are fewer pages, the last one.
         is_void: whether nobody can answer the open question any more.
     """

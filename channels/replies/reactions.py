@@ -50,7 +50,7 @@ class QueuedReactions:
             self._background.add(task)
 
     def assume_added(self, address: Address) -> None:
-        """Store that another process may have added the "queued" reaction to a message.
+        """Note in memory that another process may have added the "queued" reaction.
 
         A later `remove` then removes the reaction.
 

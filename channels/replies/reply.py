@@ -76,7 +76,8 @@ class Reply:
         has_placeholder: whether a placeholder is shown before the first text.
 
     Attributes:
-        orphaned_ids: the ids of messages that were posted after another process had claimed the turn.
+        orphaned_ids: the ids of messages, and the entries of files (`file:ID:NAME`), that were posted after another
+            process had claimed the turn.
     """
 
     def __init__(
@@ -146,7 +147,7 @@ class Reply:
     async def abandon(self) -> None:
         """Stop updating the reply, and wait for the platform call that is running.
 
-        That call is not retried, and is cancelled after `ABANDON_TIMEOUT_SECONDS`.
+        That call is not retried, and is cancelled after `ABANDON_TIMEOUT_SECONDS`. The posted messages stay.
         """
         if self._writer is None:
             return
@@ -161,6 +162,7 @@ class Reply:
 
         Raises:
             SurfaceError: the messages cannot be deleted.
+            StoreError: the message ids cannot be deleted from the database.
             TurnLostError: another worker has claimed the turn.
         """
         await self.abandon()
@@ -224,7 +226,8 @@ class Reply:
         The status line is removed. A second call replaces the final text.
 
         Args:
-            text: the whole text of the reply.
+            text: the whole text of the reply. If it is blank and `ending` is empty, only the placeholder is shown,
+                without the files.
             priority: the priority of the platform calls.
             ending: Markdown to show below the text, even if the text is truncated.
             buttons: the buttons under the reply.

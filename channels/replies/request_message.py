@@ -17,7 +17,9 @@ log = logging.getLogger(__name__)
 
 
 async def show_decision(update: Callable[[HumanRequest], Awaitable[None]], request: HumanRequest) -> None:
-    """Update the message of a decided approval or question; a failure is logged.
+    """Update the message of a decided approval or question.
+
+    `StoreError` and `SurfaceError` are logged.
 
     Args:
         update: edits the message of a request to its current state.
@@ -33,8 +35,16 @@ async def show_request(
 ) -> None:
     """Edit the message of an approval or question to its current state.
 
-    A missing message is posted. The ids of the posted messages are stored with the request. For the parameters and
-    errors see `Answerer.update_request_message`.
+    A missing message is posted. The ids of the posted messages are stored with the request.
+
+    Args:
+        request: the approval or question; its state is read again from the database.
+        is_void: whether nobody can decide the open request any more.
+        page: the page of a question's options to show, from 0.
+
+    Raises:
+        StoreError: the request cannot be read, or the ids cannot be stored.
+        SurfaceError: the message cannot be shown.
     """
     request = await requests.get(request.id) or request  # it may have been shown or decided since
     address = request.inbox_message.address

@@ -54,11 +54,11 @@ class ReplyRerenderer:
 
         The reply gets the stored text and files, and current buttons. It stays as it is in these cases:
 
-        - The turn failed, was cancelled, or has no stored text.
+        - The turn failed, was cancelled or deleted, or has no stored text.
         - The turn does not end within the time limit of a run.
         - One of the reply's messages is missing on the platform.
 
-        The edit stops if the messages change again, or get a newer turn.
+        If the messages change again, or get a newer turn, the edit stops without an error.
 
         Args:
             channel: the adapter of the platform with the reply.
@@ -98,8 +98,8 @@ class ReplyRerenderer:
     async def delete_orphans(self, turn_id: str, surface: Surface, orphans: Sequence[str]) -> None:
         """Delete messages that this process posted after another one had claimed the turn.
 
-        Messages that the other process has stored as part of its reply are not deleted. If it uses a message that it
-        has not stored yet, it posts that message again. Failures are logged.
+        Messages that the other process has stored as part of its reply are not deleted. If the other process uses one
+        that it has not stored yet, it posts that message again. Failures are logged.
 
         Args:
             turn_id: the id of the turn, or of an earlier one that answered the same messages.

@@ -19,10 +19,11 @@ _HOST = re.compile(r"[A-Za-z0-9.-]+")
 
 
 def add_sources(text: str, sources: Sequence[Source], say: MessageCatalog) -> str:
-    """Return an answer with a line of links to its sources; unchanged without sources.
+    """Return an answer with a line of links to its sources.
 
-    The line has at most `MAX_LINKS` links, and the number of further sources. Each link shows its number and host. The
-    titles of pages are left out: they could contain markup, or name another host.
+    A blank answer, or one without sources, is returned as it is. The line has at most `MAX_LINKS` links, and the number
+    of further sources. Each link shows its number and host. The titles of pages are left out: they could contain
+    markup, or name another host.
 
     Args:
         text: the answer in Markdown.

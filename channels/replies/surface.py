@@ -186,7 +186,7 @@ class MessageSurface(ABC):
         self._slot = limiter
 
     async def show(self, plan: Plan, known_ids: Sequence[str], record: RecordMessageId) -> bool:
-        """See `Surface.show`."""
+        """Make the platform show exactly a plan: see `Surface.show`."""
         self._blocked_limiter = None
         try:
             is_shown = await self._show(plan, known_ids, record)
@@ -209,7 +209,7 @@ class MessageSurface(ABC):
 
     @abstractmethod
     async def add_reaction(self, emoji: str) -> None:
-        """See `Surface.add_reaction`."""
+        """React to the message that the reply answers: see `Surface.add_reaction`."""
 
     async def post_message(self, text: str, file: File | None = None) -> None:
         message_id = await self.post_text(text)
@@ -218,6 +218,9 @@ class MessageSurface(ABC):
 
     async def post_text(self, text: str) -> str:
         """Post a message that is not part of the reply, such as the result of a command.
+
+        Args:
+            text: the text of one message, in the platform's dialect.
 
         Returns:
             The platform's id of the message.
@@ -494,7 +497,7 @@ def _file_entry(name: str, id_: str) -> str:
 
 
 def file_prefix(id_: str) -> str:
-    """Return the text `file:ID:`, the start of a file's entry (see `_file_entry`)."""
+    """Return `file:ID:`, the start of a file's entry among a reply's message ids."""
     return f"{_FILE_PREFIX}{id_}:"
 
 

@@ -77,8 +77,9 @@ class ToolStatus:
 def render_call(event: StreamEvent, say: MessageCatalog) -> str:
     """Return the status line of a tool call, in Markdown italics.
 
-    The line is the tool's own status text, with the call's arguments in place of the names in braces. If the tool has
-    no such text, or an argument in it is empty, the line shows the tool's name with spaces between its words.
+    The line is the tool's own status text, with the call's arguments in place of the names in braces. Secrets in them
+    are redacted. The line shows the tool's name, with spaces between its words, if the tool has no such text. So it
+    does if an argument in the text is missing, or is a mapping, a boolean or bytes.
 
     Args:
         event: a `tool_start` event; its `text` is the tool's status text.

@@ -17,7 +17,7 @@ class TurnChat:
     """Lets the tools of a turn react to the user's message and post further messages.
 
     It implements `ChatContext`. A turn may add at most `MAX_REACTIONS` reactions and post at most `MAX_POSTS` messages;
-    further calls raise `ChatError`.
+    further calls raise `ChatError`. A call that the platform refuses counts too.
 
     Args:
         channel: the adapter of the turn's platform.

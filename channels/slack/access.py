@@ -98,8 +98,8 @@ async def find_unknown_ids(settings: SlackSettings, rules: Iterable[str]) -> lis
     """Look up the ids of access rules on Slack; return a line for each unknown id.
 
     A line is a sentence for operators that names the remedy. If the app lacks the scope to look up user groups, the
-    last line tells so, and further rules are not looked up. Without a bot token nothing is looked up: the app may then
-    be in several workspaces, none of which knows all ids.
+    last line tells so, and further rules are not looked up. Rules for direct messages, bots and workspaces are skipped.
+    Without a bot token the list is empty: the app may then be in several workspaces, none of which knows all ids.
 
     Args:
         rules: the rules, each as `kind:id`: see `channels.access.AccessRules`.

@@ -135,7 +135,8 @@ class SlackApi:
             is_form: whether to send the arguments as a form. Slack: some methods that write accept no JSON.
 
         Returns:
-            Slack's response; None for a `STREAM_UPDATE` that the rate limit does not allow now.
+            Slack's response or the result of `find_effect`. None for a `STREAM_UPDATE` that the rate limit does not
+            allow now, or that took no effect by `find_effect`.
         """
         if reads:
             request = {"http_verb": "GET", "params": dict(arguments)}
@@ -264,7 +265,13 @@ class SlackApi:
     async def call_once(self, method: str, arguments: Mapping[str, Any], limiter: RateLimiter) -> Answer:
         """Call a Web API method once, in the slot that the caller acquired from `limiter`.
 
-        For the errors see `Caller.call_once`.
+        The slot is completed, also after a failure. For the errors see `Caller.call_once`.
+
+        Args:
+            arguments: the arguments of the method, sent as JSON.
+
+        Returns:
+            Slack's response.
         """
 
         async def send() -> Answer:

@@ -58,7 +58,7 @@ TOKEN_CHECK_SECONDS = 10.0
 def make_web_client(settings: SlackSettings) -> AsyncWebClient:
     """Return a Slack Web API client that never retries.
 
-    A repeated call could take effect twice. The client opens a connection for each call, unless its `session` is set.
+    It has the bot's token, if the settings have one. It opens a connection for each call, unless its `session` is set.
     """
     return AsyncWebClient(
         settings.bot_token or None, base_url=settings.api_url, timeout=CALL_TIMEOUT_SECONDS, retry_handlers=[]
@@ -66,10 +66,11 @@ def make_web_client(settings: SlackSettings) -> AsyncWebClient:
 
 
 def make_session() -> aiohttp.ClientSession:
-    """Return an HTTP session for any number of connections.
+    """Return an HTTP session for any number of connections, which the caller closes.
 
-    A connection is closed once it has been idle for 15 s. The time is short, since Slack may close an idle connection
-    just when a call reuses it: the outcome of that call is then unknown.
+    A request times out after `CALL_TIMEOUT_SECONDS`. A connection is closed once it has been idle for 15 s. The time is
+    short, since Slack may close an idle connection just when a call reuses it: the outcome of that call is then
+    unknown.
     """
     connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=15.0)
     return aiohttp.ClientSession(connector=connector, timeout=aiohttp.ClientTimeout(total=CALL_TIMEOUT_SECONDS))
@@ -149,7 +150,7 @@ class TokenMonitor:
         self.valid_at = 0.0
 
     def start(self) -> None:
-        """Set `valid_at` to now, and start to check the token every `TOKEN_CHECK_SECONDS`."""
+        """Set `valid_at` to now; check the token every `TOKEN_CHECK_SECONDS` until `stop`."""
         self.valid_at = time.time()
         checks = run_every(TOKEN_CHECK_SECONDS, self._check, failure="auth.test: Slack cannot be reached")
         self._checks = asyncio.create_task(checks, name="slack token")

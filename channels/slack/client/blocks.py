@@ -31,8 +31,8 @@ def message_content(text: str, controls: Sequence[Button] = ()) -> dict[str, Any
         controls: the buttons and menus below the text.
 
     Returns:
-        The arguments `blocks` and `text` of `chat.postMessage`. The latter is the escaped text, cut to
-        `NOTIFICATION_SIZE` characters.
+        The arguments `blocks` and `text` of `chat.postMessage`. In the latter, `&`, `<` and `>` are escaped, and an
+        ellipsis replaces all after `NOTIFICATION_SIZE` characters.
     """
     notice = escape(text.replace("&lt;", "<"))
     return {
@@ -67,7 +67,10 @@ def button_blocks(controls: Sequence[Button]) -> list[dict[str, Any]]:
 
 
 def button_element(control: Button) -> dict[str, Any]:
-    """Return a Block Kit element: a `static_select` for a menu, else a `button`."""
+    """Return a Block Kit element: a `static_select` for a menu, else a `button`.
+
+    Labels are cut to `LABEL_SIZE` characters.
+    """
     if control.options:
         options = [{"text": _plain_text(option.label), "value": option.id} for option in control.options]
         menu = {"type": "static_select", "action_id": control.id, "placeholder": _plain_text(control.label)}

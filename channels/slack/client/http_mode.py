@@ -31,7 +31,7 @@ CLOSE_SECONDS = 2.0
 
 
 class HttpMode:
-    """Passes Slack's requests with a valid signature to a Bolt app; refuses others."""
+    """Passes requests with Slack's signature to a Bolt app; others get HTTP 401."""
 
     def __init__(self, app: AsyncApp, signing_secret: str) -> None:
         self._app = app
@@ -54,7 +54,7 @@ class HttpMode:
         return time.time() if self._is_open else self._closed_at
 
     async def open(self) -> None:
-        """Start to accept requests; before that, each gets HTTP 503."""
+        """Start to accept requests; before that, a signed request gets HTTP 503."""
         self._is_open = True
 
     async def reopen(self) -> None:

@@ -41,7 +41,10 @@ PAGE_SECONDS = 30.0
 
 
 class VaultInstallationStore(AsyncInstallationStore):
-    """Bolt's installation store that encrypts tokens; slack_sdk's stores do not."""
+    """Bolt's installation store that encrypts tokens; slack_sdk's stores do not.
+
+    Only `async_save` is implemented: `WorkspaceTokenStore` reads and deletes the tokens.
+    """
 
     def __init__(self, tokens: WorkspaceTokenStore) -> None:
         self._tokens = tokens
@@ -50,8 +53,8 @@ class VaultInstallationStore(AsyncInstallationStore):
         """Store the bot's token of a workspace.
 
         Raises:
-            BoltError: the token cannot be stored; or the app was installed for a whole organisation, or with token
-                rotation.
+            BoltError: the token cannot be stored; or the app was installed for a whole organisation, without a bot
+                token, or with token rotation.
         """
         if installation.is_enterprise_install or not installation.team_id or not installation.bot_token:
             raise BoltError("the app is installed workspace by workspace, and not for a whole organisation")

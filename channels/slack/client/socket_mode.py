@@ -46,7 +46,7 @@ class SocketMode:
 
     @property
     def last_event_at(self) -> float:
-        """The time of the last frame on any connection, in epoch seconds; 0 before it."""
+        """The time of the last frame on any connection, in epoch seconds; 0 for none."""
         return max(connection.last_event_at for connection in self._connections)
 
     async def open(self) -> None:
@@ -88,9 +88,9 @@ class SocketModeConnection:
         return 0.0 if self._socket is None else self._socket.last_event_at
 
     async def open(self) -> None:
-        """Connect, and return when the connection is open.
+        """Connect, and return when the connection is open or `close` was called.
 
-        After a failure, slack_sdk logs it and tries again until `close`.
+        A failure is logged, and slack_sdk tries again.
         """
         await asyncio.wait([await self._connect()])
 

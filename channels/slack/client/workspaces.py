@@ -20,7 +20,7 @@ MAX_TOKENS, TOKEN_SECONDS = 10_000, 10.0
 
 
 class WorkspaceTokenStore:
-    """Stores the bot's token of each workspace, encrypted in the vault.
+    """Stores the bot's token of each workspace, encrypted in the database.
 
     Tokens are cached in memory for `TOKEN_SECONDS`; another process may delete a token meanwhile.
     """
