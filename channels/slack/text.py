@@ -59,7 +59,7 @@ def to_plain_text(text: str, names: Mapping[str, str]) -> str:
     """Return a text with names and URLs in place of Slack's tokens (such as `<@U1>`).
 
     A mention becomes `@NAME` or `#NAME`, with the id if there is no name. A link becomes `LABEL (URL)`, or the URL
-    without a label. A date becomes its label.
+    without a label. A date becomes its label. The escapes `&lt;`, `&gt;` and `&amp;` become their characters.
 
     Args:
         names: the names of users, channels and user groups by their ids.

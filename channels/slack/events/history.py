@@ -54,6 +54,9 @@ class SlackHistory:
         The function returns the messages in no particular order, and none for a place that the bot may not read. It
         raises `SurfaceError` if Slack cannot be reached, or refuses the token of the only workspace.
 
+        At most `MAX_PAGES` pages of the channel and of each thread are read. Replies are found only in threads that
+        have an active session, or that began recently: see `THREAD_SECONDS`.
+
         Args:
             since: seconds since the epoch.
         """

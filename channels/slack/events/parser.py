@@ -134,8 +134,9 @@ def parse_mention_by_edit(
 ) -> IncomingMessage | None:
     """Return the message of an edit event if the edit added a mention of the bot.
 
-    The edit must come within `EDIT_MENTION_WINDOW_SECONDS` of the message. The time of the edit becomes the time at
-    which the message was sent. Slack sends an `app_mention` for such an edit too, which lacks the previous text.
+    An edit of a direct message that did not mention the bot also counts. The edit must come within
+    `EDIT_MENTION_WINDOW_SECONDS` of the message. The time of the edit becomes the time at which the message was sent.
+    Slack sends an `app_mention` for such an edit too, which lacks the previous text.
 
     Args:
         body: an Events API payload.
@@ -228,6 +229,8 @@ def is_external(body: Mapping[str, Any]) -> bool:
 
 def workspace_of(body: Mapping[str, Any]) -> str:
     """Return the id of an event's workspace; without one, the id of its organisation.
+
+    The result is empty if neither is known.
 
     Args:
         body: an Events API payload.

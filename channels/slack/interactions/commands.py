@@ -57,7 +57,7 @@ def choice_buttons(name: CommandName, argument: str, found: Sequence[RecentSessi
 
     Args:
         name: the command.
-        argument: the argument of the command, which only the buttons of `export` have; empty for none.
+        argument: the argument of the command, empty for none; it is dropped unless the command is `export`.
         found: the sessions to choose from.
     """
     command = f"{name} {argument.lower()}" if name == "export" else name

@@ -100,14 +100,15 @@ class SlackInteractionHandler(InteractionHandler):
         """Process an interaction in the background, and return its acknowledgement.
 
         The call returns once the interaction is stored or refused, or `ACK_SECONDS` have passed: see
-        `InteractionHandler.receive`. For an interaction that only opens a form, it returns at once.
+        `InteractionHandler.receive`. For an interaction that only opens a form, it returns at once. The entries of an
+        answer's form are checked before, for at most `FORM_CHECK_SECONDS`.
 
         Args:
             body: Slack's payload.
 
         Returns:
             The JSON body of the acknowledgement: empty, or for a form with errors the keys `response_action` and
-            `errors`. None if the payload is no interaction of this app.
+            `errors`. None if the payload is no interaction of this app, or the id of its button is invalid.
         """
         if body.get("type") == "message_action" and body.get("callback_id") == ASK:
             self._intake.run_in_background(self._open_form(body), name="form")

@@ -138,7 +138,13 @@ class PrivateResponder:
         self._surface = surface
 
     async def send_ephemeral(self, target: ResponseTarget, text: str, buttons: Sequence[Button] = ()) -> None:
-        """Post a message that only the user sees, in the thread of the interaction."""
+        """Post a message that only the user sees, in the thread of the interaction.
+
+        Without a thread, it is posted in the channel. Slack refuses it if the bot is no member of the channel.
+
+        Args:
+            text: the text in the Markdown of `SlackMarkdown`.
+        """
         message = {
             "channel": target.channel,
             "user": target.user,
@@ -155,7 +161,7 @@ class PrivateResponder:
         Without a valid `response_url`, it is sent by `send_ephemeral`, which needs the bot in the channel.
 
         Args:
-            text: the text in Slack's Markdown.
+            text: the text in the Markdown of `SlackMarkdown`.
             replaces: whether the text replaces the message with the pressed button.
         """
         if not target.response_url:
@@ -180,6 +186,7 @@ class PrivateResponder:
         """Open a modal for the user. Slack: only within three seconds of the interaction.
 
         Args:
+            target: a target of `of_command` or `of_message`, as only their `key` is a trigger id.
             view: the modal's view object.
         """
         arguments = {"trigger_id": target.key, "view": dict(view)}
@@ -192,11 +199,13 @@ class PrivateResponder:
         """Send a file to a user privately.
 
         In direct messages, the file is posted in the thread. Elsewhere, a Markdown file becomes part of the returned
-        text if both fit into one message; any other file is sent in a direct message, in the thread of `text`.
+        text if both fit into one message. For any other file, `text` is sent to the user in a direct message, and the
+        file in the thread of that message.
 
         Args:
             target: the user, and the channel of the interaction.
             text: the answer that the file belongs to.
+            file: a text file in UTF-8.
             thread_ts: the `ts` of the thread for the file in direct messages.
 
         Returns:

@@ -73,7 +73,7 @@ class StatusCard:
     The first card is a placeholder, until the reply has text or a tool runs.
 
     Attributes:
-        number: the id of the task in the stream, from 0.
+        number: the id of the task in the stream, from 1; 0 before the first card.
         status: the status line of the running tool; empty for the placeholder.
         title: the text on the card.
         is_open: whether the task is in progress.
@@ -184,7 +184,7 @@ class StreamSurface(SlackSurface):
     def try_open(self) -> bool:
         """Return whether a message may grow: see `Surface.try_open`.
 
-        If the message is to be streamed, a slot for the call that stops the stream is reserved; else one for an edit.
+        A slot for an edit is reserved; if the message is to be streamed, also one for the call that stops the stream.
         """
         if not self._is_open and self._should_stream():
             self._open_message()  # an edit at the end removes the placeholder

@@ -303,7 +303,7 @@ class SlackSurface(MessageSurface):
         return await self._share(file, file_id)
 
     async def show_file(self, file: File) -> None:
-        """Upload a file, and post it in a message that is not part of a reply.
+        """Upload a file, and post it in the thread, outside of the reply's messages.
 
         Raises:
             SurfaceError: the file cannot be posted.
