@@ -108,8 +108,8 @@ def parse_form_line(form: ClientForm, line: str) -> dict[str, list[str]]:
 def parse_entry(field: ClientField, text: str) -> list[str]:
     """Return the values of a typed entry of a field, empty for an empty text.
 
-    The value is the text itself. A field with options has the values of the options whose labels begin with the text,
-    of several ones with a comma between them.
+    The value is the text itself or, in a field with options, that of the option which `find_option` finds for it. If
+    the field `takes_several`, the text is split at commas, and each part is the text for one option.
 
     Raises:
         ValueError: the field has no such option.

@@ -22,6 +22,8 @@ _COMMONMARK_ONLY = re.compile(
 def convert_discord(text: str, names: Mapping[str, str]) -> str:
     """Convert Discord's Markdown to CommonMark, with names in place of mentioned ids.
 
+    A timestamp becomes its date and time in the local time zone.
+
     Args:
         names: names of users, channels and roles by id; an id without a name stays.
     """

@@ -53,7 +53,10 @@ def convert_markdown(text: str, resolve_name: NameResolver) -> str:
 def convert_blocks(blocks: Sequence[Mapping[str, Any]], resolve_name: NameResolver) -> str:
     """Convert Block Kit blocks to CommonMark, without buttons.
 
-    An unknown block becomes its type.
+    Blocks are separated by empty lines. A block of an unknown type becomes that type, such as `_(image)_`.
+
+    Args:
+        resolve_name: see `convert_mrkdwn`.
     """
     return "\n\n".join(filter(None, (_convert_block(block, resolve_name) for block in blocks)))
 

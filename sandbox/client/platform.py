@@ -68,7 +68,7 @@ class ClientMessage:
         author: the displayed name.
         sent_at: seconds since the epoch.
         markdown: the text with file names as CommonMark, without buttons.
-        plain_text: the text without markup, with file names and button labels.
+        plain_text: the text without markup, with file names, menus and button labels.
         thread: the id of the thread's first message; None for that message and outside threads.
         is_broadcast: whether a reply in a thread is also shown in the channel.
         revision: the number of changes since the message was posted.
@@ -77,7 +77,7 @@ class ClientMessage:
         is_pending: whether the text is incomplete: a live stream of Slack, or a deferred response of Discord.
         reply_to: the message to which this one replies outside of threads, without its own `reply_to`.
         reply_count: the number of replies in the message's own thread.
-        newest_reply: the newest of them; None without replies.
+        newest_reply: the newest message in that thread; None without replies.
         buttons: the platform's button ids by label.
         menus: the menus and pickers.
     """
@@ -116,7 +116,8 @@ class ClientEvent:
     """Change of a message.
 
     Attributes:
-        message: the message after the change or, if it was deleted, before the deletion.
+        message: the message after the change or, if it was deleted, before the deletion. Its `reply_count` is 0, and
+            its `newest_reply` None.
     """
 
     kind: ClientEventKind
@@ -171,7 +172,8 @@ class ClientPlatform(Protocol):
     def list_messages(self, place: ClientLocation, person: PlatformUser) -> Sequence[ClientMessage]:
         """Return the messages of a location that a user can see, oldest first.
 
-        The messages of a channel exclude replies in threads; those of a thread include its first message.
+        Of the replies in threads, only broadcast ones are messages of the channel. A thread's first message is also a
+        message of the thread.
         """
         ...
 
@@ -181,11 +183,13 @@ class ClientPlatform(Protocol):
         """Post a message as a user, and return it; `@name` mentions a user or the bot.
 
         Args:
-            place: channel, DM or thread; a thread that does not exist yet is started.
+            place: channel, DM or thread; a thread that does not exist yet is started. In a forum, the message starts a
+                post.
             files: bytes by file name.
 
         Raises:
-            ActionRefusedError: the platform does not accept the message there.
+            ActionRefusedError: the platform does not accept the message there. Discord: also for files that would start
+                a post.
         """
         ...
 
@@ -222,8 +226,9 @@ class ClientPlatform(Protocol):
                 stays open.
 
         Raises:
-            ActionRefusedError: the bot did not respond, or did not accept the form. Slack: also for "" with a modal.
-                Discord: also for a text without a modal, or an entry that does not exist.
+            ActionRefusedError: the message is deleted, or the bot did not accept the form. Slack: also if the bot did
+                not respond, or for "" with a modal. Discord: also for a text without a modal, or an entry that does not
+                exist.
         """
         ...
 
@@ -233,18 +238,20 @@ class ClientPlatform(Protocol):
         If the bot does not respond, the platform posts its error message there.
 
         Raises:
-            ActionRefusedError: the command does not exist, or cannot be used there.
+            ActionRefusedError: the command does not exist, or cannot be used there. Discord: also for a wrong option.
         """
         ...
 
     async def click_button(self, person: PlatformUser, message: ClientMessage, button: str) -> None:
         """Click a button of a message as a user.
 
+        If the bot does not respond, Discord posts its error message, and Slack raises.
+
         Args:
             button: an id in `ClientMessage.buttons`.
 
         Raises:
-            ActionRefusedError: the button does not exist, or the bot did not respond.
+            ActionRefusedError: the message or button does not exist. Slack: also if the bot did not respond.
         """
         ...
 
@@ -253,12 +260,14 @@ class ClientPlatform(Protocol):
     ) -> None:
         """Select options, or a date or time, in a menu of a message as a user.
 
+        If the bot does not respond, Discord posts its error message, and Slack raises.
+
         Args:
             menu: the id of the menu.
             values: values of the options, or one date or time as HTML's inputs write it.
 
         Raises:
-            ActionRefusedError: the menu does not exist or accept the values, or the bot did not respond.
+            ActionRefusedError: the menu does not exist or accept the values. Slack: also if the bot did not respond.
         """
         ...
 
@@ -279,7 +288,7 @@ class ClientPlatform(Protocol):
             values: entries by field id; the other fields have their present entries.
 
         Raises:
-            ActionRefusedError: the form is closed, does not accept an entry, or the bot did not respond.
+            ActionRefusedError: the form is closed, an entry does not fit its field, or the bot did not respond.
         """
         ...
 
@@ -301,11 +310,17 @@ class ClientPlatform(Protocol):
         ...
 
     def changes(self) -> AsyncGenerator[ClientEvent, None]:
-        """Yield each change of a message from this call on, in order."""
+        """Yield each change of a message from this call on, in order.
+
+        Changes of each user's ephemeral messages are included. The generator ends with the sandbox.
+        """
         ...
 
 
 def shorten_text(text: str, length: int = 40) -> str:
-    """Return a text as one line of at most `length` characters, cut with an ellipsis."""
+    """Return a text as one line of at most `length` characters, cut with an ellipsis.
+
+    Line ends and several spaces become one space.
+    """
     words = " ".join(text.split())
     return words if len(words) <= length else f"{words[: length - 1].rstrip()}…"
