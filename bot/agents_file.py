@@ -58,7 +58,7 @@ class AgentTable(BaseModel):
         mcp: file of MCP servers, as in `MCP_FILE`; None for that of `MCP_FILE`, empty for no servers.
         description: one line about the agent's purpose, shown to users who choose an agent.
         choose: True if users may choose the agent everywhere, False for nowhere, or ids of the places where they may:
-            channels, categories, servers, workspaces or kinds of DMs, as in `_PLACE_RULE`.
+            channels, categories, servers, workspaces, or `dm`, `slack:dm` or `discord:dm`.
         progress: texts that users see while a tool runs, by tool name.
     """
 

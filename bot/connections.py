@@ -24,7 +24,10 @@ OPEN_FILES = 65_536
 
 
 class ConnectionLimiter:
-    """Factory of a server's connections; it limits their number and closes slow ones.
+    """Protocol factory of a server; it limits the connections and closes slow ones.
+
+    Call it for the protocol of a new connection, as `loop.create_server` does. The server's requests must pass through
+    `handle`.
 
     At `MAX_CONNECTIONS`, a new connection replaces the one that is idle the longest, or a busy one if none is idle. The
     first request must arrive completely within `REQUEST_SECONDS` of the connection, a later one within

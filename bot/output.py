@@ -75,7 +75,7 @@ def format_user(name: str, id_: str) -> str:
 
 
 def print_lines(*lines: str) -> None:
-    """Print lines as they are, without wrapping."""
+    """Print lines without wrapping; see `strip_controls` for control characters."""
     for line in lines:
         _console().print(Text(strip_controls(line)), soft_wrap=True)
 
@@ -112,7 +112,7 @@ def _wrap(text: str, width: int, indent: str) -> list[str]:
 def write_text(text: str) -> None:
     """Write a piece of a longer text to standard output, without a line end.
 
-    On a terminal, the spinner of `show_progress` stops first. If the output is a file, the spinner continues.
+    On a terminal, the spinner of `show_progress` stops first. Otherwise the spinner continues.
     """
     if sys.stdout.isatty():
         _console()
@@ -177,9 +177,12 @@ def strip_controls(text: str) -> str:
 
 
 class ProgressSpinner:
-    """Spinner on standard error, which appears after `SPINNER_DELAY_SECONDS`.
+    """Spinner on standard error, until `stop`.
 
-    There is none if standard error is not a terminal.
+    It appears `SPINNER_DELAY_SECONDS` after its creation, and only if standard error is a terminal.
+
+    Args:
+        title: the text beside the spinner.
     """
 
     def __init__(self, title: str) -> None:

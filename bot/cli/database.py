@@ -23,8 +23,8 @@ def run_with_database(work: Callable[[Database, configuration.Settings], Awaitab
     `work` runs in a new event loop. Only errors are logged.
 
     Raises:
-        SettingsError: a setting is wrong.
-        StoreError: the database does not exist, or has another schema version.
+        SettingsError: a setting is wrong, such as a price file that `work` reads.
+        StoreError: the database does not exist, has another schema version, or cannot be used.
     """
     settings = configuration.load_settings()
     logs.configure_logging("ERROR")
@@ -41,7 +41,7 @@ async def open_database(settings: configuration.Settings) -> AsyncIterator[Datab
     """Open the configured database, and close it at the end of the block.
 
     Raises:
-        StoreError: the database does not exist, or has another schema version.
+        StoreError: the database does not exist, has another schema version, or cannot be used.
     """
     database = Database(settings.database_address, connections=3)
     try:

@@ -78,7 +78,8 @@ def status(*, as_json: bool) -> None:
     """Print workers, turns, channels, queued messages, open approvals and problems.
 
     Raises:
-        typer.Exit: always; the code is 1 if `find_problems` yields any, else 0.
+        typer.Exit: at the end; the code is 1 if `find_problems` yields any, else 0.
+        SettingsError, StoreError: as for `run_with_database`.
     """
 
     async def work(database: Database, settings: configuration.Settings) -> int:
@@ -157,8 +158,14 @@ def print_turns(
         state: only turns in this state.
         session: only turns of sessions whose id begins with this text.
         user: only turns of this author, by the platform's id.
-        since: only turns since this date or time, or in this time span (`2h`) before now: see `_parse_since`.
+        since: only turns that began at this ISO 8601 date or time (UTC without an offset) or later; or in this time
+            span before now: a number with the unit `s`, `m`, `h` or `d`.
         limit: the most turns.
+
+    Raises:
+        typer.BadParameter: `since` is malformed.
+        typer.Exit: at the end, with code 0.
+        SettingsError, StoreError: as for `run_with_database`.
     """
     from_ = _parse_since(since) if since is not None else None
 
@@ -187,6 +194,10 @@ def print_sessions(
         beginning: only sessions whose id begins with this text; all if empty.
         user: only sessions with messages of this user, by the platform's id.
         limit: the most sessions.
+
+    Raises:
+        typer.Exit: at the end, with code 0.
+        SettingsError, StoreError: as for `run_with_database`.
     """
 
     async def work(database: Database, _settings: configuration.Settings) -> int:
@@ -223,6 +234,8 @@ def why(turn: str, *, as_json: bool) -> None:
         turn: id of the turn, or its first characters.
 
     Raises:
+        typer.Exit: at the end, with code 0.
+        SettingsError, StoreError: as for `run_with_database`.
         UnknownIdError: no turn, or more than one, has such an id.
     """
 
@@ -248,6 +261,8 @@ def retry(turn: str, wait: float, *, as_json: bool) -> None:
         wait: seconds to wait for a worker to begin the retry.
 
     Raises:
+        typer.Exit: at the end, with code 0.
+        SettingsError, StoreError: as for `run_with_database`.
         UnknownIdError: no turn, or more than one, has such an id.
         ParleyError: the turn did not fail, was already retried, or its session was reset.
     """
@@ -280,6 +295,8 @@ def cancel(turn: str, wait: float, *, as_json: bool) -> None:
         wait: seconds to wait for a worker to cancel the turn.
 
     Raises:
+        typer.Exit: at the end, with code 0.
+        SettingsError, StoreError: as for `run_with_database`.
         UnknownIdError: no turn, or more than one, has such an id.
         ParleyError: the turn is not active.
     """
@@ -305,8 +322,9 @@ def usage(by: SpendingDimension, *, since: str, until: str, as_json: bool) -> No
         until: last day; no limit if empty.
 
     Raises:
-        SettingsError: a day is malformed, or the prices cannot be read.
-        StoreError: the database cannot be used.
+        typer.Exit: at the end, with code 0.
+        SettingsError: a day is malformed, or as for `run_with_database`.
+        StoreError: as for `run_with_database`.
     """
     begin, end = _parse_day(since or f"{datetime.now(UTC):%Y-%m}-01"), _parse_day(until) if until else LAST_DAY
 

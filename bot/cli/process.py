@@ -33,12 +33,12 @@ def run_sandbox(settings: Settings, *, terminal: bool = False, is_tour: bool = F
 
     Args:
         is_tour: whether the bot starts with the scripted tour's agent.
-        port: port of the web page.
+        port: port of the web page; if it is in use, another one.
 
     Raises:
         SettingsError: the data folder cannot be created, or the sandbox is not installed.
-        StoreError: another sandbox uses the data folder.
-        ParleyError: the bot exited.
+        StoreError: another sandbox uses the data folder, or the folder cannot be written to.
+        ParleyError: in the terminal, the bot exited.
     """
     from bot.sandbox import command as sandbox  # noqa: PLC0415 - the bot itself does without
 

@@ -61,8 +61,9 @@ class Diagnosis:
             live worker has it, or it does not end), `slow` (longer than `SLOW_TURN_SECONDS`), `failing` (failures of
             the last hour, by cause). Others: `waiting` (a message is claimable for `UNCLAIMED_SECONDS`), `disconnected`
             (a channel without events for `SILENT_CHANNEL_SECONDS`), `spending` (a limit that is nearly or fully used).
-        subject: id or name of the worker, turn, channel or limit; `workers` if none is alive, `inbox` for `waiting`.
-            For `failing`, the id of the newest failed turn.
+        subject: id of the worker or turn, or name of the channel; `workers` if none is alive, `inbox` for `waiting`.
+            For `failing`, the id of the newest failed turn. For `spending`, the `SpendingUsage.key`, or the name of the
+            setting if the key is empty.
         line: description of the problem.
         remedy: what an operator can do.
     """

@@ -65,8 +65,8 @@ class RedactingFormatter(logging.Formatter):
 class RedactingJsonFormatter(JsonFormatter):
     """Formatter of a log entry as one line with a JSON object.
 
-    Its keys are `time` (UTC), `level`, `logger`, `message`, those of `_context_ids`, and `exc_info` for an exception.
-    Secrets are redacted before JSON's escapes could hide them.
+    Its keys are `time` (UTC), `level`, `logger` and `message`; `turn` and `session` while a turn runs, `trace` within a
+    trace, and `exc_info` for an exception. Secrets are redacted before JSON's escapes could hide them.
     """
 
     def __init__(self) -> None:

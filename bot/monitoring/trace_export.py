@@ -52,7 +52,7 @@ async def export_traces() -> AsyncIterator[None]:
     """Export the spans of the block, if OpenTelemetry's variables enable it.
 
     The end of the block waits until the last spans are exported. If the SDK is not installed, a warning is logged and
-    nothing is exported. The environment variable `CAPTURE` is set to `false` if it is unset.
+    nothing is exported. In any case, the environment variable that `CAPTURE` names is set to `false` if it is unset.
     """
     os.environ.setdefault(CAPTURE, "false")
     if not is_tracing_enabled(os.environ):
@@ -72,7 +72,8 @@ async def export_traces() -> AsyncIterator[None]:
     class RedactingExporter(OTLPSpanExporter):
         """OTLP exporter that redacts secrets and user data in each span.
 
-        Ids of users and sessions become hashes. Texts of exceptions are removed, unless `CAPTURE` allows message text.
+        Ids of users and sessions become hashes. Texts of exceptions are removed, unless the environment variable that
+        `CAPTURE` names allows message text.
         """
 
         def export(self, spans: "Sequence[ReadableSpan]") -> SpanExportResult:

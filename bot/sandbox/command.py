@@ -36,19 +36,21 @@ async def run_local_platforms(
     """Run the local platforms with the bot, until the user leaves or `stop` is set.
 
     The bot is a separate process, started as in production; only its settings name the local platforms. In the
-    terminal, an exit of the bot ends the sandbox too.
+    terminal, an exit of the bot ends the sandbox too; with the page, `say` prints the reason.
+
+    In the data folder, which must exist, the database and the log of an earlier sandbox's bot are replaced.
 
     Args:
         terminal: whether to chat in the terminal instead of on the page.
         agent: folder or file of an agent, at whose changes the bot restarts; empty for no restarts. The bot runs the
             agent of its own settings (`AGENT`).
         is_tour: whether the bot starts with the scripted tour's agent.
-        port: port of the page.
+        port: port of the page; if it is in use, another one.
         say: prints a line to the user.
 
     Raises:
         SettingsError: the sandbox is not installed.
-        StoreError: another sandbox uses the data folder.
+        StoreError: another sandbox uses the data folder, or the folder cannot be written to.
         ParleyError: in the terminal, the bot exited; the message has the reason and the path of the log.
     """
     try:

@@ -56,10 +56,10 @@ Json = dict[str, Any]
 
 @asynccontextmanager
 async def connect_inspector(address: str, database: Database, prices: Prices) -> AsyncIterator["InspectorPlugin"]:
-    """Yield a plugin that sends turns and calls to the sandbox's page.
+    """Yield a plugin that sends turns, model and tool calls to the sandbox's page.
 
-    While the block runs, a background task connects to the page and sends updates. The block does not wait for the
-    connection.
+    While the block runs, a background task connects to the page once, and sends updates: see `InspectorPlugin.run`. The
+    block does not wait for the connection. Updates that are not sent at its end are dropped.
 
     Args:
         address: URL of the page's WebSocket.
@@ -110,7 +110,8 @@ class InspectorPlugin(BasePlugin):
     async def run(self) -> None:
         """Connect to the page, and send queued updates until cancelled or disconnected.
 
-        Meanwhile, turns are polled and the delay that the user sets is received. A failed connection is logged.
+        Meanwhile, turns are polled and the delay that the user sets is received. A failed connection is logged. If the
+        database cannot be read, the function returns, and no error is logged.
         """
         try:
             async with aiohttp.ClientSession() as session, session.ws_connect(self._address) as socket:

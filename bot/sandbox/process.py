@@ -58,12 +58,12 @@ class BotProcess:
     Attributes:
         is_tour: whether the scripted tour's agent answers.
         state: `starting`, `running` once the bot is connected, or `ended`.
-        exit_reason: reason of an unexpected exit; empty without one.
+        exit_reason: reason of an unexpected exit, or of a restart after a kill; empty once a new process starts.
         log_tail: last lines of the bot's log after an unexpected exit.
         model: full name of the bot's model.
         models: full names of the models that the user can choose.
         agent: folder of the watched agent, or a file in it; empty if none is watched.
-        ended: event that is set after an unexpected exit.
+        ended: event that is set at an unexpected exit; a restart does not clear it.
     """
 
     def __init__(
@@ -149,7 +149,7 @@ class BotProcess:
         end within `STOP_TIMEOUT_SECONDS` is killed, and restarts after `RESTART_DELAY_SECONDS`.
 
         Args:
-            model: full name of another model; empty for the same model.
+            model: full name of another model for the user's agent; empty for the same model.
         """
         self.model = model or self.model
         self._is_exit_expected = True
@@ -171,7 +171,7 @@ class BotProcess:
         await self._switch(is_tour=False)
 
     async def save_key(self, key: str, vendor: str = "") -> None:
-        """Try a vendor's API key, store it in `.env`, and restart with the vendor's model.
+        """Try an API key, store it in `.env`, and restart with a model of its vendor.
 
         The tour ends. Wait until the bot is connected or has exited, for at most `SWITCH_TIMEOUT_SECONDS`.
 

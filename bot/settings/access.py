@@ -87,7 +87,7 @@ class AccessSection(SlackSection, DiscordSection):
     def find_conflicts(self) -> Iterator[str]:
         """Yield an error line for each platform with an id both allowed and blocked.
 
-        The line names the first such id. The conflicts of the Slack settings come first.
+        The line names the first such id. The conflicts of `SlackSection` come before these lines.
         """
         yield from super().find_conflicts()
         for allowed, blocked, name in (

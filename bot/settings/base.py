@@ -7,7 +7,13 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 
 class SettingsSection(BaseSettings):
-    """Group of settings, read from the environment and then from `.env`."""
+    """Group of settings, each read from the environment, or else from `.env`.
+
+    An empty value counts as unset, spaces around a value are removed, and unknown names are ignored.
+
+    Raises:
+        ValidationError: a value is malformed (pydantic's error).
+    """
 
     model_config = SettingsConfigDict(env_file=".env", env_ignore_empty=True, extra="ignore", frozen=True)
 

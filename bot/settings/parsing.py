@@ -99,7 +99,7 @@ def validate_text_file(file: Path) -> Path:
     """Return the path of a text file unchanged.
 
     Raises:
-        ValueError: the file cannot be read, is not UTF-8 or is empty.
+        ValueError: the file cannot be read, is not UTF-8 or has only whitespace.
     """
     if not read_utf8(file).strip():
         raise ValueError(f"{file} is empty")

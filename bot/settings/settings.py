@@ -166,11 +166,11 @@ class Settings(AccessSection, AgentSection, SpendingSection, MonitoringSection):
 def load_settings() -> Settings:
     """Read the settings, register their secrets for redaction, and return them.
 
-    The `.env` of an agent's folder counts too, after the environment and `.env`.
+    The `.env` that `find_env_file` finds for `AGENT` counts too, after the environment and `.env`.
 
     Raises:
         SettingsError: `.env` cannot be read, or settings are missing, malformed, renamed or conflicting. Each such
-            setting has a line; with a platform configured, models without a key have lines, too.
+            setting has a line. With a platform configured, faults of models have lines, too; alone they raise nothing.
     """
     try:
         settings, malformed = _read_settings(Settings)
@@ -235,6 +235,9 @@ def find_unknown_names() -> list[str]:
     """Return a warning for each name in `.env` that is no setting but resembles one.
 
     A name resembles a setting if their `difflib` ratio is at least 0.75. The warning has the most similar setting.
+
+    Raises:
+        OSError, UnicodeDecodeError: `.env` cannot be read.
     """
     known = [name.upper() for name in Settings.model_fields]
     lines = list[str]()

@@ -108,5 +108,5 @@ class SlackSection(SettingsSection):
 
     @property
     def prompts(self) -> tuple[str, ...]:
-        """Prompts that Slack suggests in direct messages; empty if the setting is empty."""
+        """Prompts that Slack suggests in direct messages; empty if the setting is `|`."""
         return tuple(prompt.strip() for prompt in self.slack_suggested_prompts.split("|") if prompt.strip())

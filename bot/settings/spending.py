@@ -34,7 +34,7 @@ class SpendingSection(SettingsSection):
 
     @property
     def spending_limits(self) -> SpendingLimits:
-        """Spending limits per day, in trillionths of a dollar."""
+        """Spending limits per day, in trillionths of a dollar; 0 for no limit."""
         return SpendingLimits(
             user=to_amount(self.daily_spending_limit_per_user_usd),
             channel=to_amount(self.daily_spending_limit_per_channel_usd),

@@ -23,9 +23,10 @@ from core.tools.mcp import McpServer
 
 
 async def run_checks() -> AsyncGenerator[CheckResult, None]:
-    """Check each setting against its service; yield each result as soon as it exists.
+    """Check the settings against their services in turn; yield the results.
 
-    A wrong setting yields one result per fault.
+    First comes a note for each name that `find_unknown_names` finds. If `load_settings` fails, a failure per fault
+    follows, and no service is asked. Otherwise the results of each service follow as soon as its check ends.
     """
     for line in configuration.find_unknown_names():
         yield CheckResult(Verdict.NOTE, line)

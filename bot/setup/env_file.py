@@ -45,7 +45,10 @@ class EnvFile:
 
     @property
     def values(self) -> dict[str, str]:
-        """Values in the file by setting name, as the settings parse them; none is empty."""
+        """Values by setting name, as the settings parse them, without empty ones.
+
+        The file was last read at the creation of this object, or by `set_value`.
+        """
         found = dotenv_values(stream=io.StringIO(self._text))
         return {name: value for name, value in found.items() if value}
 

@@ -24,7 +24,7 @@ def format_manifest(platform: SetupPlatform, settings: AccessSection) -> str:
     The platform decides which; the other platform's settings are not read.
 
     Raises:
-        SettingsError: a required setting is missing or wrong.
+        SettingsError: for Discord, the bot token is missing or has no app id.
     """
     match platform:
         case SetupPlatform.SLACK:

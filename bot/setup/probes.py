@@ -101,6 +101,8 @@ async def check_discord(login: DiscordSettings) -> list[CheckResult]:
 async def check_database(url: str, encryption_key: str = "") -> list[CheckResult]:
     """Check that the database opens, and that the key decrypts its stored tokens.
 
+    A missing SQLite file is created empty, with its folder.
+
     Args:
         url: as `DATABASE_URL`.
         encryption_key: as `SECRET_KEY`. The tokens are not checked if it is empty, or migrations are still to apply.
@@ -133,6 +135,7 @@ async def check_model(name: str, provider: Provider, provider_model: str) -> lis
 
     Args:
         name: full name of the model, as in `MODEL`.
+        provider: client of the model's provider; it stays open.
         provider_model: the model's name at the provider.
 
     Raises:

@@ -128,12 +128,15 @@ def model_question() -> SetupQuestion:
 def model_access_questions(model: str) -> Iterator[SetupQuestion]:
     """Yield the questions for the base URL and the API key of a model.
 
-    The base URL is asked only for OpenAI. The key is the last question; its check sends a short request to the model.
-    With a base URL for OpenAI, the key is not required.
-    There are no questions if the model's vendor needs no API key, such as `local`.
+    The base URL is asked only for OpenAI. Its answer must be in `.env` before the next question is taken: with a base
+    URL, the key is not required. The key is the last question; its check sends a short request to the model.
+    There are no questions if the model's vendor is unknown or needs no API key, such as `local`.
 
     Args:
         model: full name of the model.
+
+    Raises:
+        SettingsError: for OpenAI, before the question for the key: a setting of `AgentSection` is wrong.
     """
     vendor, _ = split_model(model)
     if vendor not in KEY_SETTINGS:
