@@ -54,7 +54,11 @@ SECTIONS: Mapping[str, Callable[[], str]] = {"slack": describe_slack, "discord":
 
 
 def update_page(page: str) -> str:
-    """Return the text of the reference page with a new section for each platform."""
+    """Return the text of a page with new text between each pair of coverage markers.
+
+    Raises:
+        KeyError: a marker names no platform in `SECTIONS`.
+    """
     return _SECTION.sub(lambda found: f"{found['begin']}\n{SECTIONS[found['platform']]()}\n{found['end']}", page)
 
 

@@ -31,14 +31,17 @@ class ManagedBot(Protocol):
 
     @property
     def lacks_key(self) -> bool:
-        """True if a tiny local model answers, and the tour does not run."""
+        """True if the bot's model is the tiny local one, and the tour does not run."""
         ...
 
     @property
     def notices(self) -> list[str]: ...
 
     async def kill(self) -> None:
-        """Kill the bot's process without a shutdown, and return; it restarts by itself."""
+        """Kill the bot's process without a shutdown, if it runs; it restarts by itself.
+
+        Neither its exit nor the restart is awaited.
+        """
 
     async def restart(self, model: str = "") -> None:
         """Stop the bot's process gracefully and start it again in the background.
@@ -77,7 +80,7 @@ class ManagedBot(Protocol):
         """
 
     async def wait_for_change(self) -> None:
-        """Wait until the state of the bot's process changes."""
+        """Wait until `state` is set again, perhaps to the value that it has."""
 
 
 def describe_model(bot: ManagedBot) -> list[str]:

@@ -64,7 +64,7 @@ class ClientSession:
         }
 
     def focus(self) -> None:
-        """Mark this session as shown, and the messages of its open channel as read."""
+        """Set `has_focus`, and mark the messages of the open location as read."""
         self.has_focus = True
         self.open_place(self.place)
 
@@ -80,7 +80,7 @@ class ClientSession:
     def switch_user(self, person: PlatformUser) -> None:
         """Act as another user from now on.
 
-        If a DM is open, the DM of the new user replaces it.
+        If a DM or a thread in it is open, the DM of the new user replaces it.
         """
         self.user = person
         if self.place.is_dm:
@@ -107,9 +107,9 @@ class ClientSession:
         return self._find_home_place(self.place.channel)
 
     def list_places(self) -> list[ClientLocation]:
-        """Return the DM, the channels and the threads that the user can open.
+        """Return the DM, then the channels, then the threads that the user can open.
 
-        The open location is added if it is none of them.
+        The open location is added at the end if it is none of them.
         """
         platform = self.platform
         places = [platform.get_dm(self.user), *platform.channels, *platform.list_threads(self.user)]
@@ -138,7 +138,7 @@ class ClientSession:
         the bot.
 
         Returns:
-            A line for the user, such as an error; "" for none.
+            A text for the user, such as an error; "" for none.
         """
         line = line.strip()
         if not line:

@@ -29,8 +29,9 @@ _CONVERSATION_TYPES = {"channel": "public", "group": "private", "im": "im"}
 def list_buttons(slack: SlackSandbox, message: SlackMessage) -> list[tuple[str, BlockControl]]:
     """Return the buttons of a message as pairs of an id and a button.
 
-    An id is the control's own id (see `BlockControl.id`). If any two buttons of the message share one, all its buttons
-    have `BLOCK_ID/CONTROL_ID` instead. Options of menus are left out.
+    Feedback buttons and the options of an overflow menu count as buttons, those of other menus do not. An id is the
+    control's own id (see `BlockControl.id`). If any two buttons of the message share one, all its buttons have
+    `BLOCK_ID/CONTROL_ID` instead.
     """
     controls = _filter_buttons(find_controls(message.blocks or ()))
     if len({control.id for control in controls}) == len(controls):
@@ -42,8 +43,8 @@ def list_menus(slack: SlackSandbox, message: SlackMessage, user: str | None) -> 
     """Return the menus and pickers of a message as client fields.
 
     Args:
-        user: the id of the user whose present entries the fields have, and whose DM with the bot is an option; None for
-            the initial entries and no DM.
+        user: the id of the user who sees the message. The fields have the values that this user entered, else the
+            initial ones. The user's DM with the bot is an option of conversation menus. None: initial values, no DM.
     """
     if not any(_is_menu(element) for _, element in find_elements(message.blocks or ())):
         return ()
@@ -74,7 +75,7 @@ def to_input_value(element: Mapping[str, Any], values: Sequence[str]) -> InputVa
 
     Returns:
         The list of values for an element that takes several; otherwise the first value, or "" without one. A date and
-        time becomes a Unix timestamp, as a text of digits.
+        time in ISO format, local unless it has an offset, becomes a Unix timestamp as a text of digits.
 
     Raises:
         ValueError: the value is not a date and time.

@@ -71,7 +71,7 @@ async def client_events(
     The end of the generator closes the subscription.
 
     Args:
-        message: converts the changed message for the client; None skips the change.
+        message: returns the changed message for the client; None skips the change.
     """
     async with aclosing(changes):
         async for change in changes:
@@ -115,6 +115,8 @@ class MarkdownCache:
 def append_extras(text: str, files: Iterable[str], buttons: Iterable[str], menus: Iterable[ClientField] = ()) -> str:
     """Return a text with a line per file and menu, and a line with all button labels.
 
+    An empty text and missing buttons have no line; without any part the result is "".
+
     Args:
         files: names of the files.
         buttons: labels of the buttons.
@@ -125,7 +127,7 @@ def append_extras(text: str, files: Iterable[str], buttons: Iterable[str], menus
 
 
 def create_thread_name(message: ClientMessage) -> str:
-    """Return a thread's name: the plain text of its first message, shortened.
+    """Return a thread's name: its first message's plain text in at most 40 characters.
 
     Files and menus are part of it: a message with only a file gives `[file a.csv]`. Buttons are left out. The name is
     "New thread" if nothing stays, or if the message `is_pending` (its text is incomplete).

@@ -49,7 +49,10 @@ class DiscordRouter:
         self._token = token
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
-        """Respond to a request to `/api/v10/...`, and record the call."""
+        """Respond to a request to `/api/v10/...`, and record the call.
+
+        Latency, injected faults and rate limits apply. A `DiscordError` becomes Discord's error response.
+        """
         path = request.path.removeprefix(PREFIX)
         match = self._api.match_route(request.method, path)
         route, ids = match or (f"{request.method} {path}", {})

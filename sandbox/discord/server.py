@@ -46,12 +46,12 @@ class DiscordSandbox(DiscordUserActions, SandboxObserver[GuildChange]):
         bot_token: the bot's token.
         people: users by name; `ada`, `grace` and `linus` exist from the start.
         channels: channels by name; `general`, `random` and the forum `ideas` exist from the start.
-        permissions: the bot's permissions; a call without a permission is refused with 50013.
-        privileged_intents: the enabled privileged intents. A session that requests a disabled one is closed with 4014;
-            without `message_content`, events and history have no content.
+        permissions: names of the bot's permissions, which may be changed; a call without one is refused with 50013.
+        privileged_intents: names of the enabled privileged intents, which may be changed. A session that requests a
+            disabled one is closed with 4014; without `message_content`, events and history have no content.
         calls: REST calls, in order.
         downloads: the path of each file download.
-        events: gateway events, one for each session that received it.
+        events: records of gateway events, one for each session, also of those not delivered yet.
         sessions: gateway sessions.
         faults: faults that tests inject.
     """
@@ -134,7 +134,7 @@ class DiscordSandbox(DiscordUserActions, SandboxObserver[GuildChange]):
     def set_file_url_lifetime(self, seconds: int) -> None:
         """Set the lifetime of new file URLs, in seconds.
 
-        URLs with a negative lifetime have expired already.
+        URLs with a lifetime of 0 or less have expired already.
         """
         self._payloads.file_url_seconds = seconds
 
@@ -157,13 +157,13 @@ class DiscordSandbox(DiscordUserActions, SandboxObserver[GuildChange]):
 
     @property
     def commands(self) -> list[Json]:
-        """The registered application commands as JSON, the global ones first."""
+        """The registered application commands as JSON, both global and of the server."""
         return [command for commands in self._commands.registered.values() for command in commands]
 
     def add_channel(
         self, name: str, *, forum: bool = False, members: Iterable[DiscordUser | str] | None = None, bot: bool = True
     ) -> GuildChannel:
-        """Add a text channel or forum to the server.
+        """Add a text channel or forum to the server; `CHANNEL_CREATE` is sent.
 
         Args:
             forum: whether to add a forum.
@@ -201,9 +201,9 @@ class DiscordSandbox(DiscordUserActions, SandboxObserver[GuildChange]):
         self._guild.locales[self._user(user).id] = locale
 
     def deny_permissions(self, user: DiscordUser | str, *permissions: str) -> None:
-        """Remove permissions from a user in the server.
+        """Remove further permissions from a user in the server.
 
-        Interactions then report the user without these permissions.
+        Interactions then report the user without these permissions; the sandbox refuses nothing for lack of them.
 
         Args:
             permissions: names in `PERMISSIONS`.
@@ -211,12 +211,15 @@ class DiscordSandbox(DiscordUserActions, SandboxObserver[GuildChange]):
         self._guild.denied_permissions.setdefault(self._user(user).id, set()).update(permissions)
 
     def remove_bot(self) -> None:
-        """Remove the bot from the server, as before its invitation; GUILD_DELETE is sent."""
+        """Remove the bot from the server's members and its own list of servers.
+
+        GUILD_DELETE is sent. The sandbox still sends other events to the bot, and accepts its calls.
+        """
         self._guild.roles.absent_user_ids.add(self.bot_id)
         self._gateway.dispatch("GUILD_DELETE", GUILDS, lambda _: {"id": self.guild_id}, guild_id=self.guild_id)
 
     async def set_guild_available(self, available: bool) -> None:
-        """Begin or end an outage of the server, in which the bot receives no events of it.
+        """Begin or end an outage of the server, whose events in between are lost.
 
         Args:
             available: False begins an outage, True ends it. The bot receives GUILD_DELETE or GUILD_CREATE.
@@ -224,16 +227,16 @@ class DiscordSandbox(DiscordUserActions, SandboxObserver[GuildChange]):
         self._gateway.set_guild_available(available)
 
     def open_group_dm(self, name: str, *users: DiscordUser | str) -> GuildChannel:
-        """Add a group DM of users, in which no bot can be.
+        """Add a group DM of at least one user, in which no bot can be.
 
-        Users can run commands of their installed apps there.
+        Users can run commands of their installed apps there. It is not in `channels`.
         """
         return self._guild.add_group_dm(name, map(self._user, users))
 
     def add_foreign_channel(self, name: str, *users: DiscordUser | str) -> GuildChannel:
-        """Add a channel of another server with some users, without the bot.
+        """Add a channel of another new server with some users, without the bot.
 
-        Users can run commands of their installed apps there.
+        Users can run commands of their installed apps there. It is not in `channels`.
         """
         return self._guild.add_foreign_channel(name, map(self._user, users))
 
@@ -251,7 +254,9 @@ class DiscordSandbox(DiscordUserActions, SandboxObserver[GuildChange]):
         return [m for m in self._guild.list_messages(self._channel(channel)) if deleted or not m.deleted]
 
     def threads(self, channel: GuildChannel | str) -> list[GuildChannel]:
-        """Return the threads of a channel or the posts of a forum, with archived ones.
+        """Return the threads of a channel or the posts of a forum, the oldest first.
+
+        Archived and private ones are included, deleted ones are not.
 
         Args:
             channel: the channel or forum, or its name or id.
@@ -283,14 +288,14 @@ class DiscordSandbox(DiscordUserActions, SandboxObserver[GuildChange]):
 
         Args:
             count: the recommended number of shards.
-            max_concurrency: the number of shards that may identify at once.
+            max_concurrency: the number of shards that may identify at once; not enforced.
         """
         self._gateway.shards, self._gateway.max_concurrency = count, max_concurrency
 
     async def refresh_sockets(self) -> None:
-        """Request every gateway client to reconnect (op 7).
+        """Request every gateway client to reconnect (op 7), and return.
 
-        Its connection is closed `RECONNECT_CLOSE_SECONDS` later.
+        A connection that is still open after `RECONNECT_CLOSE_SECONDS`, divided by `speed`, is closed with 4000.
         """
         self._gateway.request_reconnect()
 
@@ -300,13 +305,13 @@ class DiscordSandbox(DiscordUserActions, SandboxObserver[GuildChange]):
         The connections stay open.
 
         Args:
-            resumable: whether the sessions can be resumed; otherwise their events are lost.
+            resumable: whether the sessions can be resumed; otherwise they end, and events that they missed are lost.
         """
         self._gateway.invalidate_sessions(resumable=resumable)
 
     @property
     def connection_count(self) -> int:
-        """Number of gateway sessions with an open connection."""
+        """Number of gateway sessions with an open connection that is not frozen."""
         return self._gateway.connection_count
 
     @property

@@ -42,10 +42,12 @@ class DiscordUserActions:
         self._other_bots: dict[str, DiscordUser] = {}
 
     def add_user(self, name: str, display_name: str | None = None) -> DiscordUser:
-        """Add a user to the server, without Discord's welcome message (see `join_guild`).
+        """Add a user to the server; `GUILD_MEMBER_ADD` is sent.
+
+        Discord's welcome message is not posted (see `join_guild`).
 
         Args:
-            display_name: the displayed name; None for `name` with a capital letter (`Ada` for `ada`).
+            display_name: the displayed name; None for `name` with capital letters (`Ada` for `ada`).
 
         Raises:
             ValueError: the name exists.
@@ -58,22 +60,27 @@ class DiscordUserActions:
     def assign_role(self, user: DiscordUser | str, name: str) -> str:
         """Assign a role to a user, and return the role's id; create a missing role.
 
+        No event tells the bot.
+
         Args:
             name: the name of the role.
         """
         return self._guild.roles.assign(name, self._user(user).id).id
 
     def leave_guild(self, user: DiscordUser | str) -> None:
-        """Remove a user from the server; the DM with the bot still works."""
+        """Remove a user from the members of the server; `GUILD_MEMBER_REMOVE` is sent.
+
+        The DM with the bot still works. The sandbox does not refuse the user's later posts in channels.
+        """
         leaver = self._user(user)
         self._guild.roles.absent_user_ids.add(leaver.id)
         self._guild.emit(GuildEvent("GUILD_MEMBER_REMOVE", user=leaver))
 
     def set_nickname(self, user: DiscordUser | str, nickname: str | None) -> None:
-        """Set or remove the name of a user in this server.
+        """Set or remove the name of a user in this server; `GUILD_MEMBER_UPDATE` is sent.
 
         Args:
-            nickname: the name; None to remove it.
+            nickname: the name; None or "" to remove it.
         """
         self._guild.set_nickname(self._user(user), nickname)
 
@@ -81,6 +88,9 @@ class DiscordUserActions:
         """Start typing in a channel as a user; the bot receives one event.
 
         Discord shows the indicator for 10 seconds.
+
+        Raises:
+            ValueError: the user is not in the channel.
         """
         author = self._user(user)
         self._guild.emit(GuildEvent("TYPING_START", self._get_accessible_channel(author, channel), author))
@@ -91,6 +101,9 @@ class DiscordUserActions:
         """Start a private thread as a user, and return it.
 
         Only the user and the bot can see it, and it has no first message.
+
+        Raises:
+            ValueError: the user is not in the channel.
         """
         author = self._user(user)
         return self._guild.start_thread(
@@ -115,7 +128,7 @@ class DiscordUserActions:
             reply_to: the message to reply to; None for no reply.
             mention: whether the reply pings the author of `reply_to`.
             files: bytes by file name.
-            stickers: names of stickers.
+            stickers: names of stickers; missing ones are added to the server.
             poll: first the question, then its answers; empty for no poll.
 
         Raises:
@@ -159,7 +172,7 @@ class DiscordUserActions:
             voted: False to remove the vote.
 
         Raises:
-            ValueError: the message has no such answer, or the poll is over.
+            ValueError: the message has no such answer, or its poll was ended. The poll's expiry is not checked.
         """
         poll = message.content.poll
         if poll is None or not 1 <= answer <= len(poll.answers) or message.is_poll_over:
@@ -172,7 +185,7 @@ class DiscordUserActions:
         self._guild.set_vote(message, voter, answer, voted=voted)
 
     async def edit_message(self, user: DiscordUser | str, message: DiscordMessage, text: str) -> None:
-        """Replace the text of a user's own message; its files stay.
+        """Replace the text of a user's own message; of other content, only files stay.
 
         Raises:
             ValueError: another user wrote the message, or it is deleted.
@@ -207,7 +220,7 @@ class DiscordUserActions:
         self._guild.delete_messages(messages)
 
     async def delete_channel(self, channel: GuildChannel | str) -> None:
-        """Delete a channel with its threads, or a thread."""
+        """Delete a channel with its threads, or a thread; an event is sent for each."""
         deleted_channel = self._channel(channel)
         self._guild.remove_channel(deleted_channel)
         self.channels.pop(deleted_channel.name, None)
@@ -248,7 +261,7 @@ class DiscordUserActions:
             text: the text of the first message.
 
         Raises:
-            ValueError: the channel is not a forum.
+            ValueError: the channel is not a forum, or the user cannot see it.
         """
         author, place = self._user(user), self._get_accessible_channel(self._user(user), forum)
         if place.kind != "forum":
@@ -258,17 +271,21 @@ class DiscordUserActions:
         return post
 
     async def archive_thread(self, thread: GuildChannel, *, locked: bool = False) -> None:
-        """Archive a thread.
+        """Archive a thread; `THREAD_UPDATE` is sent.
 
         Args:
-            locked: whether users cannot post in the thread any more; otherwise the next message reopens it.
+            locked: whether users cannot post in the thread any more. False also unlocks a locked thread: the next
+                message reopens it.
         """
         thread.locked = locked
         self._guild.set_archived(thread, True)
         self._guild.publish_thread(thread)
 
     async def pin_message(self, user: DiscordUser | str, message: DiscordMessage) -> DiscordMessage:
-        """Pin a message as a user, and return Discord's system message about it."""
+        """Pin a message as a user, and return Discord's system message about it.
+
+        The system message is posted also if the message is pinned already.
+        """
         return self._guild.pin_message(message, self._user(user))
 
     async def join_guild(self, name: str) -> DiscordMessage:
@@ -287,6 +304,9 @@ class DiscordUserActions:
         Args:
             name: name of the bot or webhook; the same name is the same user of the server.
             webhook: whether to post as a webhook.
+
+        Raises:
+            ValueError: a person or the sandbox's bot has this name.
         """
         bot = self._other_bots.get(name)
         if bot is None:
@@ -311,7 +331,7 @@ class DiscordUserActions:
             The responses so far, or Discord's error; later ones are appended to the same list.
 
         Raises:
-            ValueError: the command or an option does not exist, or the user is not in the channel.
+            ValueError: the command is not available, its options are invalid, or the user is not in the channel.
         """
         author = self._user(user)
         return await self._interactions.run_command(
@@ -330,7 +350,7 @@ class DiscordUserActions:
             typed: the part of the value that the user has typed.
 
         Raises:
-            ValueError: the command does not exist, or the option has no autocompletion.
+            ValueError: the command does not exist, the option has no autocompletion, or the user is not in the channel.
         """
         author = self._user(user)
         name = command.removeprefix("/")
@@ -361,8 +381,8 @@ class DiscordUserActions:
         Without an acknowledgement in time, Discord posts an error.
 
         Returns:
-            The responses so far that are messages of their own, or Discord's error; later ones are appended to the
-            same list.
+            The messages that the bot has posted in response, or Discord's error; later ones are appended to the same
+            list. An update of `message` is not in it.
 
         Raises:
             ValueError: the button does not exist, or is disabled.
@@ -380,8 +400,8 @@ class DiscordUserActions:
             values: values of options, or ids of users, roles or channels.
 
         Returns:
-            The responses so far that are messages of their own, or Discord's error; later ones are appended to the
-            same list.
+            The messages that the bot has posted in response, or Discord's error; later ones are appended to the same
+            list. An update of `message` is not in it.
 
         Raises:
             ValueError: the menu does not exist, is disabled, or does not accept the values.
@@ -389,9 +409,10 @@ class DiscordUserActions:
         return await self._interactions.select_values(self._user(user), message, custom_id, values)
 
     def list_menu_options(self, component: Mapping[str, Any]) -> dict[str, str]:
-        """Return the options of a menu: names by value.
+        """Return the options of a menu: displayed names by value.
 
-        They are its own options, or the users, roles or channels of the server.
+        They are its own options, or the server's members, roles (`@team`) or channels (`#general`) with their ids as
+        values.
 
         Args:
             component: JSON of the menu.
@@ -405,7 +426,7 @@ class DiscordUserActions:
     async def submit_modal(
         self, modal: DiscordModal, values: Mapping[str, ModalValue] | None = None
     ) -> list[DiscordMessage]:
-        """Submit a modal, and wait for the acknowledgement.
+        """Submit a modal as its user, and wait for the acknowledgement.
 
         Without an acknowledgement in time, the modal stays open, and Discord posts an error.
 

@@ -20,7 +20,7 @@ class Say:
     """Step of a scripted response: text of the answer.
 
     Attributes:
-        pieces: the number of deltas of similar length; a shorter text has fewer.
+        pieces: the greatest number of deltas, which are equally long but for the last (see `split_text`).
         pace: seconds between two deltas.
         signature: the thought signature, sent with the last delta (Gemini); None sends none.
     """
@@ -36,7 +36,7 @@ class Think:
     """Step of a scripted response: text of the model's visible thinking.
 
     Attributes:
-        pieces: the number of deltas of similar length; a shorter text has fewer.
+        pieces: the greatest number of deltas, which are equally long but for the last (see `split_text`).
         pace: seconds between two deltas.
         signature: the thought signature, sent with the last delta (Gemini, Anthropic); None sends none.
     """
@@ -53,8 +53,8 @@ class CallTool:
 
     Attributes:
         id: the id of the call; None sends none (Anthropic: a numbered one).
-        pieces: the number of deltas of the arguments (OpenAI, Anthropic).
-        raw: arguments as JSON text, which may be invalid, instead of `arguments` (OpenAI, Anthropic).
+        pieces: the greatest number of deltas of the arguments (OpenAI, Anthropic).
+        raw: arguments as JSON text, which may be invalid, instead of `arguments` (OpenAI, Anthropic's streams).
         signature: the thought signature of the call (Gemini); None sends none.
     """
 
@@ -70,6 +70,8 @@ class CallTool:
 class SendFile:
     """Step of a scripted response: a generated image or audio file (OpenAI, Gemini).
 
+    OpenAI's response has it only as a stream.
+
     Attributes:
         data: the content of the file.
         signature: the thought signature of the part (Gemini); None sends none.
@@ -82,7 +84,10 @@ class SendFile:
 
 @dataclass(frozen=True, slots=True)
 class Cite:
-    """Step of a scripted response: citation of a web page that the answer is based on."""
+    """Step of a scripted response: citation of a web page that the answer is based on.
+
+    The responses of OpenAI and Anthropic have it only as streams.
+    """
 
     url: str
     title: str = ""
@@ -162,7 +167,10 @@ class DropConnection:
 
 @dataclass(frozen=True, slots=True)
 class EndStream:
-    """Step of a scripted response: end of a stream without a finish reason."""
+    """Step of a scripted response: end of a stream without a finish reason.
+
+    It has no effect on a response that is not streamed.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,6 +272,6 @@ class ScriptPlayer:
 
 
 def split_text(text: str, pieces: int) -> list[str]:
-    """Split a text into at most `pieces` parts of similar length; "" into [""]."""
+    """Split a text into at most `pieces` parts, equal but for the last; "" into [""]."""
     size = max(1, -(-len(text) // max(1, pieces)))
     return [text[start : start + size] for start in range(0, len(text), size)] or [""]

@@ -34,14 +34,15 @@ class WireFormat(ABC):
 
     @abstractmethod
     def to_chunks(self, step: Step) -> Iterable[Chunk]:
-        """Return the JSON chunks of a step for a stream, and add the step to `body`.
+        """Yield the JSON chunks of a step for a stream; add the step to `body` meanwhile.
 
-        Each `Say` and `Think` is one delta. There are no chunks for a step that this vendor does not have.
+        Iterate also if only `body` is needed. The text of a `Say` or `Think` is one delta: `pieces` is ignored. There
+        are no chunks for a step that this vendor does not have.
         """
 
     @abstractmethod
     def body(self) -> Chunk:
-        """Return the JSON body of a response without streaming: all steps so far."""
+        """Return the JSON body of a response without streaming, with all steps so far."""
 
 
 class ScriptedServer(ABC):
@@ -49,8 +50,8 @@ class ScriptedServer(ABC):
 
     Attributes:
         base_url: the base URL for the client of the model; only valid inside the context.
-        requests: JSON bodies of the generation requests, in order.
-        received: the same requests, parsed.
+        requests: JSON bodies of the accepted generation requests, in order.
+        received: the same requests as `ReceivedRequest` objects.
         disconnects: number of responses that the client aborted.
     """
 

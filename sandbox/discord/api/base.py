@@ -54,6 +54,9 @@ class DiscordRestApi:
     def match_route(self, method: str, path: str) -> tuple[str, dict[str, str]] | None:
         """Return the route of a request, and the ids in its path.
 
+        Args:
+            path: the path without `/api/v10` and query.
+
         Returns:
             The route, such as `GET /channels/{channel}`, and the ids by their names in it (`channel`). None if Discord
             or the sandbox has no such route.
@@ -122,7 +125,7 @@ class DiscordRestApi:
         """Return the message in a request's path.
 
         Raises:
-            DiscordError: 10008, the message does not exist.
+            DiscordError: 10008, the message does not exist in the channel, or is deleted or ephemeral.
         """
         message = self.guild.find_message(channel, request.path_ids["message"])
         if message is None:
@@ -165,7 +168,7 @@ class DiscordRestApi:
     def is_readable(self, message: DiscordMessage) -> bool:
         """Return whether the bot may read a message without the message content intent.
 
-        Discord: its own messages, DMs, and messages that mention it.
+        Discord: its own messages, DMs, and messages that mention it. A mention counts if it pings the bot's user.
         """
         bot = self.guild.bot
         return message.author == bot or message.channel.is_dm or bot.id in message.mentions.users

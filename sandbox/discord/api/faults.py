@@ -90,13 +90,16 @@ class DiscordFaults:
         self._add(route, times, DiscordFault("delay", seconds=seconds))
 
     def refuse_handshakes(self, times: int) -> None:
-        """Refuse the next `times` WebSocket handshakes with HTTP 503."""
+        """Refuse the next `times` handshakes with the gateway with HTTP 503.
+
+        The number replaces the former one; 0 for none.
+        """
         self._handshake_refusals = times
 
     def refuse_resumes(self, times: int) -> None:
         """Answer the next `times` RESUMEs with an invalid session (op 9).
 
-        The events that such a session has missed are lost.
+        The session ends, and the events that it has missed are lost. The number replaces the former one; 0 for none.
         """
         self._resume_refusals = times
 

@@ -14,14 +14,14 @@ from sandbox.discord.state.snowflakes import create_id
 def clean_file_name(name: str) -> str:
     """Return the name that Discord gives to an uploaded file.
 
-    `attachment://` URLs have this name, too. Discord: spaces become underscores (discord-api-docs #4292), leading dots
-    and underscores are removed (#7754).
+    `attachment://` URLs have this name, too. Discord: spaces become underscores (discord-api-docs #4292), then leading
+    dots and underscores are removed (#7754). If nothing stays, the name is unchanged.
     """
     return name.replace(" ", "_").lstrip("._") or name
 
 
 def create_attachment(name: str, data: bytes) -> DiscordAttachment:
-    """Return a new attachment; its content type is guessed from its name, or None."""
+    """Return a new attachment with this name; its content type is guessed, or None."""
     return DiscordAttachment(create_id(), name, data, guess_type(name)[0])
 
 

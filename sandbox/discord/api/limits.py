@@ -68,7 +68,7 @@ class RateLimitCheck:
     Attributes:
         headers: the response's headers about the limit.
         retry_after: seconds until the client may try again; None if the call is allowed.
-        scope: the kind of limit that was reached.
+        scope: the kind of limit that was reached; of no meaning if the call is allowed.
     """
 
     headers: Mapping[str, str]
@@ -80,7 +80,7 @@ def rate_limit_headers(retry_after: float, scope: Scope) -> dict[str, str]:
     """Return the headers of a 429 response: `Retry-After` and the limit's scope.
 
     Args:
-        retry_after: seconds until the client may try again.
+        retry_after: seconds until the client may try again; the header has whole seconds, rounded up.
     """
     headers = {"Retry-After": str(math.ceil(retry_after)), "X-RateLimit-Scope": scope}
     return headers | ({"X-RateLimit-Global": "true"} if scope == "global" else {})

@@ -42,11 +42,11 @@ def parse_content(
     Args:
         form: the object with the message's fields, the whole body or a part of it.
         current: the content that an edit changes; None for a post. The fields that the form omits stay, except
-            `allowed_mentions`.
+            `allowed_mentions`. An edit cannot remove stickers or a poll.
         flags: the flags that the message has already.
 
     Raises:
-        DiscordError: the content is too large, malformed or empty.
+        DiscordError: 40005 (a file is too large), 50006 (the content is empty) or 50035 (a field is invalid).
     """
     old = current or DiscordContent()
     content = DiscordContent(
@@ -220,7 +220,7 @@ def parse_nonce(form: Mapping[str, Any]) -> str | int | None:
     """Return the nonce in a message's form, a text or a number; None without one.
 
     Raises:
-        DiscordError: the nonce is too long, or neither text nor number.
+        DiscordError: 50035, the nonce is too long, or neither text nor number.
     """
     nonce = form.get("nonce")
     if nonce is not None and (not isinstance(nonce, str | int) or len(str(nonce)) > MAX_NONCE_LENGTH):

@@ -64,7 +64,7 @@ class MessageRoutes:
     """REST routes of messages, and the posting of a message as the bot.
 
     Args:
-        speed: divides the lifetime of nonces.
+        speed: divides the time for which `enforce_nonce` finds the message of an equal nonce.
     """
 
     def __init__(self, api: DiscordRestApi, speed: float) -> None:
@@ -106,7 +106,7 @@ class MessageRoutes:
 
         Args:
             form: the object with the message's fields.
-            details: further fields of `DiscordMessage`.
+            details: further fields of `DiscordMessage`; a forward ignores them.
 
         Raises:
             DiscordError: the form is invalid, or the bot lacks a permission.
@@ -148,7 +148,8 @@ class MessageRoutes:
     def apply_permissions(self, content: DiscordContent, channel: GuildChannel) -> DiscordContent:
         """Return content as the bot's permissions in a channel allow it.
 
-        Without the permission to mention everyone, `@everyone` pings nobody.
+        Without the permission to mention everyone, `@everyone` and `@here` ping nobody. Outside of the server, the
+        content is returned unchecked and unchanged.
 
         Raises:
             DiscordError: 50013, the content has files or a poll that the bot may not send; 50081, a sticker is unknown.

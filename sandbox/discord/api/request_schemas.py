@@ -44,9 +44,9 @@ def load_schemas() -> Mapping[str, Any]:
 
 
 def unify_route(route: str) -> str:
-    """Return a route with `{}` for each id.
+    """Return a route with `{}` in place of each placeholder, such as `{channel}`.
 
-    The names of ids here differ from those in Discord's specification.
+    Discord's specification has other names for the placeholders.
     """
     return re.sub(r"\{\w+\}", "{}", route)
 
@@ -54,7 +54,7 @@ def unify_route(route: str) -> str:
 def list_unmodelled_routes(modelled: Iterable[str]) -> list[str]:
     """Return Discord's routes that are not among the modelled ones.
 
-    The names of ids in the routes are ignored.
+    They are named as in `all_routes`. To compare, the names of placeholders are ignored, and `@original` counts as one.
     """
     known = set(map(unify_route, modelled))
     routes: list[str] = load_schemas()["all_routes"]

@@ -55,7 +55,7 @@ def create_form_error(field: str, code: str, message: str) -> DiscordError:
 
 
 def is_true(query: Mapping[str, str], name: str) -> bool:
-    """Return whether a parameter of a query is `1` or `true`; False if it is missing."""
+    """Return whether a query's parameter is `1`, `true` or `True`; False if missing."""
     return query.get(name) in ("1", "true", "True")
 
 

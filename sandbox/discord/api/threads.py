@@ -98,6 +98,8 @@ class ThreadRoutes:
     def update_thread(self, request: ApiRequest, thread: GuildChannel) -> ApiResponse:
         """Rename a thread, archive or reopen it, lock it, or set its auto-archive time.
 
+        `THREAD_UPDATE` is published, also without a change. The response has the thread's JSON.
+
         Discord: any user who may write in a thread may archive and reopen it, unless it is locked. Locking takes the
         permission to manage threads; other changes take that permission or the thread's owner.
 

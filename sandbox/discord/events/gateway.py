@@ -98,11 +98,12 @@ class GatewaySession:
         intents: the requested intent bits.
         shard: shard number and shard count; the first shard receives events of DMs.
         properties: the client's connection properties.
-        events: all events of the session, in order.
+        events: all events of the session, in order, also those not delivered yet.
         resume_count: number of RESUMEs of the session.
         heartbeat_count: number of heartbeats of the client.
-        disconnected_at: monotonic time in seconds since which the session has no connection; None while it has one.
-        close_code: the code of the client's last close frame; None before one.
+        disconnected_at: monotonic time in seconds since which the session has no connection, or only a frozen one; None
+            while it has one.
+        close_code: the WebSocket close code of the last connection that the client ended; None before.
         status: the client's presence: `online`, `invisible`, ...
         started_at: monotonic time in seconds.
     """
@@ -137,7 +138,7 @@ class GatewayConnection:
         outgoing_frames: frames to send, each with its earliest monotonic time in seconds.
         frame_times: arrival times of the client's frames in the last minute of the gateway's rate limit (divided by
             the sandbox's `speed`).
-        session: the session of the connection; None before IDENTIFY or RESUME.
+        session: the session of the connection; None before IDENTIFY or RESUME, and after an invalid session (op 9).
         is_frozen: whether the server has stopped sending and reading.
         is_closed_by_sandbox: whether the sandbox closes the connection, not the client.
     """
@@ -163,8 +164,8 @@ class LocalGateway:
     Attributes:
         url: the WebSocket address (`ws://...`); "" before the sandbox is entered.
         sessions: all sessions that were ever started.
-        shards: the recommended number of shards.
-        max_concurrency: the number of sessions that may start at once.
+        shards: the recommended number of shards, for `GET /gateway/bot`.
+        max_concurrency: the reported number of shards that may identify at once; not enforced.
         is_guild_available: False during an outage of the server, which then has no events.
     """
 
@@ -223,7 +224,7 @@ class LocalGateway:
         A session without a connection receives the event when it is resumed.
 
         Args:
-            intent: the bit of the intent; 0 for an event that needs none.
+            intent: the bits of intents, of which a session needs one; 0 for an event that needs none.
             data: returns the event's data for a session.
             guild_id: the server of the event, which decides its shard; None for a DM.
 
@@ -426,7 +427,7 @@ class LocalGateway:
         """Begin or end an outage of the server.
 
         At the beginning, each session with the intent for servers receives `GUILD_DELETE`, at the end `GUILD_CREATE`.
-        Nothing happens if the state is the same.
+        The server's events in between are lost. Nothing happens if the state is the same.
 
         Args:
             available: False begins an outage, True ends it.
@@ -482,9 +483,10 @@ class LocalGateway:
             self._detach(connection)
 
     def freeze_connections(self, session: GatewaySession | None = None) -> None:
-        """Stop sending on every connection, or on that of one session; leave it open.
+        """Stop sending and reading on every connection, or on that of one session.
 
-        Heartbeats are not acknowledged either. The sessions count as disconnected, and can be resumed.
+        The connections stay open, but heartbeats are not acknowledged. The sessions count as disconnected, and can be
+        resumed.
 
         Args:
             session: the session; None for all.
@@ -497,9 +499,9 @@ class LocalGateway:
                 connection.session.disconnected_at = monotonic()
 
     def request_reconnect(self) -> None:
-        """Request every client to reconnect (op 7).
+        """Request every client to reconnect (op 7), and return.
 
-        Its connection is closed `RECONNECT_CLOSE_SECONDS` later.
+        A connection that is still open after `RECONNECT_CLOSE_SECONDS`, divided by `speed`, is closed with 4000.
         """
         for connection in self._connections:
             self._queue_frame(connection, RECONNECT)
@@ -512,7 +514,7 @@ class LocalGateway:
         discord-api-docs #1805).
 
         Args:
-            resumable: whether the sessions can be resumed; otherwise they end.
+            resumable: whether the sessions can be resumed; otherwise they end, and events that they missed are lost.
         """
         for connection in self._connections:
             self._queue_frame(connection, INVALID_SESSION, resumable)

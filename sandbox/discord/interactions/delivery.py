@@ -155,8 +155,8 @@ class DiscordInteractions:
         """Click a button of a message, and wait for the acknowledgement.
 
         Returns:
-            The responses that are messages of their own, or Discord's error message without an acknowledgement in time.
-            Later ones are appended to the same list.
+            The messages that the bot has posted in response, or Discord's error message without an acknowledgement in
+            time. Later ones are appended to the same list. An update of `message` is not in it.
 
         Raises:
             ValueError: the message has no such button, or it is disabled.
@@ -176,8 +176,8 @@ class DiscordInteractions:
         """Select values in a menu of a message, and wait for the acknowledgement.
 
         Returns:
-            The responses that are messages of their own, or Discord's error message without an acknowledgement in time.
-            Later ones are appended to the same list.
+            The messages that the bot has posted in response, or Discord's error message without an acknowledgement in
+            time. Later ones are appended to the same list. An update of `message` is not in it.
 
         Raises:
             ValueError: the message has no such menu, or the menu does not accept the values.
@@ -391,7 +391,8 @@ class DiscordInteractions:
             The message's JSON.
 
         Raises:
-            DiscordError: the token is invalid, or there are too many follow-up messages.
+            DiscordError: the token or the content is invalid, the interaction is not acknowledged yet, or there are too
+                many follow-up messages.
         """
         interaction = self._get_interaction(request)
         original = interaction.original_response

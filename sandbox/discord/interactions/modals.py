@@ -202,9 +202,10 @@ def _parse_list(part: Mapping[str, Any], value: Any, guild: Guild) -> list[str]:
 
 
 def list_menu_options(part: Mapping[str, Any], guild: Guild) -> dict[str, str]:
-    """Return the options of a menu or group: names by value.
+    """Return the options of a menu or group: displayed names by value.
 
-    They are its own options, or the users, roles or channels of the server.
+    They are its own options, or the server's members, roles (`@team`) or channels (`#general`) with their ids as
+    values.
 
     Args:
         part: JSON of the menu or group.

@@ -16,12 +16,12 @@ class DiscordCallRecord:
     Attributes:
         route: method and path as Discord documents them (`POST /channels/{channel}/messages`), or as requested for an
             unknown route.
-        path: the path without its query.
+        path: the path without `/api/v10` and query.
         body: the JSON body; of a multipart body, `payload_json`.
         files: the names of the uploaded files.
         received_at: monotonic time in seconds.
         status: the HTTP status; 0 before the response, and for a lost response.
-        code: Discord's error code; None for a call that succeeded.
+        code: Discord's error code; None for a call that succeeded, and for an error without a JSON body.
         rate_limited: whether a rate limit (or `DiscordFaults.rate_limit`) refused the call.
         response: the JSON response, also if it was lost.
         remaining: (remaining calls, limit) of the route's bucket; None without a limit.
@@ -46,7 +46,8 @@ class DiscordEventRecord:
     Attributes:
         sequence: the number within the session.
         created_at: monotonic time in seconds.
-        sent_at: monotonic time in seconds of the last delivery; None before one.
+        sent_at: monotonic time in seconds at which it was last queued for a connection, before the latency; None if it
+            never was.
     """
 
     session_id: str

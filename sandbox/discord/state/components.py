@@ -72,10 +72,10 @@ def create_components(components: Sequence[Mapping[str, Any]], attachments: Sequ
 
 
 def assign_component_ids(components: Sequence[Mapping[str, Any]]) -> list[Json]:
-    """Return components with default values, and with a numeric id for each.
+    """Return copies of components with default values and a numeric id for each.
 
-    Discord: docs.discord.com/developers/components/reference, "Anatomy of a Component". An id of 0 is none, and new ids
-    differ from those that the bot has set.
+    Nested components are included. Discord: docs.discord.com/developers/components/reference, "Anatomy of a
+    Component". An id of 0 is none, and new ids differ from those that the bot has set.
     """
     given_ids = {component.get("id") for component in iterate_components(components)}
     numbers = (number for number in count(1) if number not in given_ids)
@@ -95,10 +95,10 @@ def assign_component_ids(components: Sequence[Mapping[str, Any]]) -> list[Json]:
 
 
 def list_media(component: Json) -> list[tuple[str, Json]]:
-    """Return the pair (path, holder) for each media item of a component.
+    """Return the pair (path, holder) for each media item of a component itself.
 
-    The path leads to the item's URL in the component, such as `items.0.media.url`. The holder is the JSON object with
-    the field `media` or `file`: the component itself or one of its `items`.
+    Nested components are ignored. The path leads to the item's URL in the component, such as `items.0.media.url`. The
+    holder is the JSON object with the field `media` or `file`: the component itself or one of its `items`.
     """
     holders = {"": component} | {f"items.{number}.": item for number, item in enumerate(component.get("items", ()))}
     return [(f"{path}{name}.url", item) for path, item in holders.items() for name in ("media", "file") if name in item]

@@ -36,14 +36,14 @@ class Guild:
     """Data of a Discord server, with methods that change it.
 
     Args:
-        on_change: called after each change of a message.
-        on_event: called after any other change.
+        on_change: called after a message is posted, changed or deleted, or a reaction is added or removed.
+        on_event: called for each other gateway event. The methods that add users, channels and DMs do not call it.
 
     Attributes:
         emit: `on_event`.
         roles: the roles in the server and their users; it also has the ids of users who left the server.
         nicknames: names in this server by user id.
-        owner: the first user.
+        owner: the first user; None without users.
         locale: the language of the server.
         locales: the languages of users by id.
         denied_permissions: names of permissions that users lack, by user id.
@@ -206,7 +206,7 @@ class Guild:
             del thread.participants[user_id]
 
     def list_active_threads(self) -> list[GuildChannel]:
-        """Return all threads of the server that are not archived."""
+        """Return all threads that are not archived, also private ones."""
         return [channel for channel in self.channels.values() if channel.is_thread and not channel.archived]
 
     def remove_channel(self, channel: GuildChannel) -> None:
@@ -251,6 +251,9 @@ class Guild:
         """Return the newest `number` messages of all channels, oldest first.
 
         DMs, and deleted and ephemeral messages, are included.
+
+        Args:
+            number: at least 1.
         """
         all_messages = (message for messages in self._messages.values() for message in messages.values())
         return sorted(all_messages, key=lambda message: int(message.id))[-number:]
@@ -260,7 +263,8 @@ class Guild:
     ) -> DiscordMessage:
         """Add a message to a channel, publish it, and return it.
 
-        An archived thread is reopened.
+        An archived thread is reopened. The author and the pinged users join a thread, unless the message is ephemeral
+        or of a webhook.
 
         Args:
             details: further fields of `DiscordMessage`; the first message of a forum post has the post's id as `id`.
@@ -312,8 +316,10 @@ class Guild:
     def update_message(self, message: DiscordMessage, content: DiscordContent, *, edited: bool = True) -> None:
         """Replace the content of a message, and publish the change.
 
+        `versions` gets a new entry, also if the text is the same.
+
         Args:
-            edited: whether users see "(edited)".
+            edited: whether users see "(edited)"; False changes nothing about it.
         """
         message.content = content
         message.mentions = self._parse_mentions(content, message.reply_to, message.type)
@@ -327,7 +333,7 @@ class Guild:
         self._on_change(GuildChange("deleted", message))
 
     def delete_messages(self, messages: Sequence[DiscordMessage]) -> None:
-        """Delete messages of one channel, and publish one event about all of them."""
+        """Delete messages of one channel, and publish one event, or none for no message."""
         for message in messages:
             message.deleted = True
         if messages:
@@ -343,7 +349,7 @@ class Guild:
     def pin_message(self, message: DiscordMessage, user: DiscordUser) -> DiscordMessage:
         """Pin a message, publish the change, and return Discord's system message.
 
-        The system message is posted in the channel with `user` as its author.
+        The system message is posted in the channel with `user` as its author, also if the message was pinned already.
         """
         message.pinned_at = message.channel.last_pinned_at = datetime.now(UTC)
         self.publish_update(message)
@@ -382,10 +388,11 @@ class Guild:
         return True
 
     def clear_reactions(self, message: DiscordMessage, emoji: str | None = None) -> None:
-        """Remove all reactions of a message, and publish one event about it.
+        """Remove the reactions of a message, and publish one event about it.
 
         Args:
-            emoji: remove only the reactions with this emoji, without an event if there are none; None for all.
+            emoji: remove only the reactions with this emoji, without an event if there are none. None removes all; then
+                there is always an event.
         """
         if emoji is None:
             message.reactions.clear()

@@ -100,6 +100,6 @@ class GuildIntegrations:
         return invite
 
     def remove_channel(self, channel_id: str) -> None:
-        """Remove the webhooks and invites of a deleted channel."""
+        """Remove the webhooks and invites of a deleted channel; no event is published."""
         self.webhooks = {key: hook for key, hook in self.webhooks.items() if hook.channel_id != channel_id}
         self.invites = {code: invite for code, invite in self.invites.items() if invite.channel_id != channel_id}

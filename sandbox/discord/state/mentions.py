@@ -41,14 +41,14 @@ def parse_mentions(
 ) -> MessageMentions:
     """Return those mentions of a message's text that ping.
 
-    Mentions of unknown users are left out.
+    Mentions of unknown users are left out. The ids of roles are not checked.
 
     Args:
         text: the text as sent.
         allowed: the valid `allowed_mentions` of the request; None if it has none. Then all mentions and replies ping.
         known: the ids of the existing users.
         reply_to: the id of the author of the message to which this one replies; None for no reply. They are pinged too,
-            unless `allowed` lacks `replied_user`.
+            unless `replied_user` of `allowed` is missing or false.
     """
     if allowed is None:
         allowed = {"parse": ["users", "roles", "everyone"], "replied_user": True}

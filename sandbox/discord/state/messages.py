@@ -62,10 +62,11 @@ class GuildChannel:
         participants: the users who joined a thread: the time of joining by user id.
         category_id: the id of the channel's category; None without one.
         is_announcement: whether messages of a text channel can be published to other servers.
-        slow_mode_seconds: the time between two messages of a user.
+        slow_mode_seconds: the time between two messages of a user; only reported, not enforced.
         is_private: whether only the participants see a thread.
         archived: whether a thread is archived; the next message reopens it unless it is locked.
         locked: whether users cannot post in a thread.
+        auto_archive_minutes: the time after which Discord archives an idle thread; only reported.
         archived_at: the time of the last change of `archived`.
     """
 
@@ -106,9 +107,10 @@ class GuildChannel:
 
     @property
     def has_bot_access(self) -> bool:
-        """True if the bot can be in the channel.
+        """True except in group DMs and in channels of other servers.
 
-        In other channels, users run commands of the bot as their installed app.
+        There the bot cannot be, and users run its commands as their installed app. It is True also for a channel of the
+        server that the bot cannot see.
         """
         return self.kind != "group" and self.foreign_guild_id is None
 
@@ -116,7 +118,7 @@ class GuildChannel:
     def interaction_context(self) -> int:
         """Discord's context of an interaction in the channel.
 
-        0 is a server, 1 a DM with the bot, 2 another DM.
+        0 is a server, with or without the bot, 1 a DM with the bot, 2 a group DM.
         """
         return {"dm": 1, "group": 2}.get(self.kind, 0)
 
@@ -209,7 +211,10 @@ class MessageOrigin:
 
 
 def iterate_components(components: Sequence[_Component]) -> Iterator[_Component]:
-    """Yield components, their nested components and their accessories."""
+    """Yield each component, followed by its nested `components` and its `accessory`.
+
+    The nested ones are treated alike. The input (`component`) of a label is left out: see `iterate_inputs`.
+    """
     for component in components:
         yield component
         yield from iterate_components(component.get("components", ()))
@@ -224,7 +229,8 @@ class DiscordMessage:
         content: the content as last sent.
         mentions: the users, roles, `everyone` and `here` that the current text pings.
         versions: each text of the message, oldest first.
-        reply_to: the message to which this one replies; None for no reply.
+        reply_to: the message to which this one replies, or that Discord's message about a pin or thread is about; None
+            for others.
         forwarded_message: a copy of the forwarded message at that time; None for no forward.
         ephemeral_to: the only user who sees the message; None for a message to all.
         origin: the interaction to which the message responds; None for others.
@@ -265,7 +271,10 @@ class DiscordMessage:
 
     @property
     def buttons(self) -> dict[str, str]:
-        """Custom ids of the message's buttons by label, without link buttons."""
+        """Custom ids of the message's buttons by label.
+
+        Link buttons and those without a label are left out. The last one of several with the same label counts.
+        """
         parts = iterate_components(self.content.components)
         return {part["label"]: part["custom_id"] for part in parts if part.get("label") and "custom_id" in part}
 
@@ -305,7 +314,7 @@ class GuildChange:
 
 @dataclass(frozen=True, slots=True)
 class GuildEvent:
-    """Gateway event that is not about one message.
+    """Change that causes a gateway event other than those of a `GuildChange`.
 
     Attributes:
         name: Discord's name of the event.

@@ -61,8 +61,8 @@ class DiscordPayloads:
         privileged_intents: names of the enabled privileged intents.
 
     Attributes:
-        base_url: the address of the file server.
-        file_url_seconds: lifetime of new file URLs.
+        base_url: the address of the sandbox's HTTP server, without a path.
+        file_url_seconds: lifetime of new file URLs; they have expired already if it is not positive.
     """
 
     def __init__(self, guild: Guild, permissions: set[str], privileged_intents: set[str]) -> None:

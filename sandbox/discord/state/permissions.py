@@ -63,9 +63,12 @@ APPLICATION_FLAGS: Mapping[str, int] = {
 
 
 def combine_bits(names: Iterable[str], table: Mapping[str, int]) -> int:
-    """Return one number with the bits of several names.
+    """Return one number with the bits of several names; 0 without names.
 
     Args:
         table: bits by name.
+
+    Raises:
+        KeyError: a name is not in the table.
     """
     return sum(table[name] for name in set(names))

@@ -25,7 +25,7 @@ class Roles:
 
     Attributes:
         by_name: the roles by name.
-        absent_user_ids: the ids of the users who left the server.
+        absent_user_ids: the ids of the users who left the server, and of a removed bot.
     """
 
     def __init__(self, new_id: Callable[[], str]) -> None:
@@ -45,7 +45,7 @@ class Roles:
         return role
 
     def list_ids(self, user: str) -> list[str]:
-        """Return the ids of the roles of a user.
+        """Return the ids of the roles that were assigned to a user, without `@everyone`.
 
         Args:
             user: the id of the user.
