@@ -20,7 +20,7 @@ class RateLimitUsage:
         remaining: number of calls that the window still allows.
         limit: number of calls per window.
         seconds: length of the platform's window in seconds, which the sandbox divides by its `speed`.
-        resets_in: real seconds until the window allows more calls.
+        resets_in: real seconds until the window allows at least one more call than now.
     """
 
     name: str

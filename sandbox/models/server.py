@@ -122,7 +122,10 @@ class ScriptedServer(ABC):
         return None
 
     def error_response(self, fail: Fail) -> web.Response:
-        """Return the HTTP response of an error, with `Retry-After` if `fail` has a delay."""
+        """Return the HTTP response of a scripted error.
+
+        The body is `fail.body` or, without it, the JSON of `error_body`. A delay is sent as `Retry-After`.
+        """
         headers = dict(fail.headers)
         if fail.retry_after is not None:
             headers.setdefault("Retry-After", f"{fail.retry_after:g}")
@@ -139,8 +142,8 @@ class ScriptedServer(ABC):
 
         Args:
             received: the parsed request.
-            wire_format: a new encoder.
-            terminator: bytes at the end of a complete stream.
+            wire_format: an encoder that no other response uses.
+            terminator: bytes after the last step, unless an error, `EndStream` or `DropConnection` ends the stream.
         """
         async with self._changed:
             self.requests.append(dict(received.body))

@@ -32,11 +32,13 @@ class ApiCallList:
 
         Returns:
             `calls`: the keys of the newest `MAX_CALLS` calls, newest first. `calls_total`: the number of all calls.
-            `budgets`: a list of rate limits with `on`, `name`, `left` (calls), `of` (calls) and `seconds`.
+            `budgets`: the rate-limit windows with calls: `on` (the platform), `name`, `left` (remaining calls), `of`
+            (calls per window) and `seconds` (length of the window).
 
-            `call/S7` and so on: one of the newest calls (S for Slack, D for Discord, then its number) with `name` and:
+            `call/S7` and so on: one of the newest calls (S for Slack, D for Discord, then its number). It has:
 
             - `on`: the platform.
+            - `name`: the method (Slack) or the route (Discord).
             - `words`: an extract of the request.
             - `time`: the local time, `HH:MM:SS`.
             - `status`: the HTTP status; 0 before the response and for a lost one.

@@ -43,7 +43,7 @@ class FaultSwitch:
 
 
 class FaultSwitches:
-    """The fault switches of both platforms."""
+    """Switches of the page that inject faults into both platforms and remove them."""
 
     def __init__(self, slack: SlackSandbox, discord: DiscordSandbox) -> None:
         self._slack = slack
@@ -65,6 +65,9 @@ class FaultSwitches:
 
     async def toggle(self, platform: str, name: str) -> None:
         """Inject the fault of a switch; if it is active (see `create_view`), remove it.
+
+        Removing a one-time fault cancels all pending faults of its kind on the platform. The switch `drop` aborts the
+        connections each time.
 
         Args:
             platform: `slack` or `discord`.

@@ -22,8 +22,8 @@ class InspectorStore(ChangePublisher[None]):
     """Turns, model calls and tool calls that the bot has sent to the page.
 
     Attributes:
-        turns: the newest `MAX_TURNS` turns by id, oldest first; each has the bot's fields, `states` (pairs of a state
-            and its Unix time), and by id `asks` (model calls) and `tools` (tool calls).
+        turns: the newest `MAX_TURNS` turns by id, oldest first; each has the fields that the bot sent, and `states`
+            (pairs of a state and its Unix time). Its model calls are in `asks`, its tool calls in `tools`, by id.
         prompts: the requests of model calls by the id of the call.
         notices: the bot's lines for the top of the page.
         model_delay: the delay of each model call that the user set, in seconds.
@@ -40,11 +40,13 @@ class InspectorStore(ChangePublisher[None]):
         """Store the objects of one WebSocket message from the bot, and wake waiting tasks.
 
         The fields of a known turn or call replace its former fields of the same names. Each notice is appended to
-        `notices`. Model and tool calls of an unknown turn are ignored.
+        `notices`. The field `prompt` of a model call goes to `prompts`. Model and tool calls of an unknown turn are
+        ignored.
 
         Args:
             updates: the objects by kind: `turn`, `ask` (a model call that begins), `answer` (further fields of the
-                model call), `tool` (a tool call) or `notice`.
+                model call), `tool` (a tool call) or `notice`. Each has an `id`, which is the text of a notice. A turn
+                also has its `state`, a call the id of its `turn`.
         """
         for kind, about in updates.items():
             if kind == "turn":
@@ -63,8 +65,8 @@ class InspectorStore(ChangePublisher[None]):
         """Return the turns as JSON values by key, for the browser.
 
         Returns:
-            `turn/ID` for each turn: the bot's fields, `states` (pairs of a state and its Unix time), and the lists
-            `asks` (model calls) and `tools` (tool calls). `turns`: the ids, newest first.
+            `turn/ID` for each turn: the fields that the bot sent, `states` (pairs of a state and its Unix time), and
+            the lists `asks` (model calls) and `tools` (tool calls). `turns`: the ids, newest first.
         """
         turns_by_key = {
             f"turn/{id_}": turn | {"asks": list(turn["asks"].values()), "tools": list(turn["tools"].values())}

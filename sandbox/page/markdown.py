@@ -43,7 +43,8 @@ def render_link(address: str, label: str = "") -> str:
     A URL that is not http(s) or mailto is no link: only the escaped text is returned.
 
     Args:
-        label: the text of the link; "" for the URL itself.
+        address: the URL.
+        label: the text of the link, not escaped yet; "" for the URL itself.
     """
     text = escape(label or address)
     if not _SAFE_URL.fullmatch(address):
@@ -52,12 +53,16 @@ def render_link(address: str, label: str = "") -> str:
 
 
 def render_mention(text: str) -> str:
-    """Return a text as HTML, highlighted as a mention."""
+    """Return HTML that highlights a plain text, such as `@ada`, as a mention."""
     return f'<span class="mention">{escape(text)}</span>'
 
 
 def render_code(text: str, language: str = "") -> str:
-    """Return text as an HTML code block, highlighted if Pygments knows the language."""
+    """Return plain text as an HTML code block, highlighted if the language is known.
+
+    Args:
+        language: a name of the language that Pygments may know; "" for none.
+    """
     try:
         html = highlight(text, get_lexer_by_name(language), _FORMATTER) if language else escape(text)
     except ClassNotFound:
@@ -83,7 +88,8 @@ def render_slack(text: str, render_angle: AngleRenderer) -> str:
     """Convert the text of Slack's `markdown` block to HTML.
 
     Args:
-        render_angle: converts the inside of `<...>`, such as a mention, to HTML; "" leaves it to other Markdown rules.
+        render_angle: converts the inside of `<...>`, such as a mention, to safe HTML. If it returns "", other Markdown
+            rules apply.
     """
     return str(_SLACK_PARSER.render(text, {"angle": render_angle}))
 

@@ -40,7 +40,10 @@ _PLACEHOLDER = re.compile("\ue000(\\d+)\ue001")
 def render_content(content: SlackContent, names: Names) -> str:
     """Return the content of a Slack message as HTML.
 
-    It has the blocks or, without any, the text; then the attachments.
+    It has the blocks or, without any, the text; then the attachments. Task cards are left out.
+
+    Args:
+        names: names of users and channels by id, for mentions; a mention without a name shows its label or id.
     """
     if content.blocks:
         html = render_blocks(content.blocks, names)
@@ -57,15 +60,22 @@ def _render_attachment(attachment: Mapping[str, Any], names: Names) -> str:
 
 
 def render_blocks(blocks: Sequence[Block], names: Names) -> str:
-    """Convert Block Kit blocks to HTML, without buttons and menus.
+    """Convert Block Kit blocks to HTML, without buttons, menus and inputs.
 
-    An unknown block becomes its type.
+    A block that the page cannot show, such as `image`, becomes its type in parentheses.
+
+    Args:
+        names: names of users and channels by id, for mentions.
     """
     return "".join(_render_block(block, names) for block in blocks)
 
 
 def render_mrkdwn(text: str, names: Names) -> str:
-    """Convert mrkdwn to an HTML `div`; "" for an empty text."""
+    """Convert mrkdwn to an HTML `div`; "" for an empty text.
+
+    Args:
+        names: names of users and channels by id, for mentions; a mention without a name shows its label or id.
+    """
     return f"<div>{_render_lines(text, names)}</div>" if text else ""
 
 

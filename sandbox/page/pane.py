@@ -42,8 +42,9 @@ class PlatformPane(Protocol):
     def create_message_views(self, session: ClientSession) -> list[Json]:
         """Return the messages that the user can see as JSON, oldest first.
 
-        They are those of the session's open channel, DM or thread. Each has at least `id`, `author`, `time`, `html`,
-        `files`, `buttons` and `reactions`.
+        They are those of the session's open channel, DM or thread. A channel or DM comes without the replies in its
+        threads, a thread with its root, a forum with the first message of each post. Each has at least `id`, `author`,
+        `time`, `html`, `files`, `buttons` and `reactions`.
         """
         ...
 
@@ -64,13 +65,13 @@ class PlatformPane(Protocol):
         ...
 
     async def toggle_reaction(self, session: ClientSession, message: str, emoji: str) -> None:
-        """Add the user's reaction to a message, or remove it if the user has reacted so.
+        """Add the user's reaction to a message, or remove it if it exists already.
 
         Args:
             emoji: a `key` of the message's `reactions` in `create_message_views`.
 
         Raises:
-            ValueError: the message is deleted.
+            ValueError: the message is deleted, or not in the open channel.
         """
         ...
 
@@ -108,13 +109,15 @@ def create_pane_view(pane: PlatformPane, session: ClientSession) -> dict[str, An
 
         - `connected`: whether the bot is connected.
         - `bot`: the name of the bot.
-        - `place`: the open channel, DM or thread.
+        - `place`: the open channel, DM or thread: `channel` (the id), `thread` (the id; None outside threads), `name`,
+          and `home`, the name of its channel or DM.
         - `direct`: whether the open place is a DM.
-        - `threads`: a value of `ThreadSupport`.
-        - `places`: all places that the user can open.
+        - `threads`: the `ThreadSupport` of the open place, as its value.
+        - `places`: all places that the user can open. Each has `channel`, `thread`, `name`, `direct`, `posts` (whether
+          it belongs to a forum) and `unread` (number of messages).
         - `order`: the ids of the messages, oldest first.
         - `menu`: names of the bot's entries in the context menu.
-        - `modal`: the open form; None without one.
+        - `modal`: the user's open form, with its `fields`; None without one.
     """
     platform, key = pane.platform, pane.platform.name.lower()
     messages = pane.create_message_views(session)[-MAX_MESSAGES:]
@@ -150,7 +153,7 @@ def create_pane_view(pane: PlatformPane, session: ClientSession) -> dict[str, An
 def find_message(session: ClientSession, message: str) -> ClientMessage:
     """Return a message of the open channel, DM or thread by its id.
 
-    Of the threads of a channel, only the newest reply is found.
+    In a channel, the newest reply of each thread is found, too.
 
     Args:
         message: the id of the message.

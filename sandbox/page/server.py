@@ -73,12 +73,14 @@ class PageServer:
         self._sockets: set[web.WebSocketResponse] = set()
 
     def show(self, bot: ManagedBot) -> None:
-        """Set the bot of the page; before that, WebSockets of browsers are refused."""
+        """Set the bot of the page; before that, browsers' WebSockets get HTTP 403."""
         self._bot = bot
 
     @asynccontextmanager
     async def serve(self, port: int) -> AsyncIterator[None]:
         """Serve the page while the block runs; at its end, close all WebSockets.
+
+        `address` and `inspector_address` are set when the block begins.
 
         Args:
             port: the port on 127.0.0.1; if it is in use, a free one.

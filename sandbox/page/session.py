@@ -28,9 +28,9 @@ MIN_UPDATE_SECONDS, MAX_UPDATE_SECONDS = 0.06, 1.0
 class PageSession:
     """Session of one browser: sends the page's content to it, and runs its actions.
 
-    The content is a JSON object; its changes are sent as `{"set": {key: value}, "gone": [key]}`. An action
-    `{"id": ..., "action": ..., ...}` is answered by `{"id": ..., "notice": ...}`: the requested data, a text for the
-    user, or "".
+    The content is a JSON object; its changes are sent as `{"set": {key: value}, "gone": [key]}`. `gone` has the removed
+    keys. An action `{"id": ..., "action": ..., ...}` is answered by `{"id": ..., "notice": ...}`: the requested data, a
+    text for the user (also about a failure), or "".
     """
 
     def __init__(

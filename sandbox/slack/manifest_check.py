@@ -58,6 +58,7 @@ def check_manifest(manifest: Mapping[str, Any]) -> None:
 
     Raises:
         ValueError: Slack would reject the manifest; the message lists all errors.
+        KeyError: a section or field that the check needs is missing, such as `features` or `settings`.
     """
     if errors := list(_find_errors(manifest)):
         raise ValueError("; ".join(errors))

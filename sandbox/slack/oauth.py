@@ -64,10 +64,11 @@ class OAuthMethods:
             token: returns the workspace's bot token.
 
         Returns:
-            The query of the redirect, with `code` and `state`.
+            The query of the redirect, with `code` and `state`. The code is valid once, for `CODE_LIFETIME_SECONDS`.
 
         Raises:
             ValueError: the client id is unknown.
+            KeyError: the URL has no `scope`.
         """
         query = {name: values[0] for name, values in parse_qs(urlsplit(url).query).items()}
         if query.get("client_id") != self.client_id:

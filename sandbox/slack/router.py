@@ -44,7 +44,11 @@ class SlackRouter:
         self._commands = commands
 
     async def handle_call(self, request: web.Request) -> web.StreamResponse:
-        """Respond to `/api/{method}`: read token and arguments, and run the method."""
+        """Respond to `/api/{method}`: read token and arguments, and run the method.
+
+        An error of the method has HTTP 200. A rate limit rejects the call with HTTP 429, and pending faults and the
+        latency of `SlackFaults` apply.
+        """
         name = request.match_info["method"]
         try:
             values = await arguments.read_arguments(request, accepts_json=name not in arguments.FORM_METHODS)
@@ -65,7 +69,10 @@ class SlackRouter:
         return await self._process(request, self._record(name, values), act)
 
     async def handle_response(self, request: web.Request) -> web.StreamResponse:
-        """Respond to a post to a `response_url`: `ok`, or an error with HTTP 400 or 404."""
+        """Respond to a post to a `response_url`: `ok`, or an error with HTTP 400 or 404.
+
+        Status 404 is for an unknown, expired or used-up URL. Pending faults and the latency of `SlackFaults` apply.
+        """
         try:
             values = await arguments.read_arguments(request)
         except SlackError as error:

@@ -52,12 +52,13 @@ class SlackSandbox(SlackUserActions, SandboxObserver[WorkspaceChange]):
         channels: channels by name; `general` and `random` exist from the start and have all users and the bot.
         commands: the slash commands in the manifest of the app.
         shortcuts: callback ids of the app's message shortcuts, by name.
-        scopes: the bot's scopes. Without one, calls fail with `missing_scope`, and its events are not sent.
+        scopes: the bot's scopes. A call that needs another one fails with `missing_scope`; such an event is not sent.
         metadata_subscriptions: pairs (app id or `*` for any, event type) of `message_metadata_*` events.
         subscriptions: the events to which the app subscribes.
-        calls: all calls of the Web API, in order.
-        envelopes: all deliveries of envelopes, redeliveries included; shared with the `primary` workspace.
-        socket_mode: whether the app uses Socket Mode; without it, events go to the verified request URL.
+        calls: records of the bot's HTTP requests, in order: API calls, posts to response URLs and file transfers.
+        envelopes: all deliveries of envelopes, redeliveries included; a `primary` shares the list with its workspaces.
+        socket_mode: whether the manifest enables Socket Mode. The sandbox does not read it: envelopes go to
+            WebSockets until `request_url.verify` succeeds, then to the request URL.
         signing_secret: the key that signs requests to the request URL.
         faults: faults that tests inject.
     """
@@ -217,12 +218,14 @@ class SlackSandbox(SlackUserActions, SandboxObserver[WorkspaceChange]):
         """Replace the app's configuration by that of a manifest.
 
         It consists of scopes, events, metadata subscriptions, Socket Mode, home tab, slash commands and shortcuts.
+        The tokens and connections stay.
 
         Returns:
             The events in the manifest that the sandbox never sends.
 
         Raises:
-            ValueError: Slack would reject the manifest.
+            ValueError: Slack would reject the manifest; nothing is replaced.
+            KeyError: the manifest lacks a section such as `features` or `settings`.
         """
         check_manifest(manifest)
         self.scopes.clear()
@@ -253,14 +256,16 @@ class SlackSandbox(SlackUserActions, SandboxObserver[WorkspaceChange]):
             The query of the redirect, with `code` and `state`.
 
         Raises:
-            ValueError: the client id is unknown.
+            ValueError: the client id or the user is unknown.
+            KeyError: the URL has no `scope`.
         """
         return self.oauth.grant_access(url, self._workspace, self._find_user(user).id, lambda: self.bot_token)
 
     def uninstall(self) -> None:
         """Uninstall the app, which revokes its bot token.
 
-        The events `tokens_revoked` and `app_uninstalled` are sent. `bot_token` is then a new one, for a reinstallation.
+        The events `tokens_revoked` and `app_uninstalled` are sent, if the app subscribes to them. `bot_token` is then a
+        new token, accepted at once, as after a reinstallation.
         """
         revoked, self.bot_token = self.bot_token, f"xoxb-{token_hex(12)}"
         self._api.replace_bot_token(revoked, self.bot_token)
@@ -269,15 +274,16 @@ class SlackSandbox(SlackUserActions, SandboxObserver[WorkspaceChange]):
     def join_enterprise(self, enterprise_id: str) -> None:
         """Make the workspace part of an Enterprise Grid organisation.
 
-        The bot's app is then installed in the whole organisation.
-        Events and responses then have the organisation's id, and `is_enterprise_install` is true. Tokens stay valid.
+        The bot's app is then installed in the whole organisation. Events and `auth.test` then have the organisation's
+        id, and `is_enterprise_install` is true. Interactions, slash commands and `oauth.v2.access` stay as before.
+        Tokens stay valid.
         """
         self._workspace.enterprise_id = enterprise_id
 
     def add_user(
         self, name: str, real_name: str | None = None, *, locale: str = "en-US", team_id: str = ""
     ) -> WorkspaceUser:
-        """Add a user, who joins the channel `general`.
+        """Add a user, who joins the channel `general` without a message or an event.
 
         Args:
             real_name: the full name; None for the name as a title.
@@ -295,13 +301,13 @@ class SlackSandbox(SlackUserActions, SandboxObserver[WorkspaceChange]):
     def add_channel(
         self, name: str, *, private: bool = False, members: Iterable[WorkspaceUser | str] | None = None
     ) -> SlackConversation:
-        """Add a channel with the bot and some users.
+        """Add a channel with the bot and some users, without an event.
 
         Args:
             members: the users; None for all users.
 
         Raises:
-            ValueError: the name exists.
+            ValueError: the name exists, or a member does not.
         """
         users = self.people.values() if members is None else map(self._find_user, members)
         ids = {self.bot_user_id, *(user.id for user in users)}
@@ -310,10 +316,13 @@ class SlackSandbox(SlackUserActions, SandboxObserver[WorkspaceChange]):
         return channel
 
     def add_user_group(self, handle: str, members: Iterable[WorkspaceUser | str]) -> UserGroup:
-        """Add a user group of some users.
+        """Add a user group of some users, without an event.
 
         Args:
-            handle: the name of the group in mentions.
+            handle: the name of the group in mentions, without `@`; it is not checked for duplicates.
+
+        Raises:
+            ValueError: a member does not exist.
         """
         return self._workspace.add_user_group(handle, (self._find_user(user).id for user in members))
 
@@ -349,10 +358,12 @@ class SlackSandbox(SlackUserActions, SandboxObserver[WorkspaceChange]):
     # Actions of Slack
 
     async def redeliver(self, sent: EnvelopeRecord | SlackMessage) -> None:
-        """Send an envelope to the app again, or all envelopes with events about a message.
+        """Send an envelope to the app again, or those about the post of a message.
+
+        These have its `message` and `app_mention` events, not edits and reactions. Acknowledgements are not awaited.
 
         Raises:
-            ValueError: there is no such envelope.
+            ValueError: no envelope is about the message.
         """
         envelopes = [sent] if isinstance(sent, EnvelopeRecord) else [e for e in self.envelopes if _is_about(e, sent)]
         if not envelopes:
@@ -370,19 +381,22 @@ class SlackSandbox(SlackUserActions, SandboxObserver[WorkspaceChange]):
                 message.stream.ends_at = monotonic()
 
     async def drop_sockets(self) -> None:
-        """Abort every Socket Mode connection without a close frame."""
+        """Abort every Socket Mode connection without a close frame.
+
+        Unacknowledged events are sent again on the next connection.
+        """
         self._sockets.drop_sockets()
 
     async def freeze_sockets(self) -> None:
         """Freeze every Socket Mode connection: it stays open without any frames.
 
-        Events that are sent on a frozen connection are lost. When the next client connects, the frozen connections are
-        aborted.
+        Events on a frozen connection do not arrive, and are retried; commands and interactions are lost. When the next
+        client connects, the frozen connections are aborted.
         """
         self._sockets.freeze_sockets()
 
     async def discard_pending(self) -> None:
-        """Discard all unacknowledged envelopes, as Slack does after its last retry."""
+        """Discard all queued and unacknowledged envelopes, as after the last retry."""
         self._sender.discard_pending()
 
     async def refresh_sockets(self, reason: str = "refresh_requested") -> None:
@@ -401,7 +415,7 @@ class SlackSandbox(SlackUserActions, SandboxObserver[WorkspaceChange]):
     def connection_count(self) -> int:
         """Number of Socket Mode connections on which the app receives envelopes.
 
-        With a request URL it is always 1.
+        With a verified request URL it is always 1.
         """
         return self._sender.connection_count
 

@@ -52,7 +52,7 @@ class AssistantThread:
 
     @property
     def status(self) -> str:
-        """The current status of the session; "" without a session."""
+        """The current status of the session, one of `STATUSES`; "" without a session."""
         return self.statuses[-1] if self.statuses else ""
 
 
@@ -61,7 +61,7 @@ class AssistantMethods:
 
     Args:
         subscriptions: the app's current event subscriptions.
-        speed: factor by which time runs faster.
+        speed: divides `LOADING_SECONDS`.
     """
 
     def __init__(self, api: WebApi, subscriptions: set[str], *, speed: float) -> None:
@@ -78,18 +78,18 @@ class AssistantMethods:
 
     @property
     def sessions(self) -> list[AssistantThread]:
-        """All agent sessions of the workspace."""
+        """All agent sessions of the workspace, `closed` ones included."""
         return [thread for thread in self._threads.values() if thread.statuses]
 
     def find_session(self, channel: SlackConversation, thread_ts: str) -> AssistantThread | None:
-        """Return the agent session of a thread; None if it has none."""
+        """Return the agent session of a thread, also a `closed` one; None without one."""
         thread = self._threads.get((channel.id, thread_ts))
         return thread if thread is not None and thread.statuses else None
 
     def get_loading_text(self, channel: SlackConversation, thread_ts: str) -> str:
         """Return the text of `assistant.threads.setStatus` that a thread shows, or "".
 
-        The text disappears after `LOADING_SECONDS`, or when the app posts in the thread.
+        The text disappears after `LOADING_SECONDS` (divided by the speed), or when the app posts in the thread.
         """
         thread = self._threads.get((channel.id, thread_ts))
         if thread is None or thread.loading_ends_at < monotonic():
@@ -109,11 +109,13 @@ class AssistantMethods:
         The session is created if it does not exist. A title in the arguments is ignored if the thread has one.
 
         Returns:
-            The response's fields: `status`, `title`, and `warning` for `processing` without a subscription to the event
-            of stopped sessions.
+            The response's fields: `status`, `title`, and `warning` for `processing` without a subscription to
+            `agent_session_stopped`.
 
         Raises:
-            SlackError: `invalid_arguments` for an unknown status or a long title, or as for `_parse_thread`.
+            SlackError: `missing_scope`; `invalid_arguments` for a missing argument, an unknown status or a long title;
+                `thread_not_found` or `cannot_reply_to_message`; or as for `WebApi.find_channel` and
+                `WebApi.require_writable`.
         """
         channel, thread_ts = self._parse_thread(arguments)
         status = arguments.get_required("status")
@@ -146,7 +148,8 @@ class AssistantMethods:
         chat:write scope for the time being".
 
         Raises:
-            SlackError: `missing_scope`, `invalid_arguments`, or as for `_find_thread`.
+            SlackError: `missing_scope`, `channel_not_found`, `invalid_thread_ts`, or `invalid_arguments` for a missing
+                argument or too many `loading_messages`.
         """
         if not self._api.has_scope(_AGENT_SCOPE):
             self._api.require_scope("chat:write")

@@ -54,7 +54,7 @@ class WebApiResponse:
 
     Attributes:
         body: the JSON body, also of an error.
-        scopes: the token's scopes, for the header `x-oauth-scopes`; empty for an unknown token.
+        scopes: the token's scopes, for the header `x-oauth-scopes`; empty for an unknown token or method.
         accepted_scope: the method's scope, for the header `x-accepted-oauth-scopes`; None without one.
     """
 
@@ -72,7 +72,7 @@ class ApiMethod:
 
     Attributes:
         handler: returns the response's fields; raises `SlackError` for an error.
-        scope: the required scope; None without one.
+        scope: the required scope; None if the method needs none, or if `handler` checks the scopes.
         token_kinds: the accepted kinds of tokens (`bot`, `app`); empty if the method needs none.
     """
 
@@ -104,7 +104,7 @@ class WebApi:
 
         Args:
             handler: returns the response's fields; raises `SlackError` for an error.
-            scope: the required scope; None without one.
+            scope: the required scope; None if the method needs none, or if `handler` checks the scopes.
             token_kinds: the accepted kinds of tokens (`bot`, `app`); empty if the method needs none.
         """
         self._methods[name] = ApiMethod(handler, scope, frozenset(token_kinds))
@@ -189,7 +189,8 @@ class WebApi:
     def find_destination(self, arguments: Arguments) -> SlackConversation:
         """Return the conversation that the argument `channel` of a post names.
 
-        It is the id or name of a channel, or the id of a user (their DM, which is opened).
+        It is the id of a conversation, the name of a channel with or without `#`, or the id of a user. The DM of a user
+        is opened.
 
         Raises:
             SlackError: `channel_not_found`, `is_archived` or `not_in_channel`; `invalid_arguments` without `channel`.
@@ -206,7 +207,7 @@ class WebApi:
 
         Raises:
             SlackError: `channel_not_found` if the conversation does not exist, or is not public and the bot is no
-                member.
+                member; `invalid_arguments` without `channel`.
         """
         channel = self.workspace.channels.get(arguments.get_required("channel"))
         if channel is None or (channel.type != "channel" and not self._is_member(channel)):

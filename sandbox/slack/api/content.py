@@ -41,7 +41,8 @@ def parse_content(arguments: Arguments) -> SlackContent:
     The arguments are `text`, `markdown_text`, `blocks`, `attachments`, `link_names` and `parse`.
 
     Raises:
-        SlackError: `no_text`, `markdown_text_conflict`, `msg_too_long` or an error of the blocks or attachments.
+        SlackError: `no_text` without any content, `markdown_text_conflict`, `msg_too_long`, or as for `check_blocks`
+            and `parse_attachments`.
     """
     text, markdown = arguments.text("text"), arguments.text("markdown_text")
     blocks = arguments.json("blocks", error="invalid_blocks_format")
@@ -65,10 +66,11 @@ def parse_attachments(arguments: Arguments) -> tuple[Mapping[str, Any], ...]:
     """Parse the argument `attachments`, and add ids, fallback texts and block ids.
 
     Returns:
-        The JSON of each attachment, without its empty fields; no attachments if the argument is missing or empty.
+        The JSON of each attachment, without its empty fields; () if the argument is missing or empty.
 
     Raises:
-        SlackError: `too_many_attachments`, `invalid_attachments`, `no_text` or an error of the blocks.
+        SlackError: `too_many_attachments`, `invalid_attachments`, `no_text` for an attachment without content, or as
+            for `check_blocks`.
     """
     attachments = arguments.json("attachments", error="invalid_attachments")
     if not attachments:

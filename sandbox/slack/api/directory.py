@@ -178,13 +178,15 @@ class DirectoryMethods:
     def users_conversations(self, arguments: Arguments) -> dict[str, Any]:
         """Run `users.conversations`: return a page of the conversations of a user.
 
-        The argument `user` is the id of the user; the default is the bot.
+        The argument `user` is the id of the user; the default is the bot. The arguments `types` and `exclude_archived`
+        select conversations; without `types`, only public channels. Private channels and DMs without the bot are left
+        out.
 
         Returns:
             The response's fields: `channels`, and `response_metadata` with `next_cursor` ("" on the last page).
 
         Raises:
-            SlackError: `user_not_found`, or as for `_select_channels` and `paginate`.
+            SlackError: `user_not_found`, `invalid_types`, `missing_scope` for one of the types, or as for `paginate`.
         """
         user = self._api.find_user(arguments.text("user") or self._workspace.bot.id)
         joined = (channel for channel in self._workspace.channels.values() if user.id in channel.members)
@@ -240,14 +242,16 @@ class DirectoryMethods:
     def conversations_history(self, arguments: Arguments) -> dict[str, Any]:
         """Run `conversations.history`: return a page of a channel's messages.
 
-        The newest message is first. Broadcast thread replies are included, other replies are not.
+        The newest message is first. Broadcast thread replies are included, other replies are not. The arguments
+        `oldest`, `latest` and `inclusive` select messages by time.
 
         Returns:
-            The response's fields: `messages`, `has_more`, `pin_count` and, if there are more, `response_metadata` with
-            `next_cursor`.
+            The response's fields: `messages`, `has_more`, `pin_count` (always 0) and, if there are more,
+            `response_metadata` with `next_cursor`.
 
         Raises:
-            SlackError: `channel_not_found`, `missing_scope`, `not_in_channel`, or an invalid argument.
+            SlackError: `missing_scope`, `not_in_channel`, `invalid_ts_oldest`, `invalid_ts_latest`, or as for
+                `WebApi.find_channel` and `paginate`.
         """
         channel = self._api.find_channel(arguments)
         self._api.require_conversation_scope(channel, "history")
@@ -261,16 +265,18 @@ class DirectoryMethods:
     def conversations_replies(self, arguments: Arguments) -> dict[str, Any]:
         """Run `conversations.replies`: return a page of the thread with message `ts`.
 
-        The message may be the root or a reply. The root is first, then the replies, oldest first. The root is on every
-        page, as measured by `thread.go` of rusq/slackdump and `getRepliesFromThread` of dust-tt/dust. The latter shows
-        that `limit` does not count the root.
+        The message may be the root or a reply. The root is first, then the replies, oldest first. The arguments
+        `oldest`, `latest` and `inclusive` select replies by time. The root is on every page, as measured by `thread.go`
+        of rusq/slackdump and `getRepliesFromThread` of dust-tt/dust. The latter shows that `limit` does not count the
+        root.
 
         Returns:
             The response's fields: `messages`, `has_more` and, if there are more, `response_metadata` with
             `next_cursor`.
 
         Raises:
-            SlackError: `channel_not_found`, `missing_scope`, `thread_not_found`, or an invalid argument.
+            SlackError: `missing_scope`, `thread_not_found`, `invalid_ts_oldest`, `invalid_ts_latest`,
+                `invalid_arguments` without `ts`, or as for `WebApi.find_channel` and `paginate`.
         """
         channel = self._api.find_channel(arguments)
         self._api.require_conversation_scope(channel, "history")

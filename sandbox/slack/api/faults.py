@@ -26,10 +26,11 @@ class SlackFaults:
     """Faults that tests inject; a call gets the first pending fault of its method.
 
     Methods have Slack's names (`chat.postMessage`). `response_url` is a post to a response URL; `upload` and
-    `download` transfer the content of a file. If a fault is for several methods, the first one called gets it.
+    `download` transfer the content of a file. A fault for several methods goes to the first of them that is called.
+    A `delay` has no effect on a file transfer, and a lost response none on a download.
 
     Attributes:
-        latency: delay of each request, response and envelope, in real seconds.
+        latency: delay of each request, response and envelope, but not of file transfers, in real seconds.
     """
 
     def __init__(self) -> None:
@@ -43,9 +44,9 @@ class SlackFaults:
         """Reject the next `times` calls of a method with an error.
 
         Args:
-            method: name of the method; with several, the first one called gets each fault.
+            method: name of the method; with several, their next `times` calls together.
             status: the HTTP status of the response.
-            error: Slack's error code, sent with HTTP 200 instead of `status`; None for none.
+            error: Slack's error code, sent with HTTP 200 instead of `status`; None for none. File transfers ignore it.
         """
         self._add(method, times, SlackFault("fail", status=status, error=error))
 
@@ -53,16 +54,25 @@ class SlackFaults:
         """Reject the next `times` calls of a method with HTTP 429.
 
         Args:
+            method: name of the method; with several, their next `times` calls together.
             retry_after: seconds in the header `Retry-After`.
         """
         self._add(method, times, SlackFault("rate_limit", seconds=retry_after))
 
     def lose_response(self, method: str | Collection[str], times: int = 1) -> None:
-        """Run the next `times` calls of a method, but close their connections unanswered."""
+        """Run the next `times` calls of a method, but close their connections unanswered.
+
+        Args:
+            method: name of the method; with several, their next `times` calls together.
+        """
         self._add(method, times, SlackFault("lose_response"))
 
     def delay(self, method: str | Collection[str], seconds: float, times: int = 1) -> None:
-        """Run the next `times` calls of a method after a delay in real seconds."""
+        """Run the next `times` calls of a method after a delay in real seconds.
+
+        Args:
+            method: name of the method; with several, their next `times` calls together.
+        """
         self._add(method, times, SlackFault("delay", seconds=seconds))
 
     def refuse_handshakes(self, times: int) -> None:
@@ -73,7 +83,7 @@ class SlackFaults:
         self._handshake_refusals = times
 
     def set_latency(self, seconds: float) -> None:
-        """Delay each request, response and envelope by real seconds; 0 for none."""
+        """Delay each request, response and envelope by real seconds; 0 ends the delays."""
         self.latency = seconds
 
     def clear(self) -> None:
@@ -83,7 +93,7 @@ class SlackFaults:
         self.latency = 0.0
 
     def cancel(self, kind: FaultKind) -> None:
-        """Cancel all pending faults of this kind."""
+        """Cancel all pending faults of this kind, of all methods."""
         self._pending.cancel(kind)
 
     def has_pending(self, kind: FaultKind) -> bool:

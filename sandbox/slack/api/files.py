@@ -47,7 +47,7 @@ class FileMethods:
     """Web API methods for files, and HTTP handlers for their contents.
 
     Attributes:
-        base_url: the address of the server, with a slash at the end.
+        base_url: the URL of the server, with a slash at the end; "" before it runs.
     """
 
     def __init__(self, api: WebApi, activity_log: SlackActivityLog, faults: SlackFaults) -> None:
@@ -77,8 +77,8 @@ class FileMethods:
     async def handle_upload(self, request: web.Request) -> web.StreamResponse:
         """Store the content of a file that is posted to an upload URL, raw or as a form.
 
-        Pending faults of `upload` apply. The response is 404 for an unknown URL, and 400 for another size than
-        announced.
+        The response is 404 for an unknown URL, and 400 for another size than announced. Nothing is stored then. A
+        pending fault of `upload` applies, except for a `delay`.
         """
         call = self._activity_log.record_call(UPLOAD, {})
         fault = self._faults.take(UPLOAD)
@@ -105,7 +105,8 @@ class FileMethods:
     def list_files(self, arguments: Arguments) -> dict[str, Any]:
         """Run `files.list`: return a page of the files in the bot's conversations.
 
-        The newest file is first. The arguments `types`, `user`, `channel`, `ts_from` and `ts_to` select files.
+        The newest file is first. The arguments `types`, `user`, `channel`, `ts_from` and `ts_to` select files; the
+        times are inclusive.
 
         Returns:
             The response's fields: `files`, as in `files.info`, and `paging` (see `select_page`).
@@ -140,7 +141,8 @@ class FileMethods:
         """Respond with the content of a file.
 
         The response is 404 for an unknown file. Without a bot token that may read files, it is a login page with HTTP
-        200, as from Slack. A file with a `redirect_url` is redirected there. Pending faults of `download` apply.
+        200, as from Slack. A file with a `redirect_url` is redirected there. Of the pending faults of `download`, only
+        `fail` and `rate_limit` apply.
         """
         self._activity_log.record_call(DOWNLOAD, {"file": request.match_info["file"]})
         fault = self._faults.take(DOWNLOAD)
@@ -161,14 +163,15 @@ class FileMethods:
     def complete_upload(self, arguments: Arguments) -> dict[str, Any]:
         """Run `files.completeUploadExternal`: post uploaded files as one message.
 
-        Without the argument `channel_id`, nothing is posted.
+        Without the argument `channel_id`, nothing is posted. `initial_comment` is the text of the message, `thread_ts`
+        its thread.
 
         Returns:
             The response's field `files`: for posted files as in `files.info`, otherwise with `id` and `title` only.
 
         Raises:
-            SlackError: `file_not_found` for a file that is unknown or not uploaded yet, `invalid_arguments`, or as for
-                `WebApi.find_channel` and `WebApi.require_writable`.
+            SlackError: `file_not_found` for a file that is unknown or not uploaded yet; `invalid_arguments` without
+                files or for an unknown thread; or as for `WebApi.find_channel` and `WebApi.require_writable`.
         """
         listed = arguments.json("files", error="invalid_arguments")
         if not isinstance(listed, list) or not listed:
@@ -199,7 +202,7 @@ class FileMethods:
         A message is deleted even if it contains other files too. The response has no fields.
 
         Raises:
-            SlackError: `file_not_found`.
+            SlackError: `file_not_found` if the app did not upload the file.
         """
         file_id = arguments.get_required("file")
         if self._uploads.pop(file_id, None) is None:

@@ -10,7 +10,7 @@ from sandbox.slack.state.messages import SlackMessage
 class ReactionMethods:
     """Web API methods for the reactions to messages.
 
-    Files have no reactions: Slack answers `not_reactable` for a file.
+    Files have no reactions: to add or remove one fails with `not_reactable`.
     """
 
     def __init__(self, api: WebApi) -> None:
@@ -54,7 +54,7 @@ class ReactionMethods:
     def list_reactions(self, arguments: Arguments) -> dict[str, Any]:
         """Run `reactions.list`: return a page of the messages to which a user has reacted.
 
-        The newest message is first, and the default user is the bot.
+        Only the bot's conversations count. The newest message is first, and the default user is the bot.
 
         Returns:
             The response's fields: `items`, each with `type`, `channel` and `message`; `paging` if the call has the

@@ -172,7 +172,7 @@ class Arguments:
             max_value: the result for a greater number.
 
         Raises:
-            SlackError: `invalid_limit` if the number is less than 1.
+            SlackError: `invalid_limit` if the number is less than 1, `invalid_arguments` if it is not a number.
         """
         try:
             value = int(self._values.get(name) or default)
@@ -204,10 +204,10 @@ class Arguments:
 
 
 def parse_ts(arguments: Arguments, name: str) -> Decimal | None:
-    """Return a timestamp argument as a number of seconds; None if it is missing.
+    """Return a timestamp argument as a number of seconds; None if it is missing or "".
 
     Raises:
-        SlackError: `invalid_ts_NAME`.
+        SlackError: `invalid_ts_NAME`, with the name of the argument, if it is not a number.
     """
     value = arguments.text(name)
     try:

@@ -81,7 +81,7 @@ class ScheduledMessageMethods:
         """Run `chat.scheduledMessages.list`: return a page of scheduled messages.
 
         The message that is due first comes first. The argument `channel` selects those of one channel, `oldest` and
-        `latest` those that are due in between.
+        `latest` (both inclusive) those that are due in between.
 
         Returns:
             The response's fields: `scheduled_messages`, each with `id`, `channel_id`, `post_at`, `date_created` and

@@ -64,6 +64,8 @@ class ViewMethods:
     def create_trigger_id(self, user: WorkspaceUser, view: SlackView | None = None) -> str:
         """Create a trigger id, with which the app can open one modal for a user.
 
+        It expires after `TRIGGER_LIFETIME_SECONDS` (divided by the speed).
+
         Args:
             view: the view of the interaction, on which the modal can be pushed; None for none.
         """
@@ -85,6 +87,9 @@ class ViewMethods:
 
     def push_on(self, view: SlackView, content: Json) -> SlackView:
         """Open a new view on top of the modal that contains `view`; return the new view.
+
+        Args:
+            content: the JSON of the new view, already checked by `check_view`.
 
         Raises:
             SlackError: `push_limit_reached` if the modal has `MAX_STACK_VIEWS` views.

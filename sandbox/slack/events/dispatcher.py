@@ -60,9 +60,9 @@ _MESSAGE_EVENTS = {"channel": "message.channels", "group": "message.groups", "im
 
 
 class SlackEventDispatcher:
-    """Sender of the events to which the app subscribes and has the scopes.
+    """Sender of the events that the app subscribes to and has the scopes for.
 
-    Only channels with the bot have events. Slack sends events for the bot's own messages, too.
+    No event is sent about a channel without the bot. Slack sends events for the bot's own messages, too.
 
     Args:
         deliver: sends an `event_callback` payload.
@@ -97,7 +97,8 @@ class SlackEventDispatcher:
     def dispatch(self, change: WorkspaceChange) -> None:
         """Send the events for a change of a message, its reactions or its pin.
 
-        A new message can also have events for a member, a file and metadata. An ephemeral message has none.
+        A new message can also have events for a member, a file and metadata. Ephemeral messages and updates of a live
+        stream have none.
         """
         message = change.message
         if change.kind == "posted":
@@ -138,7 +139,8 @@ class SlackEventDispatcher:
 
         Args:
             channel: the user's DM with the bot.
-            entities: the channels or other things that the user views, with `type`, `value` and `team_id`.
+            entities: the channels or other things that the user views, with `type`, `value` and `team_id`; empty for
+                none.
         """
         context = {"entities": list(entities)} if entities else {}
         event = {"type": "app_context_changed", "user": user.id, "channel": channel.id, "context": context}

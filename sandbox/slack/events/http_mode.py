@@ -80,7 +80,10 @@ class RequestUrlClient:
         self.url = url
 
     def deliver(self, type_: EnvelopeType, payload: dict[str, Any]) -> EnvelopeDelivery:
-        """Start to post an envelope to the request URL, with retries.
+        """Start to post an envelope to the request URL.
+
+        The latency of `SlackFaults` applies. An event is retried until it is acknowledged, at most
+        `len(RETRY_DELAYS_SECONDS)` times. Commands and interactions are sent once.
 
         Args:
             type_: type of the envelope, as in Socket Mode.
@@ -94,10 +97,10 @@ class RequestUrlClient:
         return delivery
 
     def redeliver(self, envelope: EnvelopeRecord, reason: str = "http_timeout") -> None:
-        """Post an envelope again as a retry, even if it is acknowledged.
+        """Start to post an envelope again as a retry, even if it is acknowledged.
 
         Args:
-            reason: the header `X-Slack-Retry-Reason`.
+            reason: the value of the header `X-Slack-Retry-Reason`.
         """
         delivery = self._deliveries[envelope.id]
         delivery.attempt += 1

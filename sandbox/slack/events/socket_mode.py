@@ -87,7 +87,7 @@ class SocketModeServer:
     """Server of Socket Mode's WebSockets.
 
     Args:
-        speed: divides the timeouts and the delays of retries.
+        speed: divides the timeout of acknowledgements, the delays of retries and `CLOSE_DELAY_SECONDS`.
     """
 
     def __init__(self, activity_log: SlackActivityLog, faults: SlackFaults, *, app_id: str, speed: float) -> None:
@@ -117,7 +117,7 @@ class SocketModeServer:
 
     @property
     def connection_count(self) -> int:
-        """Number of WebSockets that receive envelopes and are not frozen."""
+        """Number of WebSockets that are neither frozen nor about to be closed."""
         return sum(not (socket.is_retiring or socket.is_frozen) for socket in self._sockets)
 
     def create_ticket(self) -> str:
@@ -131,8 +131,8 @@ class SocketModeServer:
     def deliver(self, type_: EnvelopeType, payload: dict[str, Any]) -> EnvelopeDelivery:
         """Queue an envelope for a WebSocket, after the latency of `SlackFaults`.
 
-        An event is retried until it is acknowledged, at most `len(RETRY_DELAYS_SECONDS)` times. Commands and
-        interactions are sent once.
+        Without a WebSocket, it stays queued, and is sent as a retry when one connects. An event is retried until it is
+        acknowledged, at most `len(RETRY_DELAYS_SECONDS)` times. Commands and interactions are sent once.
 
         Returns:
             The delivery, whose `acknowledged` is set once the app has acknowledged the envelope.
@@ -233,7 +233,7 @@ class SocketModeServer:
         """Accept a WebSocket with a valid ticket; read its acknowledgements until it ends.
 
         The response is HTTP 408 without a valid ticket, and 500 if a fault refuses the handshake. A WebSocket beyond
-        `MAX_SOCKETS` receives `disconnect` and is closed.
+        `MAX_SOCKETS` receives `disconnect` and is closed. A new WebSocket aborts the frozen ones.
         """
         expiry = self._tickets.pop(request.query.get("ticket", ""), 0.0)
         if expiry < monotonic():
@@ -316,7 +316,10 @@ class SocketModeServer:
     # Disruptions
 
     def drop_sockets(self) -> None:
-        """Abort every WebSocket connection without a close frame."""
+        """Abort every WebSocket connection without a close frame.
+
+        Unacknowledged events are queued as retries for the next WebSocket.
+        """
         self._abort_sockets(list(self._sockets))
 
     def _abort_sockets(self, sockets: Iterable[SocketConnection]) -> None:
@@ -328,8 +331,8 @@ class SocketModeServer:
     def freeze_sockets(self) -> None:
         """Freeze every WebSocket: it stays open, but no frames pass.
 
-        Envelopes for it are recorded as sent, but not sent. The frozen connections are aborted when the next client
-        connects.
+        Envelopes for it are recorded as sent, but not sent; events are retried, as without an acknowledgement. The
+        frozen connections are aborted when the next client connects.
         """
         for socket in self._sockets:
             socket.is_frozen = True
@@ -349,7 +352,8 @@ class SocketModeServer:
     async def refresh_sockets(self, reason: str) -> None:
         """Send `disconnect` to every client, and close its WebSocket in the background.
 
-        The WebSocket is closed after `CLOSE_DELAY_SECONDS`, and receives no more envelopes until then.
+        The WebSocket is closed after `CLOSE_DELAY_SECONDS` (divided by the speed), and receives no more envelopes until
+        then.
 
         Args:
             reason: Slack's reason in the message, such as `refresh_requested`.

@@ -35,7 +35,7 @@ class CommandInvocation:
         expires_at: the end of the URL's life, in seconds on the monotonic clock.
         shown_messages: the responses that the user sees.
         message: the message with the clicked button; None for a command or a message shortcut.
-        response_count: the number of posts to the URL so far.
+        response_count: the number of accepted posts to the URL so far.
     """
 
     user: WorkspaceUser
@@ -70,7 +70,7 @@ class SlashCommands:
         Args:
             command: the command with its slash (`/ask`); the manifest is not checked.
             text: the text after the command.
-            response_base_url: the address of response URLs, with a slash at the end.
+            response_base_url: the URL that response URLs begin with; it ends in a slash.
 
         Returns:
             The responses so far, or Slackbot's error; later responses are appended to the same list.
@@ -113,10 +113,12 @@ class SlashCommands:
     ) -> str:
         """Create the response URL of an interaction that is not a slash command.
 
+        It accepts `MAX_RESPONSES` posts within `RESPONSE_URL_LIFETIME_SECONDS` (divided by the speed).
+
         Args:
             user: the user of the interaction.
             channel: the channel of the interaction.
-            response_base_url: the address of response URLs, with a slash at the end.
+            response_base_url: the URL that response URLs begin with; it ends in a slash.
             message: the message of the clicked button, which a response may replace; None for a message shortcut.
         """
         key, invocation = self._create_invocation(user, channel)
@@ -138,12 +140,12 @@ class SlashCommands:
         """Post, replace or delete a message, as a post to a response URL requests.
 
         Args:
-            key: the last part of the response URL.
+            key: the response URL without the URL it begins with (`response_base_url`).
             values: the JSON of the post.
 
         Raises:
-            SlackError: `expired_url`, `used_url`, or an error of the message; `no_text` for `markdown_text` alone,
-                which response URLs ignore.
+            SlackError: `expired_url`, also for an unknown key; `used_url` after `MAX_RESPONSES` posts; or as for
+                `parse_content`: `no_text` for `markdown_text` alone, which response URLs ignore.
         """
         invocation = self._invocations.get(key)
         if invocation is None or invocation.expires_at < monotonic():

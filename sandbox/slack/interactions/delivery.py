@@ -26,7 +26,8 @@ from sandbox.slack.state.workspace import Workspace, WorkspaceUser
 class SlackInteractions:
     """Sender of interactions to the app; it waits for the app's acknowledgement.
 
-    An acknowledgement is in time within `ACK_TIMEOUT_SECONDS`, divided by `speed`.
+    An acknowledgement is in time within `ACK_TIMEOUT_SECONDS`, divided by `speed`. If the app is not connected, nothing
+    is sent, and the result is as without an acknowledgement.
     """
 
     def __init__(
@@ -54,10 +55,12 @@ class SlackInteractions:
     ) -> bool:
         """Click a button or option; return whether the app acknowledged it in time.
 
+        An option of an input element is entered as by `set_input`, which returns True if Slack sends no action.
+
         Args:
             target: the message or view with the button.
             control_id: see `BlockControl.id`; or `BLOCK_ID/CONTROL_ID`, since an action id is unique in its block only.
-            response_base_url: the address of response URLs, with a slash at the end.
+            response_base_url: the URL that response URLs begin with; it ends in a slash.
 
         Raises:
             ValueError: the message or view has no such button, or the user does not see it.
@@ -87,13 +90,14 @@ class SlackInteractions:
         Args:
             target: the message or view with the element.
             action_id: the action id of the element, or `BLOCK_ID/ACTION_ID`.
-            response_base_url: the address of response URLs, with a slash at the end.
+            response_base_url: the URL that response URLs begin with; it ends in a slash.
 
         Returns:
-            False if Slack sent an action that the app did not acknowledge in time; True otherwise.
+            False if the app did not acknowledge an action in time or is not connected; True if it did, or if there is
+            no action.
 
         Raises:
-            ValueError: the element does not exist or does not accept the value.
+            ValueError: the element does not exist, the user does not see it, or it does not accept the value.
         """
         elements = find_elements(self._visible_blocks(user, target))
         inputs = [(block, element) for block, element in elements if element["type"] in INPUT_FIELDS]
@@ -113,10 +117,10 @@ class SlackInteractions:
         """Return the input elements of a message with the values that a user entered.
 
         Args:
-            user: the user; None for the initial values.
+            user: the user; None for the preset values.
 
         Returns:
-            A tuple of block id, element and value for each input element.
+            A tuple of block id, element and value (as `InputState.get_value` returns it) for each input element.
         """
         state = InputState() if user is None else _get_state(message, user)
         elements = find_elements(self._payloads.blocks(message))
@@ -124,7 +128,7 @@ class SlackInteractions:
         return [(block_id, element, state.get_value(block_id, element)) for block_id, element in inputs]
 
     def list_controls(self, message: SlackMessage) -> list[BlockControl]:
-        """Return the buttons and menu options of a message with their block ids."""
+        """Return the buttons and menu options of a message, as `find_controls` finds them."""
         return list(find_controls(self._payloads.blocks(message)))
 
     def _visible_blocks(self, user: WorkspaceUser, target: SlackMessage | SlackView) -> Sequence[Mapping[str, Any]]:
@@ -147,7 +151,7 @@ class SlackInteractions:
         Args:
             target: the message or view with the button or input.
             action: item of the payload's `actions`.
-            response_base_url: the address of response URLs, with a slash at the end.
+            response_base_url: the URL that response URLs begin with; it ends in a slash.
 
         Returns:
             Whether the app acknowledged the payload in time.
@@ -188,9 +192,11 @@ class SlackInteractions:
     ) -> bool:
         """Use a message shortcut; return whether the app acknowledged it in time.
 
+        False, too, if the app is not connected.
+
         Args:
             callback_id: the callback id of the shortcut; the manifest is not checked.
-            response_base_url: the address of response URLs, with a slash at the end.
+            response_base_url: the URL that response URLs begin with; it ends in a slash.
         """
         payload = self._base_payload("message_action", user) | {
             "callback_id": callback_id,

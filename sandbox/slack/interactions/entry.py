@@ -33,15 +33,15 @@ def parse_input(element: Mapping[str, Any], value: InputValue, workspace: Worksp
         value: the value, with users and channels by name or id; None or empty for no value.
 
     Returns:
-        For an element with several values, a list. Otherwise one of these:
+        For an element with several values, a list of such values; [] without one. Otherwise one of these:
             - the JSON of an option or of a rich text;
             - the id of a user or conversation;
             - the Unix time of a date and time, as an int;
-            - the text of another element;
+            - the entered text, for any other element;
             - None without a value.
 
     Raises:
-        ValueError: Slack's form would not accept the value.
+        ValueError: Slack's form would not accept the value, or the element has none.
     """
     kind = element["type"]
     if kind == "file_input":

@@ -12,14 +12,17 @@ from sandbox.subscriptions import ChangePublisher
 class SlackCallRecord:
     """Record of one HTTP request of the bot to the local Slack.
 
-    It is a call of the Web API, a post to a `response_url`, or the transfer of a file (`upload`, `download`).
+    It is a call of the Web API, a post to a `response_url`, or the transfer of a file (`upload`, `download`). The
+    fields after `received_at` keep their defaults for a download, and all of them but `status` for an upload.
 
     Attributes:
+        method: the name of the Web API method; `response_url`, `upload` or `download` for the other requests.
+        arguments: the arguments by name, without the token.
         status: the HTTP status; 0 before the response, and for a lost response.
         error: Slack's error code, or one of the sandbox for an HTTP error; None for success.
         received_at: seconds on the monotonic clock.
         rate_limited: whether a rate limit (or `SlackFaults.rate_limit`) rejected the call.
-        response: the JSON body of the response, also of a lost one.
+        response: the JSON body of the response, also of a lost one; None without one.
         remaining: (remaining calls, limit) of the method's fullest rate-limit window; None without limits.
     """
 
@@ -56,7 +59,7 @@ class EnvelopeRecord:
 
 
 class SlackActivityLog(ChangePublisher[WorkspaceChange]):
-    """Log of all API calls and envelopes, and publisher of the visible changes."""
+    """Log of all API calls and envelopes, and publisher of the changes of messages."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -64,7 +67,10 @@ class SlackActivityLog(ChangePublisher[WorkspaceChange]):
         self.envelopes: list[EnvelopeRecord] = []
 
     def record_call(self, method: str, arguments: dict[str, Any]) -> SlackCallRecord:
-        """Add a call that was received now to the log, and return its record."""
+        """Add a call that was received now to the log, and return its record.
+
+        The caller sets the record's fields for the response.
+        """
         call = SlackCallRecord(method, arguments, monotonic())
         self.calls.append(call)
         self.notify()

@@ -61,7 +61,10 @@ def create_action(element: Mapping[str, Any], block_id: str) -> dict[str, Any]:
 
 
 def find_controls(blocks: Sequence[Mapping[str, Any]]) -> Iterator[BlockControl]:
-    """Yield the buttons and the menu options in blocks, in order."""
+    """Yield the buttons and the options of menus in blocks, in order.
+
+    The menus are `static_select`, `radio_buttons` and `overflow`; other ones have no controls.
+    """
     for block, element in find_elements(blocks):
         for choice in _options(element):
             target = choice or element

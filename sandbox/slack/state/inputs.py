@@ -51,7 +51,7 @@ class InputState:
         """Store the value that the user entered into an element.
 
         Args:
-            value: the value as in payloads (see `parse_input`).
+            value: the value as in payloads (see `parse_input`); None or [] if the user cleared the element.
         """
         self._values[block_id, element["action_id"], element["type"]] = value
 
@@ -71,7 +71,7 @@ class InputState:
     def to_payload(self, blocks: Sequence[Mapping[str, Any]]) -> dict[str, Json]:
         """Return the `state.values` of a payload.
 
-        It has the values of all input elements in the blocks, by block id and action id.
+        It has the values of all input elements in the blocks, by block id and action id: entered, preset or blank.
         """
         values: dict[str, Json] = {}
         for block, element in find_elements(blocks):

@@ -63,10 +63,11 @@ class SlackContent:
 def render_text(content: SlackContent, names: Names) -> str:
     """Return the visible text of a message's content.
 
-    It is the text of the blocks or, without any, `text`; then that of the attachments.
+    It is the text of the blocks or, without any, `text`; then that of the attachments. Buttons and task cards have no
+    text here.
 
     Args:
-        names: names of users and channels by id, for mentions.
+        names: names of users and channels by id, for mentions; a mention without a name shows its label or id.
     """
     if content.blocks:
         parts = [_render_block(block, names) for block in content.blocks]
@@ -96,7 +97,7 @@ def find_pings(content: SlackContent, names: Names) -> frozenset[str]:
     notifications use it. Slack does not document whether mentions in attachments notify; in the sandbox they do.
 
     Args:
-        names: names of users and channels by id.
+        names: names of users and channels by id, for a plain `@name` if `content.link_names`.
     """
     pinged = set(_find_pings_in_text(content.text, markdown=content.markdown))
     if content.link_names:
@@ -119,7 +120,7 @@ def has_mention(text: str, user_id: str) -> bool:
 def to_rich_text(text: str) -> list[dict[str, Any]]:
     """Return a list with the `rich_text` block that Slack creates from a mrkdwn text.
 
-    The list is empty for an empty text.
+    Mentions and links become elements; styles such as `*bold*` stay text. The list is empty for an empty text.
     """
     if not text:
         return []

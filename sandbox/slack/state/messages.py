@@ -40,6 +40,7 @@ class SlackConversation:
     """Public channel, private channel, or DM.
 
     Attributes:
+        name: the name of the channel; for a DM, that of its user.
         user: the id of the user of a DM; None for a channel.
         members: user ids, with the bot's if it is a member.
         created: seconds since the epoch.

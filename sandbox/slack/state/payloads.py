@@ -18,7 +18,7 @@ class SlackPayloads:
     """Builder of Slack's JSON for users, channels, messages and files of a workspace.
 
     Attributes:
-        files_base_url: the address that download URLs of files begin with.
+        files_base_url: the URL that download URLs of files begin with; "" before the server runs.
     """
 
     def __init__(self, workspace: Workspace) -> None:
@@ -81,7 +81,7 @@ class SlackPayloads:
         """Return a message's JSON as in `conversations.history` and `.replies`.
 
         Args:
-            metadata: whether to include the message's metadata.
+            metadata: whether to include the message's metadata, as with `include_all_metadata`.
         """
         fields = self.message(message)
         fields.pop("hidden", None)

@@ -40,7 +40,7 @@ class SlackView:
 
     @property
     def root(self) -> "SlackView":
-        """The lowest view of the modal's stack."""
+        """The lowest view of the modal's stack; the view itself if it is the lowest."""
         return self if self.previous is None else self.previous.root
 
     @property
@@ -66,7 +66,7 @@ class OpenViews:
         """Open a modal for a user, or push a view on an open modal; return the new view.
 
         Args:
-            content: JSON of the view.
+            content: JSON of the view, as the app sent it and already checked.
             previous: the top view of the open modal; None for a new modal.
         """
         view = SlackView(create_id("V"), user, {}, previous)
@@ -86,7 +86,7 @@ class OpenViews:
     def set_content(self, view: SlackView, content: Json) -> None:
         """Replace the content and the hash of a view, and clear its errors.
 
-        Values that the user entered stay in elements with unchanged ids.
+        Values that the user entered stay in elements with the same block id, action id and type.
         """
         view.hash = _create_hash()
         view.errors = {}
@@ -105,7 +105,7 @@ class OpenViews:
         return next((v for v in views if v.id == id_ or (external_id and external_id == _external_id(v))), None)
 
     def to_payload(self, view: SlackView) -> Json:
-        """Return a view's JSON as in payloads and responses, with the entered values."""
+        """Return a view's JSON as in payloads and responses, with its user's values."""
         content = view.content
         blank: Json = {"private_metadata": "", "callback_id": "", "external_id": ""}
         if content["type"] == "modal":

@@ -70,7 +70,7 @@ class UserGroup:
     """User group of the workspace; its mention is `<!subteam^ID>`.
 
     Attributes:
-        handle: the name of the group in mentions.
+        handle: the name of the group in mentions, without `@`.
         members: ids of the users in the group.
     """
 
@@ -84,6 +84,7 @@ class WorkspaceChange:
     """Visible change of a message.
 
     Attributes:
+        kind: the change; `ephemeral` is a new ephemeral message, `streamed` an update of a live stream.
         message: the message after the change.
         user: the id of the user of a reaction or pin; None for other changes.
         reaction: the emoji's name of a reaction; None for other changes.
@@ -99,7 +100,7 @@ class Workspace:
     """Data of a workspace, with methods that change it.
 
     Attributes:
-        custom_emoji: addresses of the workspace's own emoji by name.
+        custom_emoji: URLs of the workspace's own emoji by name, without colons.
         other_bots: ids of other apps' bots by name.
 
     Args:
@@ -127,7 +128,7 @@ class Workspace:
     def has_emoji(self, name: str) -> bool:
         """Return whether an emoji of this name exists, such as `wave`.
 
-        Skin tones (`wave::skin-tone-3`) are accepted.
+        The name has no colons around it; a skin tone (`wave::skin-tone-3`) is accepted.
         """
         return _SKIN_TONE.sub("", name) in _standard_emoji() | self.custom_emoji.keys()
 

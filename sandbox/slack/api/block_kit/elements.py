@@ -15,7 +15,7 @@ _TEXT_FIELDS = {"plain_text": {"emoji": boolean}, "mrkdwn": {"verbatim": boolean
 
 
 def text(max_chars: int, *kinds: str) -> Check:
-    """Return a check (see `shapes`) for a text object of 1 to `max_chars` characters.
+    """Return a check that accepts a text object of 1 to `max_chars` characters.
 
     Args:
         kinds: the accepted types, `plain_text` and `mrkdwn`; none for `plain_text` only.

@@ -15,12 +15,12 @@ def _error(text: str, path: str) -> str:
 
 
 def anything(_: Any, __: str) -> Iterator[str]:
-    """Accept every value: a check without errors."""
+    """Accept every value: a check that yields no errors."""
     return iter(())
 
 
 def string(max_chars: int | None = None, *, min_chars: int = 0, choices: Collection[str] = ()) -> Check:
-    """Return a check for a string of a given length.
+    """Return a check that accepts a string of a given length.
 
     Args:
         max_chars: greatest length; None for no limit.
@@ -46,7 +46,7 @@ def boolean(value: Any, path: str) -> Iterator[str]:
 
 
 def integer(low: int | None = None, high: int | None = None) -> Check:
-    """Return a check for an integer from `low` to `high`; None for no limit."""
+    """Return a check that accepts an integer from `low` to `high`; None for no limit."""
 
     def check(value: Any, path: str) -> Iterator[str]:
         if not isinstance(value, int) or isinstance(value, bool):
@@ -63,7 +63,7 @@ def number(value: Any, path: str) -> Iterator[str]:
 
 
 def nullable(check_value: Check) -> Check:
-    """Return a check for null, or a value that passes `check_value`."""
+    """Return a check that accepts null, and any value that passes `check_value`."""
 
     def check(value: Any, path: str) -> Iterator[str]:
         if value is not None:
@@ -73,7 +73,12 @@ def nullable(check_value: Check) -> Check:
 
 
 def items(check_item: Check, low: int = 0, high: int | None = None) -> Check:
-    """Return a check for an array of `low` to `high` items that pass `check_item`."""
+    """Return a check that accepts an array of items that pass `check_item`.
+
+    Args:
+        low: the least number of items.
+        high: the greatest number of items; None for no limit.
+    """
 
     def check(value: Any, path: str) -> Iterator[str]:
         if not isinstance(value, list):
@@ -92,7 +97,7 @@ def items(check_item: Check, low: int = 0, high: int | None = None) -> Check:
 def shape(
     required: Mapping[str, Check], optional: Mapping[str, Check] | None = None, *, one_of: Collection[str] = ()
 ) -> Check:
-    """Return a check for a JSON object with these fields and no others.
+    """Return a check that accepts a JSON object with these fields and no others.
 
     A field whose value is null counts as missing.
 
@@ -122,7 +127,7 @@ def shape(
 
 
 def variants(checks: Mapping[str, Check]) -> Check:
-    """Return a check for a JSON object whose field `type` selects one of the checks.
+    """Return a check that accepts an object that passes the check for its `type`.
 
     A missing or other type is an error.
     """
