@@ -12,7 +12,7 @@ T = TypeVar("T")
 class Subscription(Generic[C]):
     """Async iterator over the changes since its creation.
 
-    It ends with the sandbox or after `aclose`.
+    It ends when `aclose` is called or the sandbox stops, after it has yielded the changes before.
     """
 
     def __init__(self) -> None:
@@ -69,7 +69,8 @@ class ChangePublisher(Generic[C]):
         The predicate is called now, and after every `publish` or `notify`.
 
         Args:
-            state: describes the sandbox, for the error.
+            seconds: the limit in real seconds.
+            state: returns a description of the sandbox, for the error.
 
         Raises:
             TimeoutError: `predicate` returned no true value within `seconds`.
@@ -83,6 +84,6 @@ class ChangePublisher(Generic[C]):
             raise TimeoutError(f"not within {seconds} s; {state()}") from None
 
     def close(self) -> None:
-        """End the iteration of all subscriptions; tasks that wait for a change still wait."""
+        """End the present subscriptions; tasks that wait for a change still wait."""
         for subscription in list(self._subscriptions):
             subscription.put(None)

@@ -84,7 +84,8 @@ class TourStep:
     Attributes:
         title: the feature that the step shows.
         prompt: the user's message that starts the step.
-        pattern: regular expression for other messages that start the step; case does not matter.
+        pattern: regular expression that is searched for in messages, to find their step; case does not matter. It
+            must match `prompt`, too.
         respond: returns the model's turn for a request, with a tool call first where the step needs one.
         tool: the tool after whose result the step continues, whatever the newest message is; "" for none.
     """

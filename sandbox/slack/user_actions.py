@@ -101,6 +101,8 @@ class SlackUserActions:
     ) -> SlackMessage:
         """Post a message that shares another message, and return the new one.
 
+        The user need not be a member of the channel, and does not join it.
+
         Args:
             message: the shared message.
             channel: the channel of the new message.
@@ -117,7 +119,8 @@ class SlackUserActions:
     async def unfurl_link(self, message: SlackMessage, linked: SlackMessage) -> None:
         """Show the preview of a linked message in a message, in place of its attachments.
 
-        Slack does this shortly after a post with a link.
+        Slack does this shortly after a post with a link. A subscribed app receives `message_changed`. A former
+        "(edited)" of the message disappears.
 
         Args:
             linked: the message to which the link points.
@@ -139,6 +142,10 @@ class SlackUserActions:
         Args:
             name: name of the app; the same name is the same app.
             thread_ts: the timestamp of the thread's root message; None for a message outside threads.
+            blocks: the Block Kit blocks, which are not checked; None for none.
+
+        Raises:
+            ValueError: the thread does not exist.
         """
         place = self._find_channel(channel)
         return self._workspace.post_message(
@@ -152,6 +159,8 @@ class SlackUserActions:
 
     async def add_reaction(self, user: WorkspaceUser | str, message: SlackMessage, reaction: str) -> None:
         """Add a user's reaction to a message; if it exists already, nothing changes.
+
+        A subscribed app receives `reaction_added`.
 
         Args:
             reaction: the emoji's name (`thumbsup`).
@@ -167,15 +176,24 @@ class SlackUserActions:
         """Remove a user's reaction from a message; if it does not exist, nothing changes.
 
         A subscribed app receives `reaction_removed`.
+
+        Args:
+            reaction: the emoji's name.
         """
         self._workspace.remove_reaction(message, self._find_user(user).id, reaction)
 
     async def pin_message(self, user: WorkspaceUser | str, message: SlackMessage) -> None:
-        """Pin a message to its channel as a user."""
+        """Pin a message to its channel as a user; a former pin is replaced.
+
+        A subscribed app receives `pin_added`.
+        """
         self._workspace.set_pin(message, self._find_user(user).id, is_pinned=True)
 
     async def unpin_message(self, user: WorkspaceUser | str, message: SlackMessage) -> None:
-        """Unpin a message from its channel as a user."""
+        """Unpin a message from its channel as a user.
+
+        A subscribed app receives `pin_removed`, even if the message was not pinned.
+        """
         self._workspace.set_pin(message, self._find_user(user).id, is_pinned=False)
 
     async def join_channel(
@@ -185,16 +203,25 @@ class SlackUserActions:
         *,
         inviter: WorkspaceUser | str | None = None,
     ) -> None:
-        """Add a user, or the bot by `bot_user_id`, to a channel.
+        """Add a user to a channel, and post Slack's message about it.
+
+        The message is posted for a user who is a member already, too.
 
         Args:
+            user: the user; `bot_user_id` adds the bot.
             inviter: the user who invites them; None if they join on their own.
         """
         invited_by = None if inviter is None else self._find_user(inviter).id
         self._workspace.join_channel(self._find_channel(channel), self._find_user(user).id, inviter=invited_by)
 
     async def leave_channel(self, user: WorkspaceUser | str, channel: SlackConversation | str) -> None:
-        """Remove a user, or the bot by `bot_user_id`, from a channel."""
+        """Remove a user from a channel, and post Slack's message about it.
+
+        The message is posted for a user who is not a member, too.
+
+        Args:
+            user: the user; `bot_user_id` removes the bot.
+        """
         self._workspace.leave_channel(self._find_channel(channel), self._find_user(user).id)
 
     async def start_assistant_thread(
@@ -202,8 +229,8 @@ class SlackUserActions:
     ) -> SlackMessage:
         """Start an assistant thread in a user's DM with the bot.
 
-        The event `assistant_thread_started` is sent if the app subscribes to it. The feature `assistant_view` is not
-        checked.
+        A missing DM is created. The event `assistant_thread_started` is sent if the app subscribes to it. The feature
+        `assistant_view` is not checked.
 
         Args:
             user: the user, in whose DM the thread is.
@@ -268,7 +295,7 @@ class SlackUserActions:
             The responses so far, or Slackbot's error; later posts to the `response_url` are appended to the same list.
 
         Raises:
-            ValueError: the manifest has no such command.
+            ValueError: the installed manifest has no such command; without a manifest, each name is accepted.
         """
         self._check_installed(command)
         return await self._commands.run_command(
@@ -276,12 +303,16 @@ class SlackUserActions:
         )
 
     async def click_button(self, user: WorkspaceUser | str, target: SlackMessage | SlackView, action_id: str) -> bool:
-        """Click a button; return whether the app acknowledged it in time.
+        """Click a button, or select an option of a menu.
 
         Args:
             target: the message or view with the button.
-            action_id: the action id; for feedback buttons and options of a menu, the value. `BLOCK_ID/ACTION_ID` if
-                several blocks have it.
+            action_id: the action id of a button; the `value` of a feedback button or option. Prefix it with `BLOCK_ID/`
+                if several blocks have it.
+
+        Returns:
+            False if Slack sent an action that the app did not acknowledge in time; True otherwise. For an option of an
+            input block without `dispatch_action`, Slack sends nothing.
 
         Raises:
             ValueError: the message or view has no such button, or the user does not see it.
@@ -296,10 +327,12 @@ class SlackUserActions:
         Args:
             target: the message or view.
             action_id: the action id of the element, or `BLOCK_ID/ACTION_ID` if several blocks have it.
-            value: a text, an option's value, a date, a time, a Unix time, a user or channel; a list for several.
+            value: a text, an option's value, a date, a time, a Unix time, a user or channel; a list for several. None
+                or "" removes the value.
 
         Returns:
-            False if Slack sent an action that the app did not acknowledge in time; True otherwise.
+            False if Slack sent an action that the app did not acknowledge in time; True otherwise. For an input block
+            without `dispatch_action`, Slack sends nothing.
 
         Raises:
             ValueError: the element does not exist or does not accept the value.
@@ -331,22 +364,25 @@ class SlackUserActions:
             callback_id: the callback id of the shortcut.
 
         Raises:
-            ValueError: the manifest has no such shortcut.
+            ValueError: the installed manifest has no such shortcut; without a manifest, each id is accepted.
         """
         self._check_installed(callback_id)
         return await self._interactions.use_shortcut(self._find_user(user), message, callback_id, self._commands_url)
 
     async def submit_modal(self, view: SlackView, **values: InputValue) -> bool:
-        """Submit a modal; return whether the app accepted the values.
+        """Enter values into a modal and submit it; return whether the app accepted them.
 
-        Otherwise the modal stays open; `view.errors` has the errors by block id, if the app or the form sent any.
+        An accepted view closes, unless the app's response updates it or pushes another one. Otherwise it stays open.
+        Then `view.errors` has the errors by block id: those of the app, or of empty required inputs. A view with empty
+        required inputs is not sent. `view.errors` is empty if the app did not acknowledge in time or sent a wrong
+        response.
 
         Args:
             view: the modal, on top of its stack.
             values: values by action id; other inputs have their present values.
 
         Raises:
-            ValueError: the modal is not on top, has no such input, or does not accept a value.
+            ValueError: the modal is not open, is covered, has no such input, or does not accept a value.
         """
         return await self._interactions.submit_modal(view, values)
 
@@ -367,7 +403,8 @@ class SlackUserActions:
     async def click_stop(self, user: WorkspaceUser | str, message: SlackMessage) -> None:
         """Click Slack's own stop button of an agent's message as a user.
 
-        It ends the streams in the thread, and the event `agent_session_stopped` is sent.
+        It ends the live streams in the thread, and the event `agent_session_stopped` is sent. The session stays
+        `processing` until the app sets another status.
 
         Raises:
             ValueError: there is no button: the agent is not processing, or does not subscribe to the event.
@@ -397,7 +434,11 @@ class SlackUserActions:
         return self._assistant.sessions
 
     def get_loading_text(self, message: SlackMessage) -> str:
-        """Return the text of `assistant.threads.setStatus` in a message's thread, or ""."""
+        """Return the loading text that a message's thread shows now; "" if it shows none.
+
+        The app sets it with `assistant.threads.setStatus`. It disappears after two platform minutes, or when the app
+        posts in the thread.
+        """
         return self._assistant.get_loading_text(message.channel, message.thread_ts or message.ts)
 
     def get_thread_title(self, message: SlackMessage) -> str:
@@ -405,7 +446,10 @@ class SlackUserActions:
         return self._assistant.get_title(message.channel, message.thread_ts or message.ts)
 
     def find_file(self, id_: str) -> SlackFile | None:
-        """Return the file with this id from any message; None if there is none."""
+        """Return the file with this id; None if no message has it.
+
+        Files of deleted and ephemeral messages are found, too.
+        """
         messages = self._workspace.all_messages()
         return next((file for message in messages for file in message.files if file.id == id_), None)
 

@@ -22,8 +22,8 @@ async def run_terminal(
     """Run the terminal client until the user quits (Ctrl-C, Ctrl-D, `/quit`).
 
     On a terminal this is a screen. If the input or an output is not a terminal (a pipe, CI), the client is in line
-    mode. Then each line of the input is sent, and each change is printed as one line. The end of the input waits for
-    the replies.
+    mode. Then each line of the input is sent, and each change is printed as one line. At the end of the input, it
+    returns once the replies are complete, or after the limits of `QuietTime`.
 
     Args:
         bot: the bot's process, which the tour restarts; None for a bot without a tour.

@@ -42,6 +42,7 @@ class TerminalApp(App[None]):
     Each change of a platform repaints the screen from the platform's current data.
 
     Args:
+        platforms: the platforms in the order of their tabs; the first one is shown.
         bot: the bot's process, which the tour restarts; None for a bot without a tour.
         notices: lines at the top.
 
@@ -206,7 +207,10 @@ class TerminalApp(App[None]):
         self._navigate(lambda: self.session.open_place(self._platform.get_dm(self.session.user)))
 
     def action_thread(self) -> None:
-        """Open the thread of the selected message; without one, of the newest message."""
+        """Open the thread of the selected message; without a selection, of the newest.
+
+        Nothing happens without messages. If the message cannot have a thread, the user sees the reason.
+        """
         messages = self.query_one("#messages", ListView)
         rows = list(messages.query(MessageRow))
         marked = messages.highlighted_child
@@ -222,9 +226,9 @@ class TerminalApp(App[None]):
         messages.index = len(messages) - 1 if len(messages) else None
 
     def action_next_place(self) -> None:
-        """Open the next channel, DM or thread that has unread messages.
+        """Open the shown platform's next channel, DM or thread with unread messages.
 
-        Without unread messages, open the next one in the list.
+        Without unread messages, open the next one in the list. After the last one comes the first.
         """
         places = self.session.list_places()
         index = places.index(self.session.place) + 1 if self.session.place in places else 0
@@ -254,9 +258,13 @@ class TerminalApp(App[None]):
 
     @work
     async def action_open_menu(self, message_id: str, menu_id: str) -> None:
-        """Show the options of a message's menu, and select the one that the user chooses.
+        """Show the options of a message's menu, and select those that the user chooses.
 
-        A refusal is shown to the user.
+        Nothing is selected if the user cancels. A refusal is shown to the user.
+
+        Args:
+            message_id: the id of a message on the screen; for any other, nothing happens.
+            menu_id: the id of the menu; nothing happens if the message has no such menu.
         """
         for message in self._list_shown_messages():
             for menu in message.menus:

@@ -34,7 +34,8 @@ async def run_lines(
     """Send each input line, print all events, and return after the last replies.
 
     A line is a message or a command for the first platform, until a line such as `/discord` switches the platform. The
-    line `/wait` waits for the replies so far, and `/quit` returns without waiting.
+    line `/wait` waits for the replies so far, and `/quit` returns without waiting. If the replies are not complete in
+    time, a line says so. The first line to a platform waits up to `CONNECT_TIMEOUT_SECONDS` for the bot's connection.
 
     Args:
         lines: lines of the input.

@@ -15,9 +15,10 @@ class QuietTime:
     """Waiting times for replies of the bot, in real seconds.
 
     Attributes:
-        quiet_seconds: a reply without changes for this time counts as complete.
-        max_quiet_seconds: upper limit of that time for a slow reply, for which it is twice its longest pause.
-        answer_seconds: time until an answer begins, and until the placeholder text of a reply is replaced.
+        quiet_seconds: replies count as complete after this time without a change.
+        max_quiet_seconds: upper limit of that time. Up to it, that time is at least twice the longest pause between
+            two edits of a reply so far.
+        answer_seconds: time without a change after which a wait for a reply in flight is given up.
         limit_seconds: limit of the whole wait.
     """
 
@@ -92,6 +93,8 @@ class ReplyTracker:
 
     async def wait_until_complete(self) -> bool:
         """Wait until no reply is in flight and none has changed for the quiet time.
+
+        Each recorded event restarts the quiet time, also a user's message or a reaction.
 
         Returns:
             True if all replies are complete; False if one is in flight or still changes after the limits of

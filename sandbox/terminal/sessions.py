@@ -53,7 +53,7 @@ class TerminalSessions:
         session.focus()
 
     def next_session(self) -> ClientSession:
-        """Return the session of the platform after the current one, in a circle."""
+        """Return the session after the current one in `all`; after the last, the first."""
         return self.all[(self.all.index(self.current) + 1) % len(self.all)]
 
     def find_by_command(self, line: str) -> ClientSession | None:
@@ -66,7 +66,8 @@ class TerminalSessions:
     async def run_line(self, line: str) -> str:
         """Run a typed line: a command of the terminal, or a line for the current session.
 
-        Commands of the terminal are a platform's name (`/discord`), `/help`, `/quit`, and, with a bot, `/tour`.
+        Commands of the terminal are a platform's name (`/discord`), `/help`, `/quit`, and, with a bot, `/tour` and
+        `/tour end`. `/quit` only sets `is_closed`. The tour's commands wait for the restart of the bot.
 
         Returns:
             A text for the user, such as an error; "" for none.

@@ -216,7 +216,10 @@ class Workspace:
         return (message for messages in self._messages.values() for message in messages.values())
 
     def find_file_messages(self, file_id: str) -> list[SlackMessage]:
-        """Return the messages that contain a file, without deleted messages."""
+        """Return the messages that contain a file, with ephemeral but no deleted ones.
+
+        They are ordered as in `all_messages`; the list is empty for an unknown id.
+        """
         return [
             message
             for message in self.all_messages()
@@ -224,9 +227,9 @@ class Workspace:
         ]
 
     def thread_messages(self, channel: SlackConversation, thread_ts: str) -> list[SlackMessage]:
-        """Return the root and the replies of a thread, oldest first.
+        """Return the root and the replies of a thread, oldest first; [] if it is unknown.
 
-        Deleted and ephemeral messages are left out.
+        Deleted and ephemeral messages are left out; a tombstone is included.
         """
         return [
             message
@@ -242,11 +245,14 @@ class Workspace:
         ephemeral_to: str | None = None,
         **details: Any,
     ) -> SlackMessage:
-        """Add a message to a channel, and return it.
+        """Add a message with a new timestamp to a channel, publish it, and return it.
+
+        Subscribed apps receive its events, unless the message is ephemeral. Nothing is checked: neither the author's
+        membership nor `thread_ts`.
 
         Args:
             ephemeral_to: the id of the only user who sees the message; None for everybody.
-            details: further fields of `SlackMessage`.
+            details: further fields of `SlackMessage`, such as `user` and `thread_ts`.
         """
         message = SlackMessage(
             ts=self.create_ts(),
@@ -267,7 +273,7 @@ class Workspace:
         message is ephemeral.
 
         Args:
-            edited: whether users see "(edited)".
+            edited: whether users see "(edited)"; False removes it.
         """
         message.content = content
         message.versions.append(self._create_version(content))
@@ -338,7 +344,10 @@ class Workspace:
         return True
 
     def pinned_messages(self, channel: SlackConversation) -> list[SlackMessage]:
-        """Return the pinned messages of a channel, the newest pin first."""
+        """Return the pinned messages of a channel, the newest pin first.
+
+        Deleted messages are left out.
+        """
         pinned = [message for message in self.messages(channel) if message.pinned_by and not message.deleted]
         return sorted(pinned, key=lambda message: message.pinned_at, reverse=True)
 
