@@ -111,7 +111,10 @@ class DeltaFigures:
 
 
 async def measure(provider: Provider, streams: int) -> DeltaFigures:
-    """Run one turn in each of `streams` sessions at once, and return the figures."""
+    """Run one turn in each of `streams` sessions at once, and return the figures.
+
+    A turn whose run raises an error adds no deltas; the error is only logged.
+    """
     with tempfile.TemporaryDirectory() as folder:
         database = Database(f"sqlite+aiosqlite:///{Path(folder) / 'bench.db'}")
         await migrate(database)

@@ -134,6 +134,8 @@ class BusyThread(InstantChannel):
 class ScriptedModel:
     """Model script that stores each request of the agent, calls a tool, and answers.
 
+    The tool is `search_tickets`, once per turn, if the request offers tools. A request for a summary gets one.
+
     Attributes:
         prompts: the requests as text (see `serialize_prompt`), without requests for a summary.
     """
@@ -158,7 +160,10 @@ def serialize_prompt(body: Mapping[str, Any]) -> str:
 
 
 def shared_parts(prompts: Sequence[str]) -> list[float]:
-    """Return the fraction of each prompt (except the last) with which the next begins."""
+    """Return the fraction of each prompt (except the last) with which the next begins.
+
+    The list is empty for fewer than two prompts.
+    """
     return [shared_length(before, after) / len(before) for before, after in pairwise(prompts)]
 
 
@@ -248,10 +253,10 @@ async def main(turns: int) -> bool:
     """Measure all conversations, print the table, and compare it with the target.
 
     Args:
-        turns: the number of turns of each conversation.
+        turns: the number of turns of each conversation, at least 2.
 
     Returns:
-        Whether the mean of each conversation reaches `TARGET_SHARE`.
+        Whether the mean of each conversation's `shared_parts` reaches `TARGET_SHARE`.
     """
     logging.disable(logging.WARNING)  # the truncation logs a line per load
     print(f"{'of each prompt, the next one repeats':40}{'mean':>8}{'least':>8}{'prompts':>9}")

@@ -176,6 +176,8 @@ async def create_contenders(folder: Path, server: PostgresSandbox) -> list[Sessi
 class SessionTrial:
     """Measurement of one session service with one config at one length of the history.
 
+    The session `get_session_id(length)` must exist, with its history. Each turn adds two events to it.
+
     Args:
         length: the number of events in the history.
         max_turns: the maximum number of turns.
@@ -247,10 +249,11 @@ async def measure(
     """Return each service's figures at each length, in the order of the lengths.
 
     A key is the contender's name, followed by `, N events` for a config that limits the events to `N`. All histories
-    exist from the start, and the trials alternate, so that other work of the machine affects all alike.
+    exist from the start, and the trials alternate, so that other work of the machine affects all alike. The services
+    stay open.
 
     Args:
-        lengths: the numbers of events in the histories.
+        lengths: the numbers of events in the histories, each once.
         max_turns: the maximum number of turns per trial.
     """
     trials = []
@@ -277,7 +280,7 @@ def get_session_id(length: int) -> str:
 
 
 async def longest_stall() -> float:
-    """Sleep a millisecond repeatedly until cancelled.
+    """Sleep a millisecond repeatedly until cancelled; then return, without an error.
 
     Returns:
         The longest delay of a sleep, in seconds.
@@ -298,7 +301,8 @@ def compare_with_targets(figures: dict[str, list[SessionFigures]], lengths: Sequ
     There are none if the lengths lack 100 or 2,000.
 
     Args:
-        figures: see `measure`.
+        figures: see `measure`; with ADK's durable services, whole and limited to recent events.
+        lengths: the lengths of the figures, in their order.
     """
     if not {100, 2_000} <= set(lengths):
         return

@@ -24,10 +24,10 @@ class Formation:
         foreman: starts the processes.
         workers: the number of `worker` processes.
         has_overlap: whether new workers start while old ones stop; SQLite allows one worker.
-        deploys: start and end of each deploy (monotonic seconds).
+        deploys: start (the SIGTERM to the old workers) and end of each deploy, in monotonic seconds.
         counts: the numbers of `deploys`, `releases`, `releases broken off` (killed on purpose) and
             `killed after N s` (workers that were still running N seconds after SIGTERM).
-        unexpected_exits: the number of processes that exited by themselves, or with an error.
+        unexpected_exits: the number of workers that exited by themselves or with an error, or had to be killed.
     """
 
     foreman: Foreman
@@ -43,7 +43,7 @@ class Formation:
 
         Raises:
             RuntimeError: `release` failed.
-            TimeoutError: a worker is not ready after `START_TIMEOUT_SECONDS`.
+            TimeoutError: a worker is not ready after `START_TIMEOUT_SECONDS`, or `release` does not end in time.
         """
         await self._release()
         await self._start()
@@ -52,12 +52,12 @@ class Formation:
         """Run `release`, replace all workers, and append the times to `deploys`.
 
         With overlap, new workers start after `release`, while the old ones stop. Otherwise the old ones stop before
-        `release`. The deploy ends when all new workers are ready. The first deploy also starts and kills an extra
-        `release`.
+        `release`. The deploy ends when all new workers are ready, and with overlap all old ones have exited. The first
+        deploy also starts and kills an extra `release`.
 
         Raises:
             RuntimeError: `release` failed.
-            TimeoutError: a worker is not ready after `START_TIMEOUT_SECONDS`.
+            TimeoutError: a worker is not ready after `START_TIMEOUT_SECONDS`, or `release` does not end in time.
         """
         old, self._dynos = self._dynos, []
         if not self.deploys:

@@ -187,7 +187,7 @@ async def run_load(config: LoadConfig, database: DatabaseKind, folder: Path | No
     """Run a load test on local platforms and a new database, and return its result.
 
     Args:
-        folder: the folder of the bot's log and, with SQLite, its database; None for a temporary one.
+        folder: the existing folder for the bot's log and, with SQLite, its database; None for a temporary one.
     """
     with tempfile.TemporaryDirectory() as temporary:
         return await _run_load(config, database, folder or Path(temporary))

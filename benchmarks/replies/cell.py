@@ -25,7 +25,7 @@ REPLY_TIMEOUT_SECONDS = 600.0
 class Cell:
     """Figures of one contender under one load.
 
-    Times are platform seconds; those of the event loop are real seconds. A floor is the least possible value
+    Times are platform seconds; `late`, `busiest` and `word_late` are real seconds. A floor is the least possible value
     (see `floors`). An end is the time from the model's last word to the final text.
 
     Attributes:
@@ -40,7 +40,7 @@ class Cell:
         late: the 99th percentile of the event loop's delay.
         busiest: the longest CPU time of the event loop without a pause.
         word_late: the mean delay of the model's words.
-        failures: the number of replies that raised an error, by its class.
+        failures: the number of replies that raised an error, by its class; "not in time" for cancelled ones.
     """
 
     platform: str
@@ -83,7 +83,8 @@ class Cell:
 async def measure(contender: ReplyContender, load: Load) -> Cell:
     """Run a load against a contender in a new sandbox, and return the figures.
 
-    Replies that do not end within `REPLY_TIMEOUT_SECONDS` are cancelled, and count in `failures`.
+    Errors of replies are not raised, but counted in `failures`. Replies that do not end within `REPLY_TIMEOUT_SECONDS`
+    after the model's last word are cancelled, and count there, too.
     """
     async with PLATFORMS[contender.platform](load) as platform, contender.start(platform) as running:
         model = SpeechStreamer(load)

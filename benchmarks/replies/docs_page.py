@@ -43,7 +43,11 @@ def _load(cell: Cell) -> object:
 def compact_table(cells: Sequence[Cell]) -> str:
     """Return the cells as one Markdown table for each platform, with times in seconds.
 
-    The rows are sorted by load. The last row of each load has the least possible values.
+    The rows are sorted by load: the numbers of replies and channels. The last row of each load has the least possible
+    values.
+
+    Args:
+        cells: cells with the same ending, and with one speed per load.
     """
     blocks = []
     for platform in sorted({cell.platform for cell in cells}):

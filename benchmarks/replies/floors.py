@@ -54,8 +54,9 @@ class Rules:
     """Rate limits and message size of a platform.
 
     Attributes:
-        edits: limit of the edits while a reply grows, per workspace or (`edits_by_channel`) per channel.
-        endings: limit of final edits, with the same scope.
+        edits: limit of the calls that change a growing reply (edits; on Slack also appends and stops of streams), per
+            workspace or (`edits_by_channel`) per channel.
+        endings: limit of the final calls (edits; on Slack also stops of streams), with the same scope.
         posts: limit per channel.
         posts_in_all: limit per workspace; None if there is none.
         size: the maximum length of a message in characters.
@@ -101,22 +102,22 @@ RULES = {"slack": _slack(), "discord": _discord()}
 
 
 def min_mean_age(load: Load, rules: Rules) -> float:
-    """Return a lower bound of the shown text's mean age (seconds), for any schedule.
+    """Return a lower bound of the shown text's mean age, for any schedule.
 
-    The age is the time since the model emitted the newest visible word: see `measure.mean_age`. With `m` calls over a
-    span `s`, a reply's mean age is at least `s / (2 (m + 1))` plus the network delay. Evenly spaced calls reach this
-    age. The allowed calls are distributed to minimize the sum of the replies' ages. The time is divided into equal
-    parts; each number of parts in `_PART_COUNTS` gives a bound. The largest bound is returned.
+    The age is the time since the model emitted the newest visible word, in platform seconds: see `measure.mean_age`.
+    With `m` calls over a span `s`, a reply's mean age is at least `s / (2 (m + 1))` plus the network delay. Evenly
+    spaced calls reach this age. The allowed calls are distributed to minimize the sum of the replies' ages. The time is
+    divided into equal parts; each number of parts in `_PART_COUNTS` gives a bound. The largest bound is returned.
     """
     return _mean_age(load, rules, is_joint=False)
 
 
 def min_joint_age(load: Load, rules: Rules) -> float:
-    """Return a lower bound of the mean age (seconds) for schedules that end earliest.
+    """Return a lower bound of the mean age for schedules that end earliest.
 
-    The age is that of `min_mean_age`, averaged over the time of each reply and over all replies. Such a schedule does
-    not know the end of a reply, but ends each reply as early as the best schedule. It ends a reply by an edit or by
-    stopping its stream. Below, `way` is the network delay, and a reply grows for a span `s`.
+    The age is that of `min_mean_age` (platform seconds), averaged over the time of each reply and over all replies.
+    Such a schedule does not know the end of a reply, but ends each reply as early as the best schedule. It ends a reply
+    by an edit or by stopping its stream. Below, `way` is the network delay, and a reply grows for a span `s`.
 
     - It reserves a call for each growing reply. With `n` growing replies, `n` calls of a window show no text. Each
       ending takes one more.
@@ -139,7 +140,10 @@ def _mean_age(load: Load, rules: Rules, *, is_joint: bool) -> float:
 
 
 def count_messages(rules: Rules) -> int:
-    """Return the number of platform messages that a reply's text needs."""
+    """Return the number of platform messages for the text of one reply of a load.
+
+    The texts of all replies have the same length.
+    """
     return math.ceil(sum(len(build_token(0, position)) for position in range(TOKENS)) / rules.size)
 
 
@@ -170,9 +174,9 @@ def best_end_delays(load: Load, rules: Rules) -> list[float]:
 class WindowUsage:
     """Past calls under one rate limit, to find the next free time.
 
-    With a sliding limit, any span of `x` seconds has at most `calls * (floor(x / seconds) + 1)` calls. A window that
-    begins with its first call may end just before the next one starts. Then two bursts are adjacent, and the bound is
-    `calls * (floor(x / seconds) + 2)`.
+    Calls are added in the order of their times. With a sliding limit, any span of `x` seconds has at most
+    `calls * (floor(x / seconds) + 1)` calls. A window that begins with its first call may end just before the next one
+    starts. Then two bursts are adjacent, and the bound is `calls * (floor(x / seconds) + 2)`.
     """
 
     window: LimitWindow

@@ -74,7 +74,8 @@ class Load:
 def build_token(reply: int, position: int) -> str:
     """Return the word at `position` of a reply, with the space or blank line after it.
 
-    The word has four base-36 digits that encode the reply's number and the position.
+    Nothing follows the last word of a reply. The word has four base-36 digits that encode the reply's number and the
+    position; `last_position` decodes them.
     """
     number, word = reply * TOKENS + position, ""
     for _ in range(4):
@@ -86,7 +87,10 @@ def build_token(reply: int, position: int) -> str:
 
 
 def last_position(text: str) -> tuple[int, int] | None:
-    """Return (reply number, position) of the last word in a text; None without words."""
+    """Return (reply number, position) of the last word in a text; None without words.
+
+    Only words of `build_token` count.
+    """
     words = _WORD.findall(text[-200:]) or _WORD.findall(text)
     return divmod(int(words[-1], 36), TOKENS) if words else None
 
@@ -127,10 +131,15 @@ class Speech:
         self._on_word = on_word
 
     def emit_word(self, now: float) -> None:
-        """Pass the next word to the subscriber, and set `ended` after the last one.
+        """Pass the next word to the subscriber, if any, and add its time to `spoken`.
+
+        The last word sets `ended`.
 
         Args:
             now: the time of the word (real monotonic seconds).
+
+        Raises:
+            IndexError: all words are emitted.
         """
         word = self.tokens[len(self.spoken)]
         self.spoken.append(now)

@@ -13,14 +13,14 @@ _SAMPLE_SECONDS = 0.005
 
 
 class LoopMonitor:
-    """Context manager that measures the running event loop, in real seconds.
+    """Async context manager that measures the running event loop, in real seconds.
 
     It also freezes and tunes the garbage collector as the ready bot does, and restores the thresholds at the end.
 
     Attributes:
         longest_busy: the longest CPU time of the loop's thread between two samples.
-        cpu: CPU use of the process; 1.0 is one whole core.
-        wall: the duration of the context.
+        cpu: CPU use of the process, set at the end; 1.0 is one whole core.
+        wall: the duration of the context, set at the end.
     """
 
     def __init__(self) -> None:

@@ -189,7 +189,7 @@ def _backlogs(replies: Sequence[MeasuredReply], until: float) -> list[tuple[floa
 
 
 def mean_drain(groups: Mapping[int, Sequence[MeasuredReply]], rate: float, window: float, until: float) -> float | None:
-    """Return the mean of `drain` over groups of replies; None if no group has a queue.
+    """Return the mean of `drain` over groups of replies; None if it is None for all.
 
     Args:
         groups: the replies that share a limit; each group has its own limit.

@@ -60,8 +60,8 @@ class Version:
 class CellPlatform(ABC):
     """Sandbox of one measurement: Slack or Discord.
 
-    It has the channels of the load, and its event loop runs in a Python thread of its own. The context manager starts
-    and stops both.
+    It has the channels of the load, and its event loop runs in a Python thread of its own. The async context
+    manager starts and stops both.
     """
 
     name: str
@@ -103,7 +103,8 @@ class CellPlatform(ABC):
     def list_calls(self) -> Sequence[tuple[str, float, bool]]:
         """Return (name, time, is_limited) for each API call of the bot, oldest first.
 
-        Name is the API method, time its arrival (monotonic seconds), `is_limited` True if the call was rate limited.
+        Name is Slack's method (`chat.update`) or Discord's route (`PATCH /channels/...`). Time is the call's arrival
+        (monotonic seconds). `is_limited` is True if the call was rate limited.
         """
 
     @abstractmethod

@@ -22,7 +22,7 @@ def plot(cells: Iterable[Cell], ending: str) -> str:
 
     Both are plotted in platform seconds (logarithmic) against the number of concurrent replies, with a line per
     contender and one for the floor. The age is the time since the model emitted the newest visible word. The end is
-    the time from the model's last word to the final text.
+    the time from the model's last word to the final text; a cell with a wrong reply has none.
 
     Args:
         ending: the `Ending` of the plotted cells; cells with one reply are always plotted.

@@ -25,7 +25,10 @@ HEAD = (
 
 
 def table(cells: Iterable[Cell]) -> str:
-    """Return a Markdown table per load, with a row for each cell and one of floors."""
+    """Return a Markdown table per load, with a row for each cell and one of floors.
+
+    Cells that differ only in contender and speed are in one table, with the floors of the first.
+    """
     blocks = []
     for (platform, replies, channels, ending), of_load in groupby(sorted(cells, key=_order), key=_order):
         lines = list(of_load)

@@ -27,7 +27,11 @@ def save_cell(contender: ReplyContender, load: Load, cell: Cell) -> None:
 
 
 def list_cells() -> list[Cell]:
-    """Return all saved cells, sorted by the order of the contenders."""
+    """Return all saved cells, sorted by the order of the contenders.
+
+    Raises:
+        ValueError: a saved cell is of a contender that is not in `CONTENDERS` any more.
+    """
     names = [contender.name for contender in CONTENDERS]
     return sorted(map(_read, FOLDER.glob("*.json")), key=lambda cell: names.index(cell.contender))
 

@@ -54,7 +54,8 @@ async def wait_until_idle(databases: Sequence[Database], sessions: Sequence[User
     Also waits until no turn runs and no message waits in the databases.
 
     Returns:
-        The number of unfinished turns and waiting messages in the databases; above 0 only after the timeout.
+        The number of unfinished turns and waiting messages in the databases; above 0 only after the timeout. It is 0
+        after the timeout if only answers are missing.
     """
     waiting = sa.select(sa.func.count()).select_from(inbox).where(is_waiting(inbox))
     running = sa.select(sa.func.count()).select_from(turns).where(is_active(turns))

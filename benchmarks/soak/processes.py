@@ -41,7 +41,7 @@ class SoakBotProcess:
 
     Attributes:
         log: the file with the output of all its processes.
-        unexpected_exits: the number of exits without a kill.
+        unexpected_exits: the number of exits other than by SIGKILL; `start` counts the exit before it.
     """
 
     def __init__(self, name: str, folder: Path, speed: float, settings: Mapping[str, str]) -> None:
@@ -56,7 +56,8 @@ class SoakBotProcess:
     async def start(self) -> None:
         """Start `run` in a new process, after killing a former process that still runs.
 
-        Does not wait until the bot is ready. Counts a former exit without a kill in `unexpected_exits`.
+        Does not wait until the bot is ready. If the former process exited other than by SIGKILL, `unexpected_exits`
+        grows by one.
         """
         if self._process is not None:
             self.unexpected_exits += self._process.returncode not in (None, -signal.SIGKILL)

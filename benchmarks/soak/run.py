@@ -37,10 +37,10 @@ class SoakConfig:
     """Parameters of a soak test.
 
     Attributes:
-        messages: the number of messages in all sessions.
+        messages: the number of messages in all sessions; each one sends `messages // sessions`, at least one.
         sessions: the number of sessions, half of them on Slack.
-        concurrent_users: the number of sessions whose user waits for an answer at the same time.
-        messages_per_fault: the number of messages between two faults.
+        concurrent_users: the maximum number of sessions that send or wait for an answer at the same time.
+        messages_per_fault: the minimum number of messages between two faults.
         seed: the seed of all random choices.
         speed: the factor by which the bot's rate limiters run faster; the sandboxes have no limits.
     """
@@ -192,7 +192,7 @@ async def run_soak(config: SoakConfig, folder: Path | None = None) -> Outcome:
     """Run a soak test, and return its outcome.
 
     Args:
-        folder: the folder of the bots' logs; None for a temporary one.
+        folder: the existing folder for the bots' logs; None for a temporary one.
     """
     with tempfile.TemporaryDirectory() as temporary:
         return await SoakRun(config, folder or Path(temporary)).run()

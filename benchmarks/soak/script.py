@@ -56,7 +56,11 @@ class CheckingModel:
         return self.build_answer(find_names(request.text), DELTAS, DELTA_INTERVAL_SECONDS)
 
     def check_history(self, request: ReceivedRequest) -> None:
-        """Append the faults of a model request's history to `faults` and `orders`."""
+        """Check a model request's history, and append its faults.
+
+        An invalid history adds the text of `find_history_fault` to `faults`. A history with an older message after a
+        newer one adds its message names to `orders`.
+        """
         messages = list_texts(request.messages)
         if wrong := find_history_fault(messages):
             self.faults.append(wrong)
@@ -127,7 +131,10 @@ def find_disordered(ids: Sequence[str]) -> tuple[tuple[str, str], ...]:
 
 
 def strip_whitespace(text: str) -> str:
-    """Return a text without white space, which a split into chunks removes."""
+    """Return a text without any white space.
+
+    Texts are compared without it, since a split into chunks removes some.
+    """
     return "".join(text.split())
 
 
@@ -137,9 +144,9 @@ class SessionVerdict:
 
     Attributes:
         replies: the number of complete answers.
-        lost: messages without an answer.
+        lost: messages without a complete answer.
         doubled: messages with several answers.
-        disordered: a pair (older, newer) for each message that was answered after a newer one.
+        disordered: each pair (older, newer) of messages of which the newer was answered first.
         wrong: texts that are no answer, wrong answers, and answers of other sessions.
         unfinished: the number of the bot's unfinished messages (see `SoakBotMessage.is_finished`).
     """
@@ -202,5 +209,8 @@ def find_started(visible_text: str) -> set[str]:
 
 
 def find_answered(visible_text: str) -> set[str]:
-    """Return the names of the messages that a bot's visible text answers completely."""
+    """Return the names of the messages with a complete answer in a bot's visible text.
+
+    A complete answer begins with the names and ends with `«end»` (see `answer`); its words are not checked.
+    """
     return {id_ for found in _REPLY.finditer(strip_whitespace(visible_text)) for id_ in found[1].split(",")}

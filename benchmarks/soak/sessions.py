@@ -178,7 +178,7 @@ class SlackSoakPlatform:
         return SlackThread(self.sandbox, self.sandbox.open_dm(user), user)
 
     def receipt_times(self) -> dict[str, float]:
-        """Return the time of the acknowledgement of each message's event, by its name.
+        """Return the time of the first acknowledgement of each message, by its name.
 
         The bot acknowledges an event after storing the message. Times are monotonic seconds.
         """

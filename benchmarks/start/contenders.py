@@ -28,7 +28,8 @@ class StartContender:
 
     Attributes:
         platforms: "slack", "discord" and "both", if the program supports them.
-        command: returns the command line, from the platform, the run's folder and Parley's settings.
+        command: prepares a start (once per folder) and returns the command line, from the platform, the run's folder
+            and Parley's settings. It may install the program or migrate a database.
         ready: text in the output that reports readiness; "" if a connection does.
         environment: returns more environment variables, from the run's folder.
     """

@@ -31,7 +31,7 @@ class StartFigures:
     Attributes:
         ready: seconds until the program reports readiness or, without a report, is connected.
         answered: seconds until the program has answered a message on each platform, sent when it is ready.
-        cpu: CPU seconds until the answer.
+        cpu: CPU seconds of the process until the answer, without its children.
         rss, pss: resident and proportional memory after an idle pause.
     """
 

@@ -59,7 +59,8 @@ def measure_postgres() -> TurnFigures:
 def create_databases() -> Iterator[Iterator[str]]:
     """Yield an endless iterator of URLs; each step creates a migrated database.
 
-    The databases are on one local PostgreSQL server, which runs until the end of the context.
+    The databases are on one local PostgreSQL server, which runs until the end of the context. A step runs an event loop
+    of its own, so it cannot be made in a coroutine.
     """
     with PostgresSandbox() as server:
 

@@ -44,6 +44,7 @@ class WorkerProcess:
     """Running process of the module `worker_process`, with JSON orders and reports.
 
     Args:
+        process: the process, with pipes for its standard input and output.
         number: stored as "worker" in each report.
         reports: the queue to which each report of the process is added as a dict.
     """
@@ -120,10 +121,14 @@ async def start_workers(
     The end of the context kills those that still run, and waits for all.
 
     Args:
-        url: the URL of a migrated database.
+        url: see `run_worker`.
         workers: the number of processes.
         seconds: the model's time before its answer.
-        limits: the maximum number of concurrent turns of each worker; by default `MAX_CONCURRENT_TURNS`.
+        limits: the maximum number of concurrent turns of each worker, one item per worker; empty for
+            `MAX_CONCURRENT_TURNS`.
+
+    Raises:
+        TimeoutError: a worker is not ready within `REPORT_TIMEOUT_SECONDS`.
     """
     pool = WorkerPool()
     try:
@@ -148,7 +153,7 @@ async def measure_throughput(url: str, workers: int) -> Throughput:
     to the former one.
 
     Args:
-        url: the URL of a migrated database.
+        url: the URL of a database without messages; see `run_worker`.
         workers: the number of worker processes.
     """
     async with start_workers(url, workers) as pool:
@@ -175,7 +180,7 @@ async def measure_takeover(url: str) -> float:
     """Return the seconds from the kill of a worker until another one resumes its turn.
 
     Args:
-        url: the URL of a migrated database.
+        url: the URL of a database without messages; see `run_worker`.
     """
     async with start_workers(url, 2, seconds=60) as pool:
         pool.workers[0].send_order(say="takeover", text="0")
@@ -188,12 +193,12 @@ async def measure_takeover(url: str) -> float:
 
 
 async def measure_cancel(url: str) -> float:
-    """Return the longest of five delays from a stop to the cancellation, in seconds.
+    """Return the longest of five times from a stop to the end of its turn (seconds).
 
     One worker stores the request to stop the turn, which another worker runs.
 
     Args:
-        url: the URL of a migrated database.
+        url: the URL of a database without messages; see `run_worker`.
     """
     longest = 0.0
     async with start_workers(url, 2, seconds=60, limits=(MAX_CONCURRENT_TURNS, 0)) as pool:

@@ -96,7 +96,7 @@ async def measure_single_turns(url: str) -> tuple[SingleTurns, IdleUsage]:
     """Measure `TURNS` successive turns, and then the idle worker.
 
     Args:
-        url: a migrated database.
+        url: see `run_worker`.
 
     Returns:
         The figures of the turns, and those of the idle worker.
@@ -135,7 +135,7 @@ async def measure_concurrent_turns(url: str, *, is_bare: bool = False) -> Concur
     All messages are accepted at once.
 
     Args:
-        is_bare: see `run_worker`.
+        url, is_bare: see `run_worker`.
     """
     recorder = _TurnRecorder()
     async with run_worker(

@@ -19,8 +19,10 @@ class TurnFigures:
         steps: successive turns.
         together: concurrent turns.
         bare: concurrent turns without agent and reply.
+        throughputs: many short turns, one measurement per number of workers.
         takeover: seconds from the kill of a worker until another one runs its turn; None if not measured.
-        cancel: the longest time from a stop in another process to its effect, in seconds; None if not measured.
+        cancel: the longest time from a stop in another process to the end of its turn, in seconds; None if not
+            measured.
     """
 
     database: str

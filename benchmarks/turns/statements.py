@@ -20,7 +20,7 @@ _VERBS = {"INSERT INTO": "insert", "UPDATE": "update", "DELETE FROM": "delete"}
 def count_statements(database: Database) -> Iterator[Counter[str]]:
     """Yield a counter of the statements that `database` executes inside the context.
 
-    Keys are `insert TABLE` and so on for writes, joined by `+` within one statement, `notify`, `commit`, `begin`
+    Keys are `insert TABLE` and so on for writes, joined by ` + ` within one statement, `notify`, `commit`, `begin`
     (SQLite only: PostgreSQL's driver does not report it), and `read` for all others.
     """
     counts: Counter[str] = Counter()

@@ -77,7 +77,10 @@ class OneWordModel:
 
 
 class InstantChannel:
-    """Channel adapter without a platform: its calls succeed at once."""
+    """Channel adapter without a platform: each reply is shown at once.
+
+    It has no context messages and no files. `side_message_address` and `reply_address` raise `AssertionError`.
+    """
 
     name = "memory"
     max_menu_options = 100
@@ -201,11 +204,11 @@ async def run_worker(
         limit: the maximum number of concurrent turns.
         is_bare: whether a turn consists of its writes only, without agent and reply.
         on_start: called at the start of each turn.
-        on_end: called at its end.
-        on_cancel: called at its cancellation, before the final edit.
+        on_end: called after its end, also as failed, but not after a cancellation.
+        on_cancel: called after a cancelled turn has ended or was handed back, and its reply says so.
 
     Raises:
-        RuntimeError: turns have failed; raised at the end.
+        RuntimeError: the database has failed turns; raised at the end.
     """
     async with AsyncExitStack() as stack:
         database = Database(url)
@@ -274,7 +277,10 @@ async def _count_failed_turns(database: Database) -> int:
 
 
 def build_message(session: str, text: str = "Well?") -> InboxMessage:
-    """Return an inbox message with a unique event key in the session `memory:SESSION`."""
+    """Return a new inbox message in the session `memory:SESSION`.
+
+    Its event key is unique in this process only: another process may build the same one.
+    """
     number = next(_numbers)
     return InboxMessage(
         event_key=f"{session}:{text}:{number}",

@@ -27,9 +27,9 @@ class OrderHandler:
 
     The reports tell the start, end and cancellation of each turn.
 
-    An order is `{"say": SESSION, "text": TEXT}`, which accepts a message, or `{"stop": SESSION}`, which cancels the
-    session's turn. The answer to a message whose text is a number over 0 is followed by a message with the next lower
-    number.
+    An order is `{"say": SESSION, "text": TEXT}`, which accepts a message, or `{"stop": SESSION}`, which requests the
+    cancel of the session's turn. The text must be a number. Above 0, a message with the next lower number follows the
+    answer.
     """
 
     def __init__(self) -> None:

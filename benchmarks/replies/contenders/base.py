@@ -15,7 +15,10 @@ class RunningContender(ABC):
 
     @abstractmethod
     async def answer(self, question: MeasuredQuestion, speech: Speech) -> None:
-        """Reply with the words that the model streams in `speech`; return at the end."""
+        """Reply with the words that the model streams in `speech`.
+
+        Returns when the reply has ended, complete or not. It may raise the error of a failed call.
+        """
 
 
 class ReplyWriter(Protocol):
@@ -28,7 +31,8 @@ class ReplyWriter(Protocol):
     async def close(self, text: str) -> None:
         """End the reply with its complete text.
 
-        Returns when the platform shows `text`, or when the writer has given up.
+        Returns when the platform shows `text`, or when the writer has given up. A copied policy may raise the platform
+        client's error instead.
         """
         ...
 

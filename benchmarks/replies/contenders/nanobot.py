@@ -48,7 +48,12 @@ runpy.run_module("nanobot", run_name="__main__")
 class SpeechServer:
     """HTTP server with OpenAI's chat API that streams speeches to nanobot.
 
-    A request gets the speech of the newest question in its messages, one word per chunk.
+    A request gets the speech of the newest question in its messages, one word per chunk. It waits for a speech that is
+    not stored yet. A speech has one subscriber: a second request for it takes over, and the first one gets no further
+    words.
+
+    Attributes:
+        url: the base URL for OpenAI's client; "" before `start`.
     """
 
     def __init__(self) -> None:
@@ -68,7 +73,7 @@ class SpeechServer:
         await self._runner.cleanup()
 
     async def add_speech(self, speech: Speech) -> None:
-        """Store a speech, so that waiting and later requests for its question stream it."""
+        """Store a speech, so that a waiting or later request for its question streams it."""
         async with self._asked:
             self._speeches[speech.number] = speech
             self._asked.notify_all()

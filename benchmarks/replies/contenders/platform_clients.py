@@ -99,7 +99,8 @@ def create_slack_client(platform: SlackCellPlatform, *, retries: int) -> AsyncWe
 async def open_discord_client(platform: DiscordCellPlatform) -> AsyncIterator[discord.Client]:
     """Yield a logged-in Discord client without a gateway connection.
 
-    It obeys Discord's rate-limit headers. The end of the context closes it.
+    It obeys Discord's rate-limit headers. The end of the context closes it. The sandbox becomes discord.py's API
+    address in the whole process, also afterwards.
     """
     discord.http.Route.BASE = platform.sandbox.api_url
     client = discord.Client(intents=discord.Intents.none(), allowed_mentions=discord.AllowedMentions.none())

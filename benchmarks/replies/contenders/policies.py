@@ -91,7 +91,7 @@ class LastWrite:
     """Time of llmcord's last post or edit, shared by all replies of the process.
 
     Attributes:
-        at: in seconds of the event loop's clock.
+        at: in seconds of the event loop's clock; -infinity before the first one.
     """
 
     def __init__(self) -> None:

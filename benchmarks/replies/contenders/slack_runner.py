@@ -28,13 +28,16 @@ NAME = "google-adk's SlackRunner"
 
 
 class SpeechModel(BaseLlm):
-    """ADK model that answers a question with all words of its `Speech`, once ended."""
+    """ADK model that answers a question with the whole text of its `Speech`.
+
+    It waits until `add_speech` has stored the speech with the question's number, and the speech has ended.
+    """
 
     _speeches: dict[int, Speech] = PrivateAttr(default_factory=dict)
     _asked: asyncio.Condition = PrivateAttr(default_factory=asyncio.Condition)
 
     async def add_speech(self, speech: Speech) -> None:
-        """Store a speech; a waiting or later run for the question of its number answers."""
+        """Store a speech, so that waiting and later runs for its question answer with it."""
         async with self._asked:
             self._speeches[speech.number] = speech
             self._asked.notify_all()
@@ -58,7 +61,7 @@ class ObservedSlackRunner(SlackRunner):
         self._handled: dict[int, asyncio.Event] = {}
 
     def handled_event(self, number: int) -> asyncio.Event:
-        """Return the asyncio event that is set once a question's message is handled.
+        """Return the asyncio event that is set once a question is handled, or has failed.
 
         Args:
             number: the number of the question.
