@@ -14,7 +14,7 @@ from bot.monitoring import trace_export as traces
 from bot.monitoring.health import HealthMonitor
 from bot.runtime import load_agents
 from bot.server import make_probe_routes, run_server
-from bot.settings import NO_TOKENS, Settings, find_unknown_names
+from bot.settings import NO_TOKENS, Settings, list_misspelling_warnings
 from channels.answerer import Answerer
 from channels.base import Channel
 from channels.i18n import messages as words
@@ -102,7 +102,7 @@ async def _run(settings: Settings, ending: asyncio.Event) -> None:
             finished first.
     """
     raise_open_files_limit()
-    for line in find_unknown_names():
+    for line in list_misspelling_warnings():
         log.warning("%s", line)
     health = HealthMonitor()
     routes = [*make_probe_routes(health)]
@@ -325,7 +325,7 @@ async def _share_limits(database: Database, lease: Lease, channels: Collection[C
     """
 
     def announce() -> LimitUsages:
-        return {name: use for channel in channels for name, use in channel.limiters.announce_usage().items()}
+        return {name: use for channel in channels for name, use in channel.limiters.record_usage().items()}
 
     def share(others: Sequence[LimitUsages]) -> None:
         for channel in channels:

@@ -145,7 +145,7 @@ class Answerer:
             surface = channel.create_surface(turn.newest_message.address, turn_id=turn.origin)
             for place in [*(channel.create_surface(message.address) for message in turn.messages[:-1]), surface]:
                 if turn.may_have_queued_reaction:
-                    place.assume_queued_reaction()
+                    place.mark_queued_reaction_added()
                 if place is not surface:
                     await place.remove_queued_reaction()
             known_ids = turn.chunks

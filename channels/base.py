@@ -334,7 +334,7 @@ class Surface(Protocol):
         """
         ...
 
-    def assume_queued_reaction(self) -> None:
+    def mark_queued_reaction_added(self) -> None:
         """Assume that another process has added the "queued" reaction; make no call.
 
         `add_queued_reaction` then does nothing, and `remove_queued_reaction` removes the reaction.
@@ -389,7 +389,7 @@ class RateLimits(Protocol):
         """The unused fraction of the most used limit, from 0 (none left) to 1 (no use)."""
         ...
 
-    def announce_usage(self) -> LimitUsages:
+    def record_usage(self) -> LimitUsages:
         """Return this worker's use of each limit, to be sent to the other workers.
 
         The use is also stored in memory: `apply_peer_usage` computes this worker's share from it.

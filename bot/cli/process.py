@@ -14,7 +14,7 @@ from pathlib import Path
 import typer
 
 from bot.monitoring import logs
-from bot.settings import Settings, find_unknown_names
+from bot.settings import Settings, list_misspelling_warnings
 from core.agents.config import find_agent_folder
 from core.errors import SettingsError, ShutdownTimeoutError
 from core.secret_redaction import redact_secrets
@@ -46,7 +46,7 @@ def run_sandbox(settings: Settings, *, terminal: bool = False, is_tour: bool = F
         settings.data_dir.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise SettingsError(f"DATA_DIR={settings.data_dir}: it cannot be written to ({error.strerror})") from error
-    for line in find_unknown_names():
+    for line in list_misspelling_warnings():
         print_line(f"note: {line}")
     agent = settings.agent if settings.agent and find_agent_folder(settings.agent) is not None else ""
     in_terminal = terminal or sandbox.has_piped_input()

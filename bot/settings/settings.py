@@ -231,7 +231,7 @@ def _find_renamed_settings() -> list[str]:
     return [f"{old}: this setting is now {new}" for old, new in RENAMED_SETTINGS.items() if old in names]
 
 
-def find_unknown_names() -> list[str]:
+def list_misspelling_warnings() -> list[str]:
     """Return a warning for each name in `.env` that is no setting but resembles one.
 
     A name resembles a setting if their `difflib` ratio is at least 0.75. The warning has the most similar setting.

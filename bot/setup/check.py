@@ -25,10 +25,10 @@ from core.tools.mcp import McpServer
 async def run_checks() -> AsyncGenerator[CheckResult, None]:
     """Check the settings against their services in turn; yield the results.
 
-    First comes a note for each name that `find_unknown_names` finds. If `load_settings` fails, a failure per fault
-    follows, and no service is asked. Otherwise the results of each service follow as soon as its check ends.
+    First comes a note for each name that `list_misspelling_warnings` finds. If `load_settings` fails, a failure per
+    fault follows, and no service is asked. Otherwise the results of each service follow as soon as its check ends.
     """
-    for line in configuration.find_unknown_names():
+    for line in configuration.list_misspelling_warnings():
         yield CheckResult(Verdict.NOTE, line)
     try:
         settings = configuration.load_settings()

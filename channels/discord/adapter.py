@@ -188,7 +188,7 @@ class DiscordChannel:
                 for error in failed.values():
                     log.error("this worker cannot connect a shard: %s", format_error(error))
                 if failed:  # another worker may succeed
-                    await self._assignment.report_failure(failed.keys(), self._shards.count)
+                    await self._assignment.release_failed_shards(failed.keys(), self._shards.count)
 
     async def _connect_shards(self, shards: frozenset[int]) -> dict[int, Exception]:
         count, self._assigned_shards = self._shards.count, shards

@@ -224,7 +224,7 @@ class Backfill:
             if inbound.event_key in self._pending or not isinstance(error, Exception):
                 raise
 
-    async def apply_edit(self, event_key: str, text: str | None) -> None:
+    async def record_edit(self, event_key: str, text: str | None) -> None:
         """Change or delete a received message before it is stored.
 
         If the message is being stored, wait until it is: the caller can then edit it in the inbox. A deletion is also

@@ -275,7 +275,7 @@ class RateLimiter:
         is_used = self._used_slots or self._queue or self._replies or self._reserved
         return not is_used and event_loop.now() >= self._closed_until
 
-    def announce_usage(self) -> LimitUsage:
+    def record_usage(self) -> LimitUsage:
         """Return this worker's use of the limit, to be sent to the other workers.
 
         The use is also stored: later calls of `apply_peer_usage` compute this worker's share from it.
@@ -297,7 +297,7 @@ class RateLimiter:
         if not peers:
             self._rounds.clear()
         elif not self._rounds:
-            self._rounds.extend([(self.announce_usage(), peers)] * SETTLE_ROUNDS)
+            self._rounds.extend([(self.record_usage(), peers)] * SETTLE_ROUNDS)
         else:
             self._rounds.append((self._announced, peers))
         self._admit_waiters()

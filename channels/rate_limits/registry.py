@@ -39,13 +39,13 @@ class RateLimiters:
             self._share(key, limiter)
         return limiter
 
-    def announce_usage(self) -> dict[str, LimitUsage]:
+    def record_usage(self) -> dict[str, LimitUsage]:
         """Return this worker's use of each limit, by a hash of the limiter's key.
 
         Limiters without calls and replies are left out. The use is also stored: later calls of `apply_peer_usage`
         compute this worker's shares from it.
         """
-        usage = {_digest(key): limiter.announce_usage() for key, limiter in self._limiters.items()}
+        usage = {_digest(key): limiter.record_usage() for key, limiter in self._limiters.items()}
         return {name: use for name, use in usage.items() if use != LimitUsage()}
 
     def apply_peer_usage(self, peers: Sequence[LimitUsages]) -> None:

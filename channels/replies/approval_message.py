@@ -181,10 +181,10 @@ def _state_text(approval: Approval, say: MessageCatalog) -> str:
     if approval.verdict is not None:
         return decision_text(approval.verdict, approval.decider, approval.decided_at, say)
     sentences = {EVERYONE: words.ANYONE_APPROVES, OTHERS: words.OTHERS_APPROVE, AUTHOR: words.AUTHOR_APPROVES}
-    return deciders_text(approval, sentences, words.APPROVERS_APPROVE, say)
+    return decision_rule_text(approval, sentences, words.APPROVERS_APPROVE, say)
 
 
-def deciders_text(request: HumanRequest, sentences: Mapping[str, str], others: str, say: MessageCatalog) -> str:
+def decision_rule_text(request: HumanRequest, sentences: Mapping[str, str], others: str, say: MessageCatalog) -> str:
     """Return a translated sentence on the deciders and the time limit of a request.
 
     Args:

@@ -33,7 +33,7 @@ def option_label(field: FormField, position: int, say: MessageCatalog) -> str:
     return say(words.YES if option.value else words.NO) if field.kind == "boolean" else option.label
 
 
-def get_preset(field: FormField, entries: Entries) -> str | Sequence[str]:
+def get_initial_entry(field: FormField, entries: Entries) -> str | Sequence[str]:
     """Return the initial value of a form field: the user's draft, or the default.
 
     Args:
@@ -54,7 +54,7 @@ def preset_text(field: FormField, entries: Entries) -> str:
     Args:
         entries: the values that the user entered earlier, by the name of the field.
     """
-    preset = get_preset(field, entries)
+    preset = get_initial_entry(field, entries)
     labels = {f"{OPTION_PREFIX}{i}": option.label for i, option in enumerate(field.options)}
     return "\n".join(labels.get(one, one) for one in ([preset] if isinstance(preset, str) else preset))[:MAX_ENTRY]
 

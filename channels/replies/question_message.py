@@ -7,7 +7,7 @@ from channels.base import Button
 from channels.i18n import messages as words
 from channels.i18n.messages import MessageCatalog
 from channels.replies.approval_message import (
-    deciders_text,
+    decision_rule_text,
     decision_text,
     fence_arguments,
     format_tool,
@@ -136,7 +136,7 @@ def _state_text(question: Question, say: MessageCatalog) -> str:
     match question.verdict:
         case None:
             rules = {EVERYONE: words.ANYONE_ANSWERS, OTHERS: words.OTHERS_ANSWER, AUTHOR: words.AUTHOR_ANSWERS}
-            return deciders_text(question, rules, words.DECIDERS_ANSWER, say)
+            return decision_rule_text(question, rules, words.DECIDERS_ANSWER, say)
         case "expired":
             return say(words.QUESTION_EXPIRED)
         case verdict if question.is_answered_by_message:

@@ -235,7 +235,7 @@ class MessageSurface(ABC):
     def add_queued_reaction(self) -> None:
         self._queued_reactions.add(self._address)
 
-    def assume_queued_reaction(self) -> None:
+    def mark_queued_reaction_added(self) -> None:
         self._queued_reactions.assume_added(self._address)
 
     async def remove_queued_reaction(self) -> None:

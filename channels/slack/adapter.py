@@ -31,7 +31,7 @@ from channels.slack.directory import WorkspaceDirectory
 from channels.slack.events.agent_context import AgentContexts
 from channels.slack.events.downloads import SlackDownloads
 from channels.slack.events.history import SlackHistory
-from channels.slack.events.parser import MessageChange, parse_change, parse_mention_by_edit, parse_message, workspace_of
+from channels.slack.events.parser import MessageChange, parse_addressed_edit, parse_change, parse_message, workspace_of
 from channels.slack.events.thread_context import SlackContextFetcher
 from channels.slack.interactions.handler import SlackInteractionHandler
 from channels.slack.interactions.responses import PrivateResponder, ResponseTarget
@@ -302,7 +302,7 @@ class SlackChannel:
                 if incoming := self._parse(body):
                     await self._backfill.receive(self._agent_contexts.attach(incoming, event))
                 elif change := parse_change(body):
-                    await self._apply_change(change, parse_mention_by_edit(body, self._parse))
+                    await self._apply_change(change, parse_addressed_edit(body, self._parse))
             case events.CONTEXT_CHANGED:
                 self._agent_contexts.save(body)
             case events.HOME_OPENED if event.get("tab") == "messages" and self._settings.prompts:
@@ -330,7 +330,7 @@ class SlackChannel:
             await self._tokens.remove(workspace_of(body), float(body.get("event_time") or 0))
 
     async def _apply_change(self, change: MessageChange, incoming: IncomingMessage | None) -> None:
-        await self._backfill.apply_edit(change.event_key, change.text)
+        await self._backfill.record_edit(change.event_key, change.text)
         if change.text is None:
             await self._intake.handle_deletion(change.event_key)
         elif (

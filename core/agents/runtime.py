@@ -53,8 +53,8 @@ from core.tools.adk_requests import (
     Answer,
     Decision,
     MessageAnswer,
-    events_after,
     find_approved_calls,
+    find_events_after_response,
     is_schema_refusal,
     to_contents,
 )
@@ -328,7 +328,7 @@ class AgentRuntime:
                 continued = await runner.continue_runs(request.answers, message, is_decided=bool(request.decisions))
                 stored = stored if continued is None else continued
                 if request.decisions:
-                    later_events = events_after(stored, request.decisions)
+                    later_events = find_events_after_response(stored, request.decisions)
                     # if an earlier attempt stored some of the decisions, ADK resumes it before it gets the others
                     messages = [*([] if later_events is None else [message]), *to_contents(stored, request.decisions)]
                     for call in find_approved_calls(stored, request.decisions):

@@ -19,8 +19,8 @@ from core.privacy.deletion_queries import (
     delete_old_runs,
     delete_session,
     delete_user_records,
+    has_active_turn,
     has_queued_messages,
-    has_running_turn,
     lock_or_create_session,
     tombstone_messages,
 )
@@ -243,7 +243,7 @@ class DeletionService:
             row = await lock_or_create_session(connection, session_id)
             if only_author and row is not None and not await is_only_author(connection, session_id, only_author):
                 return False
-            if row is None or not await has_running_turn(connection, session_id):
+            if row is None or not await has_active_turn(connection, session_id):
                 await delete_session(connection, self._prices, session_id, row, reset_at=started_at)
                 result.conversations += 1
                 return True
@@ -277,9 +277,7 @@ class DeletionService:
             if (row := await find_session_row(connection, session_id, for_update=True)) is None:
                 return
             is_old = await connection.scalar(sa.select(_is_older_than(before)).where(sessions.c.id == session_id))
-            is_busy = await has_running_turn(connection, session_id) or await has_queued_messages(
-                connection, session_id
-            )
+            is_busy = await has_active_turn(connection, session_id) or await has_queued_messages(connection, session_id)
             if is_old and not is_busy:
                 await delete_session(connection, self._prices, session_id, row, reset_at=before)
                 result.conversations += 1
@@ -301,7 +299,7 @@ class DeletionService:
             # only once: messages that the user sends during the redaction are answered
             await self._stop(session_id, user_id if remaining == REDACTION_ATTEMPTS - 1 else None)
             async with self._lock(session_id, result) as connection:
-                if remaining and await has_running_turn(connection, session_id):
+                if remaining and await has_active_turn(connection, session_id):
                     continue
                 await redact_person(connection, self._prices, user_id)
                 redaction = await load_redaction(connection, session_id, user_id)

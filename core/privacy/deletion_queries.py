@@ -47,7 +47,7 @@ async def lock_or_create_session(connection: AsyncConnection, session_id: str) -
     return row if row.user_id else None
 
 
-async def has_running_turn(connection: AsyncConnection, session_id: str) -> bool:
+async def has_active_turn(connection: AsyncConnection, session_id: str) -> bool:
     """Return whether a turn of a session is `queued`, `running` or `answered`."""
     query = sa.select(turns.c.id).where(turns.c.session == session_id, is_active(turns))
     return (await connection.execute(query)).first() is not None

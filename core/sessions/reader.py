@@ -45,7 +45,7 @@ class StoredMessage(NamedTuple):
         id: the id of the row.
         event: the ADK event as JSON; None for rows without one.
         tokens: the estimated tokens of the message in a model call.
-        has_open_calls: whether the message has long-running calls, so that it is sent regardless of the limits.
+        has_long_running_calls: whether the message has long-running calls, so that it is sent regardless of the limits.
         created_at: seconds since the epoch.
         summarized_id: of a summary, the id of the last message that the summary covers; else 0.
     """
@@ -54,7 +54,7 @@ class StoredMessage(NamedTuple):
     role: str
     event: str | None
     tokens: int
-    has_open_calls: bool
+    has_long_running_calls: bool
     created_at: float
     summarized_id: int = 0
 
@@ -277,7 +277,7 @@ class HistoryLoader:
         for row in self.snapshot.required.values():
             if row.id < oldest and not row.summarized_id:
                 rows |= (
-                    await self._read_turn(row.id) if row.has_open_calls else {}
+                    await self._read_turn(row.id) if row.has_long_running_calls else {}
                 )  # a call needs the messages that led to it
                 rows[row.id] = row
         return rows

@@ -109,7 +109,7 @@ class _Cursor:
 
     async def execute(self, sql: str, parameters: Iterable[Any] = ()) -> None:
         """Run a statement and read all of its rows."""
-        text = self._connection.to_next_statement(sql)
+        text = self._connection.prepare_statement(sql)
         rows = await self._connection.execute_fetchall(text, parameters)
         self._connection.is_interrupted = False
         assert isinstance(rows, _FetchedRows)
@@ -118,7 +118,7 @@ class _Cursor:
     async def executemany(self, sql: str, parameters: Iterable[Iterable[Any]]) -> None:
         """Run a statement that returns no rows, once for each sequence of parameters."""
         self._rows = _FetchedRows()
-        text = self._connection.to_next_statement(sql)
+        text = self._connection.prepare_statement(sql)
         self._rows.rowcount = (await self._connection.executemany(text, parameters)).rowcount
         self._connection.is_interrupted = False
 
@@ -149,7 +149,7 @@ class SqliteConnection(aiosqlite.Connection):
         """Let the next statement begin a transaction, in the same trip to the thread."""
         self._is_beginning = True
 
-    def to_next_statement(self, sql: str) -> str:
+    def prepare_statement(self, sql: str) -> str:
         """Return the text to execute as the next statement.
 
         After `begin`, its type makes the thread run `BEGIN IMMEDIATE` before it. Each call sets `is_interrupted`. The

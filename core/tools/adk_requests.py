@@ -210,7 +210,7 @@ def _to_result(value: Any, call: types.FunctionCall | None) -> Any:
     return value
 
 
-def events_after(stored: Sequence[Event], decisions: Sequence[Decision | Answer]) -> list[Event] | None:
+def find_events_after_response(stored: Sequence[Event], decisions: Sequence[Decision | Answer]) -> list[Event] | None:
     """Return the events that a run stored after the first response to these decisions.
 
     Args:
@@ -238,7 +238,9 @@ def find_approved_calls(
     """
     approved_ids = {one.call_id for one in decisions if isinstance(one, Decision) and one.is_allowed}
     ended_ids = {
-        answer.id for event in events_after(stored, decisions) or () for answer in event.get_function_responses()
+        answer.id
+        for event in find_events_after_response(stored, decisions) or ()
+        for answer in event.get_function_responses()
     }
     for event in stored:
         for request in confirmations_in(event):

@@ -103,7 +103,7 @@ class ShardAssignment:
         """
         await self._release(self._is_ours())
 
-    async def report_failure(self, shards: Collection[int], count: int) -> None:
+    async def release_failed_shards(self, shards: Collection[int], count: int) -> None:
         """Release shards that cannot be connected, and claim none for `UNFIT_SECONDS`.
 
         `watch` takes this worker's other shards away as well. If all live workers have failed so, they divide the

@@ -152,7 +152,7 @@ class DiscordApi:
 
         async def send() -> SentMessage:
             view: Any = make_view(controls)
-            message = await self._pending_calls.wait_until_applied(
+            message = await self._pending_calls.run_call(
                 self._client.get_partial_messageable(channel).send(
                     text,
                     reference=reference,
@@ -250,7 +250,7 @@ class DiscordApi:
         async def send() -> bool:
             target = self._get_partial_message(channel, message)
             edit = target.edit(content=text, view=make_view(controls), allowed_mentions=NO_MENTIONS)
-            await self._pending_calls.wait_until_applied(edit)
+            await self._pending_calls.run_call(edit)
             return True
 
         return await self.call("edit", send, self.edit_limiter(channel), priority=priority, has_slot=has_slot)
@@ -261,7 +261,7 @@ class DiscordApi:
         async def send() -> None:
             target = self._get_partial_message(channel, message)
             edit = target.edit(attachments=to_discord_files(files), allowed_mentions=NO_MENTIONS)
-            await self._pending_calls.wait_until_applied(edit)
+            await self._pending_calls.run_call(edit)
 
         await self.call("attach", send, self.edit_limiter(channel), priority=Priority.FINAL)
 

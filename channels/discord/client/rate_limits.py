@@ -90,7 +90,7 @@ class PendingCalls:
     def __init__(self) -> None:
         self._tasks = set[asyncio.Task[Any]]()
 
-    async def wait_until_applied(self, call: Coroutine[Any, Any, Any]) -> Any:
+    async def run_call(self, call: Coroutine[Any, Any, Any]) -> Any:
         """Make a call of discord.py, and return the JSON of Discord's response on arrival.
 
         The call may still be running then: see `aclose`. A cancellation of this wait does not cancel the call.

@@ -217,7 +217,7 @@ class MessageListener:
         with self._work.track_current():
             if backfill := self._get_backfill(channel_place_id(guild, channel)):
                 for key, text in edits.items():
-                    await backfill.apply_edit(key, text)
+                    await backfill.record_edit(key, text)
             try:
                 await retry_store(store, operation="an edit or a deletion")
             except StoreError as error:

@@ -12,7 +12,7 @@ from channels.discord.client.components import MAX_MENU_OPTIONS
 from channels.i18n import messages as words
 from channels.i18n.messages import MessageCatalog
 from channels.replies.question_fields import (
-    get_preset,
+    get_initial_entry,
     is_single_line,
     option_label,
     preset_text,
@@ -78,7 +78,7 @@ def _create_label(
     id_ = f"{_FIELD_PREFIX}{position}"
     component: discord.ui.Item[Any]
     if field.options and len(field.options) <= MAX_MENU_OPTIONS:
-        preset = get_preset(field, entries)
+        preset = get_initial_entry(field, entries)
         chosen = [preset] if isinstance(preset, str) else preset
         options = [
             discord.SelectOption(

@@ -129,7 +129,7 @@ def bot_name(event: Mapping[str, Any], bot_id: str) -> str:
     return str(event.get("username") or (event.get("bot_profile") or {}).get("name") or bot_id)
 
 
-def parse_mention_by_edit(
+def parse_addressed_edit(
     body: Mapping[str, Any], parse: Callable[[Mapping[str, Any]], IncomingMessage | None]
 ) -> IncomingMessage | None:
     """Return the message of an edit event if the edit added a mention of the bot.

@@ -10,7 +10,7 @@ from typing import Any
 from channels.i18n import messages as words
 from channels.i18n.messages import MessageCatalog
 from channels.replies.question_fields import (
-    get_preset,
+    get_initial_entry,
     is_single_line,
     option_label,
     preset_text,
@@ -128,7 +128,7 @@ def _input_block(
 
 
 def _select(field: FormField, entries: Entries, say: MessageCatalog) -> dict[str, Any]:
-    preset = get_preset(field, entries)
+    preset = get_initial_entry(field, entries)
     options = [
         {"text": _plain_text(option_label(field, i, say)[:LABEL_SIZE]), "value": f"{OPTION_PREFIX}{i}"}
         for i in range(len(field.options))

@@ -160,7 +160,7 @@ class CommandRegistry:
         for command in usable:
             contexts, installs = command.get("contexts"), command.get("integration_types") or [0]
             fits = (contexts is None or channel.interaction_context in contexts) and (
-                channel.has_bot_access or 1 in installs
+                channel.can_have_bot or 1 in installs
             )
             if fits and (command["type"], command["name"]) == (type_, name):
                 return command

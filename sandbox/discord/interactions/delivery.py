@@ -276,7 +276,7 @@ class DiscordInteractions:
             "channel": payloads.channel(channel),
             "token": interaction.token,
             "version": 1,
-            "app_permissions": payloads.bot_permissions() if channel.has_bot_access else "0",
+            "app_permissions": payloads.bot_permissions() if channel.can_have_bot else "0",
             "locale": self._guild.locales.get(user.id, "en-US"),
             "entitlements": [],
             "authorizing_integration_owners": payloads.integration_owners(user, channel),
@@ -396,8 +396,8 @@ class DiscordInteractions:
         """
         interaction = self._get_interaction(request)
         original = interaction.original_response
-        interaction.follow_up_count += 1
-        if not interaction.channel.has_bot_access and interaction.follow_up_count > MAX_USER_INSTALL_FOLLOW_UPS:
+        interaction.follow_up_request_count += 1
+        if not interaction.channel.can_have_bot and interaction.follow_up_request_count > MAX_USER_INSTALL_FOLLOW_UPS:
             message = "This interaction has reached the maximum number of follow up messages."
             raise DiscordError(400, TOO_MANY_FOLLOW_UPS, message)
         if original is not None and original.loading:

@@ -23,7 +23,7 @@ class DiscordInteraction:
         original_response: the first response; for an update, the message with the component. None before one.
         component_message: the message whose button or menu was used; None without one.
         target_message: the message in whose context menu the command was run; None without one.
-        follow_up_count: the number of requests for follow-up messages, also of refused ones.
+        follow_up_request_count: the number of requests for follow-up messages, also of refused ones.
         choices: the bot's choices for autocompletion.
         modal: the submitted modal; None without one.
         token: token with which the bot responds.
@@ -39,7 +39,7 @@ class DiscordInteraction:
     original_response: DiscordMessage | None = None
     component_message: DiscordMessage | None = None
     target_message: DiscordMessage | None = None
-    follow_up_count: int = 0
+    follow_up_request_count: int = 0
     choices: Sequence[Json] = ()
     modal: "DiscordModal | None" = None
     token: str = field(default_factory=lambda: secrets.token_urlsafe(64))

@@ -106,7 +106,7 @@ class GuildChannel:
         return self.kind in ("text", "forum", "thread") and self.foreign_guild_id is None
 
     @property
-    def has_bot_access(self) -> bool:
+    def can_have_bot(self) -> bool:
         """True except in group DMs and in channels of other servers.
 
         There the bot cannot be, and users run its commands as their installed app. It is True also for a channel of the

@@ -507,7 +507,7 @@ class DiscordPayloads:
         Its key is "1" with the user's id in a channel without the bot, where the user has installed the app. Otherwise
         it is "0" with the server's id or, in a DM, with "0".
         """
-        if not channel.has_bot_access:
+        if not channel.can_have_bot:
             return {"1": user.id}
         return {"0": "0" if channel.is_dm else self._guild.id}
 

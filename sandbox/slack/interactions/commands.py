@@ -26,7 +26,7 @@ RESPONSE_URL_LIFETIME_SECONDS = 30 * 60.0
 
 
 @dataclass(eq=False, slots=True)
-class CommandInvocation:
+class ResponseUrl:
     """Response URL of a slash command, a message shortcut, or a click on a button.
 
     Attributes:
@@ -57,7 +57,7 @@ class SlashCommands:
         self._views = views
         self._token = token
         self._speed = speed
-        self._invocations: dict[str, CommandInvocation] = {}
+        self._response_urls: dict[str, ResponseUrl] = {}
 
     async def run_command(
         self, user: WorkspaceUser, channel: SlackConversation, command: str, text: str, response_base_url: str
@@ -75,9 +75,9 @@ class SlashCommands:
         Returns:
             The responses so far, or Slackbot's error; later responses are appended to the same list.
         """
-        key, invocation = self._create_invocation(user, channel)
+        key, response_url = self._create_response_url(user, channel)
         if not self._sender.connection_count:
-            return self._post_error(invocation, command, "dispatch_failed")
+            return self._post_error(response_url, command, "dispatch_failed")
         delivery = self._sender.deliver(
             "slash_commands",
             {
@@ -100,13 +100,13 @@ class SlashCommands:
             async with asyncio.timeout(ACK_TIMEOUT_SECONDS / self._speed):
                 await delivery.acknowledged.wait()
         except TimeoutError:
-            return self._post_error(invocation, command, "operation_timeout")
+            return self._post_error(response_url, command, "operation_timeout")
         if delivery.response:
             try:
-                self._apply_response(invocation, delivery.response)
+                self._apply_response(response_url, delivery.response)
             except SlackError:
-                return self._post_error(invocation, command, "dispatch_failed")
-        return invocation.shown_messages
+                return self._post_error(response_url, command, "dispatch_failed")
+        return response_url.shown_messages
 
     def create_response_url(
         self, user: WorkspaceUser, channel: SlackConversation, response_base_url: str, message: SlackMessage | None
@@ -121,20 +121,20 @@ class SlashCommands:
             response_base_url: the URL that response URLs begin with; it ends in a slash.
             message: the message of the clicked button, which a response may replace; None for a message shortcut.
         """
-        key, invocation = self._create_invocation(user, channel)
-        invocation.message = message
+        key, response_url = self._create_response_url(user, channel)
+        response_url.message = message
         return response_base_url + key
 
-    def _create_invocation(self, user: WorkspaceUser, channel: SlackConversation) -> tuple[str, CommandInvocation]:
+    def _create_response_url(self, user: WorkspaceUser, channel: SlackConversation) -> tuple[str, ResponseUrl]:
         """Store a new interaction, without a message, under its response URL's path.
 
         Returns:
-            The last part of the response URL, and the invocation.
+            The last part of the URL, and the stored response URL.
         """
         key = f"{self._workspace.team_id}/{secrets.randbelow(10**13)}/{secrets.token_urlsafe(18)}"
-        invocation = CommandInvocation(user, channel, monotonic() + RESPONSE_URL_LIFETIME_SECONDS / self._speed, [])
-        self._invocations[key] = invocation
-        return key, invocation
+        response_url = ResponseUrl(user, channel, monotonic() + RESPONSE_URL_LIFETIME_SECONDS / self._speed, [])
+        self._response_urls[key] = response_url
+        return key, response_url
 
     def handle_response(self, key: str, values: Mapping[str, Any]) -> None:
         """Post, replace or delete a message, as a post to a response URL requests.
@@ -147,32 +147,32 @@ class SlashCommands:
             SlackError: `expired_url`, also for an unknown key; `used_url` after `MAX_RESPONSES` posts; or as for
                 `parse_content`: `no_text` for `markdown_text` alone, which response URLs ignore.
         """
-        invocation = self._invocations.get(key)
-        if invocation is None or invocation.expires_at < monotonic():
+        response_url = self._response_urls.get(key)
+        if response_url is None or response_url.expires_at < monotonic():
             raise SlackError("expired_url")
-        if invocation.response_count >= MAX_RESPONSES:
+        if response_url.response_count >= MAX_RESPONSES:
             raise SlackError("used_url")
-        self._apply_response(invocation, {name: v for name, v in values.items() if name != "markdown_text"})
-        invocation.response_count += 1
+        self._apply_response(response_url, {name: v for name, v in values.items() if name != "markdown_text"})
+        response_url.response_count += 1
 
-    def _apply_response(self, invocation: CommandInvocation, values: Mapping[str, Any]) -> None:
-        arguments, original = Arguments(values), invocation.message
+    def _apply_response(self, response_url: ResponseUrl, values: Mapping[str, Any]) -> None:
+        arguments, original = Arguments(values), response_url.message
         if original is not None and arguments.flag("delete_original"):
             return self._workspace.delete_message(original)
         if original is not None and arguments.flag("replace_original"):
             return self._workspace.update_message(original, parse_content(arguments), edited=False)
         public = arguments.text("response_type") == "in_channel"
         message = self._workspace.post_message(
-            invocation.channel,
+            response_url.channel,
             parse_content(arguments),
-            ephemeral_to=None if public else invocation.user.id,
+            ephemeral_to=None if public else response_url.user.id,
             user=self._workspace.bot.id,
             bot_id=self._workspace.bot_id,
             thread_ts=arguments.text("thread_ts") or None,
         )
-        return invocation.shown_messages.append(message)
+        return response_url.shown_messages.append(message)
 
-    def _post_error(self, invocation: CommandInvocation, command: str, error: str) -> list[SlackMessage]:
+    def _post_error(self, response_url: ResponseUrl, command: str, error: str) -> list[SlackMessage]:
         """Post Slackbot's ephemeral error message about a command.
 
         Args:
@@ -183,7 +183,7 @@ class SlashCommands:
         """
         text = f'{command} failed with the error "{error}"'
         message = self._workspace.post_message(
-            invocation.channel, SlackContent(text), ephemeral_to=invocation.user.id, user=SLACKBOT
+            response_url.channel, SlackContent(text), ephemeral_to=response_url.user.id, user=SLACKBOT
         )
-        invocation.shown_messages.append(message)
-        return invocation.shown_messages
+        response_url.shown_messages.append(message)
+        return response_url.shown_messages

@@ -358,13 +358,13 @@ async def test_an_edit_or_deletion_before_storing_is_applied(
         calls = [create_mention(text, now - 50 + at) for at, text in enumerate(("a secret", "my wrods", "as it was"))]
         secret, wrong, _ = calls
         await platform.fail_to_receive(*calls)
-        await platform.backfill.apply_edit(secret.inbound.event_key, None)
-        await platform.backfill.apply_edit(wrong.inbound.event_key, "wrong words")
-        await platform.backfill.apply_edit(wrong.inbound.event_key, "my words")
+        await platform.backfill.record_edit(secret.inbound.event_key, None)
+        await platform.backfill.record_edit(wrong.inbound.event_key, "wrong words")
+        await platform.backfill.record_edit(wrong.inbound.event_key, "my words")
         platform.is_down = False
         await wait_until(lambda: platform.stored == ["my words", "as it was"])
         late = create_mention("a slow secret", now)
-        await platform.backfill.apply_edit(late.inbound.event_key, None)
+        await platform.backfill.record_edit(late.inbound.event_key, None)
         for deleted in (secret, late):  # Slack redelivers it late
             await platform.backfill.receive(deleted)
         assert platform.stored == ["my words", "as it was"]
@@ -385,7 +385,7 @@ async def test_an_edit_during_storing_is_applied_afterwards(
         call = create_mention("my wrods", time.time())
         receiving = asyncio.create_task(platform.backfill.receive(call))
         await storing.wait()
-        editing = asyncio.create_task(platform.backfill.apply_edit(call.inbound.event_key, "my words"))
+        editing = asyncio.create_task(platform.backfill.record_edit(call.inbound.event_key, "my words"))
         await asyncio.sleep(0)
         assert not editing.done()
         slow.set()

@@ -26,7 +26,7 @@ def exchange_usage(registries: Sequence[RateLimiters], times: int = 1) -> None:
         times: the number of exchanges.
     """
     for _ in range(times):
-        announced = [registry.announce_usage() for registry in registries]
+        announced = [registry.record_usage() for registry in registries]
         for number, registry in enumerate(registries):
             registry.apply_peer_usage([uses for other, uses in enumerate(announced) if other != number])
 
@@ -67,7 +67,7 @@ def simulate_replies(
             registry = registries[worker]
             while True:
                 registry.apply_peer_usage([uses for other, uses in enumerate(usages) if other != worker])
-                usages[worker] = registry.announce_usage()
+                usages[worker] = registry.record_usage()
                 await asyncio.sleep(1 + late[worker] / 5)
 
         for registry in registries:
@@ -138,8 +138,8 @@ def test_a_worker_keeps_the_calls_of_its_replies_when_another_joins() -> None:
         with ExitStack() as stack:
             for _ in range(5):
                 stack.enter_context(reserve_reply(limiter))
-            new.apply_peer_usage([old.announce_usage()])
-            old.apply_peer_usage([new.announce_usage()])
+            new.apply_peer_usage([old.record_usage()])
+            old.apply_peer_usage([new.record_usage()])
             assert (limiter._limit, new.get("edit", MINUTE)._limit) == (48, 1)
 
     run(main)
@@ -172,9 +172,9 @@ def test_the_announced_usage_does_not_name_the_limit() -> None:
         registries = [RateLimiters(), RateLimiters()]
         for registry in registries:
             await registry.get(("answer", "https://hooks.example/secret"), Window(5, 60)).acquire(Priority.FINAL)
-        (name, use), *others = registries[0].announce_usage().items()
+        (name, use), *others = registries[0].record_usage().items()
         assert use == (0, 1)
-        assert (others, list(registries[1].announce_usage())) == ([], [name])
+        assert (others, list(registries[1].record_usage())) == ([], [name])
         assert not any(word in name for word in ("secret", "hooks", "answer"))
 
     run(main)

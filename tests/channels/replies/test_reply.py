@@ -113,7 +113,7 @@ class BlockableSurface:
     def add_queued_reaction(self) -> None:
         self.log.append("queued reaction")
 
-    def assume_queued_reaction(self) -> None:
+    def mark_queued_reaction_added(self) -> None:
         self.log.append("assumed reaction")
 
     async def remove_queued_reaction(self) -> None:

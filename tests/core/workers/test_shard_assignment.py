@@ -164,7 +164,7 @@ async def test_all_shards_of_a_worker_that_cannot_connect_one_go_to_others(postg
     async with aclosing(first.watch(4)) as one, aclosing(second.watch(4)) as other:
         assert await get_next_shards(one) == {0, 1}
         assert await get_next_shards(other) == {2, 3}
-        await first.report_failure({1}, 4)
+        await first.release_failed_shards({1}, 4)
         assert await get_next_shards(other) == {1, 2, 3}
         assert await get_next_shards(one) == set()
         released = asyncio.create_task(get_next_shards(one))  # asking for the next change releases the shard
@@ -178,7 +178,7 @@ async def test_the_only_worker_tries_a_shard_again_that_it_could_not_connect(dat
     async with aclosing(only.watch(2)) as changes:
         for _ in range(3):
             assert await get_next_shards(changes) == {0, 1}
-            await only.report_failure({1}, 2)
+            await only.release_failed_shards({1}, 2)
 
 
 async def test_identifies_in_one_bucket_keep_their_interval(database: FailingDatabase) -> None:
