@@ -130,6 +130,15 @@ def test_the_env_file_of_an_agent_applies_below_the_environment_and_env(
     assert (settings.model, settings.log_level) == ("openai/y", "ERROR")
 
 
+def test_an_empty_environment_variable_hides_the_value_in_env(monkeypatch: pytest.MonkeyPatch) -> None:
+    Path(".env").write_text("DISCORD_GUILD_IDS=123456789012345678\nLOG_LEVEL=DEBUG\nMODEL=\n")
+    monkeypatch.setenv("DISCORD_GUILD_IDS", "")
+    monkeypatch.setenv("MODEL", "openai/y")
+    settings = configuration.load_settings()
+    assert settings.discord_guild_ids == ()
+    assert (settings.model, settings.log_level) == ("openai/y", "DEBUG")
+
+
 def test_spaces_and_line_ends_around_values_are_stripped(monkeypatch: pytest.MonkeyPatch) -> None:
     pasted = {
         "SLACK_BOT_TOKEN": " xoxb-1\n",
