@@ -38,7 +38,7 @@ def test_other_tokens_of_discord_are_unchanged(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("written", "seen"),
+    ("written", "expected"),
     [
         ("### three", "### three"),
         ("#### four", "**four**"),

@@ -177,7 +177,7 @@ async def test_a_mention_is_accepted_and_a_queued_one_gets_a_reaction(recorder: 
 
 
 @pytest.mark.parametrize(
-    ("follow", "heard"),
+    ("follow", "expected"),
     [
         ("never", ["first", "@bot and mine?"]),
         ("author", ["first", "and then?", "@bot and mine?", "well?"]),

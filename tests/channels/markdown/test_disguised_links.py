@@ -77,14 +77,16 @@ def find_disguised_links(message: str, limits: MessageLimits) -> list[tuple[str,
     return [(label, target) for label, target in found if "evil" in target and GOOD in label]
 
 
-LIMITS = pytest.mark.parametrize("of", [SLACK, DISCORD], ids=["slack", "discord"])
+LIMITS = pytest.mark.parametrize("limits", [SLACK, DISCORD], ids=["slack", "discord"])
 
 
 @LIMITS
 @settings(deadline=None)
 @given(text=texts, priority=st.sampled_from([Priority.FINAL, Priority.STREAM_UPDATE]))
-def test_no_message_has_a_disguised_link(of: MessageLimits, text: str, priority: Priority) -> None:
-    assert not [found for message in plan_texts(text, of, priority) for found in find_disguised_links(message, of)]
+def test_no_message_has_a_disguised_link(limits: MessageLimits, text: str, priority: Priority) -> None:
+    assert not [
+        found for message in plan_texts(text, limits, priority) for found in find_disguised_links(message, limits)
+    ]
 
 
 @LIMITS
@@ -121,9 +123,11 @@ def test_no_message_has_a_disguised_link(of: MessageLimits, text: str, priority:
         f"[{GOOD} [[1]]({EVIL})",
     ],
 )
-def test_known_disguises_are_broken(text: str, of: MessageLimits) -> None:
+def test_known_disguises_are_broken(text: str, limits: MessageLimits) -> None:
     for priority in (Priority.FINAL, Priority.STREAM_UPDATE):
-        assert not [found for message in plan_texts(text, of, priority) for found in find_disguised_links(message, of)]
+        assert not [
+            found for message in plan_texts(text, limits, priority) for found in find_disguised_links(message, limits)
+        ]
 
 
 @LIMITS

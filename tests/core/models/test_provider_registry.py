@@ -45,7 +45,7 @@ def test_an_unknown_provider_is_a_settings_error_with_the_known_ones(model: str)
 
 
 @pytest.mark.parametrize(
-    ("model", "variable", "where"),
+    ("model", "variable", "source"),
     [
         ("gemini-2.5-flash", "GOOGLE_API_KEY", "https://aistudio.google.com/apikey"),
         ("openai/gpt-5", "OPENAI_API_KEY", "https://platform.openai.com/api-keys"),
