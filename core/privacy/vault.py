@@ -49,7 +49,7 @@ class Cipher:
             max_age: the most seconds since the encryption; None for any age.
         """
         try:
-            return self._fernet.decrypt(ciphertext, ttl=max_age).decode()
+            return self._fernet.decrypt(ciphertext.encode(), ttl=max_age).decode()
         except InvalidToken:
             return ""
 
