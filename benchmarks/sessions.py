@@ -108,9 +108,9 @@ async def create_parley(folder: str, url: str) -> SessionContender:
 
     async def fill(session: str, events: list[Event]) -> None:
         rows = []
-        for one in events:
-            words, tokens = measure_event(one)
-            values = to_row(one, tokens=tokens + await counter.count(words))
+        for event in events:
+            words, tokens = measure_event(event)
+            values = to_row(event, tokens=tokens + await counter.count(words))
             rows.append({"session": session, "generation": 1, **values})
         async with database.write() as connection:
             await connection.execute(sa.insert(messages), rows)
@@ -142,7 +142,7 @@ def create_adk_database(folder: str, url: str) -> SessionContender:
     async def fill(session: str, events: list[Event]) -> None:
         owner = Session(id=session, app_name=APP, user_id=USER)
         async with AsyncSession(service.db_engine) as database, database.begin():
-            database.add_all([StorageEvent.from_event(owner, one) for one in events])
+            database.add_all([StorageEvent.from_event(owner, event) for event in events])
 
     return SessionContender(f"ADK DatabaseSessionService, {folder}", service, fill, service.close)
 
@@ -238,8 +238,8 @@ class SessionTrial:
             app_name=APP, user_id=USER, session_id=self._session, config=self._config
         )
         assert session is not None
-        for one in events:
-            await self._service.append_event(session, one)
+        for event in events:
+            await self._service.append_event(session, event)
         return time.perf_counter() - began
 
 

@@ -184,7 +184,9 @@ def select_summary_model(settings: Settings, agent_set: AgentSet, registry: Mode
 
     def model(agent: str, chosen: str | None) -> tuple[BaseLlm, str]:
         app = agent_set.apps.get(agent) or agent_set.apps[agent_set.agents.default]
-        model = next((each.canonical_model for each in agents_in(app)), None) or registry.make_adapter(registry.default)
+        model = next((agent.canonical_model for agent in agents_in(app)), None) or registry.make_adapter(
+            registry.default
+        )
         is_offered = isinstance(model, ModelAdapter) and not model.is_fixed and chosen in model.selectable
         return model, chosen if chosen is not None and is_offered else model.model
 

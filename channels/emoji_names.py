@@ -46,4 +46,4 @@ def to_character(emoji: str) -> str:
 @cache
 def _names() -> dict[str, str]:
     """Return Slack's short names by emoji character (without variation selectors)."""
-    return {each.char.replace(_VARIATION_SELECTOR, ""): each.short_name for each in emoji_data}
+    return {emoji.char.replace(_VARIATION_SELECTOR, ""): emoji.short_name for emoji in emoji_data}

@@ -33,7 +33,9 @@ def faults(result: LoadResult) -> list[str]:
     """
     no_deploy = [] if result.deploys else ["no deploy took place: set EVERY below MINUTES"]
     silent = [
-        f"{one.platform} s{one.number}: no message was sent" for one, _ in result.outcome.verdicts if not one.sent
+        f"{session.platform} s{session.number}: no message was sent"
+        for session, _ in result.outcome.verdicts
+        if not session.sent
     ]
     return [*soak.faults(result.outcome), *result.reset_faults, *no_deploy, *silent]
 
@@ -48,7 +50,7 @@ def _waits(waits: Sequence[Wait], speed: float) -> str:
             some = [wait for wait in waits if (wait.platform, wait.phase) == (platform, phase)]
             if some:
                 times = [wait.first for wait in some], [wait.complete for wait in some]
-                figures = [_seconds(percentile(each, share) * speed) for each in times for share in (0.5, 0.99)]
+                figures = [_seconds(percentile(time_, share) * speed) for time_ in times for share in (0.5, 0.99)]
                 lines.append(f"| {platform}, {words} | {len(some):,} | {' | '.join(figures)} |")
     return "\n".join(lines)
 

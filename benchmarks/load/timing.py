@@ -61,8 +61,8 @@ def _visible_texts(messages: Iterable[SoakBotMessage]) -> Iterable[tuple[float, 
     The time is in monotonic seconds. The text joins the current texts of all messages; those that confirm a reset are
     left out.
     """
-    answers = [one for one in messages if one.text != RESET_DONE]
-    changes = sorted((at, place, text) for place, one in enumerate(answers) for at, text in one.versions)
+    answers = [message for message in messages if message.text != RESET_DONE]
+    changes = sorted((at, place, text) for place, answer in enumerate(answers) for at, text in answer.versions)
     now = [""] * len(answers)
     for at, place, text in changes:
         now[place] = text

@@ -139,9 +139,9 @@ def _cell(
 ) -> Cell:
     speed, rules = load.speed, RULES[contender.platform]
     replies = measure_replies(
-        [questions[one.number] for one in model.speeches], model.speeches, platform.list_versions()
+        [questions[speech.number] for speech in model.speeches], model.speeches, platform.list_versions()
     )
-    waits = [one.wait * speed for one in replies if one.wait is not None]
+    waits = [reply.wait * speed for reply in replies if reply.wait is not None]
     never = float("inf")
     all_waits = waits + [never] * (load.replies - len(waits))
     floor = best_end_delays(load, rules)
@@ -155,8 +155,8 @@ def _cell(
         speed=speed,
         calls=len(calls),
         refused=dict(Counter(name for name, _, refused in calls if refused)),
-        wrong=sum(one.final is None for one in replies),
-        age=statistics.mean(one.age for one in replies) * speed,
+        wrong=sum(reply.final is None for reply in replies),
+        age=statistics.mean(reply.age for reply in replies) * speed,
         age_floor=min_mean_age(load, rules),
         end_mean=statistics.mean(waits) if waits else None,
         end_median=_none_if_infinite(percentile(all_waits, 0.5)),
@@ -184,9 +184,9 @@ def _drain(replies: list[MeasuredReply], platform: str, speed: float) -> float |
     """
     rules = RULES[platform]
     groups: defaultdict[int, list[MeasuredReply]] = defaultdict(list)
-    for one in replies:
-        groups[one.channel if rules.edits_by_channel else 0].append(one)
-    until = max([one.final or one.ended for one in replies])
+    for reply in replies:
+        groups[reply.channel if rules.edits_by_channel else 0].append(reply)
+    until = max([reply.final or reply.ended for reply in replies])
     window = rules.endings
     return mean_drain(groups, window.calls / window.seconds * speed, window.seconds / speed, until)
 

@@ -129,7 +129,9 @@ def final_time(text: str, ended: float, versions: Iterable[Version]) -> float | 
             current[version.message] = version
         if version.at < ended:
             continue
-        visible_text = "".join(one.text or "" for one in sorted(current.values(), key=lambda one: one.order))
+        visible_text = "".join(
+            message.text or "" for message in sorted(current.values(), key=lambda message: message.order)
+        )
         was_final, is_final = is_final, _strip_whitespace(visible_text) == stripped
         if is_final and not was_final:
             since = version.at
@@ -166,7 +168,7 @@ def drain(replies: Sequence[MeasuredReply], rate: float, window: float, until: f
     finals, seconds = 0, 0.0
     for start, ended in _backlogs(replies, until):
         if ended - start >= window:
-            finals += sum(1 for one in replies if one.final is not None and start < one.final <= ended)
+            finals += sum(1 for reply in replies if reply.final is not None and start < reply.final <= ended)
             seconds += ended - start
     return finals / (seconds * rate) if seconds else None
 
@@ -180,7 +182,7 @@ def _backlogs(replies: Sequence[MeasuredReply], until: float) -> list[tuple[floa
         until: the end for replies without a final text.
     """
     backlogs: list[tuple[float, float]] = []
-    for start, ended in sorted((one.ended, until if one.final is None else one.final) for one in replies):
+    for start, ended in sorted((reply.ended, until if reply.final is None else reply.final) for reply in replies):
         if backlogs and start <= backlogs[-1][1]:
             backlogs[-1] = backlogs[-1][0], max(ended, backlogs[-1][1])
         else:

@@ -78,11 +78,13 @@ def _panel(left: float, top: float, title: str, lines: Mapping[str, Line]) -> li
         drawn.append(f'<path d="M{left + _LEFT} {at:.1f}H{left + _WIDTH - _RIGHT}" stroke="#ddd"/>')
         drawn.append(_text(left + _LEFT - 8, at + 4, f"{10.0**power:g} s", anchor="end"))
     drawn += [
-        _text(x(one), top + _HEIGHT - _BOTTOM + 18, f"{one} {'reply' if one == 1 else 'replies'}", anchor="middle")
-        for one in loads
+        _text(x(load), top + _HEIGHT - _BOTTOM + 18, f"{load} {'reply' if load == 1 else 'replies'}", anchor="middle")
+        for load in loads
     ]
     for number, (name, line) in enumerate(lines.items()):
-        drawn += _line([(x(one), y(value)) for one in loads if (value := line.get(one))], _colour(name, number), name)
+        drawn += _line(
+            [(x(load), y(value)) for load in loads if (value := line.get(load))], _colour(name, number), name
+        )
     return drawn
 
 

@@ -114,7 +114,10 @@ def build_outcome(
         accepted: names of the accepted messages; see `find_accepted`.
         turn_starts: see `find_turn_starts`.
     """
-    verdicts = [(one, judge(one.sent, visible_text(one.place), count_unfinished(one.place))) for one in sessions]
+    verdicts = [
+        (session, judge(session.sent, visible_text(session.place), count_unfinished(session.place)))
+        for session in sessions
+    ]
     lost_ids = {id_ for _, verdict in verdicts for id_ in verdict.lost}
     pairs = [pair for _, verdict in verdicts for pair in verdict.disordered]
     receipt_times = {name: at for platform in platforms for name, at in platform.receipt_times().items()}
@@ -132,5 +135,5 @@ def build_outcome(
         unfinished_work,
         counts,
         sum(platform.count_bot_messages() for platform in platforms)
-        - sum(len(one.place.list_bot_messages()) for one in sessions),
+        - sum(len(session.place.list_bot_messages()) for session in sessions),
     )

@@ -119,10 +119,10 @@ async def _describe_missing(service: DeletionService, request: DeletionRequest) 
 
 
 def _print_preview(preview: DeletionPreview) -> None:
-    for each in preview.sessions:
-        typer.echo(f"all of   {each}")
-    for each in preview.partial_sessions:
-        typer.echo(f"parts of {each}")
+    for session in preview.sessions:
+        typer.echo(f"all of   {session}")
+    for session in preview.partial_sessions:
+        typer.echo(f"parts of {session}")
     count = len(preview.sessions) + len(preview.partial_sessions)
     typer.echo(f"{preview.messages} messages and {preview.files} files are in these {count} conversations")
     if preview.records:

@@ -58,7 +58,7 @@ class RedactingFormatter(logging.Formatter):
         line.exc_info = line.exc_text = line.stack_info = None
         below = [self.formatException(record.exc_info)] if record.exc_info else []
         below += [record.stack_info] if record.stack_info else []
-        lines = [each for text in below for each in redact_secrets(text).split("\n")]
+        lines = [line_ for text in below for line_ in redact_secrets(text).split("\n")]
         return "\n  ".join(_CONTROLS.sub(_escape, each) for each in (redact_secrets(super().format(line)), *lines))
 
 

@@ -83,9 +83,10 @@ class EnvFile:
 
 def _with_value(text: str, name: str, assignment: str) -> str:
     bindings = list(parse_stream(io.StringIO(text)))
-    if any(each.key == name for each in bindings):
+    if any(binding.key == name for binding in bindings):
         return "".join(
-            _replace_value(each, assignment) if each.key == name else each.original.string for each in bindings
+            _replace_value(binding, assignment) if binding.key == name else binding.original.string
+            for binding in bindings
         )
     example = re.search(rf"^#[^\S\r\n]*{name}=.*$", text, re.MULTILINE)
     at = example.end() if example else len(text)

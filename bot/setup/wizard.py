@@ -105,9 +105,9 @@ class _Wizard:
 
     def run(self, platform: SetupPlatform | None) -> None:
         tables.print_wrapped(_WELCOME, "")
-        for each in (platform,) if platform else self._ask_platforms():
-            tables.print_heading(each.value.capitalize())
-            (self._set_up_slack if each is SetupPlatform.SLACK else self._set_up_discord)()
+        for platform_ in (platform,) if platform else self._ask_platforms():
+            tables.print_heading(platform_.value.capitalize())
+            (self._set_up_slack if platform_ is SetupPlatform.SLACK else self._set_up_discord)()
         tables.print_heading("Model")
         self._set_up_model()
         tables.print_heading("Database")
@@ -118,7 +118,7 @@ class _Wizard:
         )
 
     def _ask_platforms(self) -> Sequence[SetupPlatform]:
-        choices = {**{each.value: (each,) for each in SetupPlatform}, "both": tuple(SetupPlatform)}
+        choices = {**{choice.value: (choice,) for choice in SetupPlatform}, "both": tuple(SetupPlatform)}
         while True:
             answer = _prompt("Platform (slack, discord or both) [both]: ").lower() or "both"
             if answer in choices:
@@ -166,8 +166,8 @@ class _Wizard:
             if self._ask(question) is _AnswerResult.LEFT_OUT:
                 return
             outcomes = [
-                self._ask(each)
-                for each in questions.model_access_questions(self._current_value("MODEL") or question.default)
+                self._ask(question)
+                for question in questions.model_access_questions(self._current_value("MODEL") or question.default)
             ]
             if _AnswerResult.ELSEWHERE not in outcomes or "MODEL" in os.environ:
                 return

@@ -62,7 +62,7 @@ def remove_mentions(text: str, *ids: int) -> str:
 
     One space replaces each mention with the white space around it. White space at both ends is removed.
     """
-    targets = "|".join(str(one) for one in ids)
+    targets = "|".join(str(id_) for id_ in ids)
     return re.sub(rf"(?:(?<!\s)\s++)?<@[!&]?(?:{targets})>\s*", " ", text).strip()
 
 

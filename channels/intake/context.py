@@ -107,12 +107,15 @@ class ContextBuilder:
         surrounding = await self._fetch_context(
             turn, channel, is_one_to_one=all(message.is_one_to_one for message in texts)
         )
-        subjects = [one for message in turn.messages for one in _list_subjects(message)]
-        known = {(one.author, one.sent_at) for one in subjects}
-        context = [*subjects, *(one for one in surrounding.messages if (one.author, one.sent_at) not in known)]
+        subjects = [subject for message in turn.messages for subject in _list_subjects(message)]
+        known = {(subject.author, subject.sent_at) for subject in subjects}
+        context = [
+            *subjects,
+            *(message for message in surrounding.messages if (message.author, message.sent_at) not in known),
+        ]
         authors = [message.author for message in turn.messages]
         speakers = dict(zip(authors, (message.speaker for message in texts), strict=True))
-        names = label_names({one.author: one.name for one in context} | dict(surrounding.names) | speakers)
+        names = label_names({message.author: message.name for message in context} | dict(surrounding.names) | speakers)
         quotes, others = await build_context_quotes(
             turn.messages, context, names, count=self._count, max_tokens=self._max_tokens
         )
@@ -123,7 +126,7 @@ class ContextBuilder:
             parts.append(
                 (message.author, text if message_text.is_one_to_one else attribute_text(names[message.author], text))
             )
-        mentioned = {one.author for one in context} | set(authors)
+        mentioned = {message.author for message in context} | set(authors)
         people = {id_: name for id_, name in names.items() if id_ in mentioned}
         return AttributedPrompt(tuple((author, text_) for author, text_ in parts if text_), people), others
 
@@ -242,24 +245,29 @@ async def build_context_quotes(
         messages and tokens for the turn report.
     """
     newest_at = messages[-1].sent_at
-    relevant = [one for one in context if _plain_text(one) and (one.event_key or one.sent_at <= newest_at)]
-    subjects = [one for one in relevant if one.kind == "about"]
-    related = [one for one in relevant if (one.event_key or one.is_thread_start) and one not in subjects]
-    conversation = [one for one in relevant if not (one.event_key or one.is_thread_start)]
-    rendered, tokens_left = [_RenderedMessage(one, _render_lines(one, names)) for one in subjects], max_tokens
-    for one in related:
-        text_lines, cost = await _truncate(_render_lines(one, names), tokens_left // 2, count)
-        rendered += [_RenderedMessage(one, text_lines)] if text_lines else []
+    relevant = [
+        message for message in context if _plain_text(message) and (message.event_key or message.sent_at <= newest_at)
+    ]
+    subjects = [message for message in relevant if message.kind == "about"]
+    related = [
+        message for message in relevant if (message.event_key or message.is_thread_start) and message not in subjects
+    ]
+    conversation = [message for message in relevant if not (message.event_key or message.is_thread_start)]
+    rendered = [_RenderedMessage(subject, _render_lines(subject, names)) for subject in subjects]
+    tokens_left = max_tokens
+    for related_message in related:
+        text_lines, cost = await _truncate(_render_lines(related_message, names), tokens_left // 2, count)
+        rendered += [_RenderedMessage(related_message, text_lines)] if text_lines else []
         tokens_left -= cost
     newest = list[_RenderedMessage]()
-    for one in reversed(conversation):
-        text_lines = _render_lines(one, names)
+    for newest_message in reversed(conversation):
+        text_lines = _render_lines(newest_message, names)
         cost = await count(text_lines)
         if cost > tokens_left and not newest:
             text_lines, cost = await _truncate(text_lines, tokens_left, count)
         if cost > tokens_left or not text_lines:
             break
-        newest.append(_RenderedMessage(one, text_lines))
+        newest.append(_RenderedMessage(newest_message, text_lines))
         tokens_left -= cost
     others = ContextRecord(
         len(rendered) + len(newest), max_tokens - tokens_left, len(relevant) - len(rendered) - len(newest)
@@ -278,17 +286,17 @@ def _group_quotes(
     begin = float("-inf")
     for message in messages:
         end = message.sent_at if message is not messages[-1] else float("inf")
-        before = [one for one in rendered if not one.message.event_key and begin <= one.message.sent_at < end]
-        quotes = [one for one in rendered if one.message.event_key == message.event_key]
+        before = [quote for quote in rendered if not quote.message.event_key and begin <= quote.message.sent_at < end]
+        quotes = [quote for quote in rendered if quote.message.event_key == message.event_key]
         groups: Mapping[ContextKind, list[_RenderedMessage]] = {
             "before": before,
-            "quoted": [one for one in quotes if one.message.kind == "quoted"],
-            "forwarded": [one for one in quotes if one.message.kind == "forwarded"],
-            "about": [one for one in quotes if one.message.kind == "about"],
+            "quoted": [quote for quote in quotes if quote.message.kind == "quoted"],
+            "forwarded": [quote for quote in quotes if quote.message.kind == "forwarded"],
+            "about": [quote for quote in quotes if quote.message.kind == "about"],
         }
         yield (
             message,
-            [build_quote(_TITLES[kind], (one.lines for one in group)) for kind, group in groups.items() if group],
+            [build_quote(_TITLES[kind], (quote.lines for quote in group)) for kind, group in groups.items() if group],
         )
         begin = end
 

@@ -114,7 +114,10 @@ class PromptBuilder:
         await turn.meter.check_limits(
             runtime.get_model_name(turn.model), lambda: 0
         )  # before files are fetched and messages stored
-        speakers = [self._to_speaker(message, one.speaker) for message, one in zip(turn.messages, texts, strict=True)]
+        speakers = [
+            self._to_speaker(message, prompt_text.speaker)
+            for message, prompt_text in zip(turn.messages, texts, strict=True)
+        ]
         authors = tuple(speakers)
         speakers += await self._list_earlier_authors(turn, channel)
         if any(message.attachments for message in turn.messages) and not await self._turns.has_stored_prompt(turn):
@@ -126,7 +129,7 @@ class PromptBuilder:
             attributed_prompt,
             files,
             intersect_rights(speakers),
-            next((one.bot_name for one in texts if one.bot_name), ""),
+            next((text.bot_name for text in texts if text.bot_name), ""),
             authors,
             {f"{TEMPORARY_PREFIX}{channel.name}": dict(context)} if context else {},
         )

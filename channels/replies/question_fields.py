@@ -56,7 +56,9 @@ def preset_text(field: FormField, entries: Entries) -> str:
     """
     preset = get_initial_entry(field, entries)
     labels = {f"{OPTION_PREFIX}{i}": option.label for i, option in enumerate(field.options)}
-    return "\n".join(labels.get(one, one) for one in ([preset] if isinstance(preset, str) else preset))[:MAX_ENTRY]
+    return "\n".join(labels.get(option, option) for option in ([preset] if isinstance(preset, str) else preset))[
+        :MAX_ENTRY
+    ]
 
 
 def is_single_line(field: FormField) -> bool:

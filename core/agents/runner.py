@@ -211,7 +211,9 @@ class ResumableRunner(Runner):
 
 def _has_composite_agents(agent: BaseAgent) -> bool:
     """Return whether a sub-agent at any depth is sequential, parallel or a loop."""
-    return any(isinstance(each, _COMPOSITE_AGENTS) or _has_composite_agents(each) for each in agent.sub_agents)
+    return any(
+        isinstance(sub_agent, _COMPOSITE_AGENTS) or _has_composite_agents(sub_agent) for sub_agent in agent.sub_agents
+    )
 
 
 def _filter_run_events(session: Session, run_id: str) -> list[Event]:

@@ -286,13 +286,13 @@ async def load_reports(connection: AsyncConnection, rows: Sequence[sa.Row[Any]],
 
     def build_report(row: sa.Row[Any]) -> TurnReport:
         answered, session = accepted.get(row.origin, []), found_sessions.get(row.session)
-        requested_at = min((each.accepted_at for each in accepted.get(row.id, ())), default=row.created_at)
+        requested_at = min((message.accepted_at for message in accepted.get(row.id, ())), default=row.created_at)
         usage, calls = row.usage or {}, stored_calls(row.usage)
         cost, unpriced = prices.total_cost(calls)
         return TurnReport(
             **{name: getattr(row, name) for name in _COLUMNS},
             cancel=row.cancel_reason,
-            authors={each.author: names.get(_ledger_key(row.session, each.author), "") for each in answered},
+            authors={message.author: names.get(_ledger_key(row.session, message.author), "") for message in answered},
             messages=len(answered),
             chunks=len(row.chunks or ()),
             wait_seconds=max(0.0, row.created_at - requested_at),
@@ -307,7 +307,7 @@ async def load_reports(connection: AsyncConnection, rows: Sequence[sa.Row[Any]],
             approvals=_to_approval_records(decisions.get(row.id, ())),
             decided_requests=_to_approval_records(decisions.get(row.parent, ())) if row.kind == "decision" else (),
             reruns=tuple(
-                each.id for each in reruns[row.origin] if each.id != row.id and each.created_at > row.created_at
+                rerun.id for rerun in reruns[row.origin] if rerun.id != row.id and rerun.created_at > row.created_at
             ),
             is_reset=session is None or session.generation != row.generation,
             app=session.app if session is not None else "",

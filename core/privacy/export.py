@@ -62,8 +62,11 @@ class ExportViewer:
             for message in run.messages
         ]
         decisions = [
-            {**one, **{name: view(one[name]) for name in ("arguments", "hint", "answer") if one.get(name)}}
-            for one in run.decisions
+            {
+                **decision,
+                **{name: view(decision[name]) for name in ("arguments", "hint", "answer") if decision.get(name)},
+            }
+            for decision in run.decisions
         ]
         return replace(run, messages=messages, decisions=decisions)
 
@@ -201,7 +204,7 @@ class _MarkdownWriter:
             decided = f"{request.get('decision') or 'nobody has decided'}{f' by {by}' if by else ''}"
             yield f"*Asked for `{request['tool']}`:* {_format_code(_to_json_text(request['arguments']))} *{decided}*"
         if run.feedback:
-            verdicts = [str(one["rating"]) for one in run.feedback]
+            verdicts = [str(rating["rating"]) for rating in run.feedback]
             counted = ", ".join(f"{verdicts.count(verdict)} {verdict}" for verdict in sorted(set(verdicts)))
             yield f"*Feedback: {counted}*"
         if run.turn and (spent := _summarize_usage(run.turn)):

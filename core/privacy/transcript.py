@@ -302,7 +302,7 @@ def _turn_values(row: sa.Row[Any], message_rows: Sequence[sa.Row[Any]]) -> dict[
     values = {name: value for name, value in row._mapping.items() if name in names and value is not None}
     if row.finished_at is None:  # its usage is stored at its end, the answers of its models already
         meter = UsageMeter(row.id, row.usage, started_at=row.created_at)
-        meter.add_stored_answers(event for one in message_rows if (event := parse_event(one.event, one.id)) is not None)
+        meter.add_stored_answers(event for row in message_rows if (event := parse_event(row.event, row.id)) is not None)
         values["usage"] = meter.to_json()
     return values
 

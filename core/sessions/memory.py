@@ -98,7 +98,7 @@ class MemoryService(BaseMemoryService):
         custom_metadata: Mapping[str, object] | None = None,
     ) -> None:
         del custom_metadata
-        entries = [(one.id, one.author or "", _get_text(one.content), time.time()) for one in memories]
+        entries = [(memory.id, memory.author or "", _get_text(memory.content), time.time()) for memory in memories]
         await self._save_entries(app_name, user_id, self.session, entries)
 
     async def search_memory(self, *, app_name: str, user_id: str, query: str) -> SearchMemoryResponse:

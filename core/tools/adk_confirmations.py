@@ -209,7 +209,7 @@ def _resolve_schemas(schemas: Sequence[Any], root: Mapping[str, Any]) -> list[Ma
     resolved, pending = list[Mapping[str, Any]](), list(schemas)
     while pending:
         schema = pending.pop()
-        if isinstance(schema, Mapping) and not any(schema is one for one in resolved):
+        if isinstance(schema, Mapping) and not any(schema is resolved_schema for resolved_schema in resolved):
             resolved.append(schema)
             pending += [option for name in ("allOf", "anyOf", "oneOf") for option in schema.get(name) or ()]
             pending += [_resolve_reference(schema["$ref"], root)] if "$ref" in schema else []

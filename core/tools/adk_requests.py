@@ -236,7 +236,9 @@ def find_approved_calls(
         stored: the events of the run, oldest first.
         decisions: all decisions and answers for the run.
     """
-    approved_ids = {one.call_id for one in decisions if isinstance(one, Decision) and one.is_allowed}
+    approved_ids = {
+        decision.call_id for decision in decisions if isinstance(decision, Decision) and decision.is_allowed
+    }
     ended_ids = {
         answer.id
         for event in find_events_after_response(stored, decisions) or ()

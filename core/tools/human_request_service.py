@@ -430,7 +430,7 @@ class HumanRequestService:
 
     async def _select_questions(self, connection: AsyncConnection, condition: sa.ColumnElement[bool]) -> list[Question]:
         """Return the questions that match a SQL condition, oldest first."""
-        return [one for one in await select_requests(connection, condition) if isinstance(one, Question)]
+        return [request for request in await select_requests(connection, condition) if isinstance(request, Question)]
 
     async def expire(self) -> list[HumanRequest]:
         """Store the verdict `expired` for requests past their time, and return them.

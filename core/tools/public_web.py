@@ -88,7 +88,7 @@ class _PublicResolver(AbstractResolver):
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
     ) -> list[ResolveResult]:
         results = await self._resolver.resolve(host, port, family)
-        if not all(self._is_allowed(ip_address(each["host"].partition("%")[0])) for each in results):
+        if not all(self._is_allowed(ip_address(result["host"].partition("%")[0])) for result in results):
             raise UrlRefusedError("this address is not public")
         return results
 

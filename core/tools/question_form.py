@@ -274,10 +274,13 @@ def _list_options(schema: Mapping[str, Any], root: Mapping[str, Any]) -> tuple[F
     elif alternatives := next((schema[key] for key in ("oneOf", "anyOf") if schema.get(key)), None):
         if not isinstance(alternatives, list):
             raise _SchemaError("its alternatives are no list of schemas")
-        constants = [_resolve(one, root).schema for one in alternatives]
-        if not all("const" in one for one in constants):
+        constants = [_resolve(alternative, root).schema for alternative in alternatives]
+        if not all("const" in constant for constant in constants):
             return ()
-        found = [FormOption(_to_label(one.get("title") or one["const"]), one["const"]) for one in constants]
+        found = [
+            FormOption(_to_label(constant.get("title") or constant["const"]), constant["const"])
+            for constant in constants
+        ]
     else:
         found = [FormOption(_to_label(schema["const"]), schema["const"])] if "const" in schema else []
     if len(found) > MAX_OPTIONS:
@@ -308,7 +311,7 @@ def _resolve(schema: Any, root: Mapping[str, Any], depth: int = 0) -> _Resolved:
             found, is_nullable = {**resolved.schema, **found}, is_nullable or resolved.is_nullable
     for key in ("anyOf", "oneOf"):
         if isinstance(found.get(key), list):
-            alternatives = [one for one in found[key] if not _is_null(one)]
+            alternatives = [alternative for alternative in found[key] if not _is_null(alternative)]
             is_nullable = is_nullable or len(alternatives) < len(found[key])
             found[key] = alternatives
             if len(alternatives) == 1:
@@ -316,7 +319,7 @@ def _resolve(schema: Any, root: Mapping[str, Any], depth: int = 0) -> _Resolved:
                 del found[key]
                 found = {**alternative.schema, **found}
     if isinstance(types := found.get("type"), list):
-        named = [one for one in types if str(one).lower() != "null"]
+        named = [type_ for type_ in types if str(type_).lower() != "null"]
         is_nullable = is_nullable or len(named) < len(types)
         found["type"] = named[0] if len(named) == 1 else "several"
     values = found.get("enum")
@@ -503,7 +506,7 @@ def to_entry(field_: FormField, value: Any) -> str | list[str]:
     positions = {json.dumps(option.value): f"{OPTION_PREFIX}{i}" for i, option in enumerate(field_.options)}
     match field_.kind:
         case "choices":
-            return [positions.get(json.dumps(one), str(one)) for one in value] if isinstance(value, list) else []
+            return [positions.get(json.dumps(entry), str(entry)) for entry in value] if isinstance(value, list) else []
         case "choice" | "boolean":
             return positions.get(json.dumps(value), str(value))
         case "list" if isinstance(value, list):
@@ -519,7 +522,9 @@ def describe_answer(form: QuestionForm, value: Any) -> list[tuple[str, str]]:
     if not form.is_object:
         return [("", _describe_value(form.fields[0], value))]
     given = value if isinstance(value, Mapping) else {}
-    described = [(one.label, _describe_value(one, given[one.name])) for one in form.fields if one.name in given]
+    described = [
+        (field_.label, _describe_value(field_, given[field_.name])) for field_ in form.fields if field_.name in given
+    ]
     return [(label, text) for label, text in described if text]
 
 
@@ -528,7 +533,7 @@ def _describe_value(field_: FormField, value: Any) -> str:
     if field_.is_secret:
         return MASK
     if field_.kind == "choices" and isinstance(value, list):
-        return ", ".join(_describe_value(replace(field_, kind="choice"), one) for one in value)
+        return ", ".join(_describe_value(replace(field_, kind="choice"), entry) for entry in value)
     label = next((option.label for option in field_.options if option.value == value), None)
     if label is not None:
         return label

@@ -35,7 +35,11 @@ class Environment:
 
 def _list_finished_answers(slack: SlackSandbox, where: str) -> list[SlackMessage]:
     """Return the finished answers."""
-    return [one for one in slack.messages(where) if one.bot_id == slack.bot_id and one.buttons.keys() - {"Stop"}]
+    return [
+        message
+        for message in slack.messages(where)
+        if message.bot_id == slack.bot_id and message.buttons.keys() - {"Stop"}
+    ]
 
 
 async def _disable_intent(environment: Environment, where: str, client: ClientSession) -> list[str]:
@@ -80,7 +84,7 @@ async def _ask_in_partner(environment: Environment, where: str, client: ClientSe
     question = await partner.post_message("ada", "general", f"<@{partner.bot_user_id}> who is on call?")
 
     def list_replies() -> list[str]:
-        return [one.text for one in partner.messages("general", thread_ts=question.ts)]
+        return [message.text for message in partner.messages("general", thread_ts=question.ts)]
 
     await partner.wait_for(lambda: _list_finished_answers(partner, "general"), timeout=EVENT_TIMEOUT_SECONDS)
     return ["", "in Partner:", "  ada: @parley who is on call?", f"      parley: {list_replies()[-1]}"]

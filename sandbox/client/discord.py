@@ -167,7 +167,7 @@ class DiscordPlatform:
         with updates.report_refusals():
             modal = self._find_modal(person, form)
             inputs = modal.inputs
-            entered = {name: to_modal_value(inputs[name], each) for name, each in values.items() if name in inputs}
+            entered = {name: to_modal_value(inputs[name], value) for name, value in values.items() if name in inputs}
             await self._discord.submit_modal(modal, entered)
             if modal in self._discord.modals(person.id):
                 raise ActionRefusedError("Something went wrong. Try again.")

@@ -149,8 +149,8 @@ class SlackPlatform:
         with updates.report_refusals():
             view = self._find_view(person, form)
             entered = {
-                name: to_input_value(view.inputs[name]["element"], each)
-                for name, each in values.items()
+                name: to_input_value(view.inputs[name]["element"], value_list)
+                for name, value_list in values.items()
                 if name in view.inputs
             }
             if not await self._slack.submit_modal(view, **entered) and not view.errors:

@@ -76,7 +76,7 @@ class FaultSwitches:
         Raises:
             ValueError: the switch does not exist.
         """
-        switch = next((one for one in self._switches if (one.platform, one.name) == (platform, name)), None)
+        switch = next((switch for switch in self._switches if (switch.platform, switch.name) == (platform, name)), None)
         if switch is None:
             raise ValueError(f"there is no switch {name} for {platform}")
         if not self._is_on(switch):

@@ -133,14 +133,14 @@ def create_pane_view(pane: PlatformPane, session: ClientSession) -> dict[str, An
         "threads": place.thread_support.value,
         "places": [
             {
-                "channel": one.channel,
-                "thread": one.thread,
-                "name": one.name,
-                "direct": one.is_dm,
-                "posts": one.thread_support.value == "all" and not one.is_dm,
-                "unread": session.unread[one],
+                "channel": place.channel,
+                "thread": place.thread,
+                "name": place.name,
+                "direct": place.is_dm,
+                "posts": place.thread_support.value == "all" and not place.is_dm,
+                "unread": session.unread[place],
             }
-            for one in places
+            for place in places
         ],
         "order": [message["id"] for message in messages],
         "menu": list(platform.menu_entries),
@@ -162,7 +162,7 @@ def find_message(session: ClientSession, message: str) -> ClientMessage:
         ActionRefusedError: there is no such message; the error's text says that it was deleted.
     """
     messages = list(session.platform.list_messages(session.place, session.user))
-    messages += [one.newest_reply for one in messages if one.newest_reply is not None]
+    messages += [message.newest_reply for message in messages if message.newest_reply is not None]
     match = next((one for one in messages if one.id == message), None)
     if match is None:
         raise ActionRefusedError("This message was deleted.")

@@ -191,7 +191,9 @@ class PageSession:
     async def _open_place(self, order: Json) -> None:
         _, session = self._get_pane(order)
         channel, thread = order["channel"], order.get("thread")
-        place = next((one for one in session.list_places() if (one.channel, one.thread) == (channel, thread)), None)
+        place = next(
+            (place for place in session.list_places() if (place.channel, place.thread) == (channel, thread)), None
+        )
         if place is None:
             raise ActionRefusedError("This channel or thread does not exist.")
         session.open_place(place)

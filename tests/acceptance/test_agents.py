@@ -102,7 +102,7 @@ def get_newest_export(platform: Platform) -> str:
         ]
     else:
         places = sandbox.channels.values()
-        files = [file.data for one in places for m in sandbox.messages(one) for file in m.content.attachments]
+        files = [file.data for place in places for m in sandbox.messages(place) for file in m.content.attachments]
     return files[-1].decode() if files else ""
 
 

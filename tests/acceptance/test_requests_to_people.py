@@ -242,7 +242,9 @@ async def test_answers_images_and_sources_are_exported_and_forgotten_on_postgres
             exported = await run_command(shop.bot.program, fork_server, command)
             runs = json.JSONDecoder().raw_decode(exported)[0]["runs"]  # a line on the files follows
             assert [run["turn"]["kind"] for run in runs] == ["message", "decision", "decision"]
-            answers = [one["answer"] for run in runs for one in run.get("decisions", ()) if "answer" in one]
+            answers = [
+                decision["answer"] for run in runs for decision in run.get("decisions", ()) if "answer" in decision
+            ]
             assert sorted(answers, key=str) == sorted(["M", "It fits.", DELIVERY], key=str)
             answer = runs[-1]["messages"][-1]
             assert answer["sources"] == ["https://shirts.example/m"]

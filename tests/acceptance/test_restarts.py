@@ -221,9 +221,9 @@ async def test_an_unreadable_message_blocks_no_other(start: StartBot, tmp_path: 
         await bot.ask(platform, conversation, "again", "All of it.")
         await known[platform].say("and?")
         await bot.wait_for_reply(platform, known[platform], lambda text: DamagedSessionError.public in text)
-        for each in (conversation, known[platform]):
-            await bot.ask(platform, each, "reset", words.RESET_DONE)
-            await bot.ask(platform, each, "anew", "All of it.")
+        for conversation_ in (conversation, known[platform]):
+            await bot.ask(platform, conversation_, "reset", words.RESET_DONE)
+            await bot.ask(platform, conversation_, "anew", "All of it.")
 
     bot.answer = lambda _request: "All of it."
     await bot.start()

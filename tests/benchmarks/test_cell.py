@@ -16,7 +16,7 @@ CUT = {("Chat SDK's policy", "discord"), (slack_runner.NAME, "slack")}
 
 @pytest.mark.parametrize(
     "contender",
-    [one for one in CONTENDERS if one.name != nanobot.NAME],
+    [contender for contender in CONTENDERS if contender.name != nanobot.NAME],
     ids=lambda one: f"{one.name} on {one.platform}",
 )
 async def test_each_contender_that_does_not_cut_text_shows_a_single_reply_completely(contender: ReplyContender) -> None:
@@ -31,7 +31,7 @@ async def test_each_contender_that_does_not_cut_text_shows_a_single_reply_comple
 
 @pytest.mark.parametrize("platform", ["slack", "discord"])
 async def test_parley_loses_no_reply_of_a_staggered_load(platform: str) -> None:
-    (parley,) = (one for one in CONTENDERS if (one.name, one.platform) == (NAME, platform))
+    (parley,) = (contender for contender in CONTENDERS if (contender.name, contender.platform) == (NAME, platform))
     cell = await measure(parley, Load(4, 2, Ending.IN_TURN, QUICK_SPEED))
     assert (cell.wrong, cell.failures) == (0, {})
     assert cell.age >= cell.age_floor

@@ -49,8 +49,8 @@ def find_name(kind: str, session: int = 1) -> str:
 def test_the_name_of_a_message_decides_its_kind_at_the_set_frequency() -> None:
     found = Counter(get_kind(f"s{session}-{number}") for session in range(50) for number in range(40))
     assert found == Counter(get_kind(f"s{session}-{number}") for session in range(50) for number in range(40))
-    for one, part in KINDS.items():
-        assert found[one] / 2000 == pytest.approx(part / 100, abs=0.03)
+    for kind, part in KINDS.items():
+        assert found[kind] / 2000 == pytest.approx(part / 100, abs=0.03)
 
 
 def test_the_model_calls_the_needed_tool_and_reads_the_attached_file() -> None:

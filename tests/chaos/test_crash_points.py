@@ -65,9 +65,9 @@ async def test_instrumented_code_behaves_like_the_original() -> None:
     original, instrumented = execute_source(instrumented=False), execute_source(instrumented=True)
     assert await instrumented["main"]() == await original["main"]() == ("a", [1, 2])
     assert instrumented["said"] == original["said"]
-    for each in (original, instrumented):
+    for source in (original, instrumented):
         with pytest.raises(NameError):
-            await each["fails"]()
+            await source["fails"]()
     assert instrumented["said"] == original["said"]
 
 

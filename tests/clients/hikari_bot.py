@@ -179,10 +179,10 @@ async def threads(event: hikari.GuildMessageCreateEvent, _: str) -> Fields:
     await bot.rest.edit_channel(open_thread, archived=True)
     await bot.rest.edit_channel(open_thread, archived=False)
     channels = bot.cache.get_guild_channels_view_for_guild(guild).values()
-    (forum,) = [one for one in channels if isinstance(one, hikari.GuildForumChannel)]
+    (forum,) = [channel for channel in channels if isinstance(channel, hikari.GuildForumChannel)]
     post = await bot.rest.create_forum_post(forum, "a post", "what if")
     active = await bot.rest.fetch_active_threads(guild)
-    (starter,) = [one async for one in bot.rest.fetch_messages(from_message) if one.message_reference]
+    (starter,) = [message async for message in bot.rest.fetch_messages(from_message) if message.message_reference]
     assert starter.message_reference is not None
     return {
         "types": [int(thread.type) for thread in (from_message, open_thread, closed, post)],
@@ -203,8 +203,8 @@ async def in_thread(event: hikari.GuildMessageCreateEvent, _: str) -> Fields:
 async def history(event: hikari.GuildMessageCreateEvent, _: str) -> Fields:
     place = event.channel_id
     middle = [one async for one in bot.rest.fetch_messages(place).limit(4)][-1]
-    before = [one.content async for one in bot.rest.fetch_messages(place, before=middle).limit(2)]
-    after = [one.content async for one in bot.rest.fetch_messages(place, after=middle).limit(2)]
+    before = [message.content async for message in bot.rest.fetch_messages(place, before=middle).limit(2)]
+    after = [message.content async for message in bot.rest.fetch_messages(place, after=middle).limit(2)]
     around = [one.content async for one in bot.rest.fetch_messages(place, around=middle).limit(5)]
     return {
         "before": before,
@@ -226,7 +226,7 @@ async def directory(event: hikari.GuildMessageCreateEvent, _: str) -> Fields:
     await bot.request_guild_members(event.guild_id)
     chunk = await bot.wait_for(hikari.MemberChunkEvent, timeout=10)
     return {
-        "guilds": [one.name async for one in bot.rest.fetch_my_guilds()],
+        "guilds": [guild.name async for guild in bot.rest.fetch_my_guilds()],
         "user": (await bot.rest.fetch_user(event.author_id)).username,
         "member": (await bot.rest.fetch_member(event.guild_id, event.author_id)).display_name,
         "memberCount": guild.approximate_member_count,

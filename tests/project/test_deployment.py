@@ -201,7 +201,9 @@ def test_systemd_accepts_the_unit(tmp_path: Path) -> None:
 
 def test_the_prometheus_rules_name_real_metrics() -> None:
     instruments = [each for name, each in vars(metrics).items() if not name.startswith("_")]
-    counted = [each._name for each in instruments if hasattr(each, "_name")]  # OpenTelemetry has no public access to it
+    counted = [
+        instrument._name for instrument in instruments if hasattr(instrument, "_name")
+    ]  # OpenTelemetry has no public access to it
     assert counted
     exported = {name.replace(".", "_") for name in counted}
     used_metrics = set(re.findall(r"parley_[a-z_]+", (ROOT / "deploy" / "rules.yaml").read_text()))

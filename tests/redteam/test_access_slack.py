@@ -212,12 +212,12 @@ async def test_rate_limited_commands_are_denied_in_one_sentence(
         questions = [await bot.mention_bot("ada", "general", "help") for _ in range(5)]
         theirs = await bot.mention_bot("grace", "general", "help")
         await wait_until_processed(bot)
-        assert sorted(len(bot.list_thread(one)) for one in questions) == [1, 1, 1, 2, 2]
+        assert sorted(len(bot.list_thread(question)) for question in questions) == [1, 1, 1, 2, 2]
         assert len(bot.list_thread(theirs)) == 2
         refusal = words.ENGLISH(words.COMMAND_LIMIT_REACHED, minutes=60)
         assert list_ephemeral_texts(bot, "ada") == [refusal]
         responses = await slack.run_command("ada", "general", "/help")
-        await slack.wait_for(lambda: [one.text for one in responses] == [refusal])
+        await slack.wait_for(lambda: [response.text for response in responses] == [refusal])
         question = await bot.mention_bot("ada", "general", "question")
         await bot.wait_for_texts(question, partial(contains, "heard: ada: question"))
 
@@ -249,7 +249,7 @@ async def test_an_unresolved_user_is_denied_and_told(slack: SlackSandbox, tmp_pa
         slack.scopes.discard("usergroups:read")
         sorry = words.messages_for("ko").format_error(SurfaceError.public)
         responses = await slack.run_command("mina", "general", "/reset")
-        await slack.wait_for(lambda: [one.text for one in responses] == [sorry])
+        await slack.wait_for(lambda: [response.text for response in responses] == [sorry])
         await slack.click_button("mina", answer, next(iter(answer.buttons.values())))
         await slack.wait_for(lambda: list_ephemeral_texts(bot, "mina") == [sorry] * 2)
 

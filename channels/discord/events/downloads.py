@@ -57,7 +57,14 @@ class DiscordDownloads(FileClient):
             message = await self._api.fetch_message(int(file.source["channel"]), int(file.source["message"]))
         except SurfaceError as error:
             raise UnreadableFileError("it is deleted") from error
-        url = next((one.url for one in message.attachments if str(one.id) == str(file.source.get("id", ""))), None)
+        url = next(
+            (
+                attachment.url
+                for attachment in message.attachments
+                if str(attachment.id) == str(file.source.get("id", ""))
+            ),
+            None,
+        )
         if url is None:
             raise UnreadableFileError("it is deleted")
         return replace(file, source={**file.source, "url": url})

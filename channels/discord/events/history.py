@@ -99,7 +99,7 @@ class DiscordHistory:
             channels = await self._find_active_channels(server, int(channel), place, after)
         else:
             return []
-        messages = [message for one in channels for message in await self._fetch_messages(one, after)]
+        messages = [message for channel in channels for message in await self._fetch_messages(channel, after)]
         return [incoming for message in messages if (incoming := await self._parse(message)) is not None]
 
     async def _fetch_activity(self, id_: int) -> _GuildActivity | None:
@@ -128,7 +128,7 @@ class DiscordHistory:
         archived = followed - {channel_id, *(thread.id for thread in threads)}
         unread = [id_ for id_ in (channel_id, *sorted(archived)) if server.latest_ids.get(id_, after + 1) > after]
         channels = [await _unless_hidden(self._api.fetch_channel(id_, server.guild)) for id_ in unread]
-        return [*(one for one in channels if isinstance(one, discord.abc.Messageable)), *threads]
+        return [*(channel for channel in channels if isinstance(channel, discord.abc.Messageable)), *threads]
 
     async def _fetch_messages(self, channel: Any, after: int) -> list[discord.Message]:
         """Fetch the messages of a channel or thread after a message id, oldest first.

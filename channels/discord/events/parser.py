@@ -132,7 +132,7 @@ def is_for_others(message: discord.Message, bot: discord.abc.User) -> bool:
     """
     quoted = message.reference.resolved if message.reference else None
     is_reply = isinstance(quoted, discord.Message) and quoted.author != bot
-    return is_reply or bool(message.role_mentions) or any(one != bot for one in message.mentions)
+    return is_reply or bool(message.role_mentions) or any(mention != bot for mention in message.mentions)
 
 
 def parse_attachments(message: discord.Message) -> tuple[Attachment, ...]:

@@ -67,18 +67,22 @@ class DiscordContextFetcher:
         references = {message.event_key: key for message in messages if (key := _get_reply_reference(message))}
         missing = set(references.values()) - messages_by_key.keys()
         found = await asyncio.gather(*(self._fetch_message(*reference) for reference in missing))
-        known = messages_by_key | {key: one for key, one in zip(missing, found, strict=True) if one is not None}
+        known = messages_by_key | {
+            key: message for key, message in zip(missing, found, strict=True) if message is not None
+        }
         forwarded = [(message, part) for message in messages for part in message.references if "text" in part]
-        names = await self._mentions.resolve_names(_get_guild_id(messages[-1]), (one.content for one in known.values()))
+        names = await self._mentions.resolve_names(
+            _get_guild_id(messages[-1]), (message.content for message in known.values())
+        )
         question_ids = {int(message.address["message"]) for message in messages}
         return SurroundingMessages(
             [
                 *(
-                    replace(_to_context_message(one, names), is_thread_start=one.id == thread)
-                    for one in sorted(messages_by_key.values(), key=lambda one: one.id)
-                    if (one.author != self._api.bot_user or one.id == thread)
-                    and one.id not in question_ids
-                    and not is_empty(one)
+                    replace(_to_context_message(message, names), is_thread_start=message.id == thread)
+                    for message in sorted(messages_by_key.values(), key=lambda message: message.id)
+                    if (message.author != self._api.bot_user or message.id == thread)
+                    and message.id not in question_ids
+                    and not is_empty(message)
                 ),
                 *(
                     self._quote(known[reference], names, key)
@@ -87,7 +91,9 @@ class DiscordContextFetcher:
                 ),
                 *(_to_forwarded_message(message, part) for message, part in forwarded),
             ],
-            {one.author: str(one.address.get("speaker", "")) for one in history.others} if history is not None else {},
+            {message.author: str(message.address.get("speaker", "")) for message in history.others}
+            if history is not None
+            else {},
         )
 
     def _quote(self, message: discord.Message, names: MentionNames, event_key: str) -> ContextMessage:
@@ -124,12 +130,14 @@ class DiscordContextFetcher:
         after = time_snowflake(history.since) if history.since else 0
         before, channel = int(messages[-1].address["message"]), self._api.get_partial_channel(thread)
         page = await self._api.fetch_messages(channel, after=after, before=before, limit=MAX_MESSAGES)
-        found = {(thread, one.id): one for one in map(_resolve_starter, page) if one.type in _CONTEXT_TYPES}
-        if thread > after and not any(one.id == thread for one in found.values()):
+        found = {
+            (thread, message.id): message for message in map(_resolve_starter, page) if message.type in _CONTEXT_TYPES
+        }
+        if thread > after and not any(message.id == thread for message in found.values()):
             parent = int(messages[-1].place.rpartition(":")[2])
             starter = await self._fetch_message(parent, thread) or await self._fetch_message(thread, thread)
             found |= {} if starter is None else {(thread, starter.id): starter}
-        return {key: one for key, one in found.items() if snowflake_time(one.id) > history.since}
+        return {key: message for key, message in found.items() if snowflake_time(message.id) > history.since}
 
     async def _fetch_message(self, channel: int, message: int) -> discord.Message | None:
         """Fetch a message; None if it does not exist or the bot may not read it.

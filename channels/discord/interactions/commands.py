@@ -65,7 +65,7 @@ def _make_command(name: CommandName, handler: DiscordInteractionHandler) -> Comm
 
     async def complete(interaction: discord.Interaction, typed: str) -> list[app_commands.Choice[str]]:
         names = await handler.complete_name(interaction, name, typed)
-        return [app_commands.Choice(name=one[:100], value=one) for one in names[:MAX_CHOICES]]
+        return [app_commands.Choice(name=name[:100], value=name) for name in names[:MAX_CHOICES]]
 
     callback: Any = run
     if name in _OPTIONS:

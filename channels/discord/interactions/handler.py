@@ -254,7 +254,7 @@ class DiscordInteractionHandler(InteractionHandler):
         except (StoreError, TimeoutError) as error:
             log.warning("an autocompletion failed: %s", format_error(error))
             return ()
-        found = [one for one in names if typed.lower() in one.lower()]
+        found = [name for name in names if typed.lower() in name.lower()]
         return sorted(found, key=lambda one: not one.lower().startswith(typed.lower()))
 
     async def _receive(self, interaction: discord.Interaction, kind: Kind, values: Mapping[str, Any]) -> None:

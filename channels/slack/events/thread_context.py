@@ -73,14 +73,14 @@ class SlackContextFetcher:
                 and message.get("user") != bot
                 and history.since < float(message["ts"]) <= newest.sent_at
             ]
-        others = {one.author: one for one in history.others} if history is not None else {}
+        others = {message.author: message for message in history.others} if history is not None else {}
         named = [*earlier[:1], *earlier[-MAX_NAMED_MESSAGES:]]
         names = await self._directory.names(
             team,
             {
                 *(str(message["user"]) for message in named if message.get("user") and not message.get("bot_id")),
                 *(part["author"] for _, part in forwarded if part["author"]),
-                *(author for author, one in others.items() if not one.is_bot),
+                *(author for author, message in others.items() if not message.is_bot),
             },
             [*map(message_text, named), *(str(part["text"]) for _, part in forwarded)],
         )
@@ -89,7 +89,7 @@ class SlackContextFetcher:
                 *(_earlier_message(message, names) for message in earlier),
                 *(_forwarded_message(message, part, names) for message, part in forwarded),
             ],
-            {author: names.get(author) or str(one.address.get("name", "")) for author, one in others.items()},
+            {author: names.get(author) or str(message.address.get("name", "")) for author, message in others.items()},
         )
 
     async def _read_thread(self, messages: Sequence[InboxMessage], history: HistoryState | None) -> list[Answer]:

@@ -62,8 +62,8 @@ def choice_buttons(name: CommandName, argument: str, found: Sequence[RecentSessi
     """
     command = f"{name} {argument.lower()}" if name == "export" else name
     return [
-        Button(f"{CHOICE_PREFIX}{command.rstrip()}:{one.session_id}", make_title(one.first.text) or "…")
-        for one in found
+        Button(f"{CHOICE_PREFIX}{command.rstrip()}:{session.session_id}", make_title(session.first.text) or "…")
+        for session in found
     ]
 
 

@@ -246,9 +246,11 @@ class SlackSurface(MessageSurface):
         except SurfaceError as error:
             log.warning("stray messages of a reply cannot be searched for: %s", error)
             return ()
-        streamed = [str(one["ts"]) for one in others if self._may_have_stray_stream and self._is_unmarked(one)]
+        streamed = [
+            str(message["ts"]) for message in others if self._may_have_stray_stream and self._is_unmarked(message)
+        ]
         self._stream_positions.update(dict.fromkeys(streamed, 0))  # `_delete` stops them first
-        return [*streamed, *(str(one["ts"]) for one in others if self._is_own(one))]
+        return [*streamed, *(str(message["ts"]) for message in others if self._is_own(message))]
 
     def _is_own(self, message: Answer) -> bool:
         """Return whether a message on Slack has the metadata of this reply."""

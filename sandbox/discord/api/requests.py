@@ -118,7 +118,7 @@ def parse_page(query: Mapping[str, str], ids: Sequence[str], max_limit: int, *, 
     """
     limit = parse_limit(query, max_limit, default=default)
     after = parse_snowflake("after", query.get("after") or "0")
-    return [one for one in ids if int(one) > after][:limit]
+    return [id_ for id_ in ids if int(id_) > after][:limit]
 
 
 @dataclass(frozen=True, slots=True)

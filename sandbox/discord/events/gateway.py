@@ -206,7 +206,8 @@ class LocalGateway:
         A session is then connected or can be resumed, and is not invisible.
         """
         return any(
-            not one.is_expired and one.status not in ("invisible", "offline") for one in self._resumable.values()
+            not session.is_expired and session.status not in ("invisible", "offline")
+            for session in self._resumable.values()
         )
 
     @property

@@ -129,7 +129,10 @@ class DiscordInteractions:
             ValueError: the command or option does not exist, or has no autocompletion.
         """
         command = self._commands.find_command(SLASH, name, channel)
-        if not any(one["name"] == option and one.get("autocomplete") for one in command.get("options", ())):
+        if not any(
+            option_data["name"] == option and option_data.get("autocomplete")
+            for option_data in command.get("options", ())
+        ):
             raise ValueError(f"/{name} has no autocompletion for {option}")
         interaction = DiscordInteraction(create_id(), AUTOCOMPLETE, user, channel)
         await self._wait_for_acknowledgement(interaction, create_command_data(command, {option: text}, focused=option))

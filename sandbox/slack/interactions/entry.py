@@ -57,7 +57,7 @@ def parse_input(element: Mapping[str, Any], value: InputValue, workspace: Worksp
     max_values = element.get("max_selected_items", len(values))
     if len(values) > max_values:
         raise ValueError(f"no more than {max_values} items")
-    return [parse(element, each, workspace) for each in values]
+    return [parse(element, value, workspace) for value in values]
 
 
 def _parse_text(element: Mapping[str, Any], value: str, _: Workspace) -> str:

@@ -81,7 +81,7 @@ async def test_operator_commands_list_retry_and_cancel_turns(
     failed = re.search(r"turn `(\w+)`", apology.text)
     assert failed is not None
     status = await operator.run_json("status", 1)
-    assert [(one["kind"], one["subject"]) for one in status["findings"]] == [("failing", failed[1])]
+    assert [(finding["kind"], finding["subject"]) for finding in status["findings"]] == [("failing", failed[1])]
     code, output = await operator.run("status")
     assert code == 1
     assert "1 turns failed in the last hour with ProviderRequestError" in output
@@ -122,7 +122,7 @@ async def test_operator_commands_list_retry_and_cancel_turns(
     apology = await bot.wait_for_reply(platform, conversation, lambda text: ProviderRequestError.public in text)
     assert await bot.program.stop(signal.SIGTERM) == 0
     status = await operator.run_json("status", 1)
-    assert "dead" in {one["kind"] for one in status["findings"]}
+    assert "dead" in {finding["kind"] for finding in status["findings"]}
     (newest, *_) = await operator.run_json("turns --limit 1")
     code, output = await operator.run(f"retry {newest['id']}")
     assert (code, "no worker is alive" in output) == (0, True)

@@ -70,7 +70,7 @@ async def run_collector() -> AsyncIterator[tuple[TraceCollector, str]]:
 
 
 def attributes(span: Span) -> dict[str, str]:
-    return {each.key: each.value.string_value for each in span.attributes}
+    return {attribute.key: attribute.value.string_value for attribute in span.attributes}
 
 
 async def test_health_metrics_and_traces_show_the_life_of_the_process(start: StartBot, tmp_path: Path) -> None:

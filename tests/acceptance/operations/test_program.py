@@ -102,7 +102,7 @@ async def test_over_http_the_app_is_installed_in_a_workspace_and_answers(program
             await slack.request_url.verify(f"{address}/slack/events")
             async with aiohttp.ClientSession() as session:
                 async with session.get(f"{address}/slack/install", allow_redirects=False) as page:
-                    cookie = {name: one.value for name, one in page.cookies.items()}
+                    cookie = {name: cookie.value for name, cookie in page.cookies.items()}
                     query = slack.authorize(page.headers["Location"])
                 async with session.get(f"{address}/slack/oauth_redirect?{query}", cookies=cookie) as page:
                     assert page.status == 200
@@ -228,7 +228,7 @@ async def test_check_reports_each_working_setting(
     ]
     assert names[-1] in ("ok   tokens", "note tokens")
     code, output = await program({"SLACK_BOT_TOKEN": "xoxb-1"}).run_command("check --json")
-    found = [(one["verdict"], one["line"].partition(" ")[0]) for one in json.loads(output.removeprefix(before))]
+    found = [(load["verdict"], load["line"].partition(" ")[0]) for load in json.loads(output.removeprefix(before))]
     assert (code, found) == (1, [("fail", "SLACK_APP_TOKEN"), ("fail", "GOOGLE_API_KEY")])
 
 

@@ -115,7 +115,7 @@ async def test_the_menu_of_an_image_leads_to_the_report_with_the_sources(sandbox
         (turn, _) = await chat.bot.wait_for_turns(2)
         is_slack = isinstance(chat, SlackChat)
         replies = sandbox.messages("general")
-        (message,) = [each for each in replies if (each.files if is_slack else each.content.attachments)]
+        (message,) = [reply for reply in replies if (reply.files if is_slack else reply.content.attachments)]
         report = await use_why_menu(chat, message)
         assert report.splitlines()[0] == words.WHY_TITLE.format(id=turn.id)
         assert "https://sun.example/today" in report

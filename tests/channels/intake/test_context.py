@@ -36,7 +36,7 @@ async def count_words(text: str) -> int:
 
 async def render_context(context: list[ContextMessage], most: int = 10_000) -> str:
     question = inbound(sent_at=1_000.0)
-    names = label_names({one.author: one.name for one in context})
+    names = label_names({message.author: message.name for message in context})
     (frames,) = (await build_context_quotes([question], context, names, count=count_words, max_tokens=most))[0].values()
     return "\n\n".join(frames)
 
@@ -45,7 +45,7 @@ async def render_context(context: list[ContextMessage], most: int = 10_000) -> s
 async def test_context_messages_cannot_close_the_frame_or_impersonate(talk: list[tuple[str, str, str]]) -> None:
     names = {id_: name for id_, name, _ in talk}
     context = [ContextMessage(id_, names[id_], text, sent_at=float(n)) for n, (id_, _, text) in enumerate(talk)]
-    visible = [one for one in context if one.text.replace("\0", "").strip()]
+    visible = [message for message in context if message.text.replace("\0", "").strip()]
     text = await render_context(context)
     if not visible:
         return
@@ -61,7 +61,7 @@ async def test_context_messages_cannot_close_the_frame_or_impersonate(talk: list
         if line.startswith(LINE_PREFIX) and not line.startswith(LINE_PREFIX + " ")
     ]
     shown_as = label_names(names)
-    assert [line.partition(":")[0] for line in messages] == [shown_as[one.author] for one in visible]
+    assert [line.partition(":")[0] for line in messages] == [shown_as[message.author] for message in visible]
 
 
 @given(st.dictionaries(IDS, TEXTS, max_size=6))
@@ -127,7 +127,7 @@ async def test_messages_in_between_keep_their_position() -> None:
     quote = ContextMessage("U3", "Lin", "quoted", sent_at=1.0, kind="quoted", event_key=second.event_key)
     talk = [ContextMessage("U1", "Ada", "early", sent_at=5.0), ContextMessage("U1", "Ada", "late", sent_at=15.0), quote]
     after = ContextMessage("U1", "Ada", "too late", sent_at=25.0)
-    names = label_names({one.author: one.name for one in talk})
+    names = label_names({message.author: message.name for message in talk})
     frames, _ = await build_context_quotes([first, second], [*talk, after], names, count=count_words, max_tokens=100)
     ((before,), (between, quoted)) = frames[first.event_key], frames[second.event_key]
     assert ("> Ada: early" in before, "> Ada: late" in between, "> Lin: quoted" in quoted) == (True, True, True)

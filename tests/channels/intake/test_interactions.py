@@ -173,7 +173,7 @@ async def test_a_private_answer_stays_private_after_its_token_expired(
         monkeypatch.setattr("sandbox.discord.interactions.delivery.TOKEN_LIFETIME_SECONDS", 0.0)
         async with run_conversation(server, tmp_path, "two") as chat:
             await wait_until_processed(chat.bot)
-            assert [one.text for one in chat.list_replies()][1:] == [PRIVATE_COMMANDS[name]]
+            assert [reply.text for reply in chat.list_replies()][1:] == [PRIVATE_COMMANDS[name]]
 
 
 async def test_a_public_export_contains_no_secret_of_a_tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -199,7 +199,9 @@ async def test_the_next_process_checks_access_of_stored_interactions(
     rules = AccessRules(block=frozenset({f"user:{person}"} if is_blocked else ()))
     async with run_conversation(sandbox, tmp_path, "two", admins=[str(person)], rules=rules) as chat:
         word = words.USER_NOT_ALLOWED if is_blocked else words.USAGE_ALL
-        await sandbox.wait_for(lambda: [one for one in chat.list_private_messages() if word in one], timeout=20)
+        await sandbox.wait_for(
+            lambda: [message for message in chat.list_private_messages() if word in message], timeout=20
+        )
         await wait_until_processed(chat.bot)
 
 

@@ -42,7 +42,11 @@ def create_command(name: str, **options: str) -> Interaction:
     async def run_command(chat: Any) -> None:
         slash = f"/{name}" if isinstance(chat.sandbox, SlackSandbox) else name
         responses = await chat.sandbox.run_command("ada", "general", slash, **options)
-        assert not [one.text for one in responses if "operation_timeout" in one.text or "did not respond" in one.text]
+        assert not [
+            response.text
+            for response in responses
+            if "operation_timeout" in response.text or "did not respond" in response.text
+        ]
 
     return run_command
 

@@ -172,7 +172,7 @@ def test_the_most_outdated_stream_update_is_next() -> None:
             order.append(name)
 
         names = [("fresh", now()), ("old", now() - 10), ("older", now() - 20)]
-        await asyncio.gather(*(tick(*one) for one in names))
+        await asyncio.gather(*(tick(*name) for name in names))
         return order
 
     assert run(main) == ["older", "old", "fresh"]

@@ -105,7 +105,7 @@ async def test_a_call_is_shown_with_arguments_and_runs_when_approved(sandbox: An
         assert payments.paid == ["Bob"]
         (row,) = await list_requests(chat)
         assert (row.decision, row.decided_by) == ("approved", str(chat.sandbox.people["ada"].id))
-        assert [one.event_key for one in await chat.bot.list_inbox_messages()][1] == f"decision:{row.id}"
+        assert [message.event_key for message in await chat.bot.list_inbox_messages()][1] == f"decision:{row.id}"
 
 
 async def test_an_approved_call_runs_with_the_common_rights_of_its_authors(sandbox: Any, tmp_path: Path) -> None:
@@ -128,7 +128,9 @@ async def test_an_approved_call_runs_with_the_common_rights_of_its_authors(sandb
         await chat.bot.wait_for_turns(2)
         await chat.press(words.APPROVE)
         await wait_for_texts(chat, lambda found: found[-1] == "Done.")
-        assert [(one["id"], one["is_admin"], "Grace" in one["name"].title()) for one in spoke] == [("", False, True)]
+        assert [(message["id"], message["is_admin"], "Grace" in message["name"].title()) for message in spoke] == [
+            ("", False, True)
+        ]
 
 
 async def test_files_of_a_turn_with_an_approval_are_posted_once(sandbox: Any, tmp_path: Path) -> None:
@@ -150,7 +152,7 @@ async def test_files_of_a_turn_with_an_approval_are_posted_once(sandbox: Any, tm
 
 async def list_tool_results(chat: Chat) -> list[str]:
     """Return the tool results in the newest model request, oldest first."""
-    return [one["content"] for one in chat.bot.model.requests[-1]["messages"] if one["role"] == "tool"]
+    return [message["content"] for message in chat.bot.model.requests[-1]["messages"] if message["role"] == "tool"]
 
 
 async def test_a_denied_call_does_not_run_and_the_model_learns_it(sandbox: Any, tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ def test_each_button_has_a_label_in_each_language() -> None:
 def test_the_settings_select_the_buttons_under_an_answer() -> None:
     def list_labels(*extras: str, is_revised: bool = False) -> list[str]:
         chosen = {extra for extra in EXTRA_BUTTONS if extra in extras}
-        return [one.label for one in answer_buttons("t1", ENGLISH, chosen, is_revised=is_revised)]
+        return [button.label for button in answer_buttons("t1", ENGLISH, chosen, is_revised=is_revised)]
 
     assert list_labels(*EXTRA_BUTTONS) == [words.REGENERATE, words.GOOD_ANSWER, words.BAD_ANSWER]
     assert list_labels("feedback") == [words.GOOD_ANSWER, words.BAD_ANSWER]

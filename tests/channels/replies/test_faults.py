@@ -440,5 +440,9 @@ async def test_a_refused_file_is_posted_as_messages(chat: Chat) -> None:
 
 def list_errors(caplog: pytest.LogCaptureFixture) -> list[str]:
     """Return the error messages in the bot's log."""
-    ours = [one for one in caplog.records if one.levelno >= logging.ERROR and one.name.startswith(("channels", "core"))]
-    return [one.getMessage() for one in ours]
+    ours = [
+        record
+        for record in caplog.records
+        if record.levelno >= logging.ERROR and record.name.startswith(("channels", "core"))
+    ]
+    return [figure.getMessage() for figure in ours]

@@ -152,7 +152,7 @@ async def test_an_answer_is_regenerated_in_place(sandbox: Any, tmp_path: Path) -
         await wait_for_answer(chat, "It is 42.")
         first, second = await chat.bot.wait_for_turns(2)
         assert (second.kind, second.origin) == ("regenerate", first.id)
-        roles = [one["role"] for one in chat.bot.model.requests[-1]["messages"]]
+        roles = [message["role"] for message in chat.bot.model.requests[-1]["messages"]]
         assert roles.count("user") == 1
         assert "assistant" not in roles
         await wait_for_buttons(chat, get_answer_buttons(chat))
@@ -196,7 +196,9 @@ async def test_an_edit_during_an_answer_offers_a_new_answer(sandbox: Any, tmp_pa
         await wait_for_answer(chat, "Four.")
         await wait_for_buttons(chat, get_answer_buttons(chat))
         await chat.bot.wait_for_turns(2)
-        prompts = [one["content"] for one in chat.bot.model.requests[-1]["messages"] if one["role"] == "user"]
+        prompts = [
+            message["content"] for message in chat.bot.model.requests[-1]["messages"] if message["role"] == "user"
+        ]
         assert len(prompts) == 1
         assert "two and two?" in prompts[0]
 

@@ -79,7 +79,7 @@ async def test_a_workflow_with_a_bad_schema_gets_an_answer_by_message(sandbox: A
             await wait_for_texts(chat, lambda found: found[-1].startswith("Ordered"))
             answer = f"Ordered: {right if right.startswith('{') else json.dumps(right)}"
             await chat.bot.database.wait_until(chat.bot.list_turns, lambda found, text=answer: found[-1].text == text)
-            await chat.sandbox.wait_for(lambda: not any(words.ANSWER in one.buttons for one in chat.list_replies()))
+            await chat.sandbox.wait_for(lambda: not any(words.ANSWER in reply.buttons for reply in chat.list_replies()))
         assert {row.decision for row in await list_requests(chat)} == {"answered"}
 
 
@@ -148,7 +148,7 @@ async def test_an_optional_choice_has_an_empty_option(sandbox: Any, tmp_path: Pa
             await chat.press(words.EMPTY_OPTION)
             await chat.bot.database.wait_until(chat.bot.list_turns, lambda found: found[-1].text == "Ordered: null")
             await chat.sandbox.wait_for(
-                lambda: not any(words.EMPTY_OPTION in one.buttons for one in chat.list_replies())
+                lambda: not any(words.EMPTY_OPTION in reply.buttons for reply in chat.list_replies())
             )
 
 
@@ -286,7 +286,7 @@ async def test_only_the_people_in_the_payload_answer(sandbox: Any, tmp_path: Pat
         await chat.press("M")
         await chat.sandbox.wait_for(lambda: chat.list_private_messages("ada") == [words.NOT_ALLOWED_TO_ANSWER])
         await chat.say("ask: size")  # a message of the author is no answer
-        await chat.sandbox.wait_for(lambda: sum("M" in one.buttons for one in chat.list_replies()) == 2)
+        await chat.sandbox.wait_for(lambda: sum("M" in reply.buttons for reply in chat.list_replies()) == 2)
         await chat.press("S", user="grace")
         await wait_for_texts(chat, lambda found: found[-1] == 'Ordered: "S"')
         await chat.say("M", user="grace")

@@ -148,7 +148,7 @@ async def test_a_form_shows_errors_and_is_submitted_on_slack(tmp_path: Path) -> 
         await wait_for_texts(chat, lambda found: found[-1] == "Ordered.")
         (row,) = await list_requests(chat)
         assert row.answer == {"name": "Ada", "count": 3, "size": "M"}
-        assert [one.event_key for one in await chat.bot.list_inbox_messages()][1] == f"decision:{row.id}"
+        assert [message.event_key for message in await chat.bot.list_inbox_messages()][1] == f"decision:{row.id}"
 
 
 async def test_a_form_has_pages_and_is_corrected_on_discord(tmp_path: Path) -> None:

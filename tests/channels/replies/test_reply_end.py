@@ -215,7 +215,7 @@ async def test_a_failed_turn_is_retried_in_place(sandbox: Any, tmp_path: Path) -
         assert (first.kind, first.parent, second.kind, second.parent) == ("message", None, "retry", first.id)
         assert (first.state, second.state) == ("failed", "done")
         assert words.PLACEHOLDER in [version.text for version in apology.versions[1:]]
-        prompts = [one for one in chat.bot.model.requests[-1]["messages"] if one["role"] == "user"]
+        prompts = [message for message in chat.bot.model.requests[-1]["messages"] if message["role"] == "user"]
         assert len(prompts) == 1
         assert "what is it?" in prompts[0]["content"]
 

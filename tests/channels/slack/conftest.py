@@ -89,7 +89,7 @@ class WiredSlackBot(WiredBot):
         return self.slack.messages(message.channel, thread_ts=message.thread_ts or message.ts)
 
     def list_texts(self, message: SlackMessage) -> list[str]:
-        return [one.text for one in self.list_thread(message)]
+        return [message_.text for message_ in self.list_thread(message)]
 
     async def mention_bot(self, user: str, channel: str, text: str, **kwargs: Any) -> SlackMessage:
         return await self.slack.post_message(user, channel, f"{self.mention} {text}", **kwargs)

@@ -48,7 +48,7 @@ async def test_usage_is_private_and_a_spending_limit_ends_with_the_day(slack: Sl
         assert "$0.0240 today (24 tokens)" in everything
         async with bot.database.write() as connection:  # the day is over
             await connection.execute(sa.update(spending).values(day="2026-01-01"))
-        (reply,) = [one for one in bot.list_thread(question) if "daily spending limit" in one.text]
+        (reply,) = [message for message in bot.list_thread(question) if "daily spending limit" in message.text]
         await slack.click_button("ada", reply, reply.buttons[words.RETRY])
         await bot.wait_for_texts(question, lambda texts: len(texts) == 2 and texts[1].startswith("heard:"))
 

@@ -55,7 +55,7 @@ async def test_turns_are_listed_newest_first_by_what_is_asked_for(
         ("place:2", 1, 1, True),
         ("place:1", 1, 1, False),
     ]
-    assert [one.id for one in await list_sessions(database, limit=9, author="grace")] == ["place:1"]
+    assert [session.id for session in await list_sessions(database, limit=9, author="grace")] == ["place:1"]
 
 
 async def test_each_problem_is_listed_with_a_remedy(
@@ -136,7 +136,9 @@ async def test_a_report_combines_all_rows_of_a_turn(
     assert account.run_record is not None
     assert account.run_record.history is not None
     assert account.omitted_messages == 1  # of two messages at that time
-    assert [(one.tool, one.verdict, one.decider) for one in account.approvals] == [("pay", "approved", "Ada")]
+    assert [(approval.tool, approval.verdict, approval.decider) for approval in account.approvals] == [
+        ("pay", "approved", "Ada")
+    ]
     assert (account.reruns, account.is_reset, account.app) == ((), False, "app")
 
     assert await reports.find_turn_ids(turn.id[:6], 5) == [turn.id]

@@ -79,7 +79,7 @@ async def test_failed_statements_of_a_batch_do_not_affect_others(database: Faili
     runs = [database.run(statement) for _ in range(8) for statement in (UNKNOWN, KEYS)]
     async with asyncio.timeout(30):
         results = await asyncio.gather(*runs, return_exceptions=True)
-    assert [type(one) for one in results] == [StoreError, list] * 8
+    assert [type(result) for result in results] == [StoreError, list] * 8
     assert await list_keys(database) == []
 
 
@@ -90,7 +90,7 @@ async def test_each_statement_of_a_batch_succeeds_or_fails_by_itself(
     runs = [database.run(SET, name=name, **{"as": 1}) for name in names]
     async with asyncio.timeout(30):
         results = await asyncio.gather(*runs, return_exceptions=True)
-    by_name = [sorted(type(one).__name__ for one in results[first : first + 3]) for first in range(0, 150, 3)]
+    by_name = [sorted(type(result).__name__ for result in results[first : first + 3]) for first in range(0, 150, 3)]
     assert by_name == [["IntegrityError", "IntegrityError", "list"]] * 50
     assert await list_keys(database) == sorted(set(names))
 
@@ -99,8 +99,8 @@ async def test_cancelled_writes_do_not_affect_the_others_of_their_batch(database
     async with database.write():
         runs = [asyncio.create_task(database.run(SET, name=f"k{number}", **{"as": 1})) for number in range(60)]
         await asyncio.sleep(0)
-        for one in runs[::2]:
-            one.cancel()
+        for run in runs[::2]:
+            run.cancel()
     async with asyncio.timeout(30):
         await asyncio.gather(*runs, return_exceptions=True)
     stored = await list_keys(database)
@@ -189,7 +189,7 @@ async def test_on_a_full_disk_the_writes_that_fit_are_stored(tmp_path: Path) -> 
     sa.event.listen(limited.engine.sync_engine, "connect", lambda c, _: c.cursor().execute(pragma))
     runs = [limited.run(SET, name=f"k{n}", **{"as": "x" * (100_000 if n % 2 else 10)}) for n in range(10)]
     results = await asyncio.gather(*runs, return_exceptions=True)
-    assert [type(one) for one in results] == [list, StoreError] * 5
+    assert [type(result) for result in results] == [list, StoreError] * 5
     assert await list_keys(limited) == [f"k{n}" for n in range(0, 10, 2)]
     await limited.aclose()
 
@@ -205,7 +205,7 @@ async def test_writes_fail_retryably_while_another_program_has_the_lock(tmp_path
             other.execute("BEGIN IMMEDIATE")
             runs = [database.run(SET, name=f"k{n}", **{"as": n}) for n in range(6)]
             results = await asyncio.gather(*runs, return_exceptions=True)
-            assert [isinstance(one, StoreError) and one.retryable for one in results] == [True] * 6
+            assert [isinstance(result, StoreError) and result.retryable for result in results] == [True] * 6
             assert await list_keys(database) == []
         second_runs = [database.run(SET, name=f"k{n}", **{"as": n}) for n in range(6)]
         await asyncio.gather(*second_runs)
@@ -220,7 +220,9 @@ async def test_closing_does_not_wait_for_a_hanging_server(
     database = Database(postgres)
     async with AsyncExitStack() as stack:
         connections = [await stack.enter_async_context(database.read()) for _ in range(3)]
-        backends = [(await each.execute(sa.text("SELECT pg_backend_pid()"))).scalar_one() for each in connections]
+        backends = [
+            (await connection.execute(sa.text("SELECT pg_backend_pid()"))).scalar_one() for connection in connections
+        ]
     for backend in backends:
         os.kill(backend, signal.SIGSTOP)
     try:

@@ -66,7 +66,7 @@ async def create_expired_requests(
 
 
 async def list_decisions(approvals: HumanRequestService, origin: str) -> list[Decision]:
-    return [one for one in await approvals.list_decisions(origin) if isinstance(one, Decision)]
+    return [decision for decision in await approvals.list_decisions(origin) if isinstance(decision, Decision)]
 
 
 async def count_rows(database: FailingDatabase, table: sa.Table) -> int:

@@ -231,11 +231,11 @@ async def test_a_nearly_spent_limit_is_listed_with_reservations(
     ]
     empty = Overview(0.0, (), (), QueueOverview(), 0, (), ())
     problems = [
-        one
-        for one in find_problems(empty, holder="1", time_limit=60, platforms=(), limits=found)
-        if one.kind == "spending"
+        problem
+        for problem in find_problems(empty, holder="1", time_limit=60, platforms=(), limits=found)
+        if problem.kind == "spending"
     ]
-    assert [(one.subject, one.line.partition(":")[0]) for one in problems] == [
+    assert [(problem.subject, problem.line.partition(":")[0]) for problem in problems] == [
         ("slack:ada", "DAILY_SPENDING_LIMIT_PER_USER_USD is reached"),
         *((model, "DAILY_SPENDING_LIMIT_PER_MODEL_USD is nearly reached") for model in (MODEL, OTHER)),
         ("DAILY_SPENDING_LIMIT_USD", "DAILY_SPENDING_LIMIT_USD is reached"),

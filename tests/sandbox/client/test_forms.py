@@ -206,7 +206,7 @@ async def test_a_form_that_is_closed_cannot_be_submitted(server: DiscordSandbox,
     await session.run_line("/press order")
     form = session.platform.find_form(session.user)
     assert form is not None
-    assert [(one.label, one.description, one.values, one.is_required) for one in form.fields] == [
+    assert [(field.label, field.description, field.values, field.is_required) for field in form.fields] == [
         ("Name", "For the cup", (), True),
         ("Size", "", (), True),
         ("Extras", "", ("m",), False),

@@ -180,7 +180,11 @@ async def call_channel_routes(server: DiscordSandbox, bot: RecordingClient) -> N
         await request_route(bot, method, f"/channels/{{channel}}/{path}", channel=news.id, message=announced.id)
     invite = await news.create_invite(max_age=60)
     await bot.fetch_invite(invite.code)
-    assert [one.code for one in await news.invites()] == [one.code for one in await guild.invites()] == [invite.code]
+    assert (
+        [invite.code for invite in await news.invites()]
+        == [invite.code for invite in await guild.invites()]
+        == [invite.code]
+    )
     await invite.delete()
     await news.delete_messages([await news.send(text) for text in "ab"])
     webhook = await news.create_webhook(name="hook")
@@ -210,7 +214,7 @@ async def call_member_routes(server: DiscordSandbox, bot: RecordingClient) -> No
     await ada.edit(nick="Countess")
     emoji = await guild.create_custom_emoji(name="wave", image=PIXEL)
     await emoji.edit(name="waves")
-    assert [one.name for one in await guild.fetch_emojis()] == ["waves"]
+    assert [emoji.name for emoji in await guild.fetch_emojis()] == ["waves"]
     question = await server.post_message("ada", "general", "vote", stickers=["Wave"])
     channel = bot.get_sandbox_channel(server, "general")
     message = await channel.fetch_message(int(question.id))
@@ -252,7 +256,7 @@ async def call_member_routes(server: DiscordSandbox, bot: RecordingClient) -> No
         ({"private": True}, "a secret"),
         ({"private": True, "joined": True}, "a secret"),
     ):
-        assert name in [one.name async for one in channel.archived_threads(**options)]
+        assert name in [thread.name async for thread in channel.archived_threads(**options)]
 
 
 async def call_command_routes(server: DiscordSandbox, bot: RecordingClient) -> None:

@@ -24,7 +24,9 @@ async def test_buttons_have_an_emoji_and_a_label(server: DiscordSandbox, tmp_pat
         )
         await server.wait_for(lambda: words.REGENERATE in answer.buttons)
         (row,) = answer.content.components
-        assert [(one["label"], one["emoji"]["name"]) for one in row["components"]] == [(words.REGENERATE, "🔄")]
+        assert [(component["label"], component["emoji"]["name"]) for component in row["components"]] == [
+            (words.REGENERATE, "🔄")
+        ]
 
 
 async def test_only_the_author_can_press_stop(server: DiscordSandbox, tmp_path: Path) -> None:
@@ -33,7 +35,7 @@ async def test_only_the_author_can_press_stop(server: DiscordSandbox, tmp_path: 
         (answer,) = await bot.wait_for_replies(question, "half")
         await server.wait_for(lambda: words.STOP in answer.buttons)
         responses = await press_button(bot, "grace", answer, words.STOP)
-        await server.wait_for(lambda: [one.text for one in responses] == [words.STOP_NOT_ALLOWED])
+        await server.wait_for(lambda: [response.text for response in responses] == [words.STOP_NOT_ALLOWED])
         assert responses[0].ephemeral_to is server.people["grace"]
         assert await press_button(bot, "ada", answer, words.STOP) == []
         await bot.wait_for_replies(question, f"half\n\n{words.STOPPED}")
@@ -46,7 +48,7 @@ async def test_an_answer_can_be_regenerated_and_rated_after_a_restart(server: Di
         await bot.wait_for_turns(1)
     async with run_bot(server, tmp_path, "two!") as bot:
         responses = await server.run_message_command("grace", answer, words.GOOD_ANSWER)
-        await server.wait_for(lambda: [one.text for one in responses] == [words.FEEDBACK_THANKS])
+        await server.wait_for(lambda: [response.text for response in responses] == [words.FEEDBACK_THANKS])
         await press_button(bot, "ada", answer, words.REGENERATE)
         await bot.wait_for_replies(question, "two!")
         assert len(bot.list_bot_messages("general")) == 2  # the other one confirms the rating
@@ -76,7 +78,7 @@ async def test_a_press_is_acknowledged_before_it_is_processed(
         monkeypatch.setattr(ConversationService, "stop_turn", raise_store_error)
         responses = await press_button(bot, "ada", answer, words.STOP)
         await server.wait_for(
-            lambda: [one.text for one in responses] == [words.ENGLISH.format_error(StoreError.public)]
+            lambda: [response.text for response in responses] == [words.ENGLISH.format_error(StoreError.public)]
         )
 
 
@@ -90,7 +92,7 @@ async def test_a_press_in_a_server_that_is_no_longer_served_is_refused(
         await bot.wait_for_turns(1)
     async with run_bot(server, tmp_path, echo, guilds=frozenset({1})) as bot:
         responses = await press_button(bot, "ada", answer, words.REGENERATE)
-        await server.wait_for(lambda: [one.text for one in responses] == [words.PLACE_NOT_ALLOWED])
+        await server.wait_for(lambda: [response.text for response in responses] == [words.PLACE_NOT_ALLOWED])
         server.faults.fail("POST /webhooks/{application}/{token}", status=403, code=50013)
         await press_button(bot, "grace", answer, words.REGENERATE)
         await wait_until(lambda: "an interaction cannot be answered: follow-up: 50013" in caplog.text)

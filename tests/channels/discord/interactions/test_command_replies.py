@@ -28,7 +28,7 @@ async def wait_for_response(bot: WiredDiscordBot, messages: list[DiscordMessage]
     Args:
         seen: the responses of the command, which the sandbox appends.
     """
-    await bot.server.wait_for(lambda: [one.content.text for one in messages] == [text])
+    await bot.server.wait_for(lambda: [message.content.text for message in messages] == [text])
     assert messages[0].ephemeral_to is not None
     return messages[0]
 
@@ -51,12 +51,13 @@ async def test_help_status_and_stop_are_private(server: DiscordSandbox, tmp_path
         for name in ("info", "stop", "export"):
             await wait_for_response(bot, await server.run_command("ada", "general", name), words.NOTHING_TO_RESET)
         help_text = await get_response_text(bot, await server.run_command("ada", "general", "help"))
-        for one in server.commands:
-            assert (f"`/{one['name']}" if one["type"] == 1 else f"*{one['name']}*") in help_text
+        for command in server.commands:
+            assert (f"`/{command['name']}" if command["type"] == 1 else f"*{command['name']}*") in help_text
         server.set_locale("linus", "ko")
         help_text = await get_response_text(bot, await server.run_command("linus", "general", "help"))
         assert all(
-            words.messages_for("ko")(one) in help_text for one in (words.HELP_COMMANDS, words.ASK_HELP, words.ASK_ABOUT)
+            words.messages_for("ko")(text) in help_text
+            for text in (words.HELP_COMMANDS, words.ASK_HELP, words.ASK_ABOUT)
         )
         question = await bot.mention_bot("ada", "general", "one")
         await bot.wait_for_replies(question, "half")
@@ -236,7 +237,9 @@ async def test_a_rate_limited_question_leaves_no_message_and_no_thread(
         await server.wait_for(lambda: len(responses) == 2)
         await wait_for_response(bot, responses[1:], refusal)
         assert responses[0].deleted
-        assert [one.text for one in bot.list_bot_messages("general") if one.ephemeral_to is None] == ["> one"]
+        assert [message.text for message in bot.list_bot_messages("general") if message.ephemeral_to is None] == [
+            "> one"
+        ]
 
 
 # Ephemeral answers
@@ -282,7 +285,7 @@ async def test_a_long_ephemeral_answer_ends_with_the_whole_as_a_file(
     async with run_bot(server, tmp_path, story, most_messages=most_messages) as bot:
         seen = await server.run_command("ada", server.open_group_dm("us", "ada"), "ask", question="a story")
         await server.wait_for(lambda: len(seen) == expected_count and seen[-1].content.attachments)
-        assert [one.ephemeral_to is not None for one in seen] == [True] * expected_count
+        assert [message.ephemeral_to is not None for message in seen] == [True] * expected_count
         assert seen[-1].content.attachments[0].data.decode() == story
         assert seen[-1].content.text.endswith(words.FULL_ANSWER_IN_FILE)
         assert len(bot.list_calls(FOLLOW_UP)) == expected_count - 1
@@ -302,7 +305,7 @@ async def test_an_ephemeral_answer_can_be_stopped_and_rated_only(server: Discord
             lambda: full_answer.text == "whole" and list(full_answer.buttons) == [words.GOOD_ANSWER, words.BAD_ANSWER]
         )
         responses = await server.click_button("ada", full_answer, full_answer.buttons[words.GOOD_ANSWER])
-        await server.wait_for(lambda: [one.text for one in responses] == [words.FEEDBACK_THANKS])
+        await server.wait_for(lambda: [response.text for response in responses] == [words.FEEDBACK_THANKS])
 
 
 async def test_an_interrupted_ephemeral_answer_is_continued_by_the_next_process(

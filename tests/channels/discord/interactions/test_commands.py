@@ -24,7 +24,7 @@ NAMES = {*COMMANDS, "ask", words.ASK_ABOUT, words.WHY_THIS, words.GOOD_ANSWER, w
 async def reset_session(bot: WiredDiscordBot, user: str, channel: Any, text: str) -> None:
     """Run `/reset`, and check that the only response has this text and is ephemeral."""
     (response,) = responses = await bot.server.run_command(user, channel, "/reset")
-    await bot.server.wait_for(lambda: [one.text for one in responses] == [text])
+    await bot.server.wait_for(lambda: [response.text for response in responses] == [text])
     assert response.ephemeral_to is bot.server.people[user]
 
 
@@ -62,9 +62,9 @@ async def test_the_command_is_acknowledged_at_once_however_slow_the_database_is(
     monkeypatch.setattr(InboxStore, "has_session", find_session_slowly)
     async with run_discord() as server, run_bot(server, tmp_path, echo) as bot:
         responses = await server.run_command("ada", "general", "/reset")
-        assert [one.loading for one in responses] == [True]
+        assert [response.loading for response in responses] == [True]
         go_on.set()
-        await server.wait_for(lambda: [one.text for one in responses] == [words.NOTHING_TO_RESET])
+        await server.wait_for(lambda: [response.text for response in responses] == [words.NOTHING_TO_RESET])
         assert bot.list_calls(CALLBACK)[0].body == {"type": 5, "data": {"flags": 64}}
 
 

@@ -81,8 +81,8 @@ async def test_replies_that_share_a_window_return_before_it_ends(server: Discord
         DiscordSurfaceReply(server, api, await server.post_message("ada", "general", "question")) for _ in range(5)
     ]
     async with asyncio.timeout(4):
-        await asyncio.gather(*(one.show("…", priority=Priority.PROGRESS) for one in replies))
-        await asyncio.gather(*(one.show("answer") for one in replies))
+        await asyncio.gather(*(reply.show("…", priority=Priority.PROGRESS) for reply in replies))
+        await asyncio.gather(*(reply.show("answer") for reply in replies))
     assert replies[0].texts == ["answer"] * 5
     await api.aclose()
 

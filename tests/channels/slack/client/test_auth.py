@@ -72,8 +72,8 @@ async def test_calls_share_connections_and_replace_closed_ones(slack: SlackSandb
         await asyncio.gather(*(web.auth_test() for _ in range(5)))
         assert 1 <= count_connections() <= 5
         assert slack._runner.server is not None
-        for one in slack._runner.server.connections:
-            one.force_close()
+        for connection in slack._runner.server.connections:
+            connection.force_close()
         await wait_until(lambda: not count_connections())
         await web.auth_test()
         assert count_connections() == 1

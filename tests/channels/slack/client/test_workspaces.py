@@ -91,7 +91,7 @@ async def check_bot_answers(bot: WiredSlackBot, workspace: SlackSandbox, text: s
 
 
 def list_texts(workspace: SlackSandbox, question: SlackMessage) -> list[str]:
-    return [one.text for one in workspace.messages(question.channel, thread_ts=question.ts)]
+    return [message.text for message in workspace.messages(question.channel, thread_ts=question.ts)]
 
 
 async def list_stored(bot: WiredSlackBot) -> list[str]:

@@ -27,7 +27,7 @@ def short_retry_waits(monkeypatch: pytest.MonkeyPatch) -> None:
 def list_bot_texts(slack: SlackSandbox, message: SlackMessage) -> list[str]:
     """Return the bot's texts in the thread of a message, oldest first."""
     thread = slack.messages(message.channel, thread_ts=message.thread_ts or message.ts)
-    return [one.text for one in thread if one.user == slack.bot_user_id]
+    return [message.text for message in thread if message.user == slack.bot_user_id]
 
 
 def list_answered_texts(slack: SlackSandbox, message: SlackMessage) -> list[str]:

@@ -97,16 +97,16 @@ async def test_help_lists_the_commands_in_the_language_of_the_user(slack: SlackS
     slack.add_user("minsu", locale="ko-KR")
     async with run_bot(slack, tmp_path, echo) as bot:
         response, korean = (await run_command(bot, "ada", "general", "/help")).text, words.messages_for("ko")
-        for one in (
+        for text in (
             words.HELP_COMMANDS,
             *(f"`{written}" for written in COMMANDS),
             *SHORTCUTS.values(),
             "`model [NAME]`",
         ):
-            assert one in response
+            assert text in response
         assert korean(words.HELP_COMMANDS) in (response := (await run_command(bot, "minsu", "general", "/help")).text)
-        for one in ("`/model [이름]`", *map(korean, DOES.values()), *SHORTCUTS.values()):
-            assert one in response
+        for text in ("`/model [이름]`", *map(korean, DOES.values()), *SHORTCUTS.values()):
+            assert text in response
 
 
 async def test_models_and_agents_are_listed_before_the_first_question(slack: SlackSandbox, tmp_path: Path) -> None:

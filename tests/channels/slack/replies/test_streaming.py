@@ -100,7 +100,7 @@ class StreamedReply:
     @property
     def messages(self) -> list[SlackMessage]:
         root = self.question.thread_ts or self.question.ts
-        return [one for one in self.slack.messages(self.question.channel, thread_ts=root) if one.bot_id]
+        return [message for message in self.slack.messages(self.question.channel, thread_ts=root) if message.bot_id]
 
     @property
     def tasks(self) -> list[tuple[str, str]]:

@@ -52,7 +52,7 @@ async def test_a_file_is_created_and_stored(converse: Converse) -> None:
     conversation = await converse(provider, tools=[make_file])
     assert await conversation.reply("Make it.") == "Made."
     results = [part.result for part in provider.requests[-1].messages[-1].parts if isinstance(part, ToolResult)]
-    assert [set(each) for each in results[:-1]] == [{"error"}] * (len(wrong) + 1)
+    assert [set(result) for result in results[:-1]] == [{"error"}] * (len(wrong) + 1)
     assert results[-1]["made"] == "report.csv"
     artifacts = conversation.runtime._runner.artifact_service
     assert artifacts is not None

@@ -68,7 +68,7 @@ async def test_invites_are_created_listed_and_deleted(server: DiscordSandbox, bo
     channel = bot.get_sandbox_channel(server, "general")
     invite = await channel.create_invite(max_age=60, max_uses=2)
     forever = await channel.create_invite(max_age=0)
-    assert [one.code for one in await channel.invites()] == [invite.code, forever.code]
+    assert [invite.code for invite in await channel.invites()] == [invite.code, forever.code]
     fetched = await bot.fetch_invite(invite.code, with_counts=True)
     assert (fetched.max_age, fetched.max_uses, fetched.approximate_member_count) == (60, 2, 4)
     assert (await bot.fetch_invite(forever.code)).expires_at is None

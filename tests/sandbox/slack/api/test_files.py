@@ -21,7 +21,7 @@ async def test_an_uploaded_file_is_visible_in_its_thread(
     (file,) = message.files
     assert (file.id, file.name, file.data, file.title) == (sent["files"][0]["id"], "a.md", b"# A", "It")
     found = (await client.conversations_replies(channel=general, ts=question.ts))["messages"][1]
-    assert [one["id"] for one in found["files"]] == [file.id]
+    assert [file["id"] for file in found["files"]] == [file.id]
 
 
 async def test_an_incomplete_or_unshared_file_is_invisible(
