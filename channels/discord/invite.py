@@ -24,7 +24,7 @@ def required_permissions(*, auto_thread: bool) -> discord.Permissions:
     """Return the Discord permissions that the bot needs in a server.
 
     Args:
-        auto_thread: whether the bot starts threads for its replies.
+        auto_thread: whether the bot starts threads for its replies; adds the permission to create public threads.
     """
     return PERMISSIONS | discord.Permissions(create_public_threads=auto_thread)
 
@@ -32,9 +32,11 @@ def required_permissions(*, auto_thread: bool) -> discord.Permissions:
 def invite_link(application: int, *, auto_thread: bool, guild: int | None = None) -> str:
     """Return the link with which a user adds the bot to a server.
 
+    The link grants the bot the permissions of `required_permissions`.
+
     Args:
         application: the id of the Discord app, which is also the id of its bot user.
-        auto_thread: whether the bot starts threads for its replies.
+        auto_thread: whether the bot starts threads for its replies; adds the permission to create public threads.
         guild: the id of the server to choose in advance; None lets the user choose.
     """
     server = discord.utils.MISSING if guild is None else discord.Object(guild)

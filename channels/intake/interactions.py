@@ -117,7 +117,9 @@ class InteractionHandler(ABC):
 
     @abstractmethod
     async def answer(self, interaction: Interaction, result: CommandResult) -> None:
-        """Show the result of an interaction, only to its author.
+        """Show the result of an interaction, only to its author if the platform permits.
+
+        Otherwise its private content is left out.
 
         Raises:
             SurfaceError: the result cannot be shown.

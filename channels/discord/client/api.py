@@ -69,7 +69,8 @@ class DiscordApi:
     """Client of Discord's REST API that obeys the rate limits and retries failures.
 
     The ids of channels, messages and users are Discord's snowflakes. Unless it says otherwise, a method raises
-    `SurfaceError` if Discord refuses the call or cannot be reached.
+    `RefusedError` with Discord's code if Discord refuses the call, and another `SurfaceError` if Discord cannot be
+    reached.
 
     Args:
         client: a client that is not logged in yet; it need not be connected to the gateway.
@@ -145,7 +146,8 @@ class DiscordApi:
 
         Raises:
             TransientError: the outcome of a `STREAM_UPDATE` is unknown.
-            SurfaceError: Discord refuses the post, or cannot be reached.
+            RefusedError: Discord refuses the post.
+            SurfaceError: Discord cannot be reached.
         """
         # discord.py accepts None, though its types do not
         reference: Any = None if reply_to is None else _reference(channel, reply_to)
@@ -244,7 +246,9 @@ class DiscordApi:
 
         Raises:
             TransientError: the outcome of a `STREAM_UPDATE` is unknown.
-            SurfaceError: Discord refuses the edit, or cannot be reached.
+            RefusedError: Discord refuses the edit; with a code in `UNEDITABLE_CODES` if the message is deleted, or is
+                old and was edited too often.
+            SurfaceError: Discord cannot be reached.
         """
 
         async def send() -> bool:
@@ -284,7 +288,7 @@ class DiscordApi:
 
         Raises:
             TransientError: the call failed for a temporary reason, and is not retried.
-            SurfaceError: Discord refuses the call.
+            RefusedError: Discord refuses the call.
         """
         send = partial(self._client.http.send_typing, channel)
         limiter = self.get_limiter(("typing", channel), MESSAGE_WINDOW)
@@ -304,6 +308,11 @@ class DiscordApi:
 
         Returns:
             The `discord.Thread`, or the guild, DM or group channel.
+
+        Raises:
+            RefusedError: the channel does not exist (code 10003), or the bot may not see it (50001).
+            SurfaceError: Discord cannot be reached.
+            discord.InvalidData: discord.py does not know the channel's type, or the channel is not in `guild`.
         """
         return await self.fetch(
             "channel", partial((guild or self._client).fetch_channel, channel), ("channel", channel)
@@ -407,7 +416,8 @@ class DiscordApi:
             key: the key of the call's rate limiter, which only calls with this key share.
 
         Raises:
-            SurfaceError: Discord refuses the call, or cannot be reached.
+            RefusedError: Discord refuses the call.
+            SurfaceError: Discord cannot be reached.
         """
         answer = await self.call(name, send, self.get_limiter(key, MESSAGE_WINDOW), priority=priority)
         assert answer is not None, "only a stream update may be dropped"
@@ -454,7 +464,8 @@ class DiscordApi:
 
         Raises:
             TransientError: the outcome of a `STREAM_UPDATE` is unknown.
-            SurfaceError: Discord refuses the call, or cannot be reached.
+            RefusedError: Discord refuses the call.
+            SurfaceError: Discord cannot be reached.
         """
 
         async def attempt() -> T:

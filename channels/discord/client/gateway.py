@@ -171,7 +171,10 @@ class GatewayReconnector:
         await self._cancel_task()
 
     async def reconnect(self) -> None:
-        """Close the connection and begin to open a new one, unless `stop` was called."""
+        """Close the connection, wait until it is closed, and begin to open a new one.
+
+        Before `start` and after `stop`, no new one is opened.
+        """
         await self._cancel_task()
         if self._is_started and (self._task is None or self._task.done()):
             self._start_task()

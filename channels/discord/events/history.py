@@ -51,7 +51,8 @@ class DiscordHistory:
     """Fetches past messages of channels and threads for the backfill.
 
     Args:
-        is_served: returns whether the bot answers in the server with an id; the id is None for direct messages.
+        is_served: returns whether the bot answers in the server with an id. It is not called for direct messages,
+            which are always fetched.
         parse: returns the parsed message with its author's roles; None if the message is not for the bot.
     """
 

@@ -322,9 +322,9 @@ class DiscordInteractionHandler(InteractionHandler):
     async def answer(self, interaction: Interaction, result: CommandResult) -> None:
         """Show the result of an interaction to its author.
 
-        The result of a press is an ephemeral message. That of a form is one too, or replaces the ephemeral message from
-        which the form was opened. If Discord refuses the response to a command, the result is posted in the channel,
-        without private content.
+        The result of a command, menu entry or press is an ephemeral message. That of a form is one too, or replaces the
+        ephemeral message from which the form was opened. If Discord refuses the response to a command or menu entry,
+        the result is posted in the channel, without private content.
 
         Raises:
             SurfaceError: the result cannot be shown, such as a refused response in a channel where the bot cannot post.
