@@ -21,7 +21,8 @@ class Wait:
     Attributes:
         platform: "slack" or "discord".
         phase: "during" if a deploy overlaps the time from the message to its complete answer. Else "after" if the
-            message was sent within a platform minute after a deploy, and "before" at any other time.
+            message was sent within a platform minute (60 / `LoadConfig.speed` real seconds) after a deploy. "before" at
+            any other time.
         first: seconds until the first text of the answer; infinite without one.
         complete: seconds until the complete answer; infinite without one.
     """
@@ -37,7 +38,7 @@ def waits(session: UserSession, deploys: Sequence[tuple[float, float]], minute: 
 
     Args:
         deploys: start and end of each deploy (monotonic seconds).
-        minute: real seconds of a platform minute.
+        minute: real seconds of a platform minute: 60 / `LoadConfig.speed`.
     """
     first, complete = dict[str, float](), dict[str, float]()
     for at, text in _visible_texts(session.place.list_bot_messages()):

@@ -22,7 +22,7 @@ class RunningContender(ABC):
 
 
 class ReplyWriter(Protocol):
-    """Reply whose text grows while the model streams."""
+    """Writer of one reply of a `StreamingContender`; it receives the streamed text."""
 
     def feed(self, delta: str) -> None:
         """Append streamed text of the model; the writer decides when to post it."""
