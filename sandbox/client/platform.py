@@ -222,13 +222,15 @@ class ClientPlatform(Protocol):
 
         Args:
             entry: a name in `menu_entries`.
-            text: the value for each input of the modal that the bot opens, which is then submitted. With "", the modal
-                stays open.
+            text: the value for each input of the modal that the bot opens, which is then submitted. Discord: for text
+                inputs only. With "", the modal stays open; Slack raises as well. Without a modal, Slack ignores the
+                text.
 
         Raises:
             ActionRefusedError: the message is deleted, or the bot did not accept the form. Slack: also if the bot did
-                not respond, or for "" with a modal. Discord: also for a text without a modal, or an entry that does not
-                exist.
+                not respond, or opened a modal and `text` is "". Discord: also for a text without a modal, or an entry
+                that does not exist.
+            KeyError: Slack: the entry does not exist.
         """
         ...
 
@@ -281,7 +283,8 @@ class ClientPlatform(Protocol):
     async def submit_form(self, person: PlatformUser, form: str, values: FormValues) -> None:
         """Submit an open form as a user.
 
-        If the bot refuses entries, the form stays open, and its fields have the errors.
+        Slack: if the bot refuses entries, or a required one is empty, the form stays open, and its fields have the
+        errors.
 
         Args:
             form: the id of the form.

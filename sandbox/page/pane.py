@@ -103,7 +103,7 @@ def create_pane_view(pane: PlatformPane, session: ClientSession) -> dict[str, An
     """Return one platform's half of the page as JSON values by key.
 
     Returns:
-        `slack/ID` or `discord/ID`: one of the newest `MAX_MESSAGES` messages.
+        `slack/ID` or `discord/ID`: one of the newest `MAX_MESSAGES` messages of the open place.
 
         `slack` or `discord`: an object with the keys of `PlatformPane.create_state_view` and these keys:
 

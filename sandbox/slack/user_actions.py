@@ -342,10 +342,10 @@ class SlackUserActions:
     def list_inputs(
         self, user: WorkspaceUser | str | None, message: SlackMessage
     ) -> list[tuple[str, dict[str, Any], Any]]:
-        """Return the input elements of a message with the values that a user entered.
+        """Return the input elements of a message with their values for a user.
 
         Args:
-            user: the user; None for the initial values.
+            user: the user; None for the initial values only.
 
         Returns:
             A tuple of block id, element and value for each input element. The value is the entered or else the initial

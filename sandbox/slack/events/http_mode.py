@@ -187,7 +187,10 @@ class RequestUrlClient:
 
 
 class EnvelopeSender:
-    """Sender of envelopes to the verified request URL, or else to WebSockets."""
+    """Sender of envelopes to the verified request URL, or without one to WebSockets.
+
+    A failed delivery is never repeated by the other transport.
+    """
 
     def __init__(self, sockets: SocketModeServer, requests: RequestUrlClient) -> None:
         self._sockets = sockets

@@ -114,13 +114,14 @@ class SlackInteractions:
         return await self._send_action(user, target, action, response_base_url)
 
     def list_inputs(self, user: WorkspaceUser | None, message: SlackMessage) -> list[tuple[str, Json, Any]]:
-        """Return the input elements of a message with the values that a user entered.
+        """Return the input elements of a message with their values for a user.
 
         Args:
-            user: the user; None for the preset values.
+            user: the user; None for the preset values only.
 
         Returns:
-            A tuple of block id, element and value (as `InputState.get_value` returns it) for each input element.
+            A tuple of block id, element and value for each input element. The value is the entered or else the preset
+            one: see `InputState.get_value`.
         """
         state = InputState() if user is None else _get_state(message, user)
         elements = find_elements(self._payloads.blocks(message))
