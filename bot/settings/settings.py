@@ -105,8 +105,8 @@ class Settings(AccessSection, AgentSection, SpendingSection, MonitoringSection):
     def find_conflicts(self) -> Iterator[str]:
         """Yield an error line, with the remedy, for each conflict between settings.
 
-        The conflicts of all sections come first. Then `BACKFILL_HOURS` and `APPROVAL_HOURS` are compared with
-        `TURN_RETENTION_DAYS`, and SQLite on a Heroku dyno needs `ALLOW_EPHEMERAL_DATABASE`.
+        The conflicts of all sections come first. The others are `BACKFILL_HOURS` not less than `TURN_RETENTION_DAYS`,
+        `APPROVAL_HOURS` greater than it, and SQLite on a Heroku dyno without `ALLOW_EPHEMERAL_DATABASE`.
         """
         yield from super().find_conflicts()
         if self.backfill_hours >= self.turn_retention_days * 24:
