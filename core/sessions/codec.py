@@ -98,6 +98,10 @@ def encode_event(event: Event) -> EncodedEvent:
     `EncodedEvent.blobs`; they have only the SHA-256 of each. The caller also sets the column `tokens`, which is 0.
 
     The returned event is the same one, or a copy with U+FFFD for lone surrogates, which UTF-8 cannot encode.
+
+    Raises:
+        PydanticSerializationError: a call or response has a value that JSON cannot hold, such as bytes that are not
+            UTF-8.
     """
     blobs: dict[str, bytes] = {}
     try:
@@ -130,6 +134,10 @@ def to_row(event: Event, blobs: dict[str, bytes] | None = None, *, tokens: int =
         blobs: the event's files of more than `MAX_INLINE_BYTES` are added to this dict, by their SHA-256; the columns
             have only the hash. None for an event that was read from a row, and has only hashes.
         tokens: the tokens of the event in a model call.
+
+    Raises:
+        PydanticSerializationError: the event has a lone surrogate, which `encode_event` replaces. Also for a call or
+            response with a value that JSON cannot hold.
     """
 
     def to_reference(data: bytes) -> bytes:
@@ -241,6 +249,9 @@ def measure_event(event: Event) -> tuple[str, int]:
     Returns:
         The text, calls, responses and summary as one text; and the estimated number of tokens of files, plus 4 for the
             message as such.
+
+    Raises:
+        ValueError: a call or response has bytes that are not UTF-8.
     """
     words = [text for part in _get_parts(event) if (text := part_text(part))]
     tokens = 4  # the frame of a message

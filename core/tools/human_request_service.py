@@ -81,6 +81,8 @@ class MessageAnswerResult:
 class HumanRequestService:
     """Service for approvals and questions, in the table `human_requests`.
 
+    Requests that `select_requests` leaves out, such as unreadable ones, are missing in all results.
+
     Args:
         turns: store that the turns are read from and written to.
         worker: worker that is notified when a decision starts a turn.
@@ -237,9 +239,7 @@ class HumanRequestService:
         )
 
     async def list_open(self, *, session_id: str = "", event_key: str = "") -> list[HumanRequest]:
-        """Return the undecided requests of a session, or of the turns for a message.
-
-        They are oldest first.
+        """Return undecided requests of a session or of a message's turns, oldest first.
 
         Args:
             session_id: the id of the session; ignored if `event_key` is given. Without both, the result is empty.
