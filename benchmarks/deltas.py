@@ -113,7 +113,8 @@ class DeltaFigures:
 async def measure(provider: Provider, streams: int) -> DeltaFigures:
     """Run one turn in each of `streams` sessions at once, and return the figures.
 
-    A turn whose run raises an error adds no deltas; the error is only logged.
+    A run that raises an error is logged and adds no deltas; the worker repeats it. Each attempt counts as an ended
+    turn, so that the figures of a measurement with errors are invalid.
     """
     with tempfile.TemporaryDirectory() as folder:
         database = Database(f"sqlite+aiosqlite:///{Path(folder) / 'bench.db'}")

@@ -71,9 +71,10 @@ class SoakPlatform(Protocol):
     def create_place(self, number: int) -> Place: ...
 
     def receipt_times(self) -> dict[str, float]:
-        """Return the time of the bot's receipt of each user message, by its name.
+        """Return the time of the bot's receipt of each user message, by message name.
 
-        Messages that the bot has not received are left out. Times are monotonic seconds.
+        A name is the id in the message's text, such as `s3-14`: see `find_names`. Messages that the bot has not
+        received are left out. Times are monotonic seconds.
         """
 
     def count_bot_messages(self) -> int:
@@ -178,9 +179,10 @@ class SlackSoakPlatform:
         return SlackThread(self.sandbox, self.sandbox.open_dm(user), user)
 
     def receipt_times(self) -> dict[str, float]:
-        """Return the time of the first acknowledgement of each message, by its name.
+        """Return the time of the first acknowledgement of each message, by message name.
 
-        The bot acknowledges an event after storing the message. Times are monotonic seconds.
+        For names see `find_names`. The bot acknowledges an event after storing the message. Times are monotonic
+        seconds.
         """
         return _first_times(
             (event.get("text", ""), envelope.acknowledged_at)
@@ -249,9 +251,10 @@ class DiscordSoakPlatform:
         return DiscordPlace(self.sandbox, self.sandbox.open_dm(user), user)
 
     def receipt_times(self) -> dict[str, float]:
-        """Return the time of the delivery of each user message to the bot, by its name.
+        """Return the time of each user message's delivery to the bot, by message name.
 
-        After a delivery to a resumed connection, it is the time of that one. Times are monotonic seconds.
+        For names see `find_names`. After a delivery to a resumed connection, it is the time of that one. Times are
+        monotonic seconds.
         """
         return _first_times(
             (event.data["content"], event.sent_at)
@@ -269,7 +272,7 @@ class DiscordSoakPlatform:
 
 
 def _first_times(texts: Iterable[tuple[str, float]]) -> dict[str, float]:
-    """Return the earliest time of each message name.
+    """Return the earliest time of each message name: see `find_names`.
 
     Args:
         texts: (text, time) pairs; a text may contain several names.

@@ -48,7 +48,7 @@ class ConcurrentTurns:
         seconds: the time from the acceptance of all messages at once to the end of the last turn.
         peak: the maximum number of concurrent turns.
         max_delay: the longest delay of the event loop in seconds.
-        max_busy: the longest CPU time of the event loop without a pause, in seconds.
+        max_busy: the longest CPU time of the event loop's thread between two samples of `LoopMonitor`, in seconds.
     """
 
     seconds: float
@@ -59,7 +59,10 @@ class ConcurrentTurns:
 
 @dataclass(frozen=True, slots=True)
 class IdleUsage:
-    """Database statements and CPU seconds per minute of a worker without turns."""
+    """Database statements and CPU seconds per minute of a worker without turns.
+
+    The CPU time is that of the benchmark's process, in which the worker runs, without a PostgreSQL server.
+    """
 
     statements: float
     cpu: float
