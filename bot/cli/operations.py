@@ -75,7 +75,10 @@ class RequestResult:
 
 
 def status(*, as_json: bool) -> None:
-    """Print workers, turns, channels, queued messages, open approvals and problems.
+    """Print workers, running turns, channels, queue, open approvals and problems.
+
+    The output is tables and lines. As JSON, it is the fields of `Overview`, with the problems in `findings` and whether
+    there are none in `is_well`.
 
     Raises:
         typer.Exit: at the end; the code is 1 if `find_problems` yields any, else 0.
@@ -228,7 +231,7 @@ def print_sessions(
 
 
 def why(turn: str, *, as_json: bool) -> None:
-    """Print the report of a turn.
+    """Print the report of a turn (see `TurnReport`) as tables, or as JSON.
 
     Args:
         turn: id of the turn, or its first characters.
@@ -314,10 +317,12 @@ def cancel(turn: str, wait: float, *, as_json: bool) -> None:
 
 
 def usage(by: SpendingDimension, *, since: str, until: str, as_json: bool) -> None:
-    """Print the spending between two days, both included (`2026-01-31`, UTC).
+    """Print model calls, tokens and cost between two days as a table, or as JSON.
+
+    Both days are included; they are written as `2026-01-31`, and are those of UTC.
 
     Args:
-        by: groups the spending: by user, channel, model or day.
+        by: groups the figures: by user, channel, model or day. Only the table has a total.
         since: first day; the first of this month if empty.
         until: last day; no limit if empty.
 
