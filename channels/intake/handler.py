@@ -276,8 +276,8 @@ class MessageHandler:
     async def handle_edit(self, event_key: str, text: str, *, is_mention: bool = False) -> bool:
         """Store the new text of an edited message.
 
-        A message that waits is answered with its new text. If a turn answers it already, the reply gets a button to
-        answer the new text.
+        A message that waits is answered with its new text. If a turn has claimed it, the turn's growing or finished
+        answer gets a button to answer the new text.
 
         Args:
             event_key: the `InboxMessage.event_key` of the message.
@@ -299,9 +299,10 @@ class MessageHandler:
     async def handle_deletion(self, event_key: str) -> None:
         """Delete the stored text of a message that its author deleted.
 
-        If the message waits, it is not answered. If a turn answers it alone, that turn is cancelled while it runs, its
-        reply says so, and its open approvals and questions become void. A turn that answers other messages too goes on.
-        Nothing happens if the message is not stored.
+        If the message waits, it is not answered. If a turn answers it alone, a running turn is cancelled. Running or
+        ended, the turn's open approvals and questions become void, and its run record is deleted. Its cancelled or
+        finished reply gets a notice in place of its buttons. A turn that answers other messages too goes on. Nothing
+        happens if the message is not stored.
 
         Raises:
             StoreError: the deletion is not stored, and must not be acknowledged.

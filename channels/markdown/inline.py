@@ -63,9 +63,10 @@ _MAX_CARRIED_MARKS = 12
 
 @dataclass(frozen=True, slots=True)
 class InlineSpan:
-    """Code, link, URL, token or backslash escape, which no split may cut.
+    """Part of a paragraph that no split may cut, such as code or a link.
 
-    A token is a platform's syntax in angle brackets, such as `<@U1>`.
+    The others are URLs, references (`[label][name]`), tokens (such as `<@U1>`), backslash escapes and literal
+    backticks.
 
     Attributes:
         start, end: the index in the paragraph of the span's first character, and the index after its last.
@@ -100,13 +101,14 @@ class InlineParser:
     Args:
         text: the paragraph, or its part after a split.
         marks: the emphasis and code marks (such as `**`) that were open at the split, the outermost first.
-        is_growing: whether more text may follow. Backticks without closing ones are then open; else they are literal.
+        is_growing: whether more text may follow. One or two backticks without closing ones are then open code; else
+            they are literal.
 
     Attributes:
-        spans: code, links, URLs, tokens (such as `<@U1>`) and backslash escapes, in order.
+        spans: the parts that no split may cut, in order: see `InlineSpan`.
         marks: the emphasis and code marks that are open at the end, the outermost first.
-        unfinished: the index of an incomplete link or token at the end of the text, and its readable label;
-            None without one.
+        unfinished: the index of an incomplete link or token at the end of a growing text, and its readable label (empty
+            for a token); None without one.
     """
 
     def __init__(self, text: str, marks: Sequence[str] = (), *, is_growing: bool = False) -> None:
@@ -317,8 +319,8 @@ def break_unknown_links(text: str, dialect: Dialect) -> str:
 def remove_unfinished(text: str, marks: Sequence[str] = ()) -> str:
     """Return a growing paragraph without an end that cannot be rendered yet.
 
-    Such an end is an incomplete token (such as `<@U1`), or emphasis marks or opening backticks at the very end. Of an
-    incomplete link, the label stays.
+    Such an end is an incomplete token (such as `<@U1`), or backslashes, emphasis marks or opening backticks at the very
+    end. Of an incomplete link, the label stays, unless its first character could open a block.
 
     Args:
         marks: the emphasis and code marks that are open at the start of the text.
@@ -337,7 +339,10 @@ def remove_unfinished(text: str, marks: Sequence[str] = ()) -> str:
 
 
 def stable_part(text: str, marks: Sequence[str] = ()) -> str:
-    """Return the start of a growing paragraph whose rendering will not change later.
+    """Return the start of a growing paragraph whose rendering is likely final.
+
+    An incomplete link or token at the end is left out with its label, and `remove_unfinished` is applied to the rest.
+    Open emphasis and code are included, as if their closing marks followed; if none follow, their rendering changes.
 
     Args:
         marks: the emphasis and code marks that are open at the start of the text.

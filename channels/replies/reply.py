@@ -69,7 +69,8 @@ class Reply:
         known_ids: the ids of the reply's messages that an earlier attempt posted.
         save_ids: awaited with the ids of all messages whenever they change.
         check_owned: awaited before each change; raises `TurnLostError` if another process has claimed the turn.
-        max_messages: the most messages. A longer text is also attached as a file.
+        max_messages: the most messages. Of a longer text they show the start, and `close` attaches the whole as the
+            file `FILE_NAME`. If the platform refuses that file, `close` shows the whole in messages.
         say: the message catalogue of the author's language.
         buttons: the buttons under the growing reply.
         on_shown: called after each change with whether the reply has text; if not, it shows a placeholder.
@@ -476,7 +477,7 @@ class Reply:
         return append_line(chunks, status) if status else chunks
 
     def _plan_with_file(self, plan: Plan) -> Plan:
-        """Return the plan of a reply that is too long: its start, and the text as a file.
+        """Return the plan of a reply that is too long: its start, and the whole as a file.
 
         Args:
             plan: the plan with all chunks of the reply.

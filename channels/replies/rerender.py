@@ -58,7 +58,8 @@ class ReplyRerenderer:
         - The turn does not end within the time limit of a run.
         - One of the reply's messages is missing on the platform.
 
-        If the messages change again, or get a newer turn, the edit stops without an error.
+        While `turn` is active, a newer turn of the same messages takes its place. Afterwards, a newer turn or another
+        change of its `LatestTurn` stops the edit without an error.
 
         Args:
             channel: the adapter of the platform with the reply.
@@ -117,8 +118,8 @@ class ReplyRerenderer:
         """Wait until a turn has ended, by a query every `POLL_SECONDS`.
 
         Returns:
-            The newest turn that answers the same messages. None if it was deleted, or has not ended within the time
-            limit of a run.
+            The ended turn: `latest`, or a newer one that answers the same messages. None if it was deleted, or has not
+            ended within the time limit of a run.
         """
         ended: LatestTurn | None = latest
         with suppress(TimeoutError):
@@ -133,7 +134,7 @@ class ReplyRerenderer:
         """Check that a turn is unchanged, and still the newest that answers its messages.
 
         Raises:
-            TurnLostError: another turn answers the messages, or they were changed again.
+            TurnLostError: a query returns another `LatestTurn`, or none.
         """
         if await self._conversations.get_latest_turn(latest.turn_id) != latest:
             raise TurnLostError(f"turn {latest.turn_id} has changed")
