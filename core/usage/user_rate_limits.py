@@ -104,9 +104,11 @@ class CommandLimiter:
 class UserRateLimiter:
     """Rate limiter of messages that request an answer, per user and per channel.
 
+    It counts the messages in the inbox, so that all workers share the limits.
+
     Attributes:
-        user: limit of each user's messages; None for no limit.
-        channel: limit of the messages in each channel; None for no limit.
+        user: limit of each user's messages, in all places; None for no limit.
+        channel: limit of the messages in each place, such as a channel with its threads or a DM; None for no limit.
     """
 
     user: RateLimit | None = None
