@@ -21,6 +21,8 @@ MAX_TURNS = 60
 class InspectorStore(ChangePublisher[None]):
     """Turns, model calls and tool calls that the bot has sent to the page.
 
+    Each update wakes the tasks in `wait_for_change`; subscriptions get nothing.
+
     Attributes:
         turns: the newest `MAX_TURNS` turns by id, oldest first; each has the fields that the bot sent, and `states`
             (pairs of a state and its Unix time). Its model calls are in `asks`, its tool calls in `tools`, by id.

@@ -31,7 +31,8 @@ from sandbox.slack.state.activity_log import EnvelopeRecord, SlackActivityLog
 class RequestUrlClient:
     """HTTP client that posts signed envelopes to the app's request URL, concurrently.
 
-    An envelope is an event, a slash command or an interaction with its delivery id.
+    An envelope is an event, a slash command or an interaction with its delivery id. Only events are retried, until the
+    app acknowledges them or forbids retries (`X-Slack-No-Retry`).
 
     Args:
         token: the verification token in the URL's check.
@@ -82,8 +83,8 @@ class RequestUrlClient:
     def deliver(self, type_: EnvelopeType, payload: dict[str, Any]) -> EnvelopeDelivery:
         """Start to post an envelope to the request URL.
 
-        The latency of `SlackFaults` applies. An event is retried until it is acknowledged, at most
-        `len(RETRY_DELAYS_SECONDS)` times. Commands and interactions are sent once.
+        The latency of `SlackFaults` applies. An event is retried until the app acknowledges it or forbids retries, at
+        most `len(RETRY_DELAYS_SECONDS)` times. Commands and interactions are sent once.
 
         Args:
             type_: type of the envelope, as in Socket Mode.
