@@ -39,7 +39,8 @@ READINESS_PATH = "/readyz"
 class HttpServer:
     """HTTP server that serves the probes at once, and the platforms' routes later.
 
-    `add_routes` adds the platforms' routes. Until then, a request for one waits, up to `HOLD_SECONDS`.
+    `add_routes` adds the platforms' routes. Until then, a request for one waits up to `HOLD_SECONDS`, and then
+    gets 503 with `Retry-After`.
 
     Attributes:
         port: TCP port that the server listens on; 0 if it does not listen.

@@ -26,10 +26,13 @@ Work = Callable[[Settings, asyncio.Event], Awaitable[None]]
 
 
 def run_sandbox(settings: Settings, *, terminal: bool = False, is_tour: bool = False, port: int) -> None:
-    """Run the sandbox on a web page, or in the terminal, until the user stops it.
+    """Run the sandbox, with its web page, until the user stops it.
 
-    The terminal is used if `terminal` is set or standard input is a pipe or file. The bot restarts when a file of the
-    agent in `AGENT` changes.
+    The user can chat in the terminal, too, if `terminal` is set or standard input is a pipe or a regular file. The bot
+    restarts when a file of the agent in `AGENT` changes. The database and the log of an earlier sandbox's bot are
+    replaced.
+
+    It must be the last call of a process: see `run_until_stopped`, which ends the process.
 
     Args:
         is_tour: whether the bot starts with the scripted tour's agent.
@@ -60,8 +63,8 @@ def run_until_stopped(work: Work, settings: Settings, log_file: Path | None = No
     """Run `work` in an event loop until it ends or a signal stops it.
 
     SIGTERM and the first Ctrl-C set a stop event. A second Ctrl-C exits with code 130. A `ShutdownTimeoutError` is
-    printed, and exits at once with code 1; other errors of `work` are raised. If the process still runs
-    `THREADS_TIMEOUT_SECONDS` after the end of `work`, it exits without waiting for threads.
+    printed, and exits at once with code 1; other errors of `work` are raised. This must be the last call of a process:
+    if it still runs `THREADS_TIMEOUT_SECONDS` after the end of `work`, it exits without waiting for threads.
 
     Before `work`, logging is configured, and the data folder is made private to the user. New files are private, too
     (umask 077).

@@ -41,7 +41,7 @@ async def run_local_platforms(
     In the data folder, which must exist, the database and the log of an earlier sandbox's bot are replaced.
 
     Args:
-        terminal: whether to chat in the terminal instead of on the page.
+        terminal: whether to chat in the terminal, too; the page is then served, but no browser opens it.
         agent: folder or file of an agent, at whose changes the bot restarts; empty for no restarts. The bot runs the
             agent of its own settings (`AGENT`).
         is_tour: whether the bot starts with the scripted tour's agent.
@@ -166,7 +166,7 @@ def _remove_database(database: Path) -> None:
 
 
 def has_piped_input() -> bool:
-    """Return whether standard input is a pipe or a file."""
+    """Return whether standard input is a pipe or a regular file, unlike `/dev/null`."""
     try:
         kind = os.fstat(sys.stdin.fileno()).st_mode
     except (OSError, ValueError, AttributeError):  # no standard input
