@@ -45,7 +45,9 @@ class SlackUserGroup:
 
 
 class WorkspaceDirectory:
-    """Looks up users, channels and user groups by their ids, with caches.
+    """Looks up users, channels, user groups and the bot's user, with caches.
+
+    User groups are cached for `GROUP_SECONDS`, the others for `NAME_SECONDS`; failed lookups are not cached.
 
     Slack: `usergroups.list` needs the scope `usergroups:read`, which an app may lack.
 
@@ -92,8 +94,8 @@ class WorkspaceDirectory:
         """Return the user groups of a workspace with their members.
 
         Returns:
-            The groups. If Slack fails, or does not answer within `GROUP_TIMEOUT` seconds: the last known groups, or
-            None if none were fetched before.
+            The groups, at most `GROUP_SECONDS` old. If Slack fails, or does not answer within `GROUP_TIMEOUT` seconds:
+            the last known groups at any age, or None if none were fetched before.
         """
 
         async def fetch() -> Sequence[SlackUserGroup]:
@@ -108,8 +110,10 @@ class WorkspaceDirectory:
     async def bot(self, team: str) -> Answer:
         """Return Slack's `auth.test` response for a workspace, with the bot's `user_id`.
 
+        The response is cached for `NAME_SECONDS`; in that time, neither an outage nor a refused token is noticed.
+
         Raises:
-            SurfaceError: Slack cannot be reached, or refuses the token.
+            SurfaceError: no response is cached, and Slack cannot be reached or refuses the token.
         """
 
         async def fetch() -> Answer:
