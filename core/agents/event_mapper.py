@@ -181,7 +181,8 @@ class EventMapper:
 def find_open_calls(events: Sequence[Event]) -> set[str | None]:
     """Return the ids of the function calls in `events` without a response there.
 
-    Long-running calls are left out. The set contains None if a call has no id.
+    Long-running calls are left out. Calls and responses without ids are not matched one by one: the set contains None
+    if a call has no id, and no response lacks one.
     """
     responses = {answer.id for event in events for answer in event.get_function_responses()}
     calls = (

@@ -118,7 +118,8 @@ def guess_mime_type(name: str, claimed_type: str | None) -> str | None:
     """Return the MIME type of a file before its download; None if it is unknown.
 
     It is the claimed type in lower case, without parameters; an alias becomes the usual name of the type. Without a
-    claimed type, or for `application/octet-stream`, the suffix of the name decides. TypeScript is always `text/plain`.
+    claimed type, or for `application/octet-stream` or `binary/octet-stream`, the suffix of the name decides; an unknown
+    suffix gives None. A TypeScript suffix (`.ts`, `.mts`, `.cts`) always gives `text/plain`.
 
     Args:
         name: the name of the file.
@@ -140,7 +141,11 @@ def guess_suffix(mime_type: str) -> str:
 
 
 def is_text_type(mime_type: str) -> bool:
-    """Return whether a MIME type is one of text, such as source code, JSON or XML."""
+    """Return whether a MIME type is one of text, such as source code, JSON or XML.
+
+    Args:
+        mime_type: in lower case and without parameters, as from `guess_mime_type`.
+    """
     return mime_type.startswith("text/") or mime_type in _TEXT_TYPES or mime_type.endswith(("+json", "+xml"))
 
 
@@ -148,7 +153,8 @@ def detect_mime_type(data: bytes, expected_type: str | None) -> str | None:
     """Return the MIME type of a file from its bytes; None if it is unknown.
 
     A known beginning of the bytes decides, even against `expected_type`. Without one, an expected audio or video type
-    is returned. If a text or nothing is expected, it is `text/plain` for every text, even an empty one.
+    is returned. If a text or nothing is expected, it is `text/plain` for every text, even an empty one. Any other
+    expected type gives None, and so do bytes that are no text.
 
     Args:
         expected_type: the result of `guess_mime_type`. An expected audio type is returned for the beginning of any
@@ -167,8 +173,11 @@ def detect_mime_type(data: bytes, expected_type: str | None) -> str | None:
 def decode_text(data: bytes, *, allow_legacy: bool = True) -> str | None:
     """Return the text in a file's bytes, with LF for CRLF; None if the file is binary.
 
+    UTF-8, and UTF-16 with a byte order mark, are text. Bytes in other encodings, or with NUL and other control
+    characters that text never has, are binary.
+
     Args:
-        allow_legacy: whether encodings other than Unicode are tried too. Nearly any bytes are valid in them.
+        allow_legacy: whether EUC-KR and cp1252 are text, too. Nearly any bytes are valid in them.
     """
     encodings = ("utf-16",) if data.startswith((b"\xff\xfe", b"\xfe\xff")) else ("utf-8-sig",)
     for encoding in (*encodings, *(_LEGACY_ENCODINGS if allow_legacy else ())):

@@ -220,7 +220,7 @@ class Provider(Protocol):
     def name(self) -> str:
         """Name of the vendor: `gemini`, `openai`, `anthropic` or `local`.
 
-        It is part of models' full names, of error messages and of stored thought signatures.
+        It is part of models' full names, of error messages and, except for `gemini`, of stored thought signatures.
         """
 
     def supported_files(self, model: str) -> SupportedFiles:

@@ -43,7 +43,7 @@ class Cipher:
     def decrypt(self, ciphertext: str, *, max_age: int | None = None) -> str:
         """Return the text of a result of `encrypt`.
 
-        The text is empty if `ciphertext` is forged, encrypted with another key, or too old.
+        The text is empty if `ciphertext` is forged, encrypted with another key, too old, or of an empty text.
 
         Args:
             max_age: the most seconds since the encryption; None for any age.
@@ -150,7 +150,9 @@ class Vault:
         return self._cipher.encrypt(text)
 
     def read_token(self, token: str, *, max_age: int) -> str | None:
-        """Return the text of a token; None if the token is forged, empty or too old.
+        """Return the text of a token; None if the token is not valid.
+
+        A token is not valid if it is forged, made with another key, too old, or of an empty text.
 
         Args:
             token: a result of `create_token`.

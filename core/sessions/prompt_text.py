@@ -91,6 +91,10 @@ def attribute_text(name: str, text: str) -> str:
     """Return a message as `NAME: first line`, with its further lines indented.
 
     The indentation, two spaces (`INDENT`), prevents a message from imitating the name of another author.
+
+    Args:
+        name: the author's name, in one line and without a colon, since users choose it.
+        text: the message; it may be empty.
     """
     first, *others = text.splitlines() or [""]
     return "\n".join([f"{name}: {first}", *(f"{INDENT}{line}".rstrip() for line in others)])
@@ -118,7 +122,7 @@ def quote_message(name: str, text: str) -> str:
     Further lines begin with `>` and five spaces (`CONTINUATION_PREFIX`).
 
     Args:
-        name: the author's name.
+        name: the author's name in one line; the brackets of quotes must be escaped in it, too.
         text: the message, not empty; the brackets of quotes must be escaped.
     """
     first, *others = text.splitlines()
@@ -129,7 +133,7 @@ def build_quote(title: str, lines: Iterable[str]) -> str:
     """Return a quote of untrusted text, with a warning to the model in its first line.
 
     Args:
-        title: the first words of the quote, which describe the content; without a full stop.
-        lines: the quoted lines, each with `>` at its beginning, as from `quote_message`.
+        title: the first words of the quote, which describe the content; trusted, and without a full stop.
+        lines: the quoted lines, each with `>` at its beginning and escaped brackets, as from `quote_message`.
     """
     return "\n".join([f"{QUOTE_OPEN}{title}. {_WARNING}{QUOTE_CLOSE}", *lines, QUOTE_END])

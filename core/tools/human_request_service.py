@@ -52,7 +52,7 @@ class DecisionResult:
     """Result of an attempt to decide a request.
 
     Attributes:
-        request: the request as it is now; None if it does not exist.
+        request: the request as it is now; None if it is unknown or unreadable.
         is_first: whether this attempt stored the verdict. An open request past its time gets the verdict `expired`,
             even if the person may not decide it. False for a request that was decided before, and for one within its
             time that the person may not decide so.
@@ -81,7 +81,8 @@ class MessageAnswerResult:
 class HumanRequestService:
     """Service for approvals and questions, in the table `human_requests`.
 
-    Requests that `select_requests` leaves out, such as unreadable ones, are missing in all results.
+    Requests that are unreadable, or whose turn has no stored message, are in the results of `list_decisions` only. They
+    cannot be decided, and do not expire.
 
     Args:
         turns: store that the turns are read from and written to.
@@ -215,6 +216,8 @@ class HumanRequestService:
     async def list_of_turn(self, turn_id: str) -> list[HumanRequest]:
         """Return the approvals and questions of a turn, decided or not, oldest first.
 
+        Unreadable ones are left out. An unknown turn, and one without stored messages, have none.
+
         Raises:
             StoreError: the database cannot be read.
         """
@@ -239,7 +242,7 @@ class HumanRequestService:
         )
 
     async def list_open(self, *, session_id: str = "", event_key: str = "") -> list[HumanRequest]:
-        """Return undecided requests of a session or of a message's turns, oldest first.
+        """Return the undecided requests of a session or a message's turns, oldest first.
 
         Args:
             session_id: the id of the session; ignored if `event_key` is given. Without both, the result is empty.
@@ -545,11 +548,7 @@ class HumanRequestService:
 
 
 def _led_to_turn(origin: str) -> sa.ColumnElement[bool]:
-    """Return the SQL condition that the decision on a request started a turn.
-
-    Args:
-        origin: the `Turn.origin` of the turn that the decision started.
-    """
+    """Return the SQL condition that a decision started the turn of this `Turn.origin`."""
     asking_turn = sa.select(inbox.c.parent).where(inbox.c.turn == origin, inbox.c.kind == "decision")
     return human_requests.c.turn.in_(asking_turn)
 

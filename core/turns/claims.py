@@ -89,7 +89,8 @@ async def claim_turns(
         agents: decides which agent answers a new turn.
         limit: the most turns.
         running: the ids of the turns that this worker runs now: they are not claimed.
-        served: by author id, a number that is higher the later a turn last began for that author.
+        served: by author id, a number that is higher the later a turn last began for that author. New turns begin
+            round robin over authors, the lowest number first; an author without a number comes before all others.
 
     Returns:
         The claimed turns, abandoned ones first.
@@ -204,7 +205,7 @@ async def _claim_waiting(
     Args:
         worker: the id of the worker that claims the turns.
         agents: decides which agent answers a turn.
-        served: by author id, a number that is higher the later a turn last began for that author.
+        served: as for `claim_turns`.
     """
     locked = await _lock_sessions(connection, limit, served)
     waiting = await _read_waiting(connection, list(locked))
@@ -242,8 +243,8 @@ async def _lock_sessions(connection: AsyncConnection, limit: int, served: Mappin
 
     The dict has a row by session id, in a round robin over people. A row has `id`, `generation`, `model`, `agent` and
     `has_question`: whether a question of an agent to a person is stored. The first session of each person comes
-    before the second one of anybody. Among the first ones, the session of the person with the oldest last turn comes
-    first. A session counts for the author of its oldest waiting message.
+    before the second one of anybody. In each round, the lowest number in `served` comes first; a person without a
+    number comes before all others. A session counts for the author of its oldest waiting message.
 
     Args:
         served: by author id, a number that is higher the later a turn last began for that author.

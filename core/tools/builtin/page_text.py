@@ -34,7 +34,7 @@ def decode(body: bytes, charset: str) -> str:
 
 
 def to_markdown(page: str) -> str:
-    """Return an HTML page as Markdown.
+    """Return an HTML page as Markdown; a page can make this take minutes.
 
     Raises:
         ImportError: the extra `web` is not installed.
