@@ -106,6 +106,9 @@ def create_bucket_headers(route: str, limit: int, remaining: int, ends_at: float
 class DiscordRateLimits:
     """Rate limits that the local Discord applies to the bot's calls.
 
+    They are the global limit and, for the routes in `RATES`, a limit per route and channel. Discord's limit of invalid
+    requests is left out.
+
     Args:
         speed: factor by which windows are shorter than Discord's.
     """
@@ -117,8 +120,8 @@ class DiscordRateLimits:
     def acquire(self, route: str, channel: str) -> RateLimitCheck:
         """Count a call of a route, unless the route's or the global limit rejects it.
 
-        The global limit also counts the calls that the route's limit rejects. A route without its own limit has no
-        headers.
+        The global limit also counts the calls that the route's limit rejects; it does not apply to
+        `GLOBALLY_UNLIMITED_ROUTES`. An allowed call of a route without its own limit gets no headers.
 
         Args:
             route: such as `GET /channels/{channel}`.

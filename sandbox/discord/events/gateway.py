@@ -509,7 +509,7 @@ class LocalGateway:
             self._start_task(self._close_later(connection))
 
     def invalidate_sessions(self, *, resumable: bool) -> None:
-        """Report every connected session as invalid (op 9) to its client.
+        """Send an invalid session (op 9) on every connection, also before IDENTIFY.
 
         Connections stay open without a session: clients may resume or identify on the same one (Discord:
         discord-api-docs #1805).
