@@ -172,7 +172,8 @@ class LoadResult:
 
     Attributes:
         outcome: the verdicts on all messages, as of a soak test; its `counts` are those of the deploys.
-        reset_faults: see `LoadRun.find_reset_faults`.
+        reset_faults: a line for each session in which the bot confirmed more or fewer resets than users requested;
+            empty without a fault.
         waits: the time to the answer of each message.
         deploys: the real seconds of each deploy.
     """
