@@ -381,7 +381,7 @@ class FetchedFile:
     data: bytes
 
 
-class RateLimits(Protocol):
+class SharedRateLimits(Protocol):
     """Rate limits of a platform, of which each worker process uses a share."""
 
     @property
@@ -430,7 +430,7 @@ class Channel(Protocol):
     def max_menu_options(self) -> int: ...
 
     @property
-    def limiters(self) -> RateLimits: ...
+    def limiters(self) -> SharedRateLimits: ...
 
     async def start(self) -> None:
         """Connect to the platform, and return once the connection receives messages.
