@@ -45,12 +45,7 @@ _FALSE_WORDS = frozenset({"no", "n", "false", "아니요", "아니오"})
 
 @dataclass(frozen=True, slots=True)
 class FormOption:
-    """Option that a person can choose in a field.
-
-    Attributes:
-        label: text of the option that people see.
-        value: JSON value of the answer if it is chosen.
-    """
+    """Option of a field: the label that people see, and the JSON value of the answer."""
 
     label: str
     value: Any
@@ -275,12 +270,9 @@ def _list_options(schema: Mapping[str, Any], root: Mapping[str, Any]) -> tuple[F
         if not isinstance(alternatives, list):
             raise _SchemaError("its alternatives are no list of schemas")
         constants = [_resolve(alternative, root).schema for alternative in alternatives]
-        if not all("const" in constant for constant in constants):
+        if not all("const" in const for const in constants):
             return ()
-        found = [
-            FormOption(_to_label(constant.get("title") or constant["const"]), constant["const"])
-            for constant in constants
-        ]
+        found = [FormOption(_to_label(const.get("title") or const["const"]), const["const"]) for const in constants]
     else:
         found = [FormOption(_to_label(schema["const"]), schema["const"])] if "const" in schema else []
     if len(found) > MAX_OPTIONS:
