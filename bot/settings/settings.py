@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any
@@ -234,14 +235,14 @@ def _find_renamed_settings() -> list[str]:
 def list_misspelling_warnings() -> list[str]:
     """Return a warning for each name in `.env` that is no setting but resembles one.
 
-    A name resembles a setting if their `difflib` ratio is at least 0.75. The warning has the most similar setting.
-
-    Raises:
-        OSError, UnicodeDecodeError: `.env` cannot be read.
+    A name resembles a setting if their `difflib` ratio is at least 0.75. The warning has the most similar setting. A
+    `.env` that cannot be read has no warnings: `load_settings` raises the error.
     """
     known = [name.upper() for name in Settings.model_fields]
-    lines = list[str]()
-    for name in dotenv_values(".env"):
+    lines, names = list[str](), dict[str, str | None]()
+    with suppress(OSError, UnicodeDecodeError):
+        names = dotenv_values(".env")
+    for name in names:
         if name.upper() not in known and (nearest := get_close_matches(name.upper(), known, n=1, cutoff=0.75)):
             lines.append(f".env: {name} is no setting: did you mean {nearest[0]}?")
     return lines

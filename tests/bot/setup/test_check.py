@@ -64,6 +64,11 @@ def misspelt_setting() -> None:
     Path(".env").write_text("MODELL=openai/x\n")
 
 
+@pytest.fixture
+def latin_env_file() -> None:
+    Path(".env").write_bytes(b"MODEL=\xff\xfe")
+
+
 @pytest.mark.usefixtures("misspelt_setting")
 async def test_check_notes_misspelt_settings_and_uncallable_tools(
     monkeypatch: pytest.MonkeyPatch,
@@ -72,6 +77,12 @@ async def test_check_notes_misspelt_settings_and_uncallable_tools(
     notes = [finding.line async for finding in run_checks() if finding.verdict is Verdict.NOTE]
     assert ".env: MODELL is no setting: did you mean MODEL?" in notes
     assert f"{LOCAL_MODEL} cannot call tools: parley never uses current_time; set MODEL to one that can" in notes
+
+
+@pytest.mark.usefixtures("latin_env_file")
+async def test_check_names_an_env_file_that_is_not_utf8() -> None:
+    lines = [(finding.verdict, finding.line) async for finding in run_checks()]
+    assert lines == [(Verdict.FAIL, ".env: it is not UTF-8 text: save it as UTF-8")]
 
 
 async def test_faults_of_the_model_and_of_each_tool_are_reported_together(monkeypatch: pytest.MonkeyPatch) -> None:
