@@ -9,6 +9,7 @@ from channels.base import FINAL_PRIORITIES, Button, File, Plan, Priority, Record
 from channels.discord.interactions.responses import ORIGINAL, InteractionToken
 from channels.discord.replies.surface import DiscordMessageSurface, edit_outcome, ignore_deleted
 from channels.i18n import messages as words
+from channels.rate_limits.caller import TransientError
 from channels.rate_limits.limiter import RateLimiter
 from channels.replies.reactions import QueuedReactions
 from channels.replies.reply import FILE_NAME
@@ -88,7 +89,12 @@ class EphemeralSurface(DiscordMessageSurface):
             send = self._token.post_message
         else:
             send = partial(self._token.edit_message, ORIGINAL)
-        message = await send(text, buttons, priority=priority, has_slot=has_slot)
+        try:
+            message = await send(text, buttons, priority=priority, has_slot=has_slot)
+        except (
+            TransientError
+        ):  # Discord lists no ephemeral messages, so the outcome stays unknown: the next call posts it
+            return None
         return None if message is None else PostedMessage(str(message.id))
 
     async def _edit(self, message_id: str, text: str, buttons: Sequence[Button], priority: Priority) -> EditOutcome:

@@ -292,6 +292,21 @@ async def test_a_long_ephemeral_answer_ends_with_the_whole_as_a_file(
         assert (await bot.wait_for_turns(1))[0].state == "done"
 
 
+@pytest.mark.parametrize(("fault", "expected_count"), [("fail", 2), ("lose_response", 3)])
+async def test_a_failed_follow_up_message_of_a_growing_answer_is_posted_again(
+    server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str, expected_count: int
+) -> None:
+    monkeypatch.setattr(responses, "TOKEN_WINDOW", Window(calls=50, seconds=1.0))
+    first, second = ("one " * 400).strip(), ("two " * 400).strip()
+    script = [Say(first), Pause(0.5), Say(f"\n\n{second}", pieces=8, pace=0.3)]
+    async with run_bot(server, tmp_path, script) as bot:
+        getattr(server.faults, fault)(FOLLOW_UP)
+        messages = await server.run_command("ada", server.open_group_dm("us", "ada"), "ask", question="a story")
+        assert (await bot.wait_for_turns(1))[0].state == "done"
+        assert [messages[0].text, messages[-1].text] == [first, second]
+        assert len(messages) == expected_count  # a message without a response cannot be found, and stays
+
+
 async def test_an_ephemeral_answer_can_be_stopped_and_rated_only(server: DiscordSandbox, tmp_path: Path) -> None:
     async with run_bot(server, tmp_path, [Say("half"), Pause(60)], "whole"):
         group = server.open_group_dm("us", "ada")
