@@ -298,7 +298,7 @@ class Surface(Protocol):
     async def delete_messages(self, message_ids: Sequence[str]) -> None:
         """Delete messages of this reply, or messages that were posted beside it.
 
-        A refusal by the platform is logged, and the message stays.
+        A refusal by the platform is logged, and the message stays. The entries of files (`file:ID:NAME`) are ignored.
 
         Raises:
             SurfaceError: the platform cannot be reached.

@@ -205,7 +205,8 @@ class MessageSurface(ABC):
 
     async def delete_messages(self, message_ids: Sequence[str]) -> None:
         for message_id in message_ids:
-            await _delete_leftover(self._delete, message_id)
+            if not _is_file(message_id):
+                await _delete_leftover(self._delete, message_id)
 
     @abstractmethod
     async def add_reaction(self, emoji: str) -> None:

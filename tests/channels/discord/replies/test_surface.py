@@ -142,6 +142,12 @@ async def test_a_leftover_message_may_be_deleted_already(reply: DiscordSurfaceRe
     assert reply.texts == ["one"]
 
 
+async def test_the_deletion_of_messages_ignores_the_entries_of_files(reply: DiscordSurfaceReply) -> None:
+    await reply.show("one", "two")
+    await reply.surface.delete_messages([f"file:{reply.known[0]}:a.png", *reply.known])
+    assert reply.texts == []
+
+
 async def test_a_deleted_question_is_answered_without_a_reference(reply: DiscordSurfaceReply) -> None:
     await reply.server.delete_message("ada", reply.question)
     assert await reply.show("one", "two")
