@@ -146,7 +146,10 @@ class ChatError(ParleyError):
 
 
 class QuestionSchemaError(ParleyError):
-    """An agent asks a question with a `response_schema` that ADK refuses."""
+    """A run failed: ADK refuses the `response_schema` of an agent's question.
+
+    In the agent's code, ADK raises other errors; the runtime reports this one as the error of the run.
+    """
 
     public = "The agent asked a question that I can't show. Please tell the operator."
 

@@ -71,14 +71,14 @@ async def delete_session(
     """Delete the rows of a session; the event keys of its inbox messages stay.
 
     The cost of the turns is first stored in the table `spending`. At the end, a row of `inbox` is inserted that marks
-    the session as deleted: see `_insert_tombstone`.
+    the session as deleted, even if the session itself stays: see `_insert_tombstone`.
 
     Args:
         prices: the prices of models, for turns whose cost is not stored yet.
         row: the row of the session; None if the session did not exist, which is then not marked as deleted.
         reset_at: seconds since the epoch; a backfill ignores messages of the session that were sent until then.
         before_generation: delete only turns and inbox messages of earlier generations. The session itself stays if it
-            has inbox messages of this generation. None deletes all generations.
+            has inbox messages of this generation or a later one. None deletes all generations.
     """
     its_turns, its_messages = turns.c.session == session_id, inbox.c.session == session_id
     query = sa.select(inbox.c.id).where(its_messages).limit(1)
@@ -123,11 +123,11 @@ async def tombstone_messages(connection: AsyncConnection, condition: sa.ColumnEl
 async def _insert_tombstone(connection: AsyncConnection, session: sa.Row[Any], reset_at: float) -> None:
     """Insert an `inbox` row that marks a session as deleted.
 
-    A backfill treats the row as a reset. If no other session has the same place, the state, files and memories of the
-    place are deleted. The names of people in the place's spending rows are deleted too.
+    A backfill treats the row as a reset. If no session of the place is left, the state, files and memories of the place
+    are deleted. The names of people in the place's spending rows are then deleted too.
 
     Args:
-        session: the `sessions` row of the deleted session.
+        session: the row of the session in `sessions`, where it may be deleted already.
         reset_at: the time of the reset, in seconds since the epoch.
     """
     now = time.time()

@@ -104,9 +104,10 @@ class MemoryService(BaseMemoryService):
     async def search_memory(self, *, app_name: str, user_id: str, query: str) -> SearchMemoryResponse:
         """Return the memories of a place that match a query, the best match first.
 
-        A memory matches by at least one word; more words are a better match, and equal matches are newest first. Only
-        the newest 200 matches are compared. Case is ignored. At most 10 memories are returned, with 12,000 characters
-        in all; none for a query without a word of three letters or more (two outside of ASCII).
+        A memory matches by at least one word, even within a longer word. More words are a better match, and equal
+        matches are newest first. Only the 16 longest words of the query count, and only the newest 200 matches are
+        compared. Case is ignored. At most 10 memories are returned, with 12,000 characters in all; none for a query
+        without a word of three letters or more (two outside of ASCII).
 
         Args:
             app_name: the agent whose memories are searched.

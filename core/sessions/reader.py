@@ -69,7 +69,7 @@ class SessionSnapshot:
         state: the values of ADK's state by key, with ADK's prefixes `app:` and `user:`.
         newest: the newest messages, at most `BATCH_ROWS`, by row id.
         required: the newest summaries, ADK's compactions and messages with long-running calls, at most
-            `MAX_REQUIRED_ROWS`, by row id.
+            `MAX_REQUIRED_ROWS`, by row id. Recent ones are in `newest`, too.
     """
 
     generation: int

@@ -85,14 +85,15 @@ class Summarizer:
         Args:
             previous: the text of the previous summary; empty without one.
             rows: rows of `messages`, oldest first.
-            agent: the name of the session's agent, by which the model is selected: see `SummaryModelFactory`. Empty for
-                the default agent.
-            model: the full name of the model that was chosen for the session; None for that of the agent.
+            agent: the name of the session's agent; empty for the default agent.
+            model: the full name of the model that was chosen for the session; None for none. The `SummaryModelFactory`
+                selects the model by both, and may ignore the chosen one.
             max_tokens: the most tokens of the summary; a longer one is cut at its end.
 
         Raises:
             SpendingLimitError: a spending limit is reached.
-            ProviderError: the model failed, or returned no complete text.
+            ProviderError: the model failed, or returned no complete text. A model that is no `ModelAdapter` may raise
+                other errors.
         """
         llm, name = self._model(agent, model)
         previous_lines = [f"{LINE_PREFIX}{line}" for line in escape_brackets(previous).splitlines()]
@@ -137,7 +138,7 @@ async def _generate_metered(llm: BaseLlm, request: LlmRequest) -> LlmResponse:
 
     Raises:
         SpendingLimitError: a spending limit is reached.
-        ProviderError: the model returned no answer.
+        ProviderError: the model returned no answer. Errors that it raises pass unchanged.
     """
     meter, started_at = current_meter(), time.monotonic()
     await meter.check_limits(request.model or "", lambda: estimate_tokens(str(request.contents)))
@@ -150,7 +151,7 @@ async def _generate(llm: BaseLlm, request: LlmRequest) -> LlmResponse:
     """Return the last complete (not partial) response of a model.
 
     Raises:
-        ProviderError: the model returned no complete response.
+        ProviderError: the model returned no complete response. Errors that it raises pass unchanged.
     """
     answer: LlmResponse | None = None
     async with aclosing(llm.generate_content_async(request)) as responses:

@@ -94,7 +94,7 @@ class MessageAnswer:
 def find_questions(events: Sequence[Event]) -> list[QuestionRequest]:
     """Return the questions in ADK events that have no response there, oldest first.
 
-    Confirmations and requests for credentials are left out.
+    Confirmations, requests for credentials and calls without an id are left out.
 
     Args:
         events: the events of a run, oldest first.
@@ -228,9 +228,10 @@ def find_events_after_response(stored: Sequence[Event], decisions: Sequence[Deci
 def find_approved_calls(
     stored: Sequence[Event], decisions: Sequence[Decision | Answer]
 ) -> Iterator[ConfirmationRequest]:
-    """Yield the confirmation requests of approved calls without a response yet.
+    """Yield the confirmation requests of approved calls without a later response.
 
-    Calls that a workflow makes, which have no id, are left out.
+    Only responses after the run's first response to `decisions` count, so that ADK's placeholder before it does not.
+    The `arguments_hash` of a decision is not compared. Calls that a workflow makes, which have no id, are left out.
 
     Args:
         stored: the events of the run, oldest first.

@@ -94,8 +94,10 @@ class Question(HumanRequest):
     """Request for a value, which becomes the response of the tool call.
 
     Attributes:
-        answer: JSON value; None while the question is open, after its expiry, and if a message is the answer.
-        is_answered_by_message: whether a message in the session is the answer.
+        answer: JSON value, which may be None; also None while the question is open, after its expiry, and if
+            `is_answered_by_message`.
+        is_answered_by_message: whether the run of a message in the session continues the asking run. A message that
+            answers one of several requests of a turn is stored in `answer` instead.
         drafts: form entries that people have not submitted, by the person's id.
     """
 

@@ -196,8 +196,8 @@ class DenialNoticeStore:
 
 
 def is_expired() -> sa.ColumnElement[bool]:
-    """Return the SQL condition that a row in `denial_notices` has expired.
+    """Return the SQL condition that a row in `denial_notices` has expired by now.
 
-    The person may be notified again, and the row can be deleted.
+    Now is this process's time at the call. The person may be notified again, and the row can be deleted.
     """
     return denial_notices.c.expires_at < time.time()
