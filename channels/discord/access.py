@@ -44,7 +44,9 @@ class DiscordIdentityResolver:
         self._channels = LookupCache[int, Any]("channel", CACHE_SECONDS)
 
     async def resolve_message(self, incoming: IncomingMessage, message: discord.Message) -> IncomingMessage:
-        """Return a parsed message with its author's roles and its location set.
+        """Return a copy of a parsed message with its author's roles and its location set.
+
+        Roles that must be fetched are left out if no setting needs roles.
 
         Args:
             incoming: the parsed message.

@@ -39,7 +39,8 @@ class ResponseTarget:
         thread_ts: the `ts` of the thread of the interaction; empty outside threads, or if Slack does not send it.
         response_url: the URL to which answers are posted; empty for none.
         key: the id that is the same for each delivery of the interaction: of the trigger, the view or the event.
-        home_team: the id of the user's own workspace; empty for `team`.
+        home_team: the id of the user's own workspace, often the same as `team`; empty if unknown: `team` then counts as
+            theirs.
     """
 
     team: str
