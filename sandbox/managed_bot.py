@@ -46,10 +46,11 @@ class ManagedBot(Protocol):
     async def restart(self, model: str = "") -> None:
         """Stop the bot's process gracefully and start it again in the background.
 
-        Return once the old process has exited.
+        Return once the old process has exited. If it must be killed after a time limit, the restart has a delay.
 
         Args:
-            model: the full name of the new model; "" for the same one.
+            model: the full name of the new model of the user's agent; "" for the same one. A running tour goes on,
+                without this model.
         """
 
     async def start_tour(self) -> None:

@@ -252,9 +252,10 @@ class DiscordPlatform:
         return await self._discord.start_thread(person.id, root, name)
 
     def _visible_messages(self, channel: GuildChannel | str, person: PlatformUser) -> list[DiscordMessage]:
-        """Return the messages of a channel or thread that a user can see, oldest first.
+        """Return the messages of a channel or thread, oldest first.
 
-        Discord's copy of the first message at the top of a thread is left out.
+        Ephemeral messages to other users, and Discord's copy of the first message at the top of a thread, are left out.
+        It is not checked that the user can see the channel.
 
         Args:
             channel: the channel or thread, or its name or id.

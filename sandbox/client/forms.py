@@ -109,10 +109,10 @@ def parse_entry(field: ClientField, text: str) -> list[str]:
     """Return the values of a typed entry of a field, empty for an empty text.
 
     The value is the text itself or, in a field with options, that of the option which `find_option` finds for it. If
-    the field `takes_several`, the text is split at commas, and each part is the text for one option.
+    such a field `takes_several`, the text is split at commas, and each part is the text for one option.
 
     Raises:
-        ValueError: the field has no such option.
+        ValueError: the field has no such option; also for a blank part.
     """
     if not field.options or not text:
         return [text] if text else []

@@ -158,7 +158,7 @@ class ClientPlatform(Protocol):
 
     @property
     def channels(self) -> Sequence[ClientLocation]:
-        """The channels that all users can see, without DMs and threads."""
+        """All channels, also those that only some users can see; no DMs and threads."""
         ...
 
     def get_dm(self, person: PlatformUser) -> ClientLocation:
@@ -166,12 +166,16 @@ class ClientPlatform(Protocol):
         ...
 
     def list_threads(self, person: PlatformUser) -> Sequence[ClientLocation]:
-        """Return the threads that a user can see, the one with the newest reply first."""
+        """Return the threads that a user can see, the one with the newest reply first.
+
+        Slack: the threads in channels that the user cannot see are included.
+        """
         ...
 
     def list_messages(self, place: ClientLocation, person: PlatformUser) -> Sequence[ClientMessage]:
-        """Return the messages of a location that a user can see, oldest first.
+        """Return the messages of a location, oldest first, as a user sees them there.
 
+        Ephemeral messages to other users are left out. It is not checked that the user can see the location.
         Of the replies in threads, only broadcast ones are messages of the channel. A thread's first message is also a
         message of the thread.
         """

@@ -107,16 +107,17 @@ class ClientSession:
         return self._find_home_place(self.place.channel)
 
     def list_places(self) -> list[ClientLocation]:
-        """Return the DM, then the channels, then the threads that the user can open.
+        """Return the user's DM, then all channels, then the user's threads.
 
-        The open location is added at the end if it is none of them.
+        Channels that the user cannot see are included; in Slack, so are their threads. The open location is added at
+        the end if it is none of them.
         """
         platform = self.platform
         places = [platform.get_dm(self.user), *platform.channels, *platform.list_threads(self.user)]
         return places if self.place in places else [*places, self.place]
 
     def count_unread(self) -> int:
-        """Return the number of unread messages in the user's channels, DM and threads."""
+        """Return the number of unread messages in the locations of `list_places`."""
         return sum(self.unread[place] for place in self.list_places()) if self.unread else 0
 
     def record_event(self, event: ClientEvent) -> None:

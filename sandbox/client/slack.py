@@ -212,9 +212,9 @@ class SlackPlatform:
         return {**stop, **{control.label: id_ for id_, control in list_buttons(self._slack, message)}}
 
     def _visible_messages(self, place: ClientLocation, person: PlatformUser) -> list[ClientMessage]:
-        """Return the messages that a user can see in a channel and its threads.
+        """Return the messages of a channel and its threads, oldest first.
 
-        The oldest message is first.
+        Ephemeral messages to other users are left out. It is not checked that the user can see the channel.
         """
         messages = [
             message for message in self._slack.messages(place.channel) if message.ephemeral_to in (None, person.id)

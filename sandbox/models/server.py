@@ -124,7 +124,8 @@ class ScriptedServer(ABC):
     def error_response(self, fail: Fail) -> web.Response:
         """Return the HTTP response of a scripted error.
 
-        The body is `fail.body` or, without it, the JSON of `error_body`. A delay is sent as `Retry-After`.
+        The body is `fail.body` or, without it, the JSON of `error_body`. `fail.headers` are sent, too. A delay is sent
+        as `Retry-After`, unless they have one.
         """
         headers = dict(fail.headers)
         if fail.retry_after is not None:

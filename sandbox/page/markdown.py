@@ -53,12 +53,14 @@ def render_link(address: str, label: str = "") -> str:
 
 
 def render_mention(text: str) -> str:
-    """Return HTML that highlights a plain text, such as `@ada`, as a mention."""
+    """Return plain text, such as `@ada`, as escaped HTML that highlights a mention."""
     return f'<span class="mention">{escape(text)}</span>'
 
 
 def render_code(text: str, language: str = "") -> str:
     """Return plain text as an HTML code block, highlighted if the language is known.
+
+    The text and the language are escaped.
 
     Args:
         language: a name of the language that Pygments may know; "" for none.
@@ -72,7 +74,9 @@ def render_code(text: str, language: str = "") -> str:
 
 
 def render_discord(text: str, names: Mapping[str, str]) -> str:
-    """Convert Discord's Markdown to HTML.
+    """Convert Discord's Markdown to safe HTML.
+
+    HTML in the text and in the names is escaped. Only http(s) and mailto URLs become links.
 
     Args:
         names: names of users, channels and roles by id, for mentions; a mention without a name shows the id.
@@ -85,7 +89,9 @@ def render_discord(text: str, names: Mapping[str, str]) -> str:
 
 
 def render_slack(text: str, render_angle: AngleRenderer) -> str:
-    """Convert the text of Slack's `markdown` block to HTML.
+    """Convert the text of Slack's `markdown` block to safe HTML.
+
+    HTML in the text is escaped. Only http(s) and mailto URLs become links.
 
     Args:
         render_angle: converts the inside of `<...>`, such as a mention, to safe HTML. If it returns "", other Markdown

@@ -87,9 +87,10 @@ class DiscordEventDispatcher:
         return ApiResponse({"url": self._gateway.url, "shards": self._gateway.shards, "session_start_limit": limit})
 
     def dispatch_change(self, change: GuildChange) -> None:
-        """Send the gateway event for a change of a message.
+        """Send the gateway event for a message's change to the sessions with its intent.
 
-        Nothing is sent for an ephemeral message, or one in a channel that the bot cannot see.
+        Nothing is sent for an ephemeral message, or one in a channel that the bot cannot see. Events of the server are
+        lost during its outage: see `LocalGateway.dispatch`.
         """
         message = change.message
         if message.ephemeral_to is not None or not self._is_visible(message.channel):
@@ -110,9 +111,10 @@ class DiscordEventDispatcher:
             self._dispatch_reaction(name, change, place)
 
     def dispatch_event(self, event: GuildEvent) -> None:
-        """Send a gateway event, unless it is about a channel that the bot cannot see.
+        """Send a gateway event to the sessions with its intent.
 
-        Events of the creation, change and deletion of a channel are always sent.
+        Nothing is sent about a channel that the bot cannot see, except its creation, change and deletion. Events of the
+        server are lost during its outage: see `LocalGateway.dispatch`.
         """
         channel = event.channel
         # Discord: bots know all channels of a server, also those that they cannot see.

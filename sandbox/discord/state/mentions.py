@@ -21,8 +21,9 @@ class MessageMentions:
     """Mentions of a message that ping.
 
     Attributes:
-        users: user ids in the order of the text, then the author of the message that is replied to.
-        roles: role ids in the order of the text.
+        users: user ids in the order of the text, each once; then, if not among them, the author of the message that is
+            replied to.
+        roles: role ids in the order of the text, each once.
         everyone: `everyone` and `here`, as far as mentioned.
     """
 

@@ -131,8 +131,8 @@ class SocketModeServer:
     def deliver(self, type_: EnvelopeType, payload: dict[str, Any]) -> EnvelopeDelivery:
         """Queue an envelope for a WebSocket, after the latency of `SlackFaults`.
 
-        Without a WebSocket, it stays queued, and is sent as a retry when one connects. An event is retried until it is
-        acknowledged, at most `len(RETRY_DELAYS_SECONDS)` times. Commands and interactions are sent once.
+        Without a WebSocket, it stays queued until one connects; an event is then sent as a retry. An event is retried
+        until it is acknowledged, at most `len(RETRY_DELAYS_SECONDS)` times. Commands and interactions are sent once.
 
         Returns:
             The delivery, whose `acknowledged` is set once the app has acknowledged the envelope.
