@@ -1,6 +1,6 @@
 """Agent of the scripted tour: support of a small shop, in plain ADK.
 
-It has Parley's tool `make_file`.
+It has Parley's tool `make_file`. The shop is made up: `refund_order` only returns its arguments.
 
 Nothing here is special to the tour: the sandbox runs it as `AGENT=bot.sandbox.tour_agent`. Its model is the scripted
 server of `sandbox.tour`, which answers in place of a vendor.

@@ -108,5 +108,8 @@ class SlackSection(SettingsSection):
 
     @property
     def prompts(self) -> tuple[str, ...]:
-        """Prompts that Slack suggests in direct messages; empty if the setting is `|`."""
+        """Prompts that Slack suggests in direct messages: the setting, split at `|`.
+
+        Blank parts are left out: a single `|` gives none. An unset or empty setting gives `DEFAULT_PROMPTS`.
+        """
         return tuple(prompt.strip() for prompt in self.slack_suggested_prompts.split("|") if prompt.strip())
