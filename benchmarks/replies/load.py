@@ -167,7 +167,11 @@ class SpeechStreamer:
         return (speech.number * self._load.step + _scatter(speech.number) * ASKING_SECONDS) / self._load.speed
 
     async def run(self) -> None:
-        """Emit the words of all speeches at their due times, until all have ended."""
+        """Emit the words of all speeches at their due times, until all have ended.
+
+        Each word goes to the speech's subscriber: see `Speech.emit_word`. The due times count from now;
+        `Speech.begins` is set to the first. Speeches that are added later are ignored.
+        """
         began = monotonic()
         for speech in self.speeches:
             first = speech.number * self._load.step + ASKING_SECONDS + THINKING_SECONDS

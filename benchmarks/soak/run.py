@@ -40,9 +40,11 @@ class SoakConfig:
         messages: the number of messages in all sessions; each one sends `messages // sessions`, at least one.
         sessions: the number of sessions, half of them on Slack.
         concurrent_users: the maximum number of sessions that send or wait for an answer at the same time.
-        messages_per_fault: the minimum number of messages between two faults.
+        messages_per_fault: the number of messages, of all sessions together, for each fault. After a fault that takes
+            long, the overdue ones follow with the next messages.
         seed: the seed of all random choices.
-        speed: the factor by which the bot's rate limiters run faster; the sandboxes have no limits.
+        speed: the factor by which the bot's rate limiters run faster, and the local Slack's timeouts are shorter. The
+            sandboxes have no rate limits.
     """
 
     messages: int = 10_000

@@ -59,7 +59,10 @@ class UserSession:
         return name, await self.place.post_message(name, files)
 
     def has_answers(self, names: Sequence[str]) -> bool:
-        """Return whether all messages with these names have complete answers."""
+        """Return whether all messages with these names have complete answers.
+
+        `find_answered` decides which are complete. A reply that still grows may count; `is_idle` excludes it.
+        """
         return find_answered(visible_text(self.place)).issuperset(names)
 
     @property

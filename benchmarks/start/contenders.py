@@ -28,8 +28,8 @@ class StartContender:
 
     Attributes:
         platforms: "slack", "discord" and "both", if the program supports them.
-        command: prepares a start (once per folder) and returns the command line, from the platform, the run's folder
-            and Parley's settings. It may install the program or migrate a database.
+        command: prepares a start and returns the command line, from the platform, the run's folder and Parley's
+            settings. It may install the program or migrate a database. Call it once per folder.
         ready: text in the output that reports readiness; "" if a connection does.
         environment: returns more environment variables, from the run's folder.
     """

@@ -51,15 +51,17 @@ def _platforms(name: str) -> list[SlackSoakPlatform | DiscordSoakPlatform]:
 
 
 async def measure(contender: StartContender, platform: str, *, idle: float = _IDLE_SECONDS) -> StartFigures:
-    """Start a contender in a new folder, and measure its start and its first answers.
+    """Start a contender in a temporary folder; measure its start and first answers.
+
+    At the end, also after an error, the program is killed and the folder deleted.
 
     Args:
         platform: "slack", "discord" or "both".
         idle: seconds between the answer and the measurement of the memory.
 
     Raises:
-        TimeoutError: an answer is missing `_TIMEOUT_SECONDS` after the start. The error's text has the program's last
-            output.
+        TimeoutError: the program is not ready, or an answer is missing, `_TIMEOUT_SECONDS` after the start. The error's
+            text has the program's last output.
     """
     async with AsyncExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory()))
