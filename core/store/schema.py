@@ -177,8 +177,9 @@ feedback = sa.Table(
 #: `secret_paths` are not shown. `authors`: the authors of the messages that led to the call; `deciders`: see
 #: `core.tools.human_requests`. `chunks`: the platform's ids of the request's message; `address`: the place of the
 #: result. `decision` is null while the request is open; `decided_by` and `decided_by_name` are the id and the name of
-#: the person. `answer`: the answer to a question; null if a message is the answer: `answer_run` is the run of that
-#: message. `drafts`: what people have entered in a form, by person. A row is deleted with its turn, and by a reset.
+#: the person. `answer`: the answer to a question. It is null if a message continues the asking run: `answer_run` is
+#: then the run of that message. `drafts`: the entries of each person in a form, by user id. A row is deleted with its
+#: turn, and by a reset.
 human_requests = sa.Table(
     "human_requests",
     metadata,
