@@ -94,7 +94,7 @@ def mean_age(token_times: Sequence[float], newest: Iterable[tuple[float, int]]) 
     Before the first visible word, the age is the time since the first emitted one.
 
     Args:
-        spoken: the time of each emitted word.
+        token_times: the time of each emitted word.
         newest: see `newest_positions`.
     """
     start, ended = token_times[0], token_times[-1]

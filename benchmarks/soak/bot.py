@@ -18,7 +18,7 @@ def main(speed: float, *arguments: str) -> None:
     """Run a command of the bot whose rate limiters run `speed` times as fast.
 
     Args:
-        asked: the command and its arguments, such as `run`; they replace those in `sys.argv`.
+        arguments: the command and its arguments, such as `run`; they replace those in `sys.argv`.
     """
     with (
         patch.object(slack, "SlackApi", partial(SlackApi, speed=speed)),

@@ -189,7 +189,7 @@ async def run_conversation(sandbox: Any, folder: Path, *script: Any, **kwargs: A
 
     Args:
         script: the model's answers.
-        more: settings of the bot.
+        kwargs: settings of the bot.
     """
     is_slack = isinstance(sandbox, SlackSandbox)
     run_bot: Any = slack_tests.run_bot if is_slack else discord_tests.run_bot

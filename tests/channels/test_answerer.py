@@ -49,7 +49,7 @@ async def run_half_answer(
 
     Args:
         text: the visible half, after which the model pauses.
-        then: the model's next answers.
+        later_texts: the model's next answers.
     """
     async with run_bot(slack, folder, [Say(text), Pause(60)], *later_texts) as bot:
         question = await ask(bot)

@@ -187,7 +187,7 @@ def create_paying_app(name: str, provider: ScriptedProvider, paid: list[str], **
 
     Args:
         paid: the list to which each payment is appended.
-        more: `pays=False` leaves the tool out.
+        kwargs: `pays=False` leaves the tool out.
     """
 
     async def pay(to: str) -> str:

@@ -88,7 +88,7 @@ def shop(inputs: list[Any]) -> Workflow:
     """Return a workflow that asks for size and colour, and then orders.
 
     Args:
-        seen: the list to which each node appends its input.
+        inputs: the list to which each node appends its input.
     """
 
     async def size(node_input: types.Content) -> Any:

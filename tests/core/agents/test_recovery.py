@@ -337,7 +337,7 @@ async def store_run(conversation: Conversation, stored_calls: Sequence[StoredCal
     """Store the events and logged calls of a run that was interrupted in one step.
 
     Args:
-        made: the tool calls of the step.
+        stored_calls: the tool calls of the step.
     """
     session = await conversation.session()
     assert isinstance(session, StoredSession)

@@ -133,7 +133,7 @@ async def test_tools_get_the_speaker_who_is_never_stored(converse: Converse) -> 
     questions: list[str] = []
 
     def whoami(tool_context: ToolContext) -> str:
-        """Append the user's identity to `asked`."""
+        """Append the user's identity to `questions`."""
         questions.append(f"{tool_context.state['temp:speaker']}")
         return "you know"
 

@@ -57,7 +57,7 @@ async def create_answered_turn(
 
     Args:
         words: the user's messages.
-        more: fields of the messages.
+        kwargs: fields of the messages.
     """
     for text in words:
         await inbox.accept(inbound(text, **kwargs))

@@ -26,7 +26,7 @@ async def wait_for_response(bot: WiredDiscordBot, messages: list[DiscordMessage]
     """Wait until a command has one response with this text; it must be ephemeral.
 
     Args:
-        seen: the responses of the command, which the sandbox appends.
+        messages: the responses of the command, which the sandbox appends.
     """
     await bot.server.wait_for(lambda: [message.content.text for message in messages] == [text])
     assert messages[0].ephemeral_to is not None
@@ -37,7 +37,7 @@ async def get_response_text(bot: WiredDiscordBot, seen: list[DiscordMessage]) ->
     """Wait until a command's response has its text, and return the text.
 
     Args:
-        seen: the responses of the command, which the sandbox appends.
+        messages: the responses of the command, which the sandbox appends.
     """
     await bot.server.wait_for(lambda: not seen[0].loading)
     return seen[0].content.text

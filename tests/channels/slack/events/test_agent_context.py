@@ -19,7 +19,7 @@ LOOKED_AT = {"type": "slack#/types/channel_id", "value": "C01234ABDCE", "team_id
 
 
 async def look(tool_context: ToolContext) -> str:
-    """Append Slack's agent context, as the state has it, to `seen`."""
+    """Append Slack's agent context, as the state has it, to `contexts`."""
     contexts.append(tool_context.state.get("temp:slack"))
     return "done"
 

@@ -30,13 +30,13 @@ class ScriptedSpeaker:
 
     Attributes:
         lines: the next answers.
-        made: the signatures of all answers.
+        signatures: the signatures of all answers.
         wire: the provider and its scripted server.
     """
 
     vendor: str
     lines: list[Turn] = field(default_factory=list)
-    created_ids: list[str] = field(default_factory=list)
+    signatures: list[str] = field(default_factory=list)
     wire: ConnectedProvider | None = None
 
     def script(self, _request: ReceivedRequest) -> Turn:
@@ -44,7 +44,7 @@ class ScriptedSpeaker:
 
     def begin(self) -> None:
         self.lines.clear()
-        self.created_ids.clear()
+        self.signatures.clear()
         assert self.wire is not None
         self.wire.server.requests.clear()
 
@@ -62,20 +62,20 @@ class ScriptedSpeaker:
         return answer.content
 
     def _sign(self, step: Step) -> Step:
-        """Return a step with a signature, and append the signature to `made`.
+        """Return a step with a signature, and append the signature to `signatures`.
 
         Gemini signs calls, thoughts and texts; Anthropic signs thoughts; OpenAI signs nothing.
         """
-        signature = f"{self.vendor}-made-{len(self.created_ids)}"
+        signature = f"{self.vendor}-made-{len(self.signatures)}"
         match step:
             case Think(text) if self.vendor != "openai":
-                self.created_ids.append(signature)
+                self.signatures.append(signature)
                 return Think(text, signature=signature.encode())
             case CallTool(name, arguments, id_) if self.vendor == "gemini":
-                self.created_ids.append(signature)
+                self.signatures.append(signature)
                 return CallTool(name, arguments, id_, signature=signature.encode())
             case Say(text) if self.vendor == "gemini":
-                self.created_ids.append(signature)
+                self.signatures.append(signature)
                 return Say(text, signature=signature.encode())
         return step
 
@@ -161,8 +161,8 @@ async def talk(
             text = json.dumps(body)
             assert "parley:" not in text
             signatures = rules.list_signatures(speaker.vendor, body)
-            same = stranger.created_ids if stranger.vendor == speaker.vendor else []
-            assert set(signatures) <= {*speaker.created_ids, *same, PLACEHOLDER}
+            same = stranger.signatures if stranger.vendor == speaker.vendor else []
+            assert set(signatures) <= {*speaker.signatures, *same, PLACEHOLDER}
             if stranger.vendor != speaker.vendor:
                 assert f"{stranger.vendor}-made" not in text
 
@@ -205,7 +205,7 @@ async def test_a_full_conversation_continues_with_another_provider(
     assert all(phrase in text for phrase in ("What is this?", "cGRm", "Wait.", "A cat.", "look_up", "And now?"))
     signatures = rules.list_signatures(other.vendor, body)
     if one.vendor == other.vendor:
-        assert signatures == one.created_ids
+        assert signatures == one.signatures
     else:
         assert signatures == ([PLACEHOLDER] if other.vendor == "gemini" else [])
     assert ("Hm." in text) is (one.vendor == other.vendor != "openai")
