@@ -28,7 +28,7 @@ def main() -> int:
     parser.add_argument("--database", choices=["sqlite", "postgres"], action="append")
     parser.add_argument("--cases", type=int, help="number of random cases; by default all")
     parser.add_argument("--seed", type=int, default=1, help="seed of the random choice")
-    parser.add_argument("--at", default="", help="only crash points with this prefix, such as core/inbox/store.py:60")
+    parser.add_argument("--at", default="", help="only crash points with this prefix, such as core/inbox/store.py")
     parser.add_argument(
         "--at-once", type=int, default=campaign.MAX_CONCURRENT, help="number of concurrent cases, which mostly wait"
     )
