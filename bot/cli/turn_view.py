@@ -92,7 +92,8 @@ def to_json(report: TurnReport) -> dict[str, Any]:
         see `to_jsonable`.
     """
     fields = tables.to_jsonable(report)
-    return {**fields, "dollars": format_exact_dollars(fields.pop("cost"))}
+    cost = fields.pop("cost")
+    return {**fields, "dollars": format_exact_dollars(cost)}
 
 
 def _describe_run(report: TurnReport) -> dict[str, object]:

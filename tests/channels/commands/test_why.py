@@ -20,7 +20,7 @@ from core.sessions.history import HistoryWindow
 from core.store.database import Database
 from core.tools.tool import Tool, to_adk_tool
 from core.usage.meter import CANCELLED, ModelCall
-from core.usage.prices import UNITS_PER_DOLLAR, Prices, format_dollars
+from core.usage.prices import UNITS_PER_DOLLAR, Prices, format_dollars, format_exact_dollars
 from sandbox.models import CallTool, Cite, Fail, ReceivedRequest, Say, SendFile, Turn
 from tests.channels.commands.why_requests import run_why_command, use_why_menu
 from tests.channels.platforms import (
@@ -180,6 +180,8 @@ async def test_chat_terminal_status_and_inspector_report_the_same_turn(
         assert name
         assert f"Cost: {cost}" in text
         assert (cost in terminal, cost in line, inspector["cost"]) == (True, True, report.known_cost / UNITS_PER_DOLLAR)
+        as_json = turn_view.to_json(report)
+        assert ("cost" in as_json, as_json["dollars"]) == (False, format_exact_dollars(report.cost))
         assert (name in terminal, name in line) == (True, True)
         assert report.tokens == status.used_tokens == inspector["tokens"]
         assert f"{report.tokens:,}" in line
