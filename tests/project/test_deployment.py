@@ -212,6 +212,15 @@ def test_the_prometheus_rules_name_real_metrics() -> None:
     assert plain == exported
 
 
+def test_the_prometheus_rules_filter_by_documented_labels() -> None:
+    page = (ROOT / "docs" / "howto" / "monitor.md").read_text()
+    rows = re.findall(r"^\| `(parley_[a-z_]+)` \| ([^|]*)\|", page, re.M)
+    documented = {(metric, label) for metric, labels in rows for label in re.findall(r"`(\w+)`", labels)}
+    filters = re.findall(r"(parley_[a-z_]+)\{(\w+)=", (ROOT / "deploy" / "rules.yaml").read_text())
+    assert filters
+    assert {(metric.removesuffix("_bucket"), label) for metric, label in filters} <= documented
+
+
 def test_make_clean_keeps_data_and_distclean_asks_before_deleting(tmp_path: Path) -> None:
     shutil.copy(ROOT / "Makefile", tmp_path)
     built = [tmp_path / name for name in (".venv/ready", ".parley/site/index.html", ".parley/tiktoken/vocabulary")]
