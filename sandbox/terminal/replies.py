@@ -8,6 +8,8 @@ from sandbox.client.platform import ClientEvent, ClientEventKind, ClientMessage
 
 #: Label of the only button that a placeholder can have.
 STOP_LABEL = "Stop"
+#: Length of the longest first text that may be a placeholder, such as "Thinking…".
+MAX_PLACEHOLDER_CHARACTERS = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +35,8 @@ class ReplyTracker:
 
     A reply is in flight while a question has no message of the bot in its conversation, or only a placeholder there. A
     text is a placeholder if the platform reports it as one, or if an edit has replaced it before. Until the first such
-    edit, each first text may be one, unless it has a file, or a menu or button that asks the user. Any other reply is
-    complete once it has not changed for some time.
+    edit, each first text of at most `MAX_PLACEHOLDER_CHARACTERS` may be one, unless it has a file, or a menu or button
+    that asks the user. Any other reply is complete once it has not changed for some time.
     """
 
     def __init__(self, quiet_time: QuietTime) -> None:
@@ -72,7 +74,7 @@ class ReplyTracker:
             self._pending_messages.discard(key)
         if message.ephemeral_to is not None:
             return
-        if event.kind is ClientEventKind.POSTED and not message.has_files and not _asks_user(message):
+        if event.kind is ClientEventKind.POSTED and _may_be_placeholder(message):
             self._first_texts[key] = message.plain_text
         elif first := self._first_texts.pop(key, None):
             self._placeholders.add(first)
@@ -126,12 +128,13 @@ class ReplyTracker:
         return True
 
 
-def _asks_user(message: ClientMessage) -> bool:
-    """Return whether a message has a menu, or a button other than Stop.
+def _may_be_placeholder(message: ClientMessage) -> bool:
+    """Return whether a message has a short text, no file, and no menu or button but Stop.
 
-    Such a message asks the user for a decision, so it is not a placeholder.
+    Other buttons and menus ask the user for a decision.
     """
-    return bool(message.menus) or any(label != STOP_LABEL for label in message.buttons)
+    asks_user = bool(message.menus) or any(label != STOP_LABEL for label in message.buttons)
+    return len(message.plain_text) <= MAX_PLACEHOLDER_CHARACTERS and not message.has_files and not asks_user
 
 
 def _is_reply_to(message: ClientMessage, question: ClientMessage) -> bool:

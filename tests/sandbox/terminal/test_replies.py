@@ -48,6 +48,13 @@ async def test_a_placeholder_is_in_flight_until_it_is_replaced(replies: ReplyTra
     assert not replies.is_in_flight
 
 
+async def test_a_long_first_text_is_no_placeholder(replies: ReplyTracker) -> None:
+    replies.record_question(create_message("1", "help"), expects_reply=True)
+    answer = create_message("2", "Mention me in a channel or send me a direct message.", bot=True, thread="1")
+    replies.record_event(ClientEvent(ClientEventKind.POSTED, answer))
+    assert await replies.wait_until_complete()
+
+
 async def test_an_approval_is_no_placeholder_even_after_a_decision(replies: ReplyTracker) -> None:
     for first in (2, 4):
         replies.record_question(create_message(str(first - 1), "refund it"), expects_reply=True)
