@@ -35,8 +35,8 @@ class ReplyTracker:
 
     A reply is in flight while a question has no message of the bot in its conversation, or only a placeholder there. A
     text is a placeholder if the platform reports it as one, or if an edit has replaced it before. Until the first such
-    edit, each first text of at most `MAX_PLACEHOLDER_CHARACTERS` may be one, unless it has a file, or a menu or button
-    that asks the user. Any other reply is complete once it has not changed for some time.
+    edit, each first text of at most `MAX_PLACEHOLDER_CHARACTERS` may be one. A message with a file, or with a menu or
+    button that asks the user, is none. Any other reply is complete once it has not changed for some time.
     """
 
     def __init__(self, quiet_time: QuietTime) -> None:
@@ -129,7 +129,7 @@ class ReplyTracker:
 
 
 def _may_be_placeholder(message: ClientMessage) -> bool:
-    """Return whether a message has a short text, no file, and no menu or button but Stop.
+    """Return whether a text is short, without a file, a menu or a button except Stop.
 
     Other buttons and menus ask the user for a decision.
     """
