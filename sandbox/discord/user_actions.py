@@ -223,7 +223,8 @@ class DiscordUserActions:
         """Delete a channel with its threads, or a thread; an event is sent for each."""
         deleted_channel = self._channel(channel)
         self._guild.remove_channel(deleted_channel)
-        self.channels.pop(deleted_channel.name, None)
+        if self.channels.get(deleted_channel.name) is deleted_channel:
+            del self.channels[deleted_channel.name]
 
     async def add_reaction(self, user: DiscordUser | str, message: DiscordMessage, emoji: str) -> None:
         """Add a user's reaction to a message; if it exists already, nothing changes.

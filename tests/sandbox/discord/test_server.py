@@ -98,3 +98,12 @@ async def test_a_server_has_counts_on_request(server: DiscordSandbox, connect: C
     assert (guild.approximate_member_count, guild.approximate_presence_count) == (4, 4)
     (guild,) = [guild async for guild in bot.fetch_guilds(with_counts=False)]
     assert guild.approximate_member_count is None
+
+
+async def test_deleting_a_thread_keeps_the_channel_of_the_same_name(server: DiscordSandbox) -> None:
+    thread = await server.start_thread("ada", await server.post_message("ada", "general", "hello"), "random")
+    random = server.channels["random"]
+    await server.delete_channel(thread)
+    assert server.channels["random"] is random
+    await server.delete_channel("random")
+    assert "random" not in server.channels
