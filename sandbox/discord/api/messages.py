@@ -149,19 +149,23 @@ class MessageRoutes:
         """Return content as the bot's permissions in a channel allow it.
 
         Without the permission to mention everyone, `@everyone` and `@here` ping nobody. Outside of the server, the
-        content is returned unchecked and unchanged.
+        content is unchanged, and no permission is needed.
+
+        Discord: a bot can send the stickers of a server only there (discord-api-docs #3128, discord.js #6670).
 
         Raises:
-            DiscordError: 50013, the content has files or a poll that the bot may not send; 50081, a sticker is unknown.
+            DiscordError: 50013, the content has files or a poll that the bot may not send; 50081, a sticker is unknown,
+                or the channel is not in the server.
         """
+        stickers = self._guild.integrations.stickers if channel.is_in_guild else {}
+        if any(sticker not in stickers for sticker in content.stickers):
+            raise DiscordError(400, INVALID_STICKER, "Invalid sticker sent")
         if not channel.is_in_guild:
             return content
         if content.attachments:
             self._api.check_permissions("attach_files")
         if content.poll:
             self._api.check_permissions("send_polls")
-        if any(sticker not in self._guild.integrations.stickers for sticker in content.stickers):
-            raise DiscordError(400, INVALID_STICKER, "Invalid sticker sent")
         if "mention_everyone" in self._api.permissions:
             return content
         allowed = content.allowed_mentions or {"parse": ["users", "roles"], "replied_user": True}

@@ -345,3 +345,13 @@ async def test_the_type_of_a_file_is_that_of_its_name(server: DiscordSandbox) ->
     url = f"{server.api_url}/channels/{server.channels['general'].id}/messages"
     async with aiohttp.ClientSession(headers=headers) as session, session.post(url, data=form) as response:
         assert [file["content_type"] for file in (await response.json())["attachments"]] == ["image/png"]
+
+
+async def test_stickers_of_a_server_are_refused_in_dms(server: DiscordSandbox, bot: RecordingClient) -> None:
+    await server.post_message("ada", "general", "", stickers=["Wave"])
+    (sticker,) = await bot.guilds[0].fetch_stickers()
+    dm = await (await bot.fetch_user(int(server.people["ada"].id))).create_dm()
+    refused: list[Any] = [discord.Object(1), sticker]
+    for sent in refused:
+        assert await get_refusal(dm.send(stickers=[sent])) == (400, 50081)
+    assert [message async for message in dm.history()] == []
