@@ -1,6 +1,7 @@
 """Actions of the users of the local Discord."""
 
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 from sandbox.discord.api.files import create_attachment
@@ -172,11 +173,13 @@ class DiscordUserActions:
             voted: False to remove the vote.
 
         Raises:
-            ValueError: the message has no such answer, or its poll was ended. The poll's expiry is not checked.
+            ValueError: the message has no such answer, or its poll was ended or has expired.
         """
         poll = message.content.poll
-        if poll is None or not 1 <= answer <= len(poll.answers) or message.is_poll_over:
-            raise ValueError("there is no such answer, or the poll is over")
+        if poll is None or not 1 <= answer <= len(poll.answers):
+            raise ValueError("there is no such answer")
+        if message.is_poll_over or poll.expires_at <= datetime.now(UTC):
+            raise ValueError("the poll is over")
         voter = self._user(user)
         if voted and not poll.allows_multiple:
             for other in list(message.poll_votes):

@@ -2,6 +2,7 @@
 
 import datetime
 import io
+from dataclasses import replace
 from typing import Any
 
 import aiohttp
@@ -355,3 +356,17 @@ async def test_stickers_of_a_server_are_refused_in_dms(server: DiscordSandbox, b
     for sent in refused:
         assert await get_refusal(dm.send(stickers=[sent])) == (400, 50081)
     assert [message async for message in dm.history()] == []
+
+
+async def test_an_expired_poll_has_no_more_votes(server: DiscordSandbox, bot: RecordingClient) -> None:
+    poll = discord.Poll("Which?", duration=datetime.timedelta(hours=1)).add_answer(text="this")
+    sent = await bot.get_sandbox_channel(server, "general").send(poll=poll)
+    (message,) = server.messages("general")
+    await server.vote("ada", message, 1)
+    assert message.content.poll is not None
+    expired = replace(message.content.poll, expires_at=datetime.datetime.now(datetime.UTC))
+    message.content = replace(message.content, poll=expired)
+    for name, voted in (("grace", True), ("ada", False)):
+        with pytest.raises(ValueError, match="the poll is over"):
+            await server.vote(name, message, 1, voted=voted)
+    assert (await sent.fetch()).poll.get_answer(1).vote_count == 1
