@@ -213,7 +213,8 @@ class DiscordSandbox(DiscordUserActions, SandboxObserver[GuildChange]):
     def remove_bot(self) -> None:
         """Remove the bot from the server's members and its own list of servers.
 
-        GUILD_DELETE is sent. The sandbox still sends other events to the bot, and accepts its calls.
+        GUILD_DELETE is sent. Later, the bot receives no events of the server except interactions, and its calls about
+        the server are refused.
         """
         self._guild.roles.absent_user_ids.add(self.bot_id)
         self._gateway.dispatch("GUILD_DELETE", GUILDS, lambda _: {"id": self.guild_id}, guild_id=self.guild_id)

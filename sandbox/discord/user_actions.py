@@ -71,7 +71,7 @@ class DiscordUserActions:
     def leave_guild(self, user: DiscordUser | str) -> None:
         """Remove a user from the members of the server; `GUILD_MEMBER_REMOVE` is sent.
 
-        The DM with the bot still works. The sandbox does not refuse the user's later posts in channels.
+        The DM with the bot still works. The user cannot post in the server's channels any more.
         """
         leaver = self._user(user)
         self._guild.roles.absent_user_ids.add(leaver.id)
@@ -474,7 +474,7 @@ class DiscordUserActions:
             ValueError: the channel does not exist, or the user cannot see it.
         """
         place = self._channel(channel)
-        if not place.is_visible_to(user.id):
+        if not self._guild.is_visible(place, user.id):
             raise ValueError(f"{user.name} is not in {place.name}")
         return place
 

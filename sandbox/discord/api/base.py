@@ -90,7 +90,8 @@ class DiscordRestApi:
         channel = self.guild.channels.get(request.path_ids["channel"])
         if channel is None:
             raise DiscordError(404, UNKNOWN_CHANNEL, "Unknown Channel")
-        if not channel.is_visible_to(self.guild.bot.id) or not (channel.is_dm or "view_channel" in self.permissions):
+        is_visible = self.guild.is_visible(channel, self.guild.bot.id)
+        if not is_visible or not (channel.is_dm or "view_channel" in self.permissions):
             raise DiscordError(403, MISSING_ACCESS, "Missing Access")
         if not channel.is_dm:
             self.check_permissions(*permissions)
@@ -116,8 +117,10 @@ class DiscordRestApi:
         """Check that the bot has permissions; those that the sandbox does not know pass.
 
         Raises:
-            DiscordError: 50013, the bot lacks one of the permissions.
+            DiscordError: 50001, the bot was removed from the server; 50013, it lacks one of the permissions.
         """
+        if not self.guild.has_bot:
+            raise DiscordError(403, MISSING_ACCESS, "Missing Access")
         if any(permission in PERMISSIONS and permission not in self.permissions for permission in permissions):
             raise DiscordError(403, MISSING_PERMISSIONS, "Missing Permissions")
 
@@ -157,13 +160,19 @@ class DiscordRestApi:
                 parse_snowflake(f"{name}_id", value)
 
     def check_guild(self, request: ApiRequest) -> None:
-        """Check that a request's path names the sandbox's server, if it names one.
+        """Check that a request's path names the sandbox's server, if it names one, and the bot is in it.
+
+        Discord: a removed bot gets "Missing Access" for members (discord-api-docs #1716). Here, it gets this error for
+        all objects of the server.
 
         Raises:
-            DiscordError: 10004, the path names another server.
+            DiscordError: 10004, the path names another server; 50001, the bot was removed from the server.
         """
-        if request.path_ids.get("guild", self.guild.id) != self.guild.id:
+        guild_id = request.path_ids.get("guild")
+        if guild_id not in (None, self.guild.id):
             raise DiscordError(404, UNKNOWN_GUILD, "Unknown Guild")
+        if guild_id is not None and not self.guild.has_bot:
+            raise DiscordError(403, MISSING_ACCESS, "Missing Access")
 
     def is_readable(self, message: DiscordMessage) -> bool:
         """Return whether the bot may read a message without the message content intent.

@@ -7,6 +7,7 @@ from sandbox.discord.api.base import DiscordRestApi
 from sandbox.discord.api.requests import (
     CANNOT_MESSAGE_USER,
     MISSING_ACCESS,
+    UNKNOWN_GUILD,
     UNKNOWN_MEMBER,
     UNKNOWN_STICKER,
     ApiRequest,
@@ -71,6 +72,9 @@ class DirectoryRoutes:
         return ApiResponse(self._payloads.channel(self._guild.open_dm(user)))
 
     def _get_guild(self, request: ApiRequest) -> ApiResponse:
+        # Discord: the server itself is unknown to a removed bot (discord-api-docs #5840).
+        if not self._guild.has_bot:
+            raise DiscordError(404, UNKNOWN_GUILD, "Unknown Guild")
         self._api.check_guild(request)
         about = self._payloads.guild()
         if is_true(request.query, "with_counts"):

@@ -113,10 +113,12 @@ class DiscordEventDispatcher:
     def dispatch_event(self, event: GuildEvent) -> None:
         """Send a gateway event to the sessions with its intent.
 
-        Nothing is sent about a channel that the bot cannot see, except its creation, change and deletion. Events of the
-        server are lost during its outage: see `LocalGateway.dispatch`.
+        Nothing is sent about a channel that the bot cannot see, except its creation, change and deletion. A removed bot
+        receives no event of the server. Events of the server are lost during its outage: see `LocalGateway.dispatch`.
         """
         channel = event.channel
+        if not self._guild.has_bot and (channel is None or channel.is_in_guild):
+            return
         # Discord: bots know all channels of a server, also those that they cannot see.
         is_known = event.name in ("CHANNEL_CREATE", "CHANNEL_UPDATE", "CHANNEL_DELETE")
         if channel is not None and not is_known and not self._is_visible(channel):
@@ -180,7 +182,8 @@ class DiscordEventDispatcher:
 
     def _is_visible(self, channel: GuildChannel) -> bool:
         """Return whether the bot is in a channel and, except in DMs, may view channels."""
-        return channel.is_visible_to(self._guild.bot.id) and (channel.is_dm or "view_channel" in self._api.permissions)
+        is_visible = self._guild.is_visible(channel, self._guild.bot.id)
+        return is_visible and (channel.is_dm or "view_channel" in self._api.permissions)
 
     def _guild_fields(self, channel: GuildChannel) -> Json:
         return {} if channel.is_dm else {"guild_id": self._guild.id}

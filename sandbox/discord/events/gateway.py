@@ -428,7 +428,8 @@ class LocalGateway:
         """Begin or end an outage of the server.
 
         At the beginning, each session with the intent for servers receives `GUILD_DELETE`, at the end `GUILD_CREATE`.
-        The server's events in between are lost. Nothing happens if the state is the same.
+        The server's events in between are lost. Nothing happens if the state is the same, and nothing is sent to a
+        removed bot.
 
         Args:
             available: False begins an outage, True ends it.
@@ -436,8 +437,9 @@ class LocalGateway:
         if self.is_guild_available == available:
             return
         self.is_guild_available = available
-        for session in self._list_receivers(GUILDS, self._payloads.guild()["id"]):
-            self._send_guild(session)
+        for guild in self._payloads.bot_guilds():
+            for session in self._list_receivers(GUILDS, guild["id"]):
+                self._send_guild(session)
 
     def _resume(self, connection: GatewayConnection, data: Json) -> None:
         if data["token"] != self._token:

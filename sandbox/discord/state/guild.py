@@ -78,6 +78,19 @@ class Guild:
         members = (user for user in self.users.values() if user.id not in self.roles.absent_user_ids)
         return sorted(members, key=lambda user: int(user.id))
 
+    @property
+    def has_bot(self) -> bool:
+        """True until the bot is removed from the server."""
+        return self.bot.id not in self.roles.absent_user_ids
+
+    def is_visible(self, channel: GuildChannel, user_id: str) -> bool:
+        """Return whether a user can see a channel or thread.
+
+        Users who left the server, and a removed bot, see none of its channels: see also `GuildChannel.is_visible_to`.
+        """
+        is_absent = channel.is_in_guild and user_id in self.roles.absent_user_ids
+        return channel.is_visible_to(user_id) and not is_absent
+
     def set_nickname(self, user: DiscordUser, nickname: str | None) -> None:
         """Set or remove the name of a user in this server; `GUILD_MEMBER_UPDATE` is sent.
 

@@ -107,3 +107,12 @@ async def test_deleting_a_thread_keeps_the_channel_of_the_same_name(server: Disc
     assert server.channels["random"] is random
     await server.delete_channel("random")
     assert "random" not in server.channels
+
+
+async def test_users_who_left_post_in_dms_only(server: DiscordSandbox) -> None:
+    thread = await server.start_thread("ada", await server.post_message("ada", "general", "hello"), "a thread")
+    server.leave_guild("ada")
+    for channel in ("general", thread):
+        with pytest.raises(ValueError, match="ada is not in"):
+            await server.post_message("ada", channel, "hello")
+    await server.post_message("ada", server.open_dm("ada"), "hello")

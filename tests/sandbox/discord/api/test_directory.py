@@ -50,3 +50,15 @@ async def test_nicknames_take_a_permission_and_update_the_member(server: Discord
     updates = [(e.data["user"]["id"], e.data["nick"]) for e in server.events if e.name == "GUILD_MEMBER_UPDATE"]
     assert updates == [(str(ada.id), "Countess"), (server.bot_id, "Parser"), (str(ada.id), None)]
     assert (await call_route(server, "PATCH", f"/guilds/{server.guild_id}/members/{ada.id}", {"mute": True}))[0] == 400
+
+
+async def test_calls_of_a_removed_bot_are_refused(server: DiscordSandbox, connect: Connect) -> None:
+    bot = await connect(server)
+    (guild,), channel = bot.guilds, bot.get_sandbox_channel(server, "general")
+    sent = await channel.send("hello")
+    server.remove_bot()
+    for call in (channel.send("again"), sent.edit(content="again"), sent.delete(), guild.fetch_member(1)):
+        assert await get_refusal(call) == (403, 50001)
+    assert await get_refusal(bot.fetch_guild(guild.id)) == (404, 10004)
+    dm = await (await bot.fetch_user(int(server.people["ada"].id))).create_dm()
+    await dm.send("hello")

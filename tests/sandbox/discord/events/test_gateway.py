@@ -361,3 +361,17 @@ async def test_people_type(server: DiscordSandbox, connect: Connect) -> None:
     assert await asyncio.wait_for(typing.get(), 5) == ("general", "ada")
     with pytest.raises(ValueError, match="grace is not in"):
         await server.start_typing("grace", server.open_dm("ada"))
+
+
+async def test_a_removed_bot_receives_events_of_dms_only(server: DiscordSandbox, bot: RecordingClient) -> None:
+    server.remove_bot()
+    message = await server.post_message("ada", "general", "not heard")
+    await server.add_reaction("ada", message, "👋")
+    await server.start_typing("ada", "general")
+    server.add_channel("new")
+    server.add_user("edsger")
+    await server.set_guild_available(False)
+    await server.set_guild_available(True)
+    await server.post_message("ada", server.open_dm("ada"), "heard")
+    assert (await bot.next_message()).content == "heard"
+    assert [event.name for event in server.events][-2:] == ["GUILD_DELETE", "MESSAGE_CREATE"]
