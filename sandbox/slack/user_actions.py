@@ -119,14 +119,14 @@ class SlackUserActions:
     async def unfurl_link(self, message: SlackMessage, linked: SlackMessage) -> None:
         """Show the preview of a linked message in a message, in place of its attachments.
 
-        Slack does this shortly after a post with a link. A subscribed app receives `message_changed`. A former
-        "(edited)" of the message disappears.
+        Slack does this shortly after a post with a link. A subscribed app receives `message_changed`. An "(edited)" of
+        the message stays: `edited` is in each message that was edited (docs.slack.dev/reference/events/message).
 
         Args:
             linked: the message to which the link points.
         """
         message.attachments = (self._payloads.message_attachment(linked, is_msg_unfurl=True),)
-        self._workspace.update_message(message, message.content, edited=False)
+        self._workspace.update_message(message, message.content, edited=None)
 
     async def post_as_bot(
         self,

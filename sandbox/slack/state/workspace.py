@@ -266,19 +266,20 @@ class Workspace:
         self._on_change(WorkspaceChange("ephemeral" if ephemeral_to else "posted", message))
         return message
 
-    def update_message(self, message: SlackMessage, content: SlackContent, *, edited: bool) -> None:
+    def update_message(self, message: SlackMessage, content: SlackContent, *, edited: bool | None) -> None:
         """Replace the content of a message, and publish the change.
 
         The former content stays in its versions. Subscribed apps receive `message_changed`, unless the
         message is ephemeral.
 
         Args:
-            edited: whether users see "(edited)"; False removes it.
+            edited: whether users see "(edited)"; False removes it, None changes nothing about it.
         """
         message.content = content
         message.versions.append(self._create_version(content))
-        message.edited = edited
-        message.edited_ts = self.create_ts() if edited else None
+        if edited is not None:
+            message.edited = edited
+            message.edited_ts = self.create_ts() if edited else None
         self._on_change(WorkspaceChange("updated", message))
 
     def update_stream(self, message: SlackMessage, content: SlackContent) -> None:

@@ -89,3 +89,18 @@ async def test_a_message_has_its_visible_text_and_all_its_pings(slack: SlackSand
     assert message.text == "<!channel> no ping"
     assert message.versions[-1].pings == frozenset()
     assert message.pings == {ada.id}
+
+
+async def test_a_link_preview_leaves_the_edited_mark(slack: SlackSandbox) -> None:
+    client, general = create_client(slack), slack.channels["general"].id
+    linked = await slack.post_message("ada", "general", "hello")
+    message = await slack.post_message("ada", "general", "a lnik")
+    await slack.unfurl_link(message, linked)
+    (newest, _) = (await client.conversations_history(channel=general))["messages"]
+    assert ("edited" in newest, len(newest["attachments"])) == (False, 1)
+    await slack.edit_message("ada", message, "a link")
+    (edited, _) = (await client.conversations_history(channel=general))["messages"]
+    await slack.unfurl_link(message, linked)
+    (newest, _) = (await client.conversations_history(channel=general))["messages"]
+    assert newest["edited"] == edited["edited"]
+    assert newest["edited"]["user"] == slack.people["ada"].id
