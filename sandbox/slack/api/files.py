@@ -144,7 +144,12 @@ class FileMethods:
         200, as from Slack. A file with a `redirect_url` is redirected there. Of the pending faults of `download`, only
         `fail` and `rate_limit` apply.
         """
-        self._activity_log.record_call(DOWNLOAD, {"file": request.match_info["file"]})
+        call = self._activity_log.record_call(DOWNLOAD, {"file": request.match_info["file"]})
+        response = self._create_download(request)
+        call.status = response.status
+        return response
+
+    def _create_download(self, request: web.Request) -> web.Response:
         fault = self._faults.take(DOWNLOAD)
         if fault is not None and fault.kind in ("fail", "rate_limit"):
             return web.Response(status=429 if fault.kind == "rate_limit" else fault.status)

@@ -12,8 +12,8 @@ from sandbox.subscriptions import ChangePublisher
 class SlackCallRecord:
     """Record of one HTTP request of the bot to the local Slack.
 
-    It is a call of the Web API, a post to a `response_url`, or the transfer of a file (`upload`, `download`). The
-    fields after `received_at` keep their defaults for a download, and all of them but `status` for an upload.
+    It is a call of the Web API, a post to a `response_url`, or the transfer of a file (`upload`, `download`). For the
+    transfer of a file, the fields after `received_at` keep their defaults, except `status`.
 
     Attributes:
         method: the name of the Web API method; `response_url`, `upload` or `download` for the other requests.

@@ -75,6 +75,9 @@ async def test_a_download_without_a_valid_token_returns_the_login_page(
     assert (await fetch_file("xoxb-wrong"))[0] == "text/html"
     slack.scopes.discard("files:read")
     assert (await fetch_file(slack.bot_token))[1].startswith(b"<!DOCTYPE html>")
+    slack.faults.fail("download", status=503)
+    await fetch_file(slack.bot_token)
+    assert [call.status for call in slack.calls if call.method == "download"] == [200, 200, 200, 503]
 
 
 async def test_a_file_lists_the_messages_that_share_it(slack: SlackSandbox, client: AsyncWebClient) -> None:
