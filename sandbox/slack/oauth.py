@@ -86,9 +86,9 @@ class OAuthMethods:
         The method needs client credentials and no token. An error has the HTTP status 200, too. The call is recorded in
         the log of calls.
         """
-        values = await arguments.read_arguments(request)
         call = self._activity_log.record_call("oauth.v2.access", {})
         try:
+            values = await arguments.read_arguments(request)
             body = {"ok": True} | self._exchange_code(_parse_credentials(request, values), values)
         except SlackError as error:
             body = error.body()
