@@ -4,7 +4,7 @@ Slack: docs.slack.dev/reference/app-manifest. It does not document that a built-
 several users report it.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from sandbox.slack.api.assistant import MAX_PROMPTS
@@ -53,19 +53,27 @@ _MAX_NAME_CHARS, _MAX_DESCRIPTION_CHARS, _MAX_COMMAND_CHARS, _MAX_SHORTCUT_CHARS
 def check_manifest(manifest: Mapping[str, Any]) -> None:
     """Check that Slack would accept an app manifest.
 
+    All sections but `display_information` are optional (`Manifest` of slackapi/node-slack-sdk, packages/web-api).
+
     Args:
         manifest: the manifest as parsed JSON.
 
     Raises:
         ValueError: Slack would reject the manifest; the message lists all errors.
-        KeyError: a section or field that the check needs is missing, such as `features` or `settings`.
+        KeyError: an item lacks a required field, such as `command` of a slash command.
     """
     if errors := list(_find_errors(manifest)):
         raise ValueError("; ".join(errors))
 
 
+def get_bot_scopes(manifest: Mapping[str, Any]) -> Sequence[str]:
+    """Return the bot's scopes in a manifest; an empty sequence without any."""
+    scopes: Sequence[str] = manifest.get("oauth_config", {}).get("scopes", {}).get("bot", ())
+    return scopes
+
+
 def _find_errors(manifest: Mapping[str, Any]) -> Iterator[str]:
-    display, features = manifest.get("display_information", {}), manifest["features"]
+    display, features = manifest.get("display_information", {}), manifest.get("features", {})
     yield from _check_length("name", display.get("name", ""), _MAX_NAME_CHARS)
     yield from _check_length("description", display.get("description", ""), _MAX_DESCRIPTION_CHARS)
     for command in features.get("slash_commands", ()):
@@ -75,7 +83,7 @@ def _find_errors(manifest: Mapping[str, Any]) -> Iterator[str]:
     for shortcut in features.get("shortcuts", ()):
         yield from _check_length("shortcut", shortcut["name"], _MAX_SHORTCUT_CHARS)
     agent, assistant = features.get("agent_view"), features.get("assistant_view")
-    bot = manifest["oauth_config"]["scopes"]["bot"]
+    bot = get_bot_scopes(manifest)
     if agent is not None:
         yield from _check_length("agent_description", agent["agent_description"], _MAX_AGENT_DESCRIPTION_CHARS)
         if len(agent.get("suggested_prompts", ())) > MAX_PROMPTS:
@@ -86,10 +94,11 @@ def _find_errors(manifest: Mapping[str, Any]) -> Iterator[str]:
         )
     if (agent is None and assistant is None) == ("assistant:write" in bot):
         yield "assistant:write is for agents only, and agents need it"
-    settings = manifest["settings"]
-    if not settings["socket_mode_enabled"] and "request_url" not in settings["event_subscriptions"]:
+    settings = manifest.get("settings", {})
+    subscriptions = settings.get("event_subscriptions")
+    if subscriptions is not None and not settings.get("socket_mode_enabled") and "request_url" not in subscriptions:
         yield "without Socket Mode, events need a request_url"
-    for event in manifest["settings"]["event_subscriptions"]["bot_events"]:
+    for event in (subscriptions or {}).get("bot_events", ()):
         if event not in EVENT_SCOPES:
             yield f"{event} is not known"
         elif (scopes := EVENT_SCOPES[event]) and not set(scopes) & set(bot):

@@ -27,7 +27,7 @@ from sandbox.slack.events.http_mode import EnvelopeSender, RequestUrlClient
 from sandbox.slack.events.socket_mode import SocketModeServer
 from sandbox.slack.interactions.commands import SlashCommands
 from sandbox.slack.interactions.delivery import SlackInteractions
-from sandbox.slack.manifest_check import check_manifest
+from sandbox.slack.manifest_check import check_manifest, get_bot_scopes
 from sandbox.slack.oauth import OAuthMethods
 from sandbox.slack.router import SlackRouter
 from sandbox.slack.state.activity_log import EnvelopeRecord, SlackActivityLog
@@ -218,27 +218,27 @@ class SlackSandbox(SlackUserActions, SandboxObserver[WorkspaceChange]):
         """Replace the app's configuration by that of a manifest.
 
         It consists of scopes, events, metadata subscriptions, Socket Mode, home tab, slash commands and shortcuts.
-        The tokens and connections stay.
+        The tokens and connections stay. The part of a missing section is empty or off.
 
         Returns:
             The events in the manifest that the sandbox never sends.
 
         Raises:
             ValueError: Slack would reject the manifest; nothing is replaced.
-            KeyError: the manifest lacks a section such as `features` or `settings`.
+            KeyError: as for `check_manifest`.
         """
         check_manifest(manifest)
         self.scopes.clear()
-        self.scopes.update(manifest["oauth_config"]["scopes"]["bot"])
+        self.scopes.update(get_bot_scopes(manifest))
         self.subscriptions.clear()
-        events = manifest["settings"]["event_subscriptions"]
-        self.subscriptions.update(events["bot_events"])
+        settings, features = manifest.get("settings", {}), manifest.get("features", {})
+        events = settings.get("event_subscriptions", {})
+        self.subscriptions.update(events.get("bot_events", ()))
         self.metadata_subscriptions.clear()
         self.metadata_subscriptions.update(
             (wanted["app_id"], wanted["event_type"]) for wanted in events.get("metadata_subscriptions", ())
         )
-        self.socket_mode = manifest["settings"]["socket_mode_enabled"]
-        features = manifest["features"]
+        self.socket_mode = settings.get("socket_mode_enabled", False)
         self._views.is_home_enabled = features.get("app_home", {}).get("home_tab_enabled", False)
         self.shortcuts = {shortcut["name"]: shortcut["callback_id"] for shortcut in features.get("shortcuts", ())}
         self.commands = list(features.get("slash_commands", ()))
