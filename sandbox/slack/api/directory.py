@@ -246,7 +246,7 @@ class DirectoryMethods:
         `oldest`, `latest` and `inclusive` select messages by time.
 
         Returns:
-            The response's fields: `messages`, `has_more`, `pin_count` (always 0) and, if there are more,
+            The response's fields: `messages`, `has_more`, `pin_count` (of the channel) and, if there are more,
             `response_metadata` with `next_cursor`.
 
         Raises:
@@ -260,7 +260,10 @@ class DirectoryMethods:
         roots = [message for message in self._workspace.messages(channel) if message.is_in_channel]
         visible = [message for message in roots if self._workspace.find_message(channel, message.ts)]
         page, cursor = self._message_page(visible[::-1], arguments, default=100)
-        return self._page_response(page, cursor, arguments) | {"pin_count": 0}
+        return self._page_response(page, cursor, arguments) | {
+            # A recorded page has a `pin_count` of 3 and one message without a pin: it counts pins of the channel.
+            "pin_count": len(self._workspace.pinned_messages(channel)),
+        }
 
     def conversations_replies(self, arguments: Arguments) -> dict[str, Any]:
         """Run `conversations.replies`: return a page of the thread with message `ts`.

@@ -18,7 +18,9 @@ async def test_a_message_can_be_pinned_listed_and_unpinned(
     assert (item["type"], item["channel"], item["created_by"]) == ("message", general, slack.bot_user_id)
     assert (item["message"]["ts"], item["message"]["pinned_to"]) == (message.ts, [general])
     assert (await catch_error(client.pins_add(**target)))["error"] == "already_pinned"
+    assert (await client.conversations_history(channel=general))["pin_count"] == 1
     await client.pins_remove(**target)
+    assert (await client.conversations_history(channel=general))["pin_count"] == 0
     assert (await client.pins_list(channel=general))["items"] == []
     assert (await catch_error(client.pins_remove(**target)))["error"] == "no_pin"
 
