@@ -35,8 +35,8 @@ class PostgresMissingError(Exception):
 class PostgresSandbox:
     """PostgreSQL server in a temporary folder, as a context manager.
 
-    The server runs when the block begins, and can be stopped and started again in the block. At the end, it is stopped,
-    and the folder is deleted.
+    The server runs when the block begins, and can be stopped and started again in the block. At the end, and if the
+    entry fails, it is stopped, and the folder is deleted.
 
     Attributes:
         bin_folder: the folder with `pg_dump` and the other programs.
@@ -74,13 +74,21 @@ class PostgresSandbox:
             "trust",
             "--no-sync",
         ]
-        self._run([*initdb, "--no-instructions", "-E", "UTF8", "--locale=C"])
-        self.start()
+        try:
+            self._run([*initdb, "--no-instructions", "-E", "UTF8", "--locale=C"])
+            self.start()
+        except BaseException:
+            self._remove()
+            raise
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._remove()
+
+    def _remove(self) -> None:
+        """Stop the server, and delete the folder."""
         self.stop()
         shutil.rmtree(self._folder)
 
