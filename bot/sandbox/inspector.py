@@ -22,7 +22,7 @@ from google.adk.models import LlmRequest, LlmResponse
 from google.adk.plugins import BasePlugin
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from core.concurrency.tasks import run_in_background
+from core.concurrency.tasks import run_every, run_in_background
 from core.conversations.turn_report import TurnReport, TurnReports
 from core.models.messages import convert_messages
 from core.models.provider import Media, ModelMessage, Part, Text, Thought, ToolCall, ToolResult
@@ -110,8 +110,8 @@ class InspectorPlugin(BasePlugin):
     async def run(self) -> None:
         """Connect to the page, and send queued updates until cancelled or disconnected.
 
-        Meanwhile, turns are polled and the delay that the user sets is received. A failed connection is logged. If the
-        database cannot be read, the function returns, and no error is logged.
+        Meanwhile, turns are polled and the delay that the user sets is received. A failed connection is logged. So is a
+        failed poll, and the next one follows after `IDLE_POLL_SECONDS`.
         """
         try:
             async with aiohttp.ClientSession() as session, session.ws_connect(self._address) as socket:
@@ -135,7 +135,7 @@ class InspectorPlugin(BasePlugin):
             self._model_delay = float(json.loads(message.data)["slow"])
 
     async def _poll_turns(self) -> None:
-        while True:
+        async def poll() -> None:
             is_any_active = await self._queue_turns()
             self._turn_started.clear()
             try:
@@ -143,6 +143,9 @@ class InspectorPlugin(BasePlugin):
                     await self._turn_started.wait()
             except TimeoutError:
                 pass
+
+        failure = "the turns for the sandbox's page cannot be read"
+        await run_every(0, poll, failure=failure, retry_seconds=IDLE_POLL_SECONDS)
 
     def send_notice(self, text: str) -> None:
         """Queue a line of text that the page shows at its top."""

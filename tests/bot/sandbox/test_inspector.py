@@ -1,0 +1,58 @@
+"""Client of the sandbox's inspector."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+from bot.sandbox import inspector
+from bot.sandbox.inspector import connect_inspector
+from core.conversations.turn_report import TurnReports
+from core.errors import StoreError
+from core.store.database import Database
+from core.store.migrate import migrate
+from core.usage.prices import Prices
+
+
+@pytest.fixture
+async def database(tmp_path: Path) -> AsyncIterator[Database]:
+    database = Database(f"sqlite+aiosqlite:///{tmp_path / 'parley.db'}")
+    await migrate(database)
+    yield database
+    await database.aclose()
+
+
+async def test_updates_go_on_after_a_failed_poll(
+    database: Database, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    list_reports, failures = TurnReports.list, [StoreError("the database is locked")]
+    is_polled_again = asyncio.Event()
+
+    async def fail_once(reports: TurnReports, **arguments: Any) -> Any:
+        if failures:
+            raise failures.pop()
+        is_polled_again.set()
+        return await list_reports(reports, **arguments)
+
+    received = asyncio.Queue[dict[str, Any]]()
+
+    async def receive(request: web.Request) -> web.WebSocketResponse:
+        socket = web.WebSocketResponse()
+        await socket.prepare(request)
+        async for message in socket:
+            received.put_nowait(message.json())
+        return socket
+
+    page = web.Application()
+    page.router.add_get("/", receive)
+    monkeypatch.setattr(inspector, "IDLE_POLL_SECONDS", 0.01)
+    monkeypatch.setattr(TurnReports, "list", fail_once)
+    async with TestServer(page) as server, connect_inspector(str(server.make_url("/")), database, Prices()) as plugin:
+        await asyncio.wait_for(is_polled_again.wait(), 30)
+        plugin.send_notice("still here")
+        assert (await asyncio.wait_for(received.get(), 30))["notice"]["id"] == "still here"
+    assert "the turns for the sandbox's page cannot be read: StoreError" in caplog.text
