@@ -54,8 +54,7 @@ from core.usage.prices import Prices
 from core.usage.spending import SpendingStore
 from core.usage.spending_limits import SpendingLimiter, SpendingLimits
 from core.workers.lease import Lease
-from sandbox.models import CallTool, ReceivedRequest, ScriptedOpenAI
-from sandbox.models import Turn as Script
+from sandbox.models import CallTool, ReceivedRequest, ScriptedOpenAI, ScriptedResponse
 
 TURNS = 60
 
@@ -142,7 +141,7 @@ class ScriptedModel:
 
     prompts: list[str] = field(default_factory=list)
 
-    def __call__(self, request: ReceivedRequest) -> Script:
+    def __call__(self, request: ReceivedRequest) -> ScriptedResponse:
         if request.system.startswith(SUMMARY_INSTRUCTION):
             return "\n".join(f"{number}. {WORDS}" for number in range(10))
         self.prompts.append(serialize_prompt(request.body))

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
 
-from sandbox.models import CallTool, ReceivedRequest, Say, ScriptedOpenAI, Turn
+from sandbox.models import CallTool, ReceivedRequest, Say, ScriptedOpenAI, ScriptedResponse
 
 #: Full name of the tour's model, for `MODEL`.
 TOUR_MODEL = "openai/scripted-tour"
@@ -86,19 +86,19 @@ class TourStep:
         prompt: the user's message that starts the step.
         pattern: regular expression that is searched for in messages, to find their step; case does not matter. It
             must match `prompt`, too.
-        respond: returns the model's turn for a request, with a tool call first where the step needs one.
+        respond: returns the model's response for a request, with a tool call first where the step needs one.
         tool: the tool after whose result the step continues, whatever the newest message is; "" for none.
     """
 
     title: str
     prompt: str
     pattern: str
-    respond: Callable[[ReceivedRequest], Turn]
+    respond: Callable[[ReceivedRequest], ScriptedResponse]
     tool: str = ""
 
 
-def respond_to_tour(request: ReceivedRequest) -> Turn:
-    """Return the model's turn in the step of the tour to which a request belongs.
+def respond_to_tour(request: ReceivedRequest) -> ScriptedResponse:
+    """Return the model's response in the step of the tour to which a request belongs.
 
     If the request ends with a result of a step's tool, it is that step. Otherwise it is the last step whose pattern
     matches the user's newest text, or else the first step. A request of the sub-agent `writer` always gets the text
@@ -140,17 +140,17 @@ def _get_result(request: ReceivedRequest, tool: str) -> object:
     return next((result.content for result in request.tool_results if result.name == tool), None)
 
 
-def _introduce(_: ReceivedRequest) -> Turn:
+def _introduce(_: ReceivedRequest) -> ScriptedResponse:
     return _say(INTRODUCTION, STEPS[1])
 
 
-def _find_order(request: ReceivedRequest) -> Turn:
+def _find_order(request: ReceivedRequest) -> ScriptedResponse:
     if _get_result(request, "find_order") is None:
         return _call("find_order", order="1042")
     return _say(ORDER, STEPS[2])
 
 
-def _refund(request: ReceivedRequest) -> Turn:
+def _refund(request: ReceivedRequest) -> ScriptedResponse:
     match _get_result(request, "refund_order"):
         case None:
             return [Say("A refund needs an approval."), _call("refund_order", order="1042", amount="$42.00")]
@@ -160,7 +160,7 @@ def _refund(request: ReceivedRequest) -> Turn:
             return _say("Denied: nothing was refunded. You can ask again at any time.", STEPS[3])
 
 
-def _ask_grind(request: ReceivedRequest) -> Turn:
+def _ask_grind(request: ReceivedRequest) -> ScriptedResponse:
     match _get_result(request, "get_user_choice"):
         case None:
             return [Say("How do they grind it?"), _call("get_user_choice", options=list(GRINDS))]
@@ -170,7 +170,7 @@ def _ask_grind(request: ReceivedRequest) -> Turn:
             return _say("Nothing was sent: nobody chose.", STEPS[4])
 
 
-def _plan_tasting(request: ReceivedRequest) -> Turn:
+def _plan_tasting(request: ReceivedRequest) -> ScriptedResponse:
     match _get_result(request, "adk_request_input"):
         case None:
             text = [Say("Some details, please.")]
@@ -185,24 +185,24 @@ def _plan_tasting(request: ReceivedRequest) -> Turn:
             return _say("Nothing was booked: nobody answered.", STEPS[5])
 
 
-def _report(_: ReceivedRequest) -> Turn:
+def _report(_: ReceivedRequest) -> ScriptedResponse:
     tasks = "\n".join(f"{number}. {task}" for number, task in enumerate(TASKS, 1))
     return _say(REPORT.format(sql=SQL, tasks=tasks), STEPS[6])
 
 
-def _make_file(request: ReceivedRequest) -> Turn:
+def _make_file(request: ReceivedRequest) -> ScriptedResponse:
     if _get_result(request, "make_file") is None:
         return _call("make_file", name="week.csv", content=CSV)
     return _say("The file is attached: five days, with orders, refunds and revenue.", STEPS[7])
 
 
-def _draw_chart(request: ReceivedRequest) -> Turn:
+def _draw_chart(request: ReceivedRequest) -> ScriptedResponse:
     if _get_result(request, "draw_chart") is None:
         return _call("draw_chart", name="revenue.png")
     return _say("The revenue of each day in dollars. Friday was the best one.", STEPS[8])
 
 
-def _hand_over(_: ReceivedRequest) -> Turn:
+def _hand_over(_: ReceivedRequest) -> ScriptedResponse:
     return _call("transfer_to_agent", agent_name="writer")
 
 

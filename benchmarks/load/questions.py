@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from benchmarks.soak.script import CheckingModel, answer, find_names
-from sandbox.models import CallTool, Pause, ReceivedRequest, Turn
+from sandbox.models import CallTool, Pause, ReceivedRequest, ScriptedResponse
 
 #: Plain question, question for a tool, with a file, with an immediate edit, and after a reset.
 MessageKind = Literal["plain", "tool", "file", "edit", "reset"]
@@ -63,7 +63,7 @@ class LoadModel(CheckingModel):
         """
         self._first_after_reset[name.partition("-")[0]] = name
 
-    def __call__(self, request: ReceivedRequest) -> Turn:
+    def __call__(self, request: ReceivedRequest) -> ScriptedResponse:
         self.check_history(request)
         ids = find_names(request.text)
         thinking = Pause(THINKING_SECONDS / self.speed)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from math import inf
 
 from core.sessions.prompt_text import QUOTE_CLOSE, QUOTE_OPEN
-from sandbox.models import ReceivedRequest, Say, Turn
+from sandbox.models import ReceivedRequest, Say, ScriptedResponse
 
 #: Context around a question: messages that may still become questions.
 _CONTEXT = re.compile(rf"{QUOTE_OPEN}.*?{QUOTE_OPEN}End of the quote{QUOTE_CLOSE}", re.DOTALL)
@@ -51,7 +51,7 @@ class CheckingModel:
     faults: list[str] = field(default_factory=list)
     orders: list[list[str]] = field(default_factory=list)
 
-    def __call__(self, request: ReceivedRequest) -> Turn:
+    def __call__(self, request: ReceivedRequest) -> ScriptedResponse:
         self.check_history(request)
         return self.build_answer(find_names(request.text), DELTAS, DELTA_INTERVAL_SECONDS)
 

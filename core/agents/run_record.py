@@ -22,7 +22,7 @@ MAX_TOOLS, MAX_FILES, MAX_SOURCES = 50, 20, 20
 MAX_ARGUMENTS_CHARACTERS, MAX_ERROR_LINE_CHARACTERS, MAX_NAME_CHARACTERS = 600, 300, 120
 
 #: Outcome of a tool call: `waiting` for a person's approval, or `open` because it had not ended at the end of the turn.
-ToolOutcome = Literal["done", "failed", "waiting", "open"]
+ReceivedToolResult = Literal["done", "failed", "waiting", "open"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class ToolCallRecord:
     arguments: str
     cut_characters: int = 0
     seconds: float | None = None
-    outcome: ToolOutcome = "open"
+    outcome: ReceivedToolResult = "open"
     error: str = ""
     is_from_earlier_attempt: bool = False
 
@@ -206,7 +206,7 @@ class RunRecorder:
             id_, _shorten(event.tool, MAX_NAME_CHARACTERS), shown, hidden, is_from_earlier_attempt=is_earlier
         )
 
-    def _end_tool_call(self, id_: str, end: ToolOutcome, event: StreamEvent) -> None:
+    def _end_tool_call(self, id_: str, end: ReceivedToolResult, event: StreamEvent) -> None:
         """Set outcome, duration and error of a recorded call; ignore an unrecorded one."""
         use = self._tool_calls.get(id_)
         if use is None:

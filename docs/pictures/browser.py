@@ -15,7 +15,7 @@ from playwright.async_api import Page, async_playwright, expect
 from bot.sandbox import command
 from bot.settings import load_settings
 from docs.pictures.stage import ROOT, write_files
-from sandbox.models import ReceivedRequest, ScriptedOpenAI, Turn
+from sandbox.models import ReceivedRequest, ScriptedOpenAI, ScriptedResponse
 
 #: Milliseconds for each step of a browser.
 TIMEOUT_MILLISECONDS = 60_000
@@ -80,7 +80,9 @@ async def run_sandbox(
 
 @asynccontextmanager
 async def run_scripted_sandbox(
-    respond: Callable[[ReceivedRequest], Turn], settings: Mapping[str, str], files: Mapping[str, str] | None = None
+    respond: Callable[[ReceivedRequest], ScriptedResponse],
+    settings: Mapping[str, str],
+    files: Mapping[str, str] | None = None,
 ) -> AsyncIterator[str]:
     """Run the sandbox with a scripted model, and yield the URL of its page."""
     async with ScriptedOpenAI(respond) as model:

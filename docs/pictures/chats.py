@@ -9,7 +9,7 @@ from playwright.async_api import FloatRect, Page, expect
 
 from docs.pictures.browser import REST_MILLISECONDS, open_page, run_scripted_sandbox, send_message
 from docs.pictures.stage import write_files
-from sandbox.models import CallTool, Cite, Finish, ReceivedRequest, Say, Turn
+from sandbox.models import CallTool, Cite, Finish, ReceivedRequest, Say, ScriptedResponse
 from sandbox.tour import GRINDS, TASTING_QUESTION, TASTING_SCHEMA
 
 HERE = Path(__file__).parent
@@ -29,8 +29,8 @@ main {{ grid-template-columns: {PANE_WIDTH}px {PANE_WIDTH}px !important; }}
 #: Prices of the scripted model, so that the report has a cost.
 PRICES = '"openai/scripted" = { input = 0.3, output = 2.5 }'
 
-#: Model's turns by a word of the question.
-_TURNS: dict[str, Turn] = {
+#: Model's responses by a word of the question.
+_RESPONSES: dict[str, ScriptedResponse] = {
     "commit": Say(
         "Move the branch back by one commit and leave the files as they are:\n\n"
         "```sh\ngit reset --soft HEAD~1\n```\n\n"
@@ -56,8 +56,8 @@ _TURNS: dict[str, Turn] = {
 }
 
 
-def respond(request: ReceivedRequest) -> Turn:
-    """Return the model's turn for a question, or its text after the result of a tool."""
+def respond(request: ReceivedRequest) -> ScriptedResponse:
+    """Return the model's response for a question, or its text after the result of a tool."""
     match {result.name: result.content for result in request.tool_results}:
         case {"get_user_choice": {"result": grind}}:
             return f"Two bags of Harbour Blend leave today, ground as: **{grind}**."
@@ -70,7 +70,7 @@ def respond(request: ReceivedRequest) -> Turn:
         case {"find_order": _}:
             text = "Order 1042 of **Mina Park**: 2 bags of Harbour Blend for $42.00, *delivered damaged*."
             return [Say(text), Finish(input=874, output=31)]
-    return next(turn for word, turn in _TURNS.items() if word in request.text)
+    return next(response for word, response in _RESPONSES.items() if word in request.text)
 
 
 async def main() -> None:

@@ -21,7 +21,7 @@ from docs.pictures.stage import run_bot  # noqa: E402
 from sandbox.client.discord import DiscordPlatform  # noqa: E402
 from sandbox.client.slack import SlackPlatform  # noqa: E402
 from sandbox.discord import DiscordSandbox  # noqa: E402
-from sandbox.models import Pause, Say, ScriptedOpenAI, Turn  # noqa: E402
+from sandbox.models import Pause, Say, ScriptedOpenAI, ScriptedResponse  # noqa: E402
 from sandbox.slack import SlackSandbox  # noqa: E402
 from sandbox.terminal.app import TerminalApp  # noqa: E402
 
@@ -46,7 +46,7 @@ SECOND = """
 
 async def main() -> None:
     begin, go_on = asyncio.Event(), asyncio.Event()
-    script: list[Turn] = [[Pause(begin), Say(FIRST), Pause(go_on), Say(SECOND)], [Say(FIRST), Say(SECOND)]]
+    script: list[ScriptedResponse] = [[Pause(begin), Say(FIRST), Pause(go_on), Say(SECOND)], [Say(FIRST), Say(SECOND)]]
     pictures: list[str] = []
     async with (
         SlackSandbox() as slack,

@@ -6,7 +6,7 @@ from pathlib import Path
 from playwright.async_api import Page, expect
 
 from docs.pictures.browser import REST_MILLISECONDS, open_page, run_scripted_sandbox, send_message
-from sandbox.models import CallTool, Pause, ReceivedRequest, Say, Turn
+from sandbox.models import CallTool, Pause, ReceivedRequest, Say, ScriptedResponse
 
 HERE = Path(__file__).parent
 
@@ -58,7 +58,7 @@ async def main() -> None:
     """Remake `page*.png`."""
     begin, half, go_on, told = asyncio.Event(), asyncio.Event(), asyncio.Event(), list[str]()
 
-    def answer(request: ReceivedRequest) -> Turn:
+    def answer(request: ReceivedRequest) -> ScriptedResponse:
         if "commit" in request.text:
             first, second = UNDO.split("- If the")
             return [Pause(begin), Say(first), Pause(half), Say(f"- If the{second}")]

@@ -16,10 +16,10 @@ from sandbox.models.script import (
     Finish,
     RawChunk,
     ReceivedRequest,
+    ReceivedToolResult,
     Say,
     Step,
     Think,
-    ToolOutcome,
     split_text,
 )
 from sandbox.models.server import Chunk, ScriptedServer, WireFormat
@@ -236,9 +236,9 @@ def _parse_request(body: dict[str, Any], headers: Mapping[str, str]) -> Received
     )
 
 
-def _parse_tool_results(messages: Sequence[dict[str, Any]]) -> list[ToolOutcome]:
+def _parse_tool_results(messages: Sequence[dict[str, Any]]) -> list[ReceivedToolResult]:
     names: dict[str, str] = {}
-    results: list[ToolOutcome] = []
+    results: list[ReceivedToolResult] = []
     for message in messages:
         blocks = _to_blocks(message["content"])
         if message["role"] == "assistant":
@@ -247,7 +247,7 @@ def _parse_tool_results(messages: Sequence[dict[str, Any]]) -> list[ToolOutcome]
         for block in blocks:
             if block["type"] == "tool_result":
                 id_ = block["tool_use_id"]
-                results.append(ToolOutcome(id_, names.get(id_), json.loads(_join_text(block["content"]))))
+                results.append(ReceivedToolResult(id_, names.get(id_), json.loads(_join_text(block["content"]))))
     return results
 
 

@@ -16,11 +16,11 @@ from sandbox.models.script import (
     Finish,
     RawChunk,
     ReceivedRequest,
+    ReceivedToolResult,
     Say,
     SendFile,
     Step,
     Think,
-    ToolOutcome,
 )
 from sandbox.models.server import Chunk, ScriptedServer, WireFormat
 
@@ -203,14 +203,14 @@ def _parse_request(body: dict[str, Any], model: str, headers: Mapping[str, str],
     )
 
 
-def _parse_tool_results(contents: Sequence[dict[str, Any]]) -> list[ToolOutcome]:
-    results: list[ToolOutcome] = []
+def _parse_tool_results(contents: Sequence[dict[str, Any]]) -> list[ReceivedToolResult]:
+    results: list[ReceivedToolResult] = []
     for content in contents:
         if content.get("role") == "model":
             results = []
         for part in content.get("parts") or ():
             if (response := part.get("functionResponse")) is not None:
-                results.append(ToolOutcome(response.get("id"), response["name"], response.get("response")))
+                results.append(ReceivedToolResult(response.get("id"), response["name"], response.get("response")))
     return results
 
 

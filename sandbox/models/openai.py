@@ -17,11 +17,11 @@ from sandbox.models.script import (
     Finish,
     RawChunk,
     ReceivedRequest,
+    ReceivedToolResult,
     Say,
     SendFile,
     Step,
     Think,
-    ToolOutcome,
     split_text,
 )
 from sandbox.models.server import Chunk, ScriptedServer, WireFormat
@@ -214,9 +214,9 @@ def _parse_request(body: dict[str, Any], headers: Mapping[str, str]) -> Received
     )
 
 
-def _parse_tool_results(messages: Sequence[dict[str, Any]]) -> list[ToolOutcome]:
+def _parse_tool_results(messages: Sequence[dict[str, Any]]) -> list[ReceivedToolResult]:
     names: dict[str, str] = {}
-    results: list[ToolOutcome] = []
+    results: list[ReceivedToolResult] = []
     for message in messages:
         if message["role"] == "assistant":
             calls = message.get("tool_calls") or ()
@@ -224,7 +224,7 @@ def _parse_tool_results(messages: Sequence[dict[str, Any]]) -> list[ToolOutcome]
             results = []
         elif message["role"] == "tool":
             id_ = message["tool_call_id"]
-            results.append(ToolOutcome(id_, names.get(id_), json.loads(_join_text(message["content"]))))
+            results.append(ReceivedToolResult(id_, names.get(id_), json.loads(_join_text(message["content"]))))
     return results
 
 

@@ -1,12 +1,12 @@
 """Scripts of model servers, independent of the vendor.
 
-A script is a list of turns, one per request, or a function that returns the turn for a request. A turn is the model's
-response: a list of steps, a single step or a string, which means `Say`.
+A script is a list of responses, one per request, or a function that returns the response for a request. A response is a
+list of steps, a single step or a string, which means `Say`.
 
     ScriptedOpenAI(["Hello!", [Think("hm"), CallTool("add", {"a": 1}), CallTool("add", {"a": 2})], "Done."])
     ScriptedGemini(lambda request: f"You said: {request.text}")
 
-A turn without a step that ends the response ends with `Finish()`.
+A response without a step that ends it ends with `Finish()`.
 """
 
 import asyncio
@@ -193,11 +193,11 @@ Step = (
     | EndStream
     | Stall
 )
-Turn = str | Step | Sequence[Step]
+ScriptedResponse = str | Step | Sequence[Step]
 
 
 @dataclass(frozen=True, slots=True)
-class ToolOutcome:
+class ReceivedToolResult:
     """Result of a tool call in a request: the client sends it back to the model.
 
     Attributes:
@@ -232,43 +232,43 @@ class ReceivedRequest:
     system: str
     messages: tuple[tuple[str, str], ...]
     tools: tuple[str, ...]
-    tool_results: tuple[ToolOutcome, ...]
+    tool_results: tuple[ReceivedToolResult, ...]
     body: Mapping[str, Any]
     headers: Mapping[str, str]
     is_streaming: bool
 
 
-Script = Sequence[Turn] | Callable[[ReceivedRequest], Turn]
+Script = Sequence[ScriptedResponse] | Callable[[ReceivedRequest], ScriptedResponse]
 
 
 class ScriptPlayer:
-    """Player of a script: it returns the turn for each request to the model."""
+    """Player of a script: it returns the response for each request to the model."""
 
     def __init__(self, script: Script = ()) -> None:
         self._respond = script if callable(script) else None
-        self._turns: list[Turn] = [] if callable(script) else list(script)
+        self._responses: list[ScriptedResponse] = [] if callable(script) else list(script)
 
-    def add_turns(self, *turns: Turn) -> None:
-        """Add turns at the end of the script; a script that is a function ignores them."""
-        self._turns.extend(turns)
+    def add_responses(self, *responses: ScriptedResponse) -> None:
+        """Add responses at the end of the script; a script that is a function ignores them."""
+        self._responses.extend(responses)
 
-    def next_turn(self, request: ReceivedRequest) -> Sequence[Step]:
+    def take_response(self, request: ReceivedRequest) -> Sequence[Step]:
         """Return the steps of the response to a request.
 
-        A script that is a function is called with the request. Otherwise the next turn is removed from the script.
+        A script that is a function is called with the request. Otherwise the next response is removed from the script.
 
         Returns:
-            The steps of the turn, a text as one `Say`; one `Fail` with status 400 if the script has no turn left.
+            The steps of the response, a text as one `Say`; one `Fail` with status 400 if the script has none left.
         """
         if self._respond is not None:
-            turn = self._respond(request)
-        elif self._turns:
-            turn = self._turns.pop(0)
+            response = self._respond(request)
+        elif self._responses:
+            response = self._responses.pop(0)
         else:
-            turn = Fail(400, "the script has no turn for this request")
-        if isinstance(turn, str):
-            return (Say(turn),)
-        return (turn,) if isinstance(turn, Step) else turn
+            response = Fail(400, "the script has no turn for this request")
+        if isinstance(response, str):
+            return (Say(response),)
+        return (response,) if isinstance(response, Step) else response
 
 
 def split_text(text: str, pieces: int) -> list[str]:

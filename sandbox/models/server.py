@@ -18,11 +18,11 @@ from sandbox.models.script import (
     ReceivedRequest,
     Say,
     Script,
+    ScriptedResponse,
     ScriptPlayer,
     Stall,
     Step,
     Think,
-    Turn,
     split_text,
 )
 
@@ -59,7 +59,7 @@ class ScriptedServer(ABC):
         """Create a server, which starts when its context is entered.
 
         Args:
-            script: the turns, or a function that returns the turn for a request (see `sandbox.models.script`).
+            script: the responses, or a function that returns the response for a request (see `sandbox.models.script`).
             api_key: the only accepted key; None accepts any key and requests without one.
             models: the names of the known models; None accepts any name, and lists none.
         """
@@ -73,9 +73,9 @@ class ScriptedServer(ABC):
         self._is_closing = False
         self._origin = ""
 
-    def add_turns(self, *turns: Turn) -> None:
-        """Add turns at the end of the script; a script that is a function ignores them."""
-        self._player.add_turns(*turns)
+    def add_responses(self, *responses: ScriptedResponse) -> None:
+        """Add responses at the end of the script; a script that is a function ignores them."""
+        self._player.add_responses(*responses)
 
     async def __aenter__(self) -> Self:
         app = web.Application(client_max_size=64 * 2**20)
@@ -136,10 +136,10 @@ class ScriptedServer(ABC):
     async def play(
         self, request: web.Request, received: ReceivedRequest, wire_format: WireFormat, terminator: bytes
     ) -> web.StreamResponse:
-        """Store a request, and respond with the next turn of the script.
+        """Store a request, and send the next response of the script.
 
-        The response is streamed if the request says so. It is HTTP 400 if the script has no turn left. A response that
-        the client aborts is counted in `disconnects`.
+        The response is streamed if the request says so. It is HTTP 400 if the script has none left. A response that the
+        client aborts is counted in `disconnects`.
 
         Args:
             received: the parsed request.
@@ -150,7 +150,7 @@ class ScriptedServer(ABC):
             self.requests.append(dict(received.body))
             self.received.append(received)
             self._changed.notify_all()
-        steps = list(self._player.next_turn(received))
+        steps = list(self._player.take_response(received))
         if not any(isinstance(step, Finish | Fail | DropConnection | EndStream | Stall) for step in steps):
             steps.append(Finish())
         try:

@@ -13,7 +13,7 @@ import pytest
 import pytest_asyncio
 
 from sandbox.discord import DiscordSandbox
-from sandbox.models import Fail, ReceivedRequest, ScriptedOpenAI, Turn
+from sandbox.models import Fail, ReceivedRequest, ScriptedOpenAI, ScriptedResponse
 from sandbox.procfile import clean_environment
 from sandbox.slack import SlackSandbox
 from tests.acceptance.platforms import BotConversation, BotMessage, Discord, Platform, Slack
@@ -175,7 +175,7 @@ class AcceptanceBot:
     def __init__(self, program: Program, platforms: Sequence[Platform]) -> None:
         self.program = program
         self.platforms = platforms
-        self.answer: Callable[[ReceivedRequest], Turn] = _unscripted_answer
+        self.answer: Callable[[ReceivedRequest], ScriptedResponse] = _unscripted_answer
 
     async def start(self) -> None:
         await self.program.start()
@@ -238,7 +238,7 @@ def _is_disconnected(platform: Platform) -> bool:
     return not platform.is_connected
 
 
-def _unscripted_answer(_request: ReceivedRequest) -> Turn:
+def _unscripted_answer(_request: ReceivedRequest) -> ScriptedResponse:
     return Fail(400, "no test has told the model what to say")
 
 
@@ -271,7 +271,7 @@ async def _start_bot(
     platforms: Sequence[Platform],
     settings: Mapping[str, str],
 ) -> AcceptanceBot:
-    def answer(request: ReceivedRequest) -> Turn:
+    def answer(request: ReceivedRequest) -> ScriptedResponse:
         return bot.answer(request)
 
     model = await stack.enter_async_context(ScriptedOpenAI(answer))

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from channels.i18n import messages as words
-from sandbox.models import CallTool, ReceivedRequest, Say, Turn
+from sandbox.models import CallTool, ReceivedRequest, Say, ScriptedResponse
 from tests.acceptance.conftest import StartBot
 from tests.acceptance.platforms import Platform
 
@@ -33,7 +33,7 @@ root_agent = LlmAgent(name="sky", instruction="You are the sky.", tools=[look_ou
 """
 
 
-def answer(request: ReceivedRequest) -> Turn:
+def answer(request: ReceivedRequest) -> ScriptedResponse:
     """Answer with the agent's name, and with the other agents' names in its history.
 
     The agent "the sky" first calls its tool.

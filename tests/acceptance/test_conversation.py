@@ -7,14 +7,14 @@ from itertools import pairwise
 import pytest
 
 from channels.i18n import messages as words
-from sandbox.models import CallTool, Fail, ReceivedRequest, Say, Turn
+from sandbox.models import CallTool, Fail, ReceivedRequest, Say, ScriptedResponse
 from tests.acceptance.conftest import AcceptanceBot
 from tests.acceptance.platforms import Platform
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
-def answer_from_memory(request: ReceivedRequest) -> Turn:
+def answer_from_memory(request: ReceivedRequest) -> ScriptedResponse:
     """Answer a question for the agent's memory from the words after `remember`.
 
     All other messages are answered by "Noted.".
@@ -111,7 +111,7 @@ async def test_a_run_of_200_deltas_and_two_tool_calls_shows_each_step_once(
 ) -> None:
     steps = [f"Step {number}: " + " ".join(f"w{number}.{word}" for word in range(66)) for number in (1, 2, 3)]
 
-    def script(request: ReceivedRequest) -> Turn:
+    def script(request: ReceivedRequest) -> ScriptedResponse:
         result_count = sum(role == "tool" for role, _ in request.messages)
         step = Say(steps[result_count], pieces=67, pace=0.01)
         return (
@@ -127,7 +127,7 @@ async def test_a_run_of_200_deltas_and_two_tool_calls_shows_each_step_once(
 
 
 async def test_messages_sent_during_a_turn_share_the_next_turn(bot: AcceptanceBot, platform: Platform) -> None:
-    def script(request: ReceivedRequest) -> Turn:
+    def script(request: ReceivedRequest) -> ScriptedResponse:
         quotes = [line.rpartition(" ")[2] for line in request.text.splitlines() if line]
         return Say(f"Re: {', '.join(quotes)}", pieces=4, pace=0.1)
 

@@ -4,14 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from sandbox.models import CallTool, ReceivedRequest, Say, Turn
+from sandbox.models import CallTool, ReceivedRequest, Say, ScriptedResponse
 from tests.acceptance.conftest import StartBot
 from tests.acceptance.platforms import Platform
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
-def newsroom(request: ReceivedRequest) -> Turn:
+def newsroom(request: ReceivedRequest) -> ScriptedResponse:
     """Model script of the newsroom example.
 
     The editor transfers to the reporter, the reporter calls its tool and then answers.
@@ -24,7 +24,7 @@ def newsroom(request: ReceivedRequest) -> Turn:
     return CallTool("look_up", {"topic": "harbour"}, id="l1")
 
 
-def clock(request: ReceivedRequest) -> Turn:
+def clock(request: ReceivedRequest) -> ScriptedResponse:
     if not request.tool_results:
         assert "convert_time" in request.tools
         arguments = {"source_timezone": "Asia/Seoul", "time": "12:00", "target_timezone": "UTC"}
@@ -60,7 +60,7 @@ async def test_a_tool_with_confirmation_is_not_called_without_a_decision(start: 
     bot = await start(AGENT=str(EXAMPLES / "gatekeeper"))
     asked_for: list[ReceivedRequest] = []
 
-    def script(request: ReceivedRequest) -> Turn:
+    def script(request: ReceivedRequest) -> ScriptedResponse:
         asked_for.append(request)
         return [Say("I have to ask."), CallTool("open_gate", {"gate": "north"}, id=f"g{len(asked_for)}")]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from channels.i18n import messages as words
 from channels.slack.interactions.shortcuts import ASK
 from sandbox.discord import DiscordMessage, DiscordSandbox
-from sandbox.models import CallTool, ReceivedRequest, Turn
+from sandbox.models import CallTool, ReceivedRequest, ScriptedResponse
 from sandbox.slack import SlackSandbox
 from tests.acceptance.conftest import StartBot
 from tests.fixtures.buttons import wait_for_button
@@ -31,7 +31,7 @@ pay = Tool("pay", "Pays.", paid, require_confirmation=True)
 """
 
 
-def clerk(request: ReceivedRequest) -> Turn:
+def clerk(request: ReceivedRequest) -> ScriptedResponse:
     if "pay" not in request.text:
         return f"{len(request.text.split())} words."
     return (

@@ -7,7 +7,7 @@ import time
 from datetime import UTC, datetime
 from pathlib import Path
 
-from sandbox.models import ReceivedRequest, Turn
+from sandbox.models import ReceivedRequest, ScriptedResponse
 from tests.acceptance.conftest import ForkedProgram, Program, StartBot
 from tests.acceptance.platforms import Platform
 from tests.processes.fork_server import ForkServer
@@ -18,7 +18,7 @@ SECRET, OLD, NEW = "falcon", "heron", "otter"
 DAY_SECONDS = 86_400.0
 
 
-def answer_from_memory(request: ReceivedRequest) -> Turn:
+def answer_from_memory(request: ReceivedRequest) -> ScriptedResponse:
     """Write a summary if asked for one, or answer if the history contains a secret."""
     history = " ".join(text for _, text in request.messages)
     if "You keep notes" in request.system:

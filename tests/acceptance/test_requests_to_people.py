@@ -17,7 +17,7 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from channels.i18n import messages as words
-from sandbox.models import CallTool, Cite, Pause, ReceivedRequest, Say, ScriptedGemini, SendFile, Turn
+from sandbox.models import CallTool, Cite, Pause, ReceivedRequest, Say, ScriptedGemini, ScriptedResponse, SendFile
 from tests.acceptance.conftest import AcceptanceBot, StartBot
 from tests.acceptance.platforms import BotConversation, Platform
 from tests.acceptance.test_privacy import run_command
@@ -55,7 +55,7 @@ class ShopModel:
         self.may_draw = asyncio.Event()
         self.results = list[dict[str | None, str]]()
 
-    def answer(self, request: ReceivedRequest) -> Turn:
+    def answer(self, request: ReceivedRequest) -> ScriptedResponse:
         if not request.tool_results:
             assert all(answer in request.text for answer in ('"M"', '"Ada"', '"box"', VOUCHER)), request.text
             calls = [CallTool("ask_tailor", {"about": "M"}, id="t1"), CallTool("pay", {"euros": 20}, id="p1")]

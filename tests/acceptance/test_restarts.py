@@ -10,7 +10,7 @@ import pytest
 
 from channels.i18n import messages as words
 from core.errors import DamagedSessionError
-from sandbox.models import CallTool, Pause, ReceivedRequest, Say, ScriptedAnthropic, ScriptedGemini, Turn
+from sandbox.models import CallTool, Pause, ReceivedRequest, Say, ScriptedAnthropic, ScriptedGemini, ScriptedResponse
 from sandbox.slack import SlackSandbox
 from tests.acceptance.conftest import AcceptanceBot, StartBot
 from tests.acceptance.platforms import BotConversation, Platform
@@ -254,7 +254,7 @@ async def test_the_next_process_answers_the_turns_of_a_killed_process(start: Sta
     await bot.run_on_all_platforms(check_answers)
 
 
-def first_and_others(request: ReceivedRequest) -> Turn:
+def first_and_others(request: ReceivedRequest) -> ScriptedResponse:
     """Answer "first" alone, and then "second" and "third" together.
 
     Any other history of the request is quoted in the answer.
@@ -274,7 +274,7 @@ def first_and_others(request: ReceivedRequest) -> Turn:
 async def test_each_vendor_answers_over_its_own_api(
     start: StartBot, server: type[ScriptedGemini | ScriptedAnthropic], vendor: str, model: str
 ) -> None:
-    def script(request: ReceivedRequest) -> Turn:
+    def script(request: ReceivedRequest) -> ScriptedResponse:
         call = CallTool("current_time", {"timezone": "Asia/Seoul"}, id="call_1")
         return [Say("It is late.", pieces=3)] if request.tool_results else [Say("Let me look. ", pieces=3), call]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from channels.i18n import messages as words
 from core.tools.results import MAX_RESULT_CHARACTERS
-from sandbox.models import CallTool, Pause, ReceivedRequest, Say, Turn
+from sandbox.models import CallTool, Pause, ReceivedRequest, Say, ScriptedResponse
 from tests.acceptance.conftest import StartBot
 from tests.acceptance.platforms import Platform
 
@@ -116,7 +116,7 @@ app = App(
 TROUBLE = ("fails", "hangs", "huge", "blob", "blocks")
 
 
-def script(request: ReceivedRequest) -> Turn:
+def script(request: ReceivedRequest) -> ScriptedResponse:
     agent = next(
         name for name in ("keeper", "coder", "planner", "clerk", "front") if f"You are the {name}" in request.system
     )
@@ -139,7 +139,7 @@ def script(request: ReceivedRequest) -> Turn:
     return front(request)
 
 
-def front(request: ReceivedRequest) -> Turn:
+def front(request: ReceivedRequest) -> ScriptedResponse:
     if "recall!" in request.text:
         if not request.tool_results:
             return CallTool("load_memory", {"query": SECRET}, id="m1")
@@ -286,7 +286,7 @@ async def test_a_question_outlives_a_kill_before_and_after_its_answer(start: Sta
     bot = await start(AGENT=str(tmp_path / "fitter"))
     conversations = {platform: platform.start_conversation() for platform in bot.platforms}
 
-    def choose(request: ReceivedRequest) -> Turn:
+    def choose(request: ReceivedRequest) -> ScriptedResponse:
         if request.tool_results:
             return [Say("Packing "), Pause(60.0)]
         return CallTool("get_user_choice", {"options": ["S", "M"]}, id="c1")

@@ -17,7 +17,7 @@ from benchmarks.soak.sessions import SoakBotMessage
 from benchmarks.soak.users import UserSession
 from channels.i18n.messages import PLACEHOLDER, RESET_DONE
 from sandbox.models import CallTool, Pause, ReceivedRequest, Say
-from sandbox.models import ToolOutcome as ToolResult
+from sandbox.models import ReceivedToolResult as ToolResult
 from sandbox.procfile import Foreman
 from tests.benchmarks.test_soak import SilentPlace
 

@@ -12,7 +12,7 @@ from contextlib import suppress
 from channels.discord.replies import surface as discord
 from channels.i18n import messages as words
 from channels.slack.replies import surface as slack
-from sandbox.models import CallTool, Fail, Pause, ReceivedRequest, Say, Turn
+from sandbox.models import CallTool, Fail, Pause, ReceivedRequest, Say, ScriptedResponse
 from tests.acceptance.platforms import CONTENT, BotConversation, Platform
 from tests.core.models import wire_rules as rules
 
@@ -69,7 +69,7 @@ class ScenarioModel:
         self.violations: list[str] = []
         self.may_finish = {platform: asyncio.Event() for platform in LONG}
 
-    def answer(self, request: ReceivedRequest) -> Turn:
+    def answer(self, request: ReceivedRequest) -> ScriptedResponse:
         try:
             rules.check_request("openai", request.body)
         except AssertionError as error:

@@ -17,7 +17,7 @@ from core.conversations.turn_report import ApprovalRecord, TurnReports
 from core.secret_redaction import add_secret
 from core.tools.tool import Tool, to_adk_tool
 from core.usage.prices import Prices
-from sandbox.models import CallTool, ReceivedRequest, Turn
+from sandbox.models import CallTool, ReceivedRequest, ScriptedResponse
 from tests.channels.commands.test_why import create_report
 from tests.channels.commands.why_requests import run_why_command, use_why_menu
 from tests.channels.platforms import PLATFORMS, run_conversation, run_sandbox, wait_for_texts
@@ -101,7 +101,7 @@ async def fail_with_secret(arguments: dict[str, Any]) -> str:
     raise RuntimeError(f"postgres://bot:hunter2hunter2@db/x {CALLS}")
 
 
-def call_tool_once(request: ReceivedRequest) -> Turn:
+def call_tool_once(request: ReceivedRequest) -> ScriptedResponse:
     return "Done." if any(role == "tool" for role, _ in request.messages) else CallTool("look", {"q": CALLS})
 
 

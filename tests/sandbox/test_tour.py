@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import pytest
 
-from sandbox.models import CallTool, ReceivedRequest, Say, ToolOutcome, Turn
+from sandbox.models import CallTool, ReceivedRequest, ReceivedToolResult, Say, ScriptedResponse
 from sandbox.tour import STEPS, TourStep, respond_to_tour
 
 TASTING = {"host": "Ada", "guests": 8, "day": "Friday", "coffees": ["Decaf"], "note": None}
@@ -12,19 +12,19 @@ TASTING = {"host": "Ada", "guests": 8, "day": "Friday", "coffees": ["Decaf"], "n
 REQUEST = ReceivedRequest("scripted-tour", "", "", (), (), (), {}, {}, True)
 
 
-def get_text(turn: Turn) -> str:
-    assert isinstance(turn, Say)
-    return turn.text
+def get_text(response: ScriptedResponse) -> str:
+    assert isinstance(response, Say)
+    return response.text
 
 
 def find_step(text: str) -> TourStep:
-    turn = respond_to_tour(replace(REQUEST, text=text))
-    return next(step for step in STEPS if remove_ids(step.respond(REQUEST)) == remove_ids(turn))
+    response = respond_to_tour(replace(REQUEST, text=text))
+    return next(step for step in STEPS if remove_ids(step.respond(REQUEST)) == remove_ids(response))
 
 
-def remove_ids(turn: Turn) -> list[object]:
+def remove_ids(response: ScriptedResponse) -> list[object]:
     """Return the steps of a scripted answer, with tool names in place of tool calls."""
-    steps = turn if isinstance(turn, Sequence) else [turn]
+    steps = response if isinstance(response, Sequence) else [response]
     return [step.name if isinstance(step, CallTool) else step for step in steps]
 
 
@@ -55,12 +55,12 @@ def test_similar_messages_start_a_step(text: str, title: str) -> None:
 
 def test_each_answer_names_the_next_message() -> None:
     results = {
-        "Tool": ToolOutcome("1", "find_order", {"order": "1042"}),
-        "Approval": ToolOutcome("2", "refund_order", {"refunded": "$42.00"}),
-        "Choice": ToolOutcome("3", "get_user_choice", {"result": "Filter"}),
-        "Form": ToolOutcome("4", "adk_request_input", {"result": TASTING}),
-        "File": ToolOutcome("5", "make_file", {"made": "week.csv"}),
-        "Image": ToolOutcome("6", "draw_chart", {"drawn": "revenue.png"}),
+        "Tool": ReceivedToolResult("1", "find_order", {"order": "1042"}),
+        "Approval": ReceivedToolResult("2", "refund_order", {"refunded": "$42.00"}),
+        "Choice": ReceivedToolResult("3", "get_user_choice", {"result": "Filter"}),
+        "Form": ReceivedToolResult("4", "adk_request_input", {"result": TASTING}),
+        "File": ReceivedToolResult("5", "make_file", {"made": "week.csv"}),
+        "Image": ReceivedToolResult("6", "draw_chart", {"drawn": "revenue.png"}),
     }
     for step, following in pairwise(STEPS):
         found = tuple([results[step.title]] if step.title in results else [])
@@ -71,7 +71,7 @@ def test_each_answer_names_the_next_message() -> None:
 
 
 def test_a_denied_refund_is_reported_as_such() -> None:
-    denied = ToolOutcome("1", "refund_order", {"error": "This tool call is rejected."})
+    denied = ReceivedToolResult("1", "refund_order", {"error": "This tool call is rejected."})
     request = replace(REQUEST, text="Please refund it.", tool_results=(denied,))
     assert "nothing was refunded" in get_text(respond_to_tour(request))
 
@@ -83,7 +83,8 @@ def answer_question(tool: str, content: object, text: str = "Friday, please") ->
         content: the result.
         text: the message that led to the question.
     """
-    return get_text(respond_to_tour(replace(REQUEST, text=text, tool_results=(ToolOutcome("1", tool, content),))))
+    result = ReceivedToolResult("1", tool, content)
+    return get_text(respond_to_tour(replace(REQUEST, text=text, tool_results=(result,))))
 
 
 def test_an_answered_question_continues_its_step_whatever_the_message_says() -> None:

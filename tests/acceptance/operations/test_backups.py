@@ -12,7 +12,7 @@ from uuid import uuid4
 
 import pytest
 
-from sandbox.models import Pause, ReceivedRequest, Say, Turn
+from sandbox.models import Pause, ReceivedRequest, Say, ScriptedResponse
 from sandbox.postgres import PostgresSandbox
 from tests.acceptance.conftest import StartBot
 from tests.acceptance.platforms import Platform
@@ -61,7 +61,7 @@ async def test_a_restored_backup_resumes_active_turns_in_the_same_reply(
     go_on, copy = asyncio.Event(), tmp_path / "backup.db"
     questions: list[str] = []
 
-    def answer(question: ReceivedRequest) -> Turn:
+    def answer(question: ReceivedRequest) -> ScriptedResponse:
         word = question.text.split()[-1]
         questions.append(word)
         return [Say("Begun."), Pause(go_on), Say(" Ended.")] if word == "two" else f"Answer: {word}"

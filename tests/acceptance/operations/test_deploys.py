@@ -9,7 +9,7 @@ import pytest
 from bot.server import LIVENESS_PATH, READINESS_PATH
 from channels.slack.client.http_mode import PATH
 from sandbox.discord import DiscordSandbox
-from sandbox.models import ReceivedRequest, Say, ScriptedOpenAI, Turn
+from sandbox.models import ReceivedRequest, Say, ScriptedOpenAI, ScriptedResponse
 from sandbox.procfile import Dyno, Foreman, find_free_port
 from sandbox.slack import EnvelopeRecord, SlackSandbox
 from tests.acceptance.conftest import MakeProgram, Program
@@ -18,7 +18,7 @@ from tests.acceptance.platforms import Discord, Platform, Slack
 ROOT = Path(__file__).parents[3]
 
 
-def answer_slowly(request: ReceivedRequest) -> Turn:
+def answer_slowly(request: ReceivedRequest) -> ScriptedResponse:
     """Stream an answer that quotes the newest word for over a second.
 
     A restart of the bot interrupts the answer.

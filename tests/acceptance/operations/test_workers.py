@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from sandbox.discord import DiscordSandbox
-from sandbox.models import ReceivedRequest, Turn
+from sandbox.models import ReceivedRequest, ScriptedResponse
 from sandbox.slack import SlackSandbox
 from tests.acceptance.conftest import AcceptanceBot, MakeProgram, StartBot
 from tests.acceptance.platforms import BotConversation, Platform
@@ -99,7 +99,7 @@ async def test_a_stopped_worker_hands_its_turns_over_at_once(start: StartBot, po
     await check_takeover(one, conversations)
 
 
-def check_history(request: ReceivedRequest) -> Turn:
+def check_history(request: ReceivedRequest) -> ScriptedResponse:
     """Answer "The whole answer." if the model request has the question alone.
 
     Otherwise the answer shows the wrong history.

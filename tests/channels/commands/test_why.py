@@ -1,4 +1,4 @@
-"""Turn reports ("Why?") for the author of a message, on both platforms."""
+"""ScriptedResponse reports ("Why?") for the author of a message, on both platforms."""
 
 import asyncio
 import re
@@ -21,7 +21,7 @@ from core.store.database import Database
 from core.tools.tool import Tool, to_adk_tool
 from core.usage.meter import CANCELLED, ModelCall
 from core.usage.prices import UNITS_PER_DOLLAR, Prices, format_dollars, format_exact_dollars
-from sandbox.models import CallTool, Cite, Fail, ReceivedRequest, Say, SendFile, Turn
+from sandbox.models import CallTool, Cite, Fail, ReceivedRequest, Say, ScriptedResponse, SendFile
 from tests.channels.commands.why_requests import run_why_command, use_why_menu
 from tests.channels.platforms import (
     SlackChat,
@@ -39,7 +39,7 @@ async def forecast(arguments: dict[str, Any]) -> str:
     return "sun"
 
 
-def call_forecast_twice(request: ReceivedRequest) -> Turn:
+def call_forecast_twice(request: ReceivedRequest) -> ScriptedResponse:
     """Call the tool for two days, one of which fails, and then answer."""
     calls = [CallTool("forecast", {"day": "monday"}), CallTool("forecast", {"day": "never"})]
     return "Sun on Monday." if any(role == "tool" for role, _ in request.messages) else calls

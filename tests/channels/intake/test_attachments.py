@@ -209,7 +209,7 @@ async def test_a_login_page_is_not_a_file_and_the_log_says_why(
             assert f"{name}: I am not allowed to read it]" in text
         assert "the app lacks the scope files:read" in caplog.text
         slack.scopes.add("files:read")
-        chat.bot.model.add_turns("Well, well.")
+        chat.bot.model.add_responses("Well, well.")
         await slack.post_message("ada", slack.open_dm("ada"), "look", files=files[1:2])
         await slack.wait_for(lambda: "Well, well." in [m.text for m in slack.messages(slack.open_dm("ada"))])
         assert "<p>mine</p>" in get_last_text(chat)

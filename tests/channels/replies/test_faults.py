@@ -17,7 +17,7 @@ from discord.gateway import DiscordWebSocket
 from channels.i18n import messages as words
 from channels.slack.client import socket_mode as socket
 from sandbox.fault_queue import FaultKind
-from sandbox.models import DropConnection, ReceivedRequest, Say, Turn
+from sandbox.models import DropConnection, ReceivedRequest, Say, ScriptedResponse
 from sandbox.slack import SlackSandbox
 from tests.channels.platforms import (
     PLATFORMS,
@@ -54,7 +54,7 @@ class BreakingModel:
     def __init__(self) -> None:
         self._broken: set[str] = set()
 
-    def __call__(self, request: ReceivedRequest) -> Turn:
+    def __call__(self, request: ReceivedRequest) -> ScriptedResponse:
         if "long" in request.text:
             return LONG
         if "break" in request.text and request.text not in self._broken:

@@ -16,7 +16,7 @@ from channels.slack.replies.surface import SlackSurface
 from core.errors import ProviderTimeoutError, StoreError
 from core.store.database import Database
 from core.turns.store import TurnStore
-from sandbox.models import Fail, Pause, ReceivedRequest, Say, Stall, Turn
+from sandbox.models import Fail, Pause, ReceivedRequest, Say, ScriptedResponse, Stall
 from tests.channels.platforms import (
     Chat,
     list_texts,
@@ -56,11 +56,11 @@ async def fail_turn(chat: Chat, text: str = "hi") -> None:
 FAILURE = Fail(400, "no")
 
 
-def create_failing_script(answer: Turn = "It is 42.", failure: Turn = FAILURE) -> Any:
+def create_failing_script(answer: ScriptedResponse = "It is 42.", failure: ScriptedResponse = FAILURE) -> Any:
     """Return a model script that fails at the first request, and then answers."""
     request_count = 0
 
-    def script(_request: ReceivedRequest) -> Turn:
+    def script(_request: ReceivedRequest) -> ScriptedResponse:
         nonlocal request_count
         request_count += 1
         return failure if request_count == 1 else answer
@@ -269,10 +269,10 @@ async def test_a_retry_works_after_a_restart(sandbox: Any, tmp_path: Path) -> No
 async def test_a_queued_retry_shows_that_it_was_accepted(sandbox: Any, tmp_path: Path) -> None:
     go_on, request_count = asyncio.Event(), 0
 
-    def script(_request: ReceivedRequest) -> Turn:
+    def script(_request: ReceivedRequest) -> ScriptedResponse:
         nonlocal request_count
         request_count += 1
-        turns: dict[int, Turn] = {1: Fail(400, ""), 2: [Say("Wait"), Pause(go_on), Say(" for it.")]}
+        turns: dict[int, ScriptedResponse] = {1: Fail(400, ""), 2: [Say("Wait"), Pause(go_on), Say(" for it.")]}
         return turns.get(request_count, "It is 42.")
 
     async with run_conversation(sandbox, tmp_path, script) as chat:

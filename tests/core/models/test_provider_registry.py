@@ -91,13 +91,13 @@ def test_keys_are_not_shown() -> None:
 
 
 async def test_a_probe_ends_after_the_first_event(wire: ConnectedProvider) -> None:
-    wire.server.add_turns([Think("Hm."), Stall()])
+    wire.server.add_responses([Think("Hm."), Stall()])
     await probe_model(wire.provider, "the-model")
     await wire.server.wait_for_disconnects(1)
 
 
 async def test_a_probe_of_a_silent_model_times_out(wire: ConnectedProvider) -> None:
-    wire.server.add_turns([Stall()])
+    wire.server.add_responses([Stall()])
     async with asyncio.timeout(30):
         with pytest.raises(ProviderStreamError, match="sent nothing for"):
             await probe_model(wire.provider, "the-model", seconds=0.2)

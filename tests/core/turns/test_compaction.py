@@ -39,8 +39,7 @@ from core.usage.prices import UNITS_PER_DOLLAR, Prices
 from core.usage.spending import FIRST_DAY, SpendingStore
 from core.usage.spending_limits import SpendingLimiter, SpendingLimits
 from core.workers.lease import Lease
-from sandbox.models import Fail, Finish, ReceivedRequest, Say, ScriptedOpenAI
-from sandbox.models import Turn as Script
+from sandbox.models import Fail, Finish, ReceivedRequest, Say, ScriptedOpenAI, ScriptedResponse
 from tests.core.conftest import FailingDatabase
 from tests.core.sessions.events import list_texts
 from tests.fixtures.inbox_messages import inbound
@@ -51,14 +50,14 @@ PLACE, SESSION = "place", "place:1"
 FACTS = {1: "Zofia decided on PostgreSQL 17", 2: "the budget is 48,213 euros", 3: "open question: who calls Imre?"}
 
 
-def summarize(request: ReceivedRequest) -> Script:
+def summarize(request: ReceivedRequest) -> ScriptedResponse:
     """Answer a summary request with each known fact in its messages, once."""
     text = " ".join(line.removeprefix("> ") for line in request.text.splitlines())
     facts = [fact for fact in FACTS.values() if fact in text]
     return [Say("\n".join([*facts, "They talk about the weather."])), Finish(input=1_000, output=50)]
 
 
-def answer_from_memory(request: ReceivedRequest) -> Script:
+def answer_from_memory(request: ReceivedRequest) -> ScriptedResponse:
     """Answer a summary request, or answer with the known facts in the history."""
     if "You keep notes" in request.system:
         return summarize(request)
@@ -86,7 +85,7 @@ class CompactedConversation:
     summary_requests: list[ReceivedRequest] = field(default_factory=list)
     agent_requests: list[ReceivedRequest] = field(default_factory=list)
     last_turn: Turn | None = None
-    script: Callable[[ReceivedRequest], Script] = field(default=answer_from_memory)
+    script: Callable[[ReceivedRequest], ScriptedResponse] = field(default=answer_from_memory)
 
     async def run_turn(self, text: str, *, waits: bool = True) -> str:
         """Send a message, run its turn, schedule the compaction, and return the reply.
@@ -173,7 +172,7 @@ async def conversation(
     monkeypatch.setattr(compactions, "RETRY_SECONDS", 0.0)
     counter = TokenCounter(tmp_path)
 
-    def answer(request: ReceivedRequest) -> Script:
+    def answer(request: ReceivedRequest) -> ScriptedResponse:
         (one.summary_requests if "You keep notes" in request.system else one.agent_requests).append(request)
         return one.script(request)
 

@@ -203,9 +203,9 @@ async def test_a_script_can_be_a_function_of_the_request(kind: Callable[..., Ser
 
 
 @each
-async def test_turns_are_played_in_order_and_can_be_added(kind: Callable[..., Server]) -> None:
+async def test_responses_are_played_in_order_and_can_be_added(kind: Callable[..., Server]) -> None:
     async with kind(["first"]) as server:
-        server.add_turns("second", [Say("third")])
+        server.add_responses("second", [Say("third")])
         for word in ("first", "second", "third"):
             assert word in (await post_request(server))[1]
         status, body = await post_request(server)

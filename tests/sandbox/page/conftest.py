@@ -16,7 +16,7 @@ from playwright.async_api import Browser, Page, async_playwright
 
 from bot.sandbox import command as sandbox
 from bot.settings import load_settings
-from sandbox.models import ReceivedRequest, ScriptedOpenAI, Turn
+from sandbox.models import ReceivedRequest, ScriptedOpenAI, ScriptedResponse
 from sandbox.procfile import clean_environment
 from tests.processes.fork_server import ForkServer
 
@@ -86,7 +86,7 @@ class SandboxPage:
     address: str
     folder: Path
     model: ScriptedOpenAI
-    answer: Callable[[ReceivedRequest], Turn]
+    answer: Callable[[ReceivedRequest], ScriptedResponse]
 
 
 def find_chromium() -> str:
@@ -137,7 +137,7 @@ async def sandbox_page(tmp_path_factory: pytest.TempPathFactory, fork_server: Fo
     (folder / "prices.toml").write_text('"openai/scripted" = { input = 1000, output = 1000 }')
     pages: list[SandboxPage] = []
 
-    def answer(request: ReceivedRequest) -> Turn:
+    def answer(request: ReceivedRequest) -> ScriptedResponse:
         return pages[0].answer(request)
 
     with pytest.MonkeyPatch.context() as patch:

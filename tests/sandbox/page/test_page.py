@@ -8,7 +8,7 @@ import aiohttp
 import pytest
 from playwright.async_api import Locator, Page, expect
 
-from sandbox.models import CallTool, Pause, ReceivedRequest, Say, Turn
+from sandbox.models import CallTool, Pause, ReceivedRequest, Say, ScriptedResponse
 from tests.sandbox.page.conftest import TIMEOUT_MILLISECONDS, SandboxPage, wait_for_reconnect
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -150,7 +150,7 @@ async def test_a_selected_place_is_shown_before_the_server_answers(page: Page) -
 
 
 async def test_a_tool_call_is_approved_only_by_its_approver(page: Page, sandbox_page: SandboxPage) -> None:
-    def answer(request: ReceivedRequest) -> Turn:
+    def answer(request: ReceivedRequest) -> ScriptedResponse:
         return (
             "It is paid back."
             if request.tool_results

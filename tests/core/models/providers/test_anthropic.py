@@ -52,7 +52,7 @@ def call(id_: str, name: str = "f") -> ToolCall:
 
 async def send(wire: ConnectedProvider, *messages: ModelMessage, **kwargs: Any) -> dict[str, Any]:
     """Send a request that the server answers, and return the request's JSON body."""
-    wire.server.add_turns("ok")
+    wire.server.add_responses("ok")
     assert isinstance((await wire.collect_events(*messages, **kwargs))[-1], Done)
     return wire.server.requests[-1]
 
@@ -66,7 +66,8 @@ async def block_types(wire: ConnectedProvider, *messages: ModelMessage) -> list[
 @pytest.mark.parametrize("pieces", [1, 2, 7, 100])
 async def test_arguments_may_be_split_anywhere(anthropic_wire: ConnectedProvider, pieces: int) -> None:
     arguments = {"city": "Zürich \N{CHEESE WEDGE}", "deep": {"list": [1, None, "}{"]}}
-    anthropic_wire.server.add_turns([CallTool("f", arguments, "toolu_1", pieces=pieces), CallTool("g", {}, "toolu_2")])
+    calls = [CallTool("f", arguments, "toolu_1", pieces=pieces), CallTool("g", {}, "toolu_2")]
+    anthropic_wire.server.add_responses(calls)
     first, second, done = await anthropic_wire.collect_events()
     assert (first, second) == (ToolCall("toolu_1", "f", arguments), ToolCall("toolu_2", "g", {}))
     assert isinstance(done, Done)
@@ -74,14 +75,14 @@ async def test_arguments_may_be_split_anywhere(anthropic_wire: ConnectedProvider
 
 
 async def test_malformed_arguments_become_a_call_of_no_tool(anthropic_wire: ConnectedProvider) -> None:
-    anthropic_wire.server.add_turns([CallTool("f", id="c", raw='{"city": "Par')])
+    anthropic_wire.server.add_responses([CallTool("f", id="c", raw='{"city": "Par')])
     assert (await anthropic_wire.collect_events())[0] == ToolCall(
         "c", "malformed_call_to_f", {"arguments": '{"city": "Par'}
     )
 
 
 async def test_a_call_cut_off_by_the_token_limit_is_dropped(anthropic_wire: ConnectedProvider) -> None:
-    anthropic_wire.server.add_turns([Say("Let me see."), CallTool("f", id="c", raw='{"n": '), Finish("max_tokens")])
+    anthropic_wire.server.add_responses([Say("Let me see."), CallTool("f", id="c", raw='{"n": '), Finish("max_tokens")])
     text, done = await anthropic_wire.collect_events()
     assert text == Text("Let me see.")
     assert isinstance(done, Done)
@@ -89,7 +90,7 @@ async def test_a_call_cut_off_by_the_token_limit_is_dropped(anthropic_wire: Conn
 
 
 async def test_a_thought_is_followed_by_its_signature(anthropic_wire: ConnectedProvider) -> None:
-    anthropic_wire.server.add_turns([Think("Let me see.", pieces=2, signature=b"sig="), Say("42")])
+    anthropic_wire.server.add_responses([Think("Let me see.", pieces=2, signature=b"sig="), Say("42")])
     assert (await anthropic_wire.collect_events())[:-1] == [
         Thought("Let me"),
         Thought(" see."),
@@ -99,7 +100,7 @@ async def test_a_thought_is_followed_by_its_signature(anthropic_wire: ConnectedP
 
 
 async def test_redacted_thinking_is_kept(anthropic_wire: ConnectedProvider) -> None:
-    anthropic_wire.server.add_turns([Think("", signature=b"data="), Say("42")])
+    anthropic_wire.server.add_responses([Think("", signature=b"data="), Say("42")])
     assert (await anthropic_wire.collect_events())[:-1] == [Thought("", REDACTED_PREFIX + b"data="), Text("42")]
 
 
@@ -107,7 +108,7 @@ async def test_thinking_in_the_history_is_sent_back_unchanged(anthropic_wire: Co
     """Check the thinking on its way from the API into ADK's history and back."""
     adapter = ModelAdapter(model="m", provider=anthropic_wire.provider)
     thinking = [Think("Let me see.", pieces=3, signature=b"sig1="), Think("", signature=b"data2=")]
-    anthropic_wire.server.add_turns(
+    anthropic_wire.server.add_responses(
         [*thinking, Think("", signature=None), Say("Wait."), CallTool("f", {"n": 1}, "toolu_1")]
     )
     question = types.UserContent("1?")
@@ -115,7 +116,7 @@ async def test_thinking_in_the_history_is_sent_back_unchanged(anthropic_wire: Co
     assert answer.content is not None
     result = types.FunctionResponse(id="toolu_1", name="f", response={"n": 2})
     contents = [question, answer.content, types.UserContent(types.Part(function_response=result))]
-    anthropic_wire.server.add_turns("ok")
+    anthropic_wire.server.add_responses("ok")
     [_] = [r async for r in adapter.generate_content_async(LlmRequest(contents=contents))]
     assert anthropic_wire.server.requests[-1]["messages"][1:] == [
         {
@@ -304,7 +305,7 @@ async def test_input_tokens_include_the_cache(anthropic_wire: ConnectedProvider)
         "content": [],
         "stop_reason": None,
     }
-    anthropic_wire.server.add_turns(
+    anthropic_wire.server.add_responses(
         [
             RawChunk({"type": "message_start", "message": {**head, "usage": start}}),
             RawChunk({"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 9}}),
@@ -360,7 +361,7 @@ async def test_a_first_question_with_tools_is_cached(anthropic_wire: ConnectedPr
 async def test_each_stop_reason_has_a_finish_reason(
     anthropic_wire: ConnectedProvider, reason: str, finish: types.FinishReason
 ) -> None:
-    anthropic_wire.server.add_turns([Say("ok"), Finish(reason)])
+    anthropic_wire.server.add_responses([Say("ok"), Finish(reason)])
     done = (await anthropic_wire.collect_events())[-1]
     assert isinstance(done, Done)
     assert done.finish_reason is finish
@@ -369,7 +370,7 @@ async def test_each_stop_reason_has_a_finish_reason(
 async def test_unknown_types_of_chunks_are_ignored(anthropic_wire: ConnectedProvider) -> None:
     block = {"type": "content_block_start", "index": 0, "content_block": {"type": "hologram", "text": "no"}}
     delta = {"type": "content_block_delta", "index": 0, "delta": {"type": "hologram_delta", "text": "no"}}
-    anthropic_wire.server.add_turns(
+    anthropic_wire.server.add_responses(
         [
             RawChunk({"type": "weather_report"}),
             RawChunk(block),
@@ -385,7 +386,7 @@ async def test_unknown_types_of_chunks_are_ignored(anthropic_wire: ConnectedProv
 
 async def test_an_answer_without_a_stop_chunk_is_incomplete(anthropic_wire: ConnectedProvider) -> None:
     end = RawChunk({"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 9}})
-    anthropic_wire.server.add_turns([Say("ok"), end, EndStream()])
+    anthropic_wire.server.add_responses([Say("ok"), end, EndStream()])
     _, error = await anthropic_wire.collect_until_error()
     assert isinstance(error, ProviderStreamError)
 
@@ -414,7 +415,7 @@ async def test_each_error_type_is_recognized_before_and_within_a_stream(
     kind: type[ProviderError],
     retryable: bool,
 ) -> None:
-    anthropic_wire.server.add_turns([*before, Fail(status, code=code)])
+    anthropic_wire.server.add_responses([*before, Fail(status, code=code)])
     error = await anthropic_wire.get_error()
     assert type(error) is kind
     assert isinstance(error, ProviderError)
@@ -423,7 +424,7 @@ async def test_each_error_type_is_recognized_before_and_within_a_stream(
 
 
 async def test_a_too_long_prompt_has_its_own_error(anthropic_wire: ConnectedProvider) -> None:
-    anthropic_wire.server.add_turns(Fail(400, "prompt is too long: 208310 tokens > 200000 maximum"))
+    anthropic_wire.server.add_responses(Fail(400, "prompt is too long: 208310 tokens > 200000 maximum"))
     error = await anthropic_wire.get_error()
     assert isinstance(error, ProviderRequestError)
     assert str(error) == "the conversation is too long for 'the-model'"

@@ -31,7 +31,7 @@ HISTORY = (
 
 @pytest.mark.parametrize("vendor", ["gemini", "openai"])
 async def test_an_image_of_a_model_comes_between_its_texts(wire: ConnectedProvider) -> None:
-    wire.server.add_turns([Say("Here:"), SendFile("image/png", PNG), Say("and done.")])
+    wire.server.add_responses([Say("Here:"), SendFile("image/png", PNG), Say("and done.")])
     *events, done = await wire.collect_events()
     assert [event for event in events if event != Text("")] == [
         Text("Here:"),
@@ -46,7 +46,7 @@ async def test_raw_sound_becomes_a_file_that_a_player_opens(wire: ConnectedProvi
     halves = SAMPLES[:100], SAMPLES[100:]
     kind = "audio/L16;codec=pcm;rate=24000"
     pieces = [SendFile(kind, half) for half in halves] if wire.provider.name == "openai" else [SendFile(kind, SAMPLES)]
-    wire.server.add_turns(pieces)
+    wire.server.add_responses(pieces)
     [sound] = [event for event in await wire.collect_events() if isinstance(event, Media)]
     assert sound.mime_type == "audio/wav"
     with wave.open(io.BytesIO(sound.data or b"")) as reader:
@@ -55,13 +55,14 @@ async def test_raw_sound_becomes_a_file_that_a_player_opens(wire: ConnectedProvi
 
 @pytest.mark.parametrize("vendor", ["gemini", "openai"])
 async def test_a_connection_that_drops_after_an_image_is_a_retryable_error(wire: ConnectedProvider) -> None:
-    wire.server.add_turns([SendFile("image/png", PNG), DropConnection()])
+    wire.server.add_responses([SendFile("image/png", PNG), DropConnection()])
     _, error = await wire.collect_until_error()
     assert getattr(error, "retryable", False)
 
 
 async def test_the_pages_of_an_answer_are_known_with_every_vendor(wire: ConnectedProvider) -> None:
-    wire.server.add_turns([Say("So it is."), Cite("https://example.org/a", "A"), Cite("https://example.net/b", "B")])
+    cited = [Cite("https://example.org/a", "A"), Cite("https://example.net/b", "B")]
+    wire.server.add_responses([Say("So it is."), *cited])
     chunks = [
         chunk
         for event in await wire.collect_events()
@@ -73,7 +74,7 @@ async def test_the_pages_of_an_answer_are_known_with_every_vendor(wire: Connecte
 
 
 async def test_gemini_gets_its_own_image_back(gemini_wire: ConnectedProvider) -> None:
-    gemini_wire.server.add_turns("Blue.")
+    gemini_wire.server.add_responses("Blue.")
     await gemini_wire.collect_events(*HISTORY)
     answer = gemini_wire.server.requests[0]["contents"][1]
     assert answer["role"] == "model"

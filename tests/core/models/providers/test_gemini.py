@@ -37,7 +37,7 @@ def parts(*parts: dict[str, Any], finish: str | None = None) -> RawChunk:
 
 
 async def test_signatures_are_read_from_their_part(gemini_wire: ConnectedProvider) -> None:
-    gemini_wire.server.add_turns(
+    gemini_wire.server.add_responses(
         [
             Think("Hm.", signature=b"t"),
             Say("Wait.", signature=b"s"),
@@ -55,12 +55,12 @@ async def test_signatures_are_read_from_their_part(gemini_wire: ConnectedProvide
 
 async def test_a_signature_without_text_is_kept(gemini_wire: ConnectedProvider) -> None:
     signature = base64.b64encode(b"late").decode()
-    gemini_wire.server.add_turns([Say("Done."), parts({"text": "", "thoughtSignature": signature})])
+    gemini_wire.server.add_responses([Say("Done."), parts({"text": "", "thoughtSignature": signature})])
     assert (await gemini_wire.collect_events())[:-1] == [Text("Done."), Text("", b"late")]
 
 
 async def test_signatures_are_sent_back_on_their_part(gemini_wire: ConnectedProvider) -> None:
-    gemini_wire.server.add_turns("ok")
+    gemini_wire.server.add_responses("ok")
     await gemini_wire.collect_events(
         ModelMessage("user", (Text("Hi"),)),
         ModelMessage(
@@ -94,7 +94,7 @@ async def test_signatures_are_sent_back_on_their_part(gemini_wire: ConnectedProv
 async def test_calls_of_another_model_get_a_placeholder_signature(
     gemini_wire: ConnectedProvider, model: str, signatures: list[bytes]
 ) -> None:
-    gemini_wire.server.add_turns("ok")
+    gemini_wire.server.add_responses("ok")
     history = [
         ModelMessage("user", (Text("Hi"),)),
         ModelMessage("assistant", (Text("Wait."), ToolCall("c1", "f", {}), ToolCall("c2", "f", {}))),
@@ -111,13 +111,13 @@ async def test_signatures_in_the_history_are_sent_back_unchanged(gemini_wire: Co
     """Check the signatures on their way from the API into ADK's history and back."""
     adapter = ModelAdapter(model="gemini-3-pro", provider=gemini_wire.provider)
     calls = [CallTool("f", {"n": 1}, signature=b"call"), CallTool("f", {"n": 2})]
-    gemini_wire.server.add_turns(
+    gemini_wire.server.add_responses(
         [Think("Let ", signature=None), Think("me see.", signature=b"t"), Say("Wait."), *calls]
     )
     question = types.UserContent("1?")
     [answer] = [r async for r in adapter.generate_content_async(LlmRequest(contents=[question]))]
     assert answer.content is not None
-    gemini_wire.server.add_turns("ok")
+    gemini_wire.server.add_responses("ok")
     contents = [question, answer.content, types.UserContent("And?")]
     [_] = [r async for r in adapter.generate_content_async(LlmRequest(contents=contents))]
     sent_parts = gemini_wire.server.requests[-1]["contents"][1]["parts"]
@@ -138,7 +138,7 @@ async def test_an_invalid_request_is_not_an_error_of_the_response(gemini_wire: C
 
 
 async def test_built_in_tools_are_forwarded_beside_functions(gemini_wire: ConnectedProvider) -> None:
-    gemini_wire.server.add_turns("ok")
+    gemini_wire.server.add_responses("ok")
     declared = types.FunctionDeclaration(name="not ours to send")
     config = types.GenerateContentConfig(
         tools=[types.Tool(google_search=types.GoogleSearch(), function_declarations=[declared])]
@@ -155,7 +155,7 @@ async def test_built_in_tools_are_forwarded_beside_functions(gemini_wire: Connec
 
 
 async def test_executed_code_is_part_of_the_text(gemini_wire: ConnectedProvider) -> None:
-    gemini_wire.server.add_turns(
+    gemini_wire.server.add_responses(
         [
             parts({"executableCode": {"language": "PYTHON", "code": "print(1)"}}),
             parts({"codeExecutionResult": {"outcome": "OUTCOME_OK", "output": "1\n"}}),
@@ -168,7 +168,7 @@ async def test_executed_code_is_part_of_the_text(gemini_wire: ConnectedProvider)
 
 
 async def test_media_reach_the_wire_by_bytes_or_by_address(gemini_wire: ConnectedProvider) -> None:
-    gemini_wire.server.add_turns("ok")
+    gemini_wire.server.add_responses("ok")
     await gemini_wire.collect_events(
         ModelMessage("user", (Media("application/pdf", b"pdf"), Media("video/mp4", uri="https://example.com/film"))),
         ModelMessage("assistant", (ToolCall("a", "draw", {}),)),
@@ -181,33 +181,33 @@ async def test_media_reach_the_wire_by_bytes_or_by_address(gemini_wire: Connecte
 
 
 async def test_an_invalid_key_is_an_auth_error_though_its_status_is_400(gemini_wire: ConnectedProvider) -> None:
-    gemini_wire.server.add_turns(Fail(400, code="API_KEY_INVALID"))
+    gemini_wire.server.add_responses(Fail(400, code="API_KEY_INVALID"))
     assert isinstance(await gemini_wire.get_error(), ProviderAuthError)
 
 
 async def test_a_blocked_prompt_has_its_own_error(gemini_wire: ConnectedProvider) -> None:
-    gemini_wire.server.add_turns([RawChunk({"promptFeedback": {"blockReason": "PROHIBITED_CONTENT"}})])
+    gemini_wire.server.add_responses([RawChunk({"promptFeedback": {"blockReason": "PROHIBITED_CONTENT"}})])
     error = await gemini_wire.get_error()
     assert isinstance(error, ContentBlockedError)
     assert "PROHIBITED_CONTENT" in str(error)
 
 
 async def test_an_overload_in_the_middle_of_a_stream_is_a_limit(gemini_wire: ConnectedProvider) -> None:
-    gemini_wire.server.add_turns([Say("Hel"), Fail(429, retry_after=1.5)])
+    gemini_wire.server.add_responses([Say("Hel"), Fail(429, retry_after=1.5)])
     _, error = await gemini_wire.collect_until_error()
     assert isinstance(error, ProviderRateLimitError)
     assert error.retry_after == 1.5
 
 
 async def test_a_response_that_is_not_json_is_unavailable(gemini_wire: ConnectedProvider) -> None:
-    gemini_wire.server.add_turns([Say("Hel"), Fail(500, body="<html>oops</html>")])
+    gemini_wire.server.add_responses([Say("Hel"), Fail(500, body="<html>oops</html>")])
     _, error = await gemini_wire.collect_until_error()
     assert isinstance(error, ProviderUnavailableError)
 
 
 async def test_every_finish_reason_is_passed_on(gemini_wire: ConnectedProvider) -> None:
     end = parts({"text": " an answer"}, finish="MALFORMED_FUNCTION_CALL")
-    gemini_wire.server.add_turns([Say("Half"), end, EndStream()])
+    gemini_wire.server.add_responses([Say("Half"), end, EndStream()])
     done = (await gemini_wire.collect_events())[-1]
     assert isinstance(done, Done)
     assert done.finish_reason is types.FinishReason.MALFORMED_FUNCTION_CALL
@@ -215,7 +215,7 @@ async def test_every_finish_reason_is_passed_on(gemini_wire: ConnectedProvider) 
 
 @pytest.mark.filterwarnings("ignore:A_REASON_FROM_THE_FUTURE")
 async def test_an_unknown_finish_reason_is_no_failure(gemini_wire: ConnectedProvider) -> None:
-    gemini_wire.server.add_turns([parts({"text": "ok"}, finish="A_REASON_FROM_THE_FUTURE"), EndStream()])
+    gemini_wire.server.add_responses([parts({"text": "ok"}, finish="A_REASON_FROM_THE_FUTURE"), EndStream()])
     adapter = ModelAdapter(model="the-model", provider=gemini_wire.provider)
     request = LlmRequest(contents=[types.UserContent("Hi")])
     [response] = [response async for response in adapter.generate_content_async(request)]
@@ -224,7 +224,7 @@ async def test_an_unknown_finish_reason_is_no_failure(gemini_wire: ConnectedProv
 
 
 async def test_adks_http_options_and_labels_are_not_sent(gemini_wire: ConnectedProvider) -> None:
-    gemini_wire.server.add_turns("ok")
+    gemini_wire.server.add_responses("ok")
     options = types.HttpOptions(retry_options=types.HttpRetryOptions(attempts=5), headers={"x-own": "1"})
     await gemini_wire.collect_events(config=types.GenerateContentConfig(http_options=options, labels={"a": "b"}))
     assert "x-own" not in gemini_wire.server.received[0].headers

@@ -36,8 +36,8 @@ from sandbox.models import (
     ReceivedRequest,
     Say,
     ScriptedOpenAI,
+    ScriptedResponse,
     Stall,
-    Turn,
 )
 from tests.core.models.conftest import ConnectedProvider
 
@@ -52,7 +52,7 @@ def call_delta(arguments: Any = None, **kwargs: Any) -> RawChunk:
 
 
 async def collect_calls(wire: ConnectedProvider, *steps: Any) -> list[ToolCall]:
-    wire.server.add_turns([*steps, Finish("tool_calls")])
+    wire.server.add_responses([*steps, Finish("tool_calls")])
     return [event for event in await wire.collect_events() if isinstance(event, ToolCall)]
 
 
@@ -141,7 +141,7 @@ async def test_a_model_can_correct_a_malformed_call() -> None:
         ran.append(city)
         return "sunny"
 
-    def script(request: ReceivedRequest) -> Turn:
+    def script(request: ReceivedRequest) -> ScriptedResponse:
         if not request.tool_results:
             return CallTool("weather", id="c1", raw='{"city": "Par')
         result = request.tool_results[0]
@@ -172,7 +172,7 @@ async def test_a_model_can_correct_a_malformed_call() -> None:
 
 
 async def test_a_call_cut_off_by_the_token_limit_is_dropped(openai_wire: ConnectedProvider) -> None:
-    openai_wire.server.add_turns([Say("Let me see."), CallTool("f", id="c1", raw='{"n": '), Finish("length")])
+    openai_wire.server.add_responses([Say("Let me see."), CallTool("f", id="c1", raw='{"n": '), Finish("length")])
     text, done = await openai_wire.collect_events()
     assert text == Text("Let me see.")
     assert isinstance(done, Done)
@@ -180,18 +180,18 @@ async def test_a_call_cut_off_by_the_token_limit_is_dropped(openai_wire: Connect
 
 
 async def test_reasoning_under_its_other_name_is_thought(openai_wire: ConnectedProvider) -> None:
-    openai_wire.server.add_turns([delta(reasoning="Hm."), Say("Yes.")])
+    openai_wire.server.add_responses([delta(reasoning="Hm."), Say("Yes.")])
     assert (await openai_wire.collect_events())[:2] == [Thought("Hm."), Text("Yes.")]
 
 
 async def test_a_refusal_is_text_of_the_answer(openai_wire: ConnectedProvider) -> None:
-    openai_wire.server.add_turns([delta(refusal="I'd rather not.")])
+    openai_wire.server.add_responses([delta(refusal="I'd rather not.")])
     assert (await openai_wire.collect_events())[0] == Text("I'd rather not.")
 
 
 async def test_a_server_may_send_no_usage(openai_wire: ConnectedProvider) -> None:
     end = RawChunk({"id": "x", "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]})
-    openai_wire.server.add_turns([Say("ok"), end, EndStream()])
+    openai_wire.server.add_responses([Say("ok"), end, EndStream()])
     assert (await openai_wire.collect_events())[-1] == Done(types.FinishReason.STOP, Usage())
 
 
@@ -200,7 +200,7 @@ async def test_a_missing_usage_chunk_does_not_delay_the_end(
 ) -> None:
     monkeypatch.setattr("core.models.providers.openai._USAGE_WAIT_SECONDS", 0.1)
     end = RawChunk({"id": "x", "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]})
-    openai_wire.server.add_turns([Say("ok"), end, Stall()])
+    openai_wire.server.add_responses([Say("ok"), end, Stall()])
     async with asyncio.timeout(30):
         assert (await openai_wire.collect_events())[-1] == Done(types.FinishReason.STOP, Usage())
 
@@ -217,7 +217,7 @@ async def test_a_missing_usage_chunk_does_not_delay_the_end(
 async def test_openais_error_codes_are_recognized(
     openai_wire: ConnectedProvider, fail: Fail, kind: type[ProviderError]
 ) -> None:
-    openai_wire.server.add_turns(fail)
+    openai_wire.server.add_responses(fail)
     error = await openai_wire.get_error()
     assert type(error) is kind
     assert isinstance(error, ProviderError)
@@ -244,7 +244,7 @@ async def test_an_error_within_a_stream_is_recognized_by_code_or_type(
     openai_wire: ConnectedProvider, error: dict[str, Any], kind: type[ProviderError], retryable: bool
 ) -> None:
     body = json.dumps({"error": {"message": "scripted failure", **error}})
-    openai_wire.server.add_turns([Say("Hel"), Fail(500, body=body)])
+    openai_wire.server.add_responses([Say("Hel"), Fail(500, body=body)])
     failure = await openai_wire.get_error()
     assert type(failure) is kind
     assert isinstance(failure, ProviderError)
@@ -266,14 +266,14 @@ async def test_an_error_within_a_stream_is_recognized_by_code_or_type(
 async def test_every_form_of_retry_after_is_read(
     openai_wire: ConnectedProvider, headers: dict[str, str], seconds: float | None
 ) -> None:
-    openai_wire.server.add_turns(Fail(429, headers=headers))
+    openai_wire.server.add_responses(Fail(429, headers=headers))
     error = await openai_wire.get_error()
     assert isinstance(error, ProviderRateLimitError)
     assert error.retry_after == seconds
 
 
 async def test_thoughts_are_not_sent_back(openai_wire: ConnectedProvider) -> None:
-    openai_wire.server.add_turns("ok")
+    openai_wire.server.add_responses("ok")
     await openai_wire.collect_events(
         ModelMessage("user", (Text("a"),)),
         ModelMessage("assistant", (Thought("secret musing"), Text("b"))),
@@ -285,7 +285,7 @@ async def test_thoughts_are_not_sent_back(openai_wire: ConnectedProvider) -> Non
 
 
 async def test_each_type_of_file_has_its_block(openai_wire: ConnectedProvider) -> None:
-    openai_wire.server.add_turns("ok")
+    openai_wire.server.add_responses("ok")
     await openai_wire.collect_events(
         ModelMessage(
             "user",
@@ -316,7 +316,7 @@ async def test_each_type_of_file_has_its_block(openai_wire: ConnectedProvider) -
 
 
 async def test_files_of_a_tool_follow_its_results(openai_wire: ConnectedProvider) -> None:
-    openai_wire.server.add_turns("ok")
+    openai_wire.server.add_responses("ok")
     await openai_wire.collect_events(
         ModelMessage("user", (Text("draw"),)),
         ModelMessage("assistant", (ToolCall("a", "draw", {}), ToolCall("b", "draw", {}))),
@@ -333,5 +333,5 @@ async def test_files_of_a_tool_follow_its_results(openai_wire: ConnectedProvider
 
 
 async def test_a_pause_within_an_answer_does_not_end_it(openai_wire: ConnectedProvider) -> None:
-    openai_wire.server.add_turns([Say("a"), Pause(0.05), Say("b")])
+    openai_wire.server.add_responses([Say("a"), Pause(0.05), Say("b")])
     assert (await openai_wire.collect_events())[:2] == [Text("a"), Text("b")]

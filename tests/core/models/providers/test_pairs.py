@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from core.models.adapter import ModelAdapter
-from sandbox.models import CallTool, ReceivedRequest, Say, Step, Think, Turn
+from sandbox.models import CallTool, ReceivedRequest, Say, ScriptedResponse, Step, Think
 from tests.core.models import wire_rules as rules
 from tests.core.models.conftest import VENDORS, ConnectedProvider, connect_provider
 
@@ -35,11 +35,11 @@ class ScriptedSpeaker:
     """
 
     vendor: str
-    lines: list[Turn] = field(default_factory=list)
+    lines: list[ScriptedResponse] = field(default_factory=list)
     signatures: list[str] = field(default_factory=list)
     wire: ConnectedProvider | None = None
 
-    def script(self, _request: ReceivedRequest) -> Turn:
+    def script(self, _request: ReceivedRequest) -> ScriptedResponse:
         return self.lines.pop(0)
 
     def begin(self) -> None:

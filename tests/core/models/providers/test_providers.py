@@ -53,7 +53,7 @@ ADD = ToolSpec(
 
 
 async def test_text_comes_delta_by_delta_and_ends_with_done(wire: ConnectedProvider) -> None:
-    wire.server.add_turns([Say("Hello world", pieces=2), Finish(input=11, output=3, thinking=2, cached=4)])
+    wire.server.add_responses([Say("Hello world", pieces=2), Finish(input=11, output=3, thinking=2, cached=4)])
     *texts, done = await wire.collect_events()
     assert [text.text for text in texts if isinstance(text, Text)] == ["Hello ", "world"]
     assert isinstance(done, Done)
@@ -63,7 +63,7 @@ async def test_text_comes_delta_by_delta_and_ends_with_done(wire: ConnectedProvi
 
 async def test_a_delta_is_passed_on_before_the_next_one_comes(wire: ConnectedProvider) -> None:
     go_on = asyncio.Event()
-    wire.server.add_turns([Say("first"), Pause(go_on), Say("second")])
+    wire.server.add_responses([Say("first"), Pause(go_on), Say("second")])
     request = ModelRequest("the-model", [ModelMessage("user", (Text("Hi"),))])
     async with asyncio.timeout(30), aclosing(wire.stream(request)) as events:
         assert await anext(events) == Text("first")
@@ -72,14 +72,14 @@ async def test_a_delta_is_passed_on_before_the_next_one_comes(wire: ConnectedPro
 
 
 async def test_thinking_is_separate_from_the_answer(wire: ConnectedProvider) -> None:
-    wire.server.add_turns([Think("Let me see."), Say("42")])
+    wire.server.add_responses([Think("Let me see."), Say("42")])
     thought, text, _ = await wire.collect_events()
     assert (thought, text) == (Thought("Let me see."), Text("42"))
 
 
 async def test_parallel_calls_are_complete_and_in_order(wire: ConnectedProvider) -> None:
     calls = [CallTool("add", {"a": 1, "b": 2}, id="c1"), CallTool("add", {"a": 3, "b": 4}, id="c2")]
-    wire.server.add_turns([Say("One moment."), *calls])
+    wire.server.add_responses([Say("One moment."), *calls])
     text, first, second, done = await wire.collect_events(tools=[ADD])
     assert text == Text("One moment.")
     assert first == ToolCall("c1", "add", {"a": 1, "b": 2})
@@ -89,7 +89,7 @@ async def test_parallel_calls_are_complete_and_in_order(wire: ConnectedProvider)
 
 
 async def test_the_request_has_the_system_message_the_history_and_the_tools(wire: ConnectedProvider) -> None:
-    wire.server.add_turns("3")
+    wire.server.add_responses("3")
     await wire.collect_events(
         ModelMessage("system", (Text("Be brief."),)),
         ModelMessage("user", (Text("1 + 2?"),)),
@@ -107,7 +107,7 @@ async def test_the_request_has_the_system_message_the_history_and_the_tools(wire
 
 
 async def test_a_call_of_an_invalid_tool_name_does_not_break_later_requests(wire: ConnectedProvider) -> None:
-    wire.server.add_turns("ok")
+    wire.server.add_responses("ok")
     name = "weather in\n'Paris'? " + "a" * 80
     await wire.collect_events(
         ModelMessage("user", (Text("Hi"),)),
@@ -119,7 +119,7 @@ async def test_a_call_of_an_invalid_tool_name_does_not_break_later_requests(wire
 
 
 async def test_sampling_and_limits_reach_the_wire(wire: ConnectedProvider) -> None:
-    wire.server.add_turns("ok")
+    wire.server.add_responses("ok")
     config = types.GenerateContentConfig(
         temperature=0.5, max_output_tokens=77, stop_sequences=["END"], labels={"adk": "bot"}
     )
@@ -135,14 +135,14 @@ async def test_sampling_and_limits_reach_the_wire(wire: ConnectedProvider) -> No
 
 
 async def test_nucleus_sampling_reaches_the_wire(wire: ConnectedProvider) -> None:
-    wire.server.add_turns("ok")
+    wire.server.add_responses("ok")
     await wire.collect_events(config=types.GenerateContentConfig(top_p=0.9))
     body = wire.server.requests[0]
     assert body.get("generationConfig", {}).get("topP", body.get("top_p")) == 0.9
 
 
 async def test_an_answer_schema_reaches_the_wire(wire: ConnectedProvider) -> None:
-    wire.server.add_turns("{}")
+    wire.server.add_responses("{}")
     schema = types.Schema(type=types.Type.OBJECT, properties={"n": types.Schema(type=types.Type.INTEGER)})
     config = types.GenerateContentConfig(response_schema=schema, response_mime_type="application/json")
     await wire.collect_events(config=config)
@@ -162,7 +162,7 @@ async def test_an_answer_schema_reaches_the_wire(wire: ConnectedProvider) -> Non
 
 
 async def test_an_image_reaches_the_wire(wire: ConnectedProvider) -> None:
-    wire.server.add_turns("A cat.")
+    wire.server.add_responses("A cat.")
     await wire.collect_events(ModelMessage("user", (Text("What is this?"), Media("image/png", b"\x89PNG"))))
     assert "iVBORw==" in str(wire.server.requests[0])
 
@@ -185,7 +185,7 @@ async def test_an_image_reaches_the_wire(wire: ConnectedProvider) -> None:
 async def test_a_refusal_has_its_own_error(
     wire: ConnectedProvider, fail: Fail, kind: type[ProviderError], retryable: bool
 ) -> None:
-    wire.server.add_turns(fail)
+    wire.server.add_responses(fail)
     error = await wire.get_error()
     assert type(error) is kind
     assert isinstance(error, ProviderError)
@@ -218,21 +218,21 @@ async def test_an_unreachable_server_is_unavailable(vendor: str) -> None:
 
 
 async def test_a_broken_connection_is_unavailable(wire: ConnectedProvider) -> None:
-    wire.server.add_turns([Say("Hel"), DropConnection()])
+    wire.server.add_responses([Say("Hel"), DropConnection()])
     events, error = await wire.collect_until_error()
     assert events == [Text("Hel")]
     assert isinstance(error, ProviderUnavailableError)
 
 
 async def test_an_error_within_a_stream_has_its_own_class(wire: ConnectedProvider) -> None:
-    wire.server.add_turns([Say("Hel"), Fail(503)])
+    wire.server.add_responses([Say("Hel"), Fail(503)])
     _, error = await wire.collect_until_error()
     assert isinstance(error, ProviderUnavailableError)
 
 
 @pytest.mark.parametrize("step", [CorruptChunk(), Fail(500, body="<html>oops</html>")], ids=["a chunk", "an error"])
 async def test_invalid_json_in_a_stream_is_unavailable(wire: ConnectedProvider, step: Step) -> None:
-    wire.server.add_turns([Say("Hel"), step])
+    wire.server.add_responses([Say("Hel"), step])
     events, error = await wire.collect_until_error()
     assert events == [Text("Hel")]
     assert isinstance(error, ProviderUnavailableError)
@@ -240,7 +240,7 @@ async def test_invalid_json_in_a_stream_is_unavailable(wire: ConnectedProvider, 
 
 
 async def test_a_stream_without_a_finish_reason_is_an_error(wire: ConnectedProvider) -> None:
-    wire.server.add_turns([Say("Hel"), EndStream()])
+    wire.server.add_responses([Say("Hel"), EndStream()])
     events, error = await wire.collect_until_error()
     assert events == [Text("Hel")]
     assert isinstance(error, ProviderStreamError)
@@ -257,7 +257,7 @@ async def test_a_stream_without_a_finish_reason_is_an_error(wire: ConnectedProvi
 async def test_the_finish_reason_is_passed_on(
     wire: ConnectedProvider, vendor: str, words: dict[str, str], finish: types.FinishReason
 ) -> None:
-    wire.server.add_turns([Say("Half an ans"), Finish(words[vendor])])
+    wire.server.add_responses([Say("Half an ans"), Finish(words[vendor])])
     *_, done = await wire.collect_events()
     assert isinstance(done, Done)
     assert done.finish_reason is finish
@@ -265,7 +265,7 @@ async def test_the_finish_reason_is_passed_on(
 
 @pytest.mark.parametrize("before", [[], [Say("Hel")]], ids=["before the answer", "within the answer"])
 async def test_closing_the_stream_closes_the_connection(wire: ConnectedProvider, before: list[Say]) -> None:
-    wire.server.add_turns([*before, Stall()])
+    wire.server.add_responses([*before, Stall()])
     adapter = ModelAdapter(model="the-model", provider=wire.provider, idle_seconds=0.3)
     with pytest.raises(ProviderStreamError, match=r"sent nothing for 0\.3 seconds"):
         await _collect(adapter, stream=True)
@@ -273,7 +273,7 @@ async def test_closing_the_stream_closes_the_connection(wire: ConnectedProvider,
 
 
 async def test_a_cancelled_turn_closes_the_connection(wire: ConnectedProvider) -> None:
-    wire.server.add_turns([Say("Hel"), Stall()])
+    wire.server.add_responses([Say("Hel"), Stall()])
     task = asyncio.create_task(wire.collect_events())
     await wire.server.wait_for_requests(1)
     task.cancel()
@@ -283,7 +283,7 @@ async def test_a_cancelled_turn_closes_the_connection(wire: ConnectedProvider) -
 
 
 async def test_leaving_a_stream_early_closes_the_connection(wire: ConnectedProvider) -> None:
-    wire.server.add_turns([Say("Hel"), Stall()])
+    wire.server.add_responses([Say("Hel"), Stall()])
     request = ModelRequest("the-model", [ModelMessage("user", (Text("Hi"),))])
     async with aclosing(wire.stream(request)) as events:
         await anext(events)
@@ -291,14 +291,15 @@ async def test_leaving_a_stream_early_closes_the_connection(wire: ConnectedProvi
 
 
 async def test_concurrent_calls_do_not_mix(wire: ConnectedProvider) -> None:
-    wire.server.add_turns(*["same"] * 20)
+    wire.server.add_responses(*["same"] * 20)
     answers = await asyncio.gather(*(wire.collect_events() for _ in range(20)))
     assert all(answer[0] == Text("same") for answer in answers)
     assert len(wire.server.requests) == 20
 
 
 async def test_a_blocked_answer_without_text_has_its_own_error(wire: ConnectedProvider, vendor: str) -> None:
-    wire.server.add_turns([Finish({"gemini": "SAFETY", "openai": "content_filter", "anthropic": "refusal"}[vendor])])
+    reasons = {"gemini": "SAFETY", "openai": "content_filter", "anthropic": "refusal"}
+    wire.server.add_responses([Finish(reasons[vendor])])
     with pytest.raises(ContentBlockedError):
         await _collect(ModelAdapter(model="the-model", provider=wire.provider))
 

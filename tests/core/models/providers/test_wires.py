@@ -127,7 +127,7 @@ async def test_a_transient_error_is_retried_and_the_text_appears_once(
 ) -> None:
     for what in MAY_PASS:
         with subtests.test(what):
-            wire.server.add_turns([*before, error_step(what, vendor)], [Say("Good day", pieces=3)])
+            wire.server.add_responses([*before, error_step(what, vendor)], [Say("Good day", pieces=3)])
             responses = await collect_responses(wire, stream=stream, idle_seconds=1 if what == "a stall" else 30)
             *partials, final = responses
             assert [response.partial for response in responses] == [True] * len(partials) + [False]
@@ -167,7 +167,7 @@ async def test_an_answer_that_breaks_off_amid_an_image_has_it_once(
     faults = {**MAY_PASS, "truncated base64": image_chunk(vendor, png[:-3])}
     for what, fault in faults.items():
         with subtests.test(what):
-            wire.server.add_turns([*chunk, fault or NONSENSE[vendor]], [Say("Here:"), SendFile("image/png", PNG)])
+            wire.server.add_responses([*chunk, fault or NONSENSE[vendor]], [Say("Here:"), SendFile("image/png", PNG)])
             *partials, final = await collect_responses(wire, stream=stream, idle_seconds=1)
             parts = (final.content and final.content.parts) or []
             assert [part.text or (part.inline_data and part.inline_data.data) for part in parts] == ["Here:", PNG]
@@ -181,7 +181,7 @@ async def test_a_lasting_transient_error_is_tried_three_times(
     kinds = {"429": ProviderRateLimitError, "a stall": ProviderTimeoutError, "an end too soon": ProviderStreamError}
     for what in MAY_PASS:
         with subtests.test(what):
-            wire.server.add_turns(*[[Say("Good mor"), error_step(what, vendor)]] * 3)
+            wire.server.add_responses(*[[Say("Good mor"), error_step(what, vendor)]] * 3)
             with pytest.raises(ProviderError) as raised:
                 await collect_responses(wire, idle_seconds=1 if what == "a stall" else 30)
             assert type(raised.value) is kinds.get(what.partition(" with")[0], ProviderUnavailableError)
@@ -196,7 +196,7 @@ async def test_a_permanent_error_is_not_retried(
 ) -> None:
     for fail, kind in WILL_NOT_PASS:
         with subtests.test(str(fail)):
-            wire.server.add_turns(fail)
+            wire.server.add_responses(fail)
             with pytest.raises(kind) as raised:
                 await collect_responses(wire, stream=stream)
             assert type(raised.value) is kind
@@ -208,7 +208,7 @@ async def test_a_permanent_error_is_not_retried(
 
 @both_modes
 async def test_a_blocked_answer_is_not_retried(wire: ConnectedProvider, vendor: str, stream: bool) -> None:
-    wire.server.add_turns([Finish(BLOCKED[vendor])], "never asked for")
+    wire.server.add_responses([Finish(BLOCKED[vendor])], "never asked for")
     with pytest.raises(ContentBlockedError):
         await collect_responses(wire, stream=stream)
     assert len(wire.server.requests) == 1
@@ -220,7 +220,7 @@ async def test_an_empty_answer_has_an_error_code_and_is_not_retried(
 ) -> None:
     for step in (Finish(), Say(" \n"), Think("Hm.")):
         with subtests.test(str(step)):
-            wire.server.add_turns(step)
+            wire.server.add_responses(step)
             assert (await collect_responses(wire, stream=stream))[-1].error_code == NO_CONTENT
             assert len(wire.server.requests) == 1
         wire.server.requests.clear()
@@ -230,7 +230,7 @@ async def test_an_empty_answer_has_an_error_code_and_is_not_retried(
 async def test_an_answer_cut_off_by_the_token_limit_keeps_its_finish_reason(
     wire: ConnectedProvider, vendor: str, stream: bool
 ) -> None:
-    wire.server.add_turns([Say("Once upon", pieces=2), Finish(CUT_OFF[vendor])], "never asked for")
+    wire.server.add_responses([Say("Once upon", pieces=2), Finish(CUT_OFF[vendor])], "never asked for")
     final = (await collect_responses(wire, stream=stream))[-1]
     assert (text([final]), final.error_code) == ("Once upon", None)
     assert final.finish_reason is types.FinishReason.MAX_TOKENS
@@ -238,14 +238,14 @@ async def test_an_answer_cut_off_by_the_token_limit_keeps_its_finish_reason(
 
 
 async def test_an_image_is_sent_with_each_attempt(wire: ConnectedProvider) -> None:
-    wire.server.add_turns(Fail(500), "A cat.")
+    wire.server.add_responses(Fail(500), "A cat.")
     image = types.Part.from_bytes(data=b"\x89PNG", mime_type="image/png")
     await collect_responses(wire, types.UserContent([types.Part(text="What is this?"), image]))
     assert ["iVBORw==" in str(body) for body in wire.server.requests] == [True, True]
 
 
 async def test_calls_without_ids_get_unique_ids_and_their_results(wire: ConnectedProvider) -> None:
-    wire.server.add_turns(
+    wire.server.add_responses(
         [CallTool("add", {"a": 1}), DropConnection()], [CallTool("add", {"a": 1}), CallTool("add", {"a": 2})], "3"
     )
     question = types.UserContent("Hi")
@@ -261,7 +261,7 @@ async def test_calls_without_ids_get_unique_ids_and_their_results(wire: Connecte
 
 
 async def test_a_cancelled_call_closes_its_connection(wire: ConnectedProvider) -> None:
-    wire.server.add_turns(Fail(429, retry_after=30), "never asked for")
+    wire.server.add_responses(Fail(429, retry_after=30), "never asked for")
     task = asyncio.create_task(collect_responses(wire))
     await wire.server.wait_for_requests(1)
     task.cancel()
@@ -272,7 +272,7 @@ async def test_a_cancelled_call_closes_its_connection(wire: ConnectedProvider) -
 
 
 async def test_leaving_a_later_attempt_closes_its_connection(wire: ConnectedProvider) -> None:
-    wire.server.add_turns([Say("Hel"), DropConnection()], [Say("Hello"), Stall()], "never asked for")
+    wire.server.add_responses([Say("Hel"), DropConnection()], [Say("Hello"), Stall()], "never asked for")
     async with aclosing(stream_responses(wire)) as responses:
         received = [await anext(responses) for _ in range(3)]
     assert [is_retraction(response) for response in received] == [False, True, False]
