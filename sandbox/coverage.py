@@ -15,7 +15,7 @@ from sandbox.discord.api.request_schemas import list_unmodelled_routes, load_sch
 from sandbox.slack import SlackSandbox, catalog
 from sandbox.slack.events.dispatcher import EVENTS
 
-PAGE = Path(__file__).parents[1] / "docs/reference/sandbox.md"
+PAGE_PATH = Path(__file__).parents[1] / "docs/reference/sandbox.md"
 
 _SECTION = re.compile(r"(?P<begin><!-- coverage: (?P<platform>[a-z]+) -->\n).*?(?P<end><!-- end of coverage -->)", re.S)
 
@@ -91,4 +91,4 @@ def _create_table(title: str, modelled: Iterable[str], known: Iterable[str], gro
 
 
 if __name__ == "__main__":
-    PAGE.write_text(update_page(PAGE.read_text()))
+    PAGE_PATH.write_text(update_page(PAGE_PATH.read_text()))

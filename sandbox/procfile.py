@@ -44,7 +44,7 @@ _SETTING_PREFIXES = (
 )
 
 
-def clean_environment() -> dict[str, str]:
+def create_clean_environment() -> dict[str, str]:
     """Return a copy of this process's environment without the bot's settings.
 
     The settings are recognized by prefixes such as `SLACK_`, `MODEL` and `DATABASE_`. `PORT` is "0", for any free port.
@@ -140,14 +140,14 @@ class Foreman:
         Args:
             procfile: the path of the file.
             folder: the working directory of the processes, also for `log`.
-            settings: environment variables in addition to those of `clean_environment`; `DYNO` and `PORT` are added,
-                as on Heroku.
+            settings: environment variables in addition to those of `create_clean_environment`; `DYNO` and `PORT` are
+                added, as on Heroku.
             path: the folder that comes first in `PATH`.
         """
         self.log = folder / "dynos.log"
         self._commands = dict(line.split(": ", 1) for line in procfile.read_text().splitlines())
         self._folder = folder
-        self._environment = {**clean_environment(), "PATH": f"{path}:{os.environ['PATH']}", **settings}
+        self._environment = {**create_clean_environment(), "PATH": f"{path}:{os.environ['PATH']}", **settings}
 
     async def start(self, kind: str, number: int = 1) -> Dyno:
         """Start a process of a type of the Procfile, such as `worker`, on a free port.

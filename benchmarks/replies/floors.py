@@ -75,11 +75,11 @@ def _slack() -> Rules:
     (appends,), (stops,) = slack.RATES["chat.appendStream"], slack.RATES["chat.stopStream"]
     assert edits.seconds == appends.seconds == stops.seconds, "their windows are counted as one"
     return Rules(
-        LimitWindow(edits.calls + appends.calls + stops.calls, edits.seconds, is_sliding=True),
-        LimitWindow(edits.calls + stops.calls, edits.seconds, is_sliding=True),
+        LimitWindow(edits.max_calls + appends.max_calls + stops.max_calls, edits.seconds, is_sliding=True),
+        LimitWindow(edits.max_calls + stops.max_calls, edits.seconds, is_sliding=True),
         False,
-        LimitWindow(posts.calls, posts.seconds, is_sliding=True),
-        LimitWindow(workspace_posts.calls, workspace_posts.seconds, is_sliding=True),
+        LimitWindow(posts.max_calls, posts.seconds, is_sliding=True),
+        LimitWindow(workspace_posts.max_calls, workspace_posts.seconds, is_sliding=True),
         slack.MAX_UPDATE_CHARS,
     )
 

@@ -187,7 +187,7 @@ class DiscordCellPlatform(CellPlatform):
             for order, message in enumerate(own):
                 reply_to = message.reply_to.id if message.reply_to else None
                 for version in message.versions:
-                    versions.append(Version(version.at, message.id, order, version.text, reply_to))
+                    versions.append(Version(version.shown_at, message.id, order, version.text, reply_to))
                 if message.deleted:
                     versions.append(Version(deleted[message.id], message.id, order, None, reply_to))
         return sorted(versions, key=lambda version: version.at)

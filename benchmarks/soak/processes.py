@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from shlex import quote
 
-from sandbox.procfile import clean_environment
+from sandbox.procfile import create_clean_environment
 
 
 def bot_command(speed: float) -> list[str]:
@@ -50,7 +50,7 @@ class SoakBotProcess:
         self.unexpected_exits = 0
         self._folder = folder
         self._speed = speed
-        self._environment = {**clean_environment(), **settings}
+        self._environment = {**create_clean_environment(), **settings}
         self._process: asyncio.subprocess.Process | None = None
 
     async def start(self) -> None:

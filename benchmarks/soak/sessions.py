@@ -216,7 +216,7 @@ class DiscordPlace:
 
     def list_bot_messages(self) -> list[SoakBotMessage]:
         return [
-            SoakBotMessage(tuple((version.at, version.text) for version in m.versions), _is_final(m.text, m.buttons))
+            SoakBotMessage(tuple((v.shown_at, v.text) for v in m.versions), _is_final(m.text, m.buttons))
             for m in self._discord.messages(self.channel)
             if m.author.id == self._discord.bot_id and m.ephemeral_to is None
         ]

@@ -9,7 +9,7 @@ from sandbox.discord.interactions.modals import (
     CHECKBOX,
     CHECKBOX_GROUP,
     RADIO_GROUP,
-    SELECTS,
+    SELECT_TYPES,
     TEXT_DISPLAY,
     TEXT_INPUT,
     ModalValue,
@@ -23,7 +23,7 @@ PARAGRAPH_STYLE = 2
 def list_menus(discord: DiscordSandbox, message: DiscordMessage) -> tuple[ClientField, ...]:
     """Return the select menus of a message that are not disabled, as client fields."""
     parts = iterate_components(message.content.components)
-    return tuple(_create_menu(discord, p) for p in parts if p["type"] in SELECTS and not p.get("disabled"))
+    return tuple(_create_menu(discord, p) for p in parts if p["type"] in SELECT_TYPES and not p.get("disabled"))
 
 
 def convert_modal(discord: DiscordSandbox, modal: DiscordModal) -> ClientForm:

@@ -279,7 +279,7 @@ class SlackPlatform:
         """
         if content.blocks:
             text = mrkdwn.convert_blocks(content.blocks, self._resolve_name)
-        elif content.markdown:
+        elif content.is_markdown:
             text = mrkdwn.convert_markdown(content.text, self._resolve_name)
         else:
             text = mrkdwn.convert_mrkdwn(content.text, self._resolve_name)

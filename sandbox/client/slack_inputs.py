@@ -10,7 +10,7 @@ from typing import Any
 
 from sandbox.client.forms import ClientField, ClientForm, ClientOption, EntryKind
 from sandbox.slack import SlackMessage, SlackSandbox, SlackView
-from sandbox.slack.interactions.entry import InputValue
+from sandbox.slack.interactions.input_values import InputValue
 from sandbox.slack.state.controls import BlockControl, find_controls
 from sandbox.slack.state.inputs import INPUT_FIELDS, LIST_INPUTS, find_elements, list_options
 

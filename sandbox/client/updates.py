@@ -3,7 +3,7 @@
 import re
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping
 from contextlib import aclosing, contextmanager
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from sandbox.client.forms import ClientField, format_menu
 from sandbox.client.platform import (
@@ -14,6 +14,7 @@ from sandbox.client.platform import (
     ClientMessage,
     shorten_text,
 )
+from sandbox.observable import ObservableSandbox
 from sandbox.subscriptions import Subscription
 
 _EVENT_KINDS = {
@@ -43,18 +44,7 @@ class MessageUpdate(Protocol):
 C = TypeVar("C", bound=MessageUpdate)
 
 
-class ObservedSandbox(Protocol):
-    """Local platform that can wait for the bot's connection."""
-
-    async def wait_until_connected(self, timeout: float = 10) -> None:  # noqa: ASYNC109 (the sandboxes' own)
-        """Wait until the bot is connected.
-
-        Raises:
-            TimeoutError: the bot did not connect within `timeout` seconds.
-        """
-
-
-async def wait_until_connected(sandbox: ObservedSandbox, seconds: float) -> bool:
+async def wait_until_connected(sandbox: ObservableSandbox[Any], seconds: float) -> bool:
     """Wait until the bot is connected; return False if it is not within `seconds`."""
     try:
         await sandbox.wait_until_connected(seconds)

@@ -15,7 +15,7 @@ from aiohttp import web
 from sandbox.discord.api import requests
 from sandbox.discord.api.base import DiscordRestApi
 from sandbox.discord.api.faults import DiscordFault, DiscordFaults
-from sandbox.discord.api.limits import DiscordRateLimits, create_bucket_headers, rate_limit_headers
+from sandbox.discord.api.limits import DiscordRateLimits, create_bucket_headers, create_rate_limit_headers
 from sandbox.discord.api.request_schemas import check_body
 from sandbox.discord.api.requests import ApiRequest, DiscordError, RequestBody
 from sandbox.discord.state.activity_log import DiscordActivityLog, DiscordCallRecord
@@ -89,7 +89,7 @@ class DiscordRouter:
             call.status, call.rate_limited = 429, True
             headers = {"Retry-After": str(int(fault.seconds) + 1)}
             return web.Response(status=429, text="error code: 1015", headers=headers)
-        headers = rate_limit_headers(fault.seconds, fault.scope)
+        headers = create_rate_limit_headers(fault.seconds, fault.scope)
         if fault.scope != "global":
             headers = create_bucket_headers(call.route, 1, 0, time() + fault.seconds) | headers
         return _create_rate_limit_response(call, fault.seconds, headers, fault.scope == "global")

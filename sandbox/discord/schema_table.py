@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from sandbox.discord.api.request_schemas import SCHEMAS_FILE, unify_route
+from sandbox.discord.api.request_schemas import SCHEMAS_FILE, normalize_route
 from sandbox.discord.server import DiscordSandbox
 
 Json = dict[str, Any]
@@ -22,7 +22,7 @@ _METHODS = ("get", "post", "put", "patch", "delete")
 _LIMITS = ("minLength", "maxLength", "minItems", "maxItems", "minimum", "maximum", "enum", "required")
 
 
-def create_table(specification: Json) -> str:
+def create_schema_table(specification: Json) -> str:
     """Return the text of `request_schemas.json` for the sandbox's routes.
 
     Each schema is one line.
@@ -32,13 +32,13 @@ def create_table(specification: Json) -> str:
     """
     components = specification["components"]["schemas"]
     operations = {
-        unify_route(f"{method.upper()} {path}"): operation
+        normalize_route(f"{method.upper()} {path}"): operation
         for path, about in specification["paths"].items()
         for method, operation in about.items()
     }
     routes: Json = {}
     schemas: Json = {}
-    for route in sorted({unify_route(route) for route in DiscordSandbox().faults.routes}):
+    for route in sorted({normalize_route(route) for route in DiscordSandbox().faults.routes}):
         content = operations.get(route, {}).get("requestBody", {}).get("content", {})
         if "application/json" in content:
             routes[route] = _compact(content["application/json"]["schema"])
@@ -97,4 +97,4 @@ def _format(schemas: Json) -> str:
 
 
 if __name__ == "__main__":
-    SCHEMAS_FILE.write_text(create_table(json.loads(Path(sys.argv[1]).read_text())))
+    SCHEMAS_FILE.write_text(create_schema_table(json.loads(Path(sys.argv[1]).read_text())))

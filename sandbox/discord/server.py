@@ -17,7 +17,7 @@ from sandbox.discord.api.messages import MessageRoutes
 from sandbox.discord.api.reactions import ReactionRoutes
 from sandbox.discord.api.threads import ThreadRoutes
 from sandbox.discord.events.dispatcher import DiscordEventDispatcher
-from sandbox.discord.events.gateway import GatewaySession, LocalGateway
+from sandbox.discord.events.gateway import GatewayServer, GatewaySession
 from sandbox.discord.interactions.commands import CommandRegistry
 from sandbox.discord.interactions.delivery import DiscordInteractions
 from sandbox.discord.interactions.webhooks import WebhookRoutes
@@ -26,16 +26,16 @@ from sandbox.discord.state.activity_log import DiscordActivityLog
 from sandbox.discord.state.guild import Guild
 from sandbox.discord.state.messages import DiscordMessage, DiscordUser, GuildChange, GuildChannel, GuildEvent
 from sandbox.discord.state.payloads import DiscordPayloads, Json
-from sandbox.discord.state.permissions import DEFAULT_PERMISSIONS, GUILDS, PRIVILEGED
+from sandbox.discord.state.permissions import DEFAULT_PERMISSIONS, GUILDS, PRIVILEGED_INTENTS
 from sandbox.discord.user_actions import DiscordUserActions
-from sandbox.observer import SandboxObserver
+from sandbox.observable import ObservableSandbox
 
 _PEOPLE = {"ada": "Ada Lovelace", "grace": "Grace Hopper", "linus": "Linus Pauling"}
 _CHANNELS = ("general", "random")
 _FORUM = "ideas"
 
 
-class DiscordSandbox(DiscordUserActions, SandboxObserver[GuildChange]):
+class DiscordSandbox(DiscordUserActions, ObservableSandbox[GuildChange]):
     """Local Discord server with one bot, as an async context manager.
 
     Methods take a user or a channel as an object, or as its name or id; they raise `ValueError` for an unknown one.
@@ -69,7 +69,7 @@ class DiscordSandbox(DiscordUserActions, SandboxObserver[GuildChange]):
         self._activity_log = DiscordActivityLog()
         guild = Guild(self._publish_change, self._publish_event)
         self.permissions = set(DEFAULT_PERMISSIONS)
-        self.privileged_intents = set(PRIVILEGED)
+        self.privileged_intents = set(PRIVILEGED_INTENTS)
         self.bot_token = f"{b64encode(guild.bot.id.encode()).decode()}.{token_urlsafe(5)}.{token_urlsafe(27)}"
         self.api_url = ""
         self.gateway_url = ""
@@ -80,7 +80,7 @@ class DiscordSandbox(DiscordUserActions, SandboxObserver[GuildChange]):
         self._payloads = DiscordPayloads(guild, self.permissions, self.privileged_intents)
         api = DiscordRestApi(guild, self._payloads, self.permissions, self.privileged_intents)
         self.faults = DiscordFaults(api.routes)
-        self._gateway = LocalGateway(
+        self._gateway = GatewayServer(
             self._activity_log,
             self.faults,
             self._payloads,

@@ -108,7 +108,7 @@ class DiscordUserActions:
         """
         author = self._user(user)
         return self._guild.start_thread(
-            self._get_accessible_channel(author, channel), name, author, guest_ids=[self._guild.bot.id]
+            self._get_accessible_channel(author, channel), name, author, member_ids=[self._guild.bot.id]
         )
 
     async def post_message(
@@ -300,7 +300,7 @@ class DiscordUserActions:
         """
         return self._guild.post_message(self.channels["general"], self.add_user(name), DiscordContent(), type=JOIN)
 
-    async def post_as_bot(
+    async def post_as_other_bot(
         self, name: str, channel: GuildChannel | str, text: str, *, webhook: bool = False
     ) -> DiscordMessage:
         """Post a message as another bot or a webhook, and return it.

@@ -6,7 +6,7 @@ from typing import Any
 
 from sandbox.discord import DiscordSandbox
 from sandbox.discord.state.activity_log import DiscordCallRecord as DiscordCall
-from sandbox.observer import RateLimitUsage
+from sandbox.observable import RateLimitUsage
 from sandbox.slack import SlackCallRecord as SlackCall
 from sandbox.slack import SlackSandbox
 

@@ -112,7 +112,7 @@ class DiscordPane:
         if last is None or monotonic() - last > TYPING_SECONDS:
             return False
         posted_times = (
-            version.at for m in self._discord.messages(channel) for version in m.versions[:1] if m.author.is_bot
+            version.shown_at for m in self._discord.messages(channel) for version in m.versions[:1] if m.author.is_bot
         )
         return max(posted_times, default=0.0) < last
 
@@ -178,8 +178,8 @@ class DiscordPane:
         For a response to a slash command, it names the user of the command, and `id` is "". For a reply, it quotes the
         message to which this one replies. It is None for any other message.
         """
-        if message.origin is not None and message.origin.type == 2:
-            user = message.origin.user
+        if message.interaction_metadata is not None and message.interaction_metadata.type == 2:
+            user = message.interaction_metadata.user
             return {"author": names.get(user.id, user.name), "text": "used a command", "id": ""}
         replied = message.reply_to
         if replied is None:

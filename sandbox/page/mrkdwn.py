@@ -47,7 +47,7 @@ def render_content(content: SlackContent, names: Names) -> str:
     """
     if content.blocks:
         html = render_blocks(content.blocks, names)
-    elif content.markdown:
+    elif content.is_markdown:
         html = render_slack(content.text, lambda inner: _render_angle(inner, names))
     else:
         html = render_mrkdwn(content.text, names)

@@ -8,7 +8,7 @@ from typing import Any
 
 from aiohttp import web
 
-from sandbox.observer import SandboxObserver
+from sandbox.observable import ObservableSandbox
 from sandbox.slack.api.assistant import AssistantMethods
 from sandbox.slack.api.base import SCOPES, WebApi
 from sandbox.slack.api.directory import DirectoryMethods
@@ -40,7 +40,7 @@ _DEFAULT_USERS = {"ada": "Ada Lovelace", "grace": "Grace Hopper", "linus": "Linu
 _DEFAULT_CHANNELS = ("general", "random")
 
 
-class SlackSandbox(SlackUserActions, SandboxObserver[WorkspaceChange]):
+class SlackSandbox(SlackUserActions, ObservableSandbox[WorkspaceChange]):
     """Local Slack workspace with one installed app, as an async context manager.
 
     Methods accept users and channels as objects, names or ids (`"ada"`, `"general"`). Texts of people are in Slack's

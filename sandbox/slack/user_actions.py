@@ -11,7 +11,7 @@ from sandbox.slack.api.views import ViewMethods
 from sandbox.slack.events.dispatcher import SlackEventDispatcher
 from sandbox.slack.interactions.commands import SlashCommands
 from sandbox.slack.interactions.delivery import SlackInteractions
-from sandbox.slack.interactions.entry import InputValue
+from sandbox.slack.interactions.input_values import InputValue
 from sandbox.slack.state.controls import BlockControl
 from sandbox.slack.state.markup import SlackContent
 from sandbox.slack.state.messages import BROADCAST_SUBTYPE, SlackConversation, SlackFile, SlackMessage
@@ -128,7 +128,7 @@ class SlackUserActions:
         message.attachments = (self._payloads.message_attachment(linked, is_msg_unfurl=True),)
         self._workspace.update_message(message, message.content, edited=None)
 
-    async def post_as_bot(
+    async def post_as_other_bot(
         self,
         name: str,
         channel: SlackConversation | str,
@@ -273,7 +273,7 @@ class SlackUserActions:
         view = self._views.open_views.to_payload(home) if home is not None else None
         self._events.dispatch_home_opened(person, self._workspace.open_dm(person), tab, view)
 
-    async def view(self, user: WorkspaceUser | str, *entities: Mapping[str, Any]) -> None:
+    async def view_entities(self, user: WorkspaceUser | str, *entities: Mapping[str, Any]) -> None:
         """View another channel or item as a user while the app is visible.
 
         The event `app_context_changed` is sent if the app subscribes to it.

@@ -14,7 +14,7 @@ import pytest_asyncio
 
 from sandbox.discord import DiscordSandbox
 from sandbox.models import Fail, ReceivedRequest, ScriptedOpenAI, ScriptedResponse
-from sandbox.procfile import clean_environment
+from sandbox.procfile import create_clean_environment
 from sandbox.slack import SlackSandbox
 from tests.acceptance.platforms import BotConversation, BotMessage, Discord, Platform, Slack
 from tests.processes.fork_server import ForkServer
@@ -72,7 +72,7 @@ class Program:
             process = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-m", "bot", *command.split()),
                 cwd=self.folder,
-                env={**clean_environment(), **self.settings},
+                env={**create_clean_environment(), **self.settings},
                 stdin=asyncio.subprocess.PIPE,
                 stdout=log,
                 stderr=log,

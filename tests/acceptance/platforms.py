@@ -252,7 +252,7 @@ class Slack:
         slack, mention = self.sandbox, f"<@{self.sandbox.bot_user_id}>"
         message = await slack.post_message("ada", "general", "good morning")
         await slack.post_message("grace", "general", "morning", thread_ts=message.ts)
-        await slack.post_as_bot("robot", "general", f"{mention} beep")
+        await slack.post_as_other_bot("robot", "general", f"{mention} beep")
         await slack.edit_message("ada", message, "good morning, all")
 
     @property
@@ -366,8 +366,8 @@ class Discord:
         discord, mention = self.sandbox, f"<@{self.sandbox.bot_id}>"
         message = await discord.post_message("ada", "general", "good morning")
         await discord.post_message("grace", "general", "morning", reply_to=message)
-        await discord.post_as_bot("robot", "general", f"{mention} beep")
-        await discord.post_as_bot("hook", "general", f"{mention} beep", webhook=True)
+        await discord.post_as_other_bot("robot", "general", f"{mention} beep")
+        await discord.post_as_other_bot("hook", "general", f"{mention} beep", webhook=True)
         await discord.edit_message("ada", message, "good morning, all")
         await discord.pin_message("ada", message)
         await discord.join_guild(f"guest-{next(_numbers)}")

@@ -141,7 +141,7 @@ def test_endings_of_one_message_replies_follow_the_edit_limit() -> None:
 
 
 def test_the_rules_equal_those_of_the_sandbox() -> None:
-    edits, appends, stops = (rate.calls for rate in (limits.TIER_3, limits.TIER_4, limits.TIER_2))
+    edits, appends, stops = (rate.max_calls for rate in (limits.TIER_3, limits.TIER_4, limits.TIER_2))
     assert RULES["slack"].edits == LimitWindow(edits + appends + stops, 60, is_sliding=True)
     assert RULES["slack"].endings == LimitWindow(edits + stops, 60, is_sliding=True)
     assert {name: count_messages(rules) for name, rules in RULES.items()} == {"slack": 2, "discord": 4}

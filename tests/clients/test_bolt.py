@@ -438,7 +438,7 @@ async def changes(run: BoltRun) -> None:
 
 @TABLE.row("messages of other apps: bot_message")
 async def bot_message(run: BoltRun) -> None:
-    message = await run.slack.post_as_bot("Robot", run.slack.add_channel("robots"), "beep")
+    message = await run.slack.post_as_other_bot("Robot", run.slack.add_channel("robots"), "beep")
     line = await run.bolt.read_step("botMessage")
     assert line == {"step": "botMessage", "text": "beep", "username": "Robot", "bot": message.bot_id}
 

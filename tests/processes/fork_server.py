@@ -25,7 +25,7 @@ from typing import Any
 
 import httpcore2
 
-from sandbox.procfile import clean_environment
+from sandbox.procfile import create_clean_environment
 
 #: Limit of the imports, in seconds.
 WARM_TIMEOUT = 120.0
@@ -146,7 +146,7 @@ def start_fork_server(module: str) -> Iterator[ForkServer]:
             pass_fds=files,
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
-            env=clean_environment(),
+            env=create_clean_environment(),
         )
         stack.close()
         try:

@@ -96,7 +96,7 @@ async def test_a_user_without_dms_gets_a_reaction_and_another_bot_gets_nothing(
         message = await bot.mention_bot("ada", "general", "hello")
         await server.wait_for(lambda: list(message.reactions) == ["🚫"])
         for webhook in (False, True):
-            await server.post_as_bot(f"robot {webhook}", "general", f"{bot.mention} hello", webhook=webhook)
+            await server.post_as_other_bot(f"robot {webhook}", "general", f"{bot.mention} hello", webhook=webhook)
         await wait_until_processed(bot)
         assert list_public_texts(bot) == []
         assert len(await bot.list_inbox_messages()) == 1

@@ -114,7 +114,7 @@ async def test_external_users_and_bots_need_an_allow_rule(slack: SlackSandbox, t
     slack.add_user("eve", team_id="T0OUTSIDE")
     async with run_bot(slack, tmp_path, echo) as bot:
         message = await bot.mention_bot("eve", "general", "hello")
-        await slack.post_as_bot("robot", "general", f"{bot.mention} hello")
+        await slack.post_as_other_bot("robot", "general", f"{bot.mention} hello")
         await slack.use_shortcut("eve", message, ASK)
         await wait_until_processed(bot)
         assert len(await bot.list_inbox_messages()) == 1

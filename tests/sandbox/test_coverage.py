@@ -2,11 +2,11 @@
 
 import re
 
-from sandbox.coverage import PAGE, SECTIONS, update_page
+from sandbox.coverage import PAGE_PATH, SECTIONS, update_page
 
 
 def test_the_page_lists_what_is_modelled_of_each_platform() -> None:
-    page = PAGE.read_text()
+    page = PAGE_PATH.read_text()
     assert page == update_page(page), "run .venv/bin/python -m sandbox.coverage"
     for platform in SECTIONS:
         assert f"<!-- coverage: {platform} -->" in page

@@ -17,7 +17,7 @@ from sandbox.discord.api.requests import (
     ApiResponse,
     DiscordError,
     create_form_error,
-    is_true,
+    parse_bool,
 )
 from sandbox.discord.api.threads import ThreadRoutes
 from sandbox.discord.state.integrations import Invite
@@ -67,7 +67,7 @@ class ChannelRoutes:
         channel = GuildChannel(create_id(), name, "forum" if type_ == FORUM else "text")
         channel.is_announcement = type_ == ANNOUNCEMENT
         _apply_fields(channel, form)
-        self._guild.add(channel)
+        self._guild.register(channel)
         self._guild.emit(GuildEvent("CHANNEL_CREATE", channel))
         return ApiResponse(self._payloads.channel(channel), 201)
 
@@ -128,7 +128,7 @@ class ChannelRoutes:
 
     def _get_invite(self, request: ApiRequest) -> ApiResponse:
         invite = self._find_invite(request)
-        return ApiResponse(self._payloads.invite(invite, with_counts=is_true(request.query, "with_counts")))
+        return ApiResponse(self._payloads.invite(invite, with_counts=parse_bool(request.query, "with_counts")))
 
     def _delete_invite(self, request: ApiRequest) -> ApiResponse:
         invite = self._find_invite(request)

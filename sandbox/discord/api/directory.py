@@ -14,7 +14,7 @@ from sandbox.discord.api.requests import (
     ApiResponse,
     DiscordError,
     create_form_error,
-    is_true,
+    parse_bool,
     parse_limit,
     parse_page,
     parse_snowflake,
@@ -62,7 +62,7 @@ class DirectoryRoutes:
         query = request.query
         is_behind = int(self._guild.id) > parse_snowflake("after", query.get("after", "0"))
         is_ahead = "before" not in query or int(self._guild.id) < parse_snowflake("before", query["before"])
-        guilds = self._payloads.bot_guilds(with_counts=is_true(query, "with_counts"))
+        guilds = self._payloads.bot_guilds(with_counts=parse_bool(query, "with_counts"))
         return ApiResponse(guilds if is_behind and is_ahead else [])
 
     def _open_dm(self, request: ApiRequest) -> ApiResponse:
@@ -77,7 +77,7 @@ class DirectoryRoutes:
             raise DiscordError(404, UNKNOWN_GUILD, "Unknown Guild")
         self._api.check_guild(request)
         about = self._payloads.guild()
-        if is_true(request.query, "with_counts"):
+        if parse_bool(request.query, "with_counts"):
             about |= self._payloads.guild_counts()
         return ApiResponse(about)
 

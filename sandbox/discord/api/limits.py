@@ -11,7 +11,7 @@ from hashlib import md5
 from time import time
 from typing import Literal
 
-from sandbox.observer import RateLimitUsage
+from sandbox.observable import RateLimitUsage
 
 Scope = Literal["user", "global", "shared"]
 
@@ -76,7 +76,7 @@ class RateLimitCheck:
     scope: Scope = "user"
 
 
-def rate_limit_headers(retry_after: float, scope: Scope) -> dict[str, str]:
+def create_rate_limit_headers(retry_after: float, scope: Scope) -> dict[str, str]:
     """Return the headers of a 429 response: `Retry-After` and the limit's scope.
 
     Args:
@@ -165,4 +165,4 @@ class DiscordRateLimits:
 
     def _refuse(self, retry_after: float, scope: Scope, headers: Mapping[str, str]) -> RateLimitCheck:
         retry_after = max(0.001, round(retry_after, 3))
-        return RateLimitCheck({**headers, **rate_limit_headers(retry_after, scope)}, retry_after, scope)
+        return RateLimitCheck({**headers, **create_rate_limit_headers(retry_after, scope)}, retry_after, scope)

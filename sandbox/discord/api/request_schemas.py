@@ -43,7 +43,7 @@ def load_schemas() -> Mapping[str, Any]:
     return schemas
 
 
-def unify_route(route: str) -> str:
+def normalize_route(route: str) -> str:
     """Return a route with `{}` in place of each placeholder, such as `{channel}`.
 
     Discord's specification has other names for the placeholders.
@@ -56,9 +56,9 @@ def list_unmodelled_routes(modelled: Iterable[str]) -> list[str]:
 
     They are named as in `all_routes`. To compare, the names of placeholders are ignored, and `@original` counts as one.
     """
-    known = set(map(unify_route, modelled))
+    known = set(map(normalize_route, modelled))
     routes: list[str] = load_schemas()["all_routes"]
-    return [route for route in routes if unify_route(route.replace("@original", "{message}")) not in known]
+    return [route for route in routes if normalize_route(route.replace("@original", "{message}")) not in known]
 
 
 def check_body(route: str, body: Any) -> None:
@@ -69,7 +69,7 @@ def check_body(route: str, body: Any) -> None:
     Raises:
         DiscordError: 50035 with the errors of all fields; 50109, the body is not an object.
     """
-    schema = load_schemas()["routes"].get(unify_route(route))
+    schema = load_schemas()["routes"].get(normalize_route(route))
     errors = {} if schema is None else _check(body, schema, ())
     if () in errors and "object" in (schema or {}).get("type", ("object",)):
         raise DiscordError(400, INVALID_JSON, "The request body contains invalid JSON.")

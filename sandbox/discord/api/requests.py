@@ -54,7 +54,7 @@ def create_form_error(field: str, code: str, message: str) -> DiscordError:
     return DiscordError(400, INVALID_FORM_BODY, "Invalid Form Body", errors)
 
 
-def is_true(query: Mapping[str, str], name: str) -> bool:
+def parse_bool(query: Mapping[str, str], name: str) -> bool:
     """Return whether a query's parameter is `1`, `true` or `True`; False if missing."""
     return query.get(name) in ("1", "true", "True")
 

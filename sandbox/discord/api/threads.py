@@ -21,7 +21,7 @@ from sandbox.discord.api.requests import (
     ApiResponse,
     DiscordError,
     create_form_error,
-    is_true,
+    parse_bool,
     parse_limit,
     parse_page,
     parse_snowflake,
@@ -84,7 +84,7 @@ class ThreadRoutes:
                 raise DiscordError(400, INVALID_CHANNEL_TYPE, "Cannot execute action on this channel type")
             guests = [guild.bot.id] if type_ == PRIVATE_THREAD else []
             return self._create_response(
-                guild.start_thread(channel, name, guild.bot, guest_ids=guests, auto_archive_minutes=auto_archive)
+                guild.start_thread(channel, name, guild.bot, member_ids=guests, auto_archive_minutes=auto_archive)
             )
         form = request.form.get("message")
         if not isinstance(form, dict):
@@ -134,23 +134,23 @@ class ThreadRoutes:
         thread = self._get_thread(request)
         if "guild_members" not in self._api.privileged_intents:
             raise DiscordError(403, MISSING_ACCESS, "Missing Access")
-        ids: Sequence[str] = sorted(thread.participants, key=int)
-        if with_member := is_true(request.query, "with_member"):
+        ids: Sequence[str] = sorted(thread.thread_members, key=int)
+        if with_member := parse_bool(request.query, "with_member"):
             ids = parse_page(request.query, ids, 100, default=100)
         return ApiResponse([self._member_payload(thread, user, with_member=with_member) for user in ids])
 
     def _get_member(self, request: ApiRequest) -> ApiResponse:
         thread, user = self._get_thread(request), self._get_user_id(request)
-        if user not in thread.participants:
+        if user not in thread.thread_members:
             raise DiscordError(404, UNKNOWN_MEMBER, "Unknown Member")
-        with_member = is_true(request.query, "with_member")
+        with_member = parse_bool(request.query, "with_member")
         return ApiResponse(self._member_payload(thread, user, with_member=with_member))
 
     def _add_member(self, request: ApiRequest) -> ApiResponse:
         thread, user = self._get_open_thread(request), self._get_user_id(request)
         if user != self._guild.bot.id:
             self._api.check_permissions("send_messages_in_threads")
-        self._guild.add_participants(thread, user)
+        self._guild.add_thread_members(thread, user)
         return NO_CONTENT
 
     def _remove_member(self, request: ApiRequest) -> ApiResponse:
@@ -158,7 +158,7 @@ class ThreadRoutes:
         bot = self._guild.bot.id
         if user != bot and not (thread.is_private and thread.owner_id == bot):
             self._api.check_permissions("manage_threads")
-        self._guild.remove_participant(thread, user)
+        self._guild.remove_thread_member(thread, user)
         return NO_CONTENT
 
     def _get_thread(self, request: ApiRequest) -> GuildChannel:
@@ -213,7 +213,7 @@ class ThreadRoutes:
         """
         channel, bot = self._api.get_channel(request, "read_message_history"), self._guild.bot.id
         threads = self._find_archived_threads(channel, is_private=True)
-        newest = sorted((t for t in threads if bot in t.participants), key=lambda t: int(t.id), reverse=True)
+        newest = sorted((t for t in threads if bot in t.thread_members), key=lambda t: int(t.id), reverse=True)
         if before := request.query.get("before"):
             end = parse_snowflake("before", before)
             newest = [thread for thread in newest if int(thread.id) < end]
@@ -228,7 +228,7 @@ class ThreadRoutes:
         return ApiResponse(
             {
                 "threads": [payloads.channel(thread) for thread in shown],
-                "members": [payloads.thread_member(thread, bot) for thread in shown if bot in thread.participants],
+                "members": [payloads.thread_member(thread, bot) for thread in shown if bot in thread.thread_members],
                 "has_more": len(shown) < len(threads),
             }
         )

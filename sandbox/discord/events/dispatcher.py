@@ -8,7 +8,7 @@ from time import time
 
 from sandbox.discord.api.base import DiscordRestApi
 from sandbox.discord.api.requests import ApiRequest, ApiResponse
-from sandbox.discord.events.gateway import LocalGateway
+from sandbox.discord.events.gateway import GatewayServer
 from sandbox.discord.state.messages import DiscordMessage, GuildChange, GuildChannel, GuildEvent, GuildEventName
 from sandbox.discord.state.payloads import MAX_MEMBER_COUNT, Json, create_emoji, format_timestamp
 from sandbox.discord.state.permissions import (
@@ -69,7 +69,7 @@ class DiscordEventDispatcher:
     It also serves the REST routes `GET /gateway` and `GET /gateway/bot`, which return the gateway's address.
     """
 
-    def __init__(self, api: DiscordRestApi, gateway: LocalGateway) -> None:
+    def __init__(self, api: DiscordRestApi, gateway: GatewayServer) -> None:
         self._api = api
         self._guild = api.guild
         self._payloads = api.payloads
@@ -90,7 +90,7 @@ class DiscordEventDispatcher:
         """Send the gateway event for a message's change to the sessions with its intent.
 
         Nothing is sent for an ephemeral message, or one in a channel that the bot cannot see. Events of the server are
-        lost during its outage: see `LocalGateway.dispatch`.
+        lost during its outage: see `GatewayServer.dispatch`.
         """
         message = change.message
         if message.ephemeral_to is not None or not self._is_visible(message.channel):
@@ -114,7 +114,8 @@ class DiscordEventDispatcher:
         """Send a gateway event to the sessions with its intent.
 
         Nothing is sent about a channel that the bot cannot see, except its creation, change and deletion. A removed bot
-        receives no event of the server. Events of the server are lost during its outage: see `LocalGateway.dispatch`.
+        receives no event of the server. Events of the server are lost during its outage: see
+        `GatewayServer.dispatch`.
         """
         channel = event.channel
         if not self._guild.has_bot and (channel is None or channel.is_in_guild):
@@ -176,7 +177,7 @@ class DiscordEventDispatcher:
             | {"member": self._payloads.member(self._guild.users[id_]), "presence": None}
             for id_ in event.added_ids
         ]
-        number = len(channel.participants.keys() - set(event.removed_ids))
+        number = len(channel.thread_members.keys() - set(event.removed_ids))
         about = {"id": channel.id, "guild_id": self._guild.id, "member_count": min(number, MAX_MEMBER_COUNT)}
         return about | {"added_members": added, "removed_member_ids": list(event.removed_ids)}
 

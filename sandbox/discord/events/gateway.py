@@ -27,7 +27,7 @@ from sandbox.discord.state.permissions import (
     GUILD_MEMBERS,
     GUILD_PRESENCES,
     GUILDS,
-    PRIVILEGED,
+    PRIVILEGED_INTENTS,
     combine_bits,
 )
 
@@ -153,7 +153,7 @@ class GatewayConnection:
     is_closed_by_sandbox: bool = False
 
 
-class LocalGateway:
+class GatewayServer:
     """WebSocket server of the gateway.
 
     Args:
@@ -387,7 +387,7 @@ class LocalGateway:
         intents = data["intents"]
         if intents & ~ALL_INTENTS:
             raise GatewayCloseError(INVALID_INTENTS)
-        if intents & combine_bits(PRIVILEGED, PRIVILEGED) & ~combine_bits(self._privileged_intents, PRIVILEGED):
+        if intents & combine_bits(PRIVILEGED_INTENTS.keys() - self._privileged_intents, PRIVILEGED_INTENTS):
             raise GatewayCloseError(DISALLOWED_INTENTS)
         shard, shard_count = data.get("shard") or (0, 1)
         if not 0 <= shard < shard_count:

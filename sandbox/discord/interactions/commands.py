@@ -16,7 +16,7 @@ from sandbox.discord.api.requests import (
     ApiResponse,
     DiscordError,
     create_form_error,
-    is_true,
+    parse_bool,
 )
 from sandbox.discord.state.messages import GuildChannel
 from sandbox.discord.state.payloads import Json
@@ -143,7 +143,7 @@ class CommandRegistry:
         """
         self._api.check_guild(request)
         registered = self.registered.get(request.path_ids.get("guild"), [])
-        is_whole = is_true(request.query, "with_localizations")
+        is_whole = parse_bool(request.query, "with_localizations")
         return ApiResponse(registered if is_whole else [_remove_localizations(command) for command in registered])
 
     def find_command(self, type_: int, name: str, channel: GuildChannel) -> Json:

@@ -24,7 +24,7 @@ from sandbox.discord.api.requests import (
     ApiResponse,
     DiscordError,
     create_form_error,
-    is_true,
+    parse_bool,
 )
 from sandbox.discord.interactions.commands import MESSAGE, SLASH, CommandRegistry, create_command_data
 from sandbox.discord.interactions.interaction import DiscordInteraction, DiscordModal
@@ -45,7 +45,7 @@ from sandbox.discord.state.messages import (
     DiscordMessage,
     DiscordUser,
     GuildChannel,
-    MessageOrigin,
+    InteractionMetadata,
     iterate_components,
 )
 from sandbox.discord.state.payloads import Json
@@ -332,7 +332,7 @@ class DiscordInteractions:
                 "type", "BASE_TYPE_CHOICES", "The value of field type is not one that can be answered with."
             )
         interaction.acknowledged.set()
-        if not is_true(request.query, "with_response"):
+        if not parse_bool(request.query, "with_response"):
             return NO_CONTENT
         return ApiResponse(self._callback_response(interaction, type_))
 
@@ -449,7 +449,7 @@ class DiscordInteractions:
             type=command if first else DEFAULT,
             flags=flags,
             ephemeral_to=interaction.user if flags & EPHEMERAL else None,
-            origin=_create_origin(interaction),
+            interaction_metadata=_create_metadata(interaction),
             webhook_id=self._guild.bot.id,
         )
         interaction.responses.append(message)
@@ -467,13 +467,13 @@ class DiscordInteractions:
         return self._api.payloads.message(message)
 
 
-def _create_origin(interaction: DiscordInteraction) -> MessageOrigin:
+def _create_metadata(interaction: DiscordInteraction) -> InteractionMetadata:
     opener = interaction.modal.interaction if interaction.modal else None
-    return MessageOrigin(
+    return InteractionMetadata(
         interaction.id,
         interaction.type,
         interaction.user,
         interaction.target_message,
         interaction.component_message,
-        _create_origin(opener) if opener else None,
+        _create_metadata(opener) if opener else None,
     )

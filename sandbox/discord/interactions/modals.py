@@ -17,7 +17,7 @@ from sandbox.discord.state.payloads import DiscordPayloads, Json
 STRING_SELECT, TEXT_INPUT, TEXT_DISPLAY, FILE_UPLOAD = 3, 4, 10, 19
 USER_SELECT, ROLE_SELECT, MENTIONABLE_SELECT, CHANNEL_SELECT = 5, 6, 7, 8
 RADIO_GROUP, CHECKBOX_GROUP, CHECKBOX = 21, 22, 23
-SELECTS = (STRING_SELECT, USER_SELECT, ROLE_SELECT, MENTIONABLE_SELECT, CHANNEL_SELECT)
+SELECT_TYPES = (STRING_SELECT, USER_SELECT, ROLE_SELECT, MENTIONABLE_SELECT, CHANNEL_SELECT)
 #: Discord: "Between 1 and 5 (inclusive) components that make up the modal".
 MAX_MODAL_COMPONENTS = 5
 MAX_INPUT_LENGTH = 4000
@@ -98,7 +98,7 @@ def create_submission(
         return about | {"custom_id": name, value_field: entered[name]}
 
     data = {"custom_id": modal.custom_id, "components": [submit(component) for component in modal.components]}
-    selected = [value for name, part in inputs.items() if part["type"] in SELECTS[1:] for value in entered[name]]
+    selected = [value for name, part in inputs.items() if part["type"] in SELECT_TYPES[1:] for value in entered[name]]
     return data | create_resolved(selected, guild, payloads)
 
 
@@ -124,7 +124,7 @@ def create_selection(
     """
     parts = iterate_components(assign_component_ids(components))
     select = next((part for part in parts if part.get("custom_id") == custom_id), None)
-    if select is None or select["type"] not in SELECTS or select.get("disabled"):
+    if select is None or select["type"] not in SELECT_TYPES or select.get("disabled"):
         raise ValueError(f"there is no menu {custom_id} or it is disabled")
     # Discord: `required` has no effect in messages.
     selected = _parse_list({**select, "required": select.get("min_values", 1) > 0}, values, guild)

@@ -23,7 +23,7 @@ from sandbox.discord.api.requests import (
     ApiResponse,
     DiscordError,
     create_form_error,
-    is_true,
+    parse_bool,
 )
 from sandbox.discord.interactions.delivery import DiscordInteractions
 from sandbox.discord.state.integrations import Webhook
@@ -133,7 +133,7 @@ class WebhookRoutes:
         flags = int(form.get("flags") or 0) & SETTABLE_FLAGS
         channel = self._find_channel(request, webhook, author, form.get("thread_name"))
         message = self._guild.post_message(channel, author, content, flags=flags, webhook_id=webhook.id)
-        return ApiResponse(self._api.payloads.message(message)) if is_true(request.query, "wait") else NO_CONTENT
+        return ApiResponse(self._api.payloads.message(message)) if parse_bool(request.query, "wait") else NO_CONTENT
 
     def _find_channel(
         self, request: ApiRequest, webhook: Webhook, author: DiscordUser, thread_name: str | None

@@ -113,25 +113,25 @@ class Guild:
     def add_channel(self, name: str, kind: ChannelKind, members: Iterable[str] | None) -> GuildChannel:
         if any(c.name == name and c.kind in ("text", "forum") for c in self.channels.values()):
             raise ValueError(f"there is a channel named {name} already")
-        return self.add(GuildChannel(create_id(), name, kind, members=None if members is None else set(members)))
+        return self.register(GuildChannel(create_id(), name, kind, members=None if members is None else set(members)))
 
     def add_group_dm(self, name: str, users: Iterable[DiscordUser]) -> GuildChannel:
         """Add a group DM of some users, and return it."""
-        return self.add(GuildChannel(create_id(), name, "group", members={user.id for user in users}))
+        return self.register(GuildChannel(create_id(), name, "group", members={user.id for user in users}))
 
     def add_foreign_channel(self, name: str, users: Iterable[DiscordUser]) -> GuildChannel:
         """Add a channel of another server with some users, and return it.
 
         The bot is not in the channel.
         """
-        return self.add(
+        return self.register(
             GuildChannel(create_id(), name, "text", members={user.id for user in users}, foreign_guild_id=create_id())
         )
 
     def open_dm(self, user: DiscordUser) -> GuildChannel:
         """Return the DM of a user and the bot; create it if it does not exist."""
         found = next((channel for channel in self.channels.values() if channel.dm_user == user), None)
-        return found or self.add(
+        return found or self.register(
             GuildChannel(create_id(), user.name, "dm", members={user.id, self.bot.id}, dm_user=user),
         )
 
@@ -142,7 +142,7 @@ class Guild:
         owner: DiscordUser,
         *,
         first_message: DiscordMessage | None = None,
-        guest_ids: Sequence[str] = (),
+        member_ids: Sequence[str] = (),
         auto_archive_minutes: int = 1440,
     ) -> GuildChannel:
         """Start a thread in a channel, publish its events, and return it.
@@ -150,7 +150,7 @@ class Guild:
         Args:
             first_message: the message from which the thread starts and whose id it has. Discord's system message about
                 it is posted in the thread. None for a thread without one.
-            guest_ids: further participants of a private thread; without any, the thread is public.
+            member_ids: further members of a private thread; without any, the thread is public.
         """
         thread = GuildChannel(
             first_message.id if first_message else create_id(),
@@ -158,15 +158,15 @@ class Guild:
             "thread",
             parent=parent,
             owner_id=owner.id,
-            participants={owner.id: datetime.now(UTC)},
-            is_private=bool(guest_ids),
+            thread_members={owner.id: datetime.now(UTC)},
+            is_private=bool(member_ids),
             auto_archive_minutes=auto_archive_minutes,
         )
-        self.add(thread)
+        self.register(thread)
         self.emit(GuildEvent("THREAD_CREATE", thread))
         if owner.id in self.users:
             self.emit(GuildEvent("THREAD_MEMBERS_UPDATE", thread, added_ids=[owner.id]))
-        self.add_participants(thread, *guest_ids)
+        self.add_thread_members(thread, *member_ids)
         if first_message is not None:
             first_message.thread = thread
             first_message.flags |= HAS_THREAD
@@ -197,26 +197,26 @@ class Guild:
             is_reopened: whether the change reopened the thread.
         """
         self.emit(GuildEvent("THREAD_UPDATE", thread))
-        if is_reopened and self.bot.id in thread.participants:
+        if is_reopened and self.bot.id in thread.thread_members:
             self.emit(GuildEvent("THREAD_MEMBER_UPDATE", thread, self.bot))
 
-    def add_participants(self, thread: GuildChannel, *user_ids: str) -> None:
+    def add_thread_members(self, thread: GuildChannel, *user_ids: str) -> None:
         """Add users to a thread, and publish one event about all of them.
 
         Users who joined already are skipped; without new ones, no event is published. Discord: an added bot also
         receives the thread itself.
         """
-        added = [user_id for user_id in dict.fromkeys(user_ids) if user_id not in thread.participants]
-        thread.participants |= dict.fromkeys(added, datetime.now(UTC))
+        added = [user_id for user_id in dict.fromkeys(user_ids) if user_id not in thread.thread_members]
+        thread.thread_members |= dict.fromkeys(added, datetime.now(UTC))
         if added:
             self.emit(GuildEvent("THREAD_MEMBERS_UPDATE", thread, added_ids=added))
         if self.bot.id in added:
             self.emit(GuildEvent("THREAD_CREATE", thread, self.bot))
 
-    def remove_participant(self, thread: GuildChannel, user_id: str) -> None:
-        if user_id in thread.participants:
+    def remove_thread_member(self, thread: GuildChannel, user_id: str) -> None:
+        if user_id in thread.thread_members:
             self.emit(GuildEvent("THREAD_MEMBERS_UPDATE", thread, removed_ids=[user_id]))
-            del thread.participants[user_id]
+            del thread.thread_members[user_id]
 
     def list_active_threads(self) -> list[GuildChannel]:
         """Return all threads that are not archived, also private ones."""
@@ -241,7 +241,7 @@ class Guild:
         for place in [*threads, channel]:
             self.emit(GuildEvent("THREAD_DELETE" if place.is_thread else "CHANNEL_DELETE", place))
 
-    def add(self, channel: GuildChannel) -> GuildChannel:
+    def register(self, channel: GuildChannel) -> GuildChannel:
         self.channels[channel.id] = channel
         self._messages[channel.id] = {}
         return channel
@@ -293,7 +293,7 @@ class Guild:
             **details,
         )
         self._messages[channel.id][message.id] = message
-        self._add_participants(message)
+        self._add_thread_members(message)
         is_reopened = self.set_archived(channel, False)
         self._on_change(GuildChange("ephemeral" if message.ephemeral_to else "posted", message))
         if is_reopened:
@@ -301,7 +301,7 @@ class Guild:
             self.publish_thread(channel, is_reopened=True)
         return message
 
-    def _add_participants(self, message: DiscordMessage) -> None:
+    def _add_thread_members(self, message: DiscordMessage) -> None:
         """Add the author and the mentioned users of a message to its thread.
 
         Outside of a thread, and for a message that is ephemeral or of a webhook, nobody is added. Discord: posting in a
@@ -311,7 +311,7 @@ class Guild:
         channel, is_shown = message.channel, message.ephemeral_to is None and message.webhook_id is None
         if channel.is_thread and is_shown:
             users = (message.author.id, *message.mentions.users)
-            self.add_participants(channel, *(user for user in users if user not in self.roles.absent_user_ids))
+            self.add_thread_members(channel, *(user for user in users if user not in self.roles.absent_user_ids))
 
     def forward_message(self, message: DiscordMessage, channel: GuildChannel, author: DiscordUser) -> DiscordMessage:
         """Post a message that forwards another message, and return it.

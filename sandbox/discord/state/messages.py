@@ -59,11 +59,11 @@ class GuildChannel:
         parent: the channel of a thread; None for others.
         dm_user: the user of a DM with the bot; None for others.
         owner_id: the id of the user who started a thread; None for others.
-        participants: the users who joined a thread: the time of joining by user id.
+        thread_members: the users who joined a thread: the time of joining by user id.
         category_id: the id of the channel's category; None without one.
         is_announcement: whether messages of a text channel can be published to other servers.
         slow_mode_seconds: the time between two messages of a user; only reported, not enforced.
-        is_private: whether only the participants see a thread.
+        is_private: whether only its members see a thread.
         archived: whether a thread is archived; the next message reopens it unless it is locked.
         locked: whether users cannot post in a thread.
         auto_archive_minutes: the time after which Discord archives an idle thread; only reported.
@@ -78,7 +78,7 @@ class GuildChannel:
     parent: "GuildChannel | None" = None
     dm_user: DiscordUser | None = None
     owner_id: str | None = None
-    participants: dict[str, datetime] = field(default_factory=dict)
+    thread_members: dict[str, datetime] = field(default_factory=dict)
     category_id: str | None = None
     topic: str | None = None
     is_nsfw: bool = False
@@ -125,11 +125,11 @@ class GuildChannel:
     def is_visible_to(self, user_id: str) -> bool:
         """Return whether a user can see the channel or thread.
 
-        Only participants see a private thread. Only `members` see a channel that has such a set, and its threads.
+        Only its members see a private thread. Only `members` see a channel that has such a set, and its threads.
         """
         place = self.parent or self
-        is_participant = not self.is_private or user_id in self.participants
-        return is_participant and (place.members is None or user_id in place.members)
+        is_thread_member = not self.is_private or user_id in self.thread_members
+        return is_thread_member and (place.members is None or user_id in place.members)
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,12 +163,12 @@ class DiscordMessageVersion:
     Attributes:
         text: the text with names in place of ids.
         pings: ids of the pinged users and roles; `everyone` and `here` if pinged.
-        at: monotonic time in seconds.
+        shown_at: monotonic time in seconds.
     """
 
     text: str
     pings: frozenset[str]
-    at: float
+    shown_at: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +192,7 @@ class DiscordContent:
 
 
 @dataclass(frozen=True, slots=True)
-class MessageOrigin:
+class InteractionMetadata:
     """Interaction to which a message of the bot responds.
 
     Attributes:
@@ -207,7 +207,7 @@ class MessageOrigin:
     user: DiscordUser
     target_message: "DiscordMessage | None" = None
     component_message: "DiscordMessage | None" = None
-    modal_opener: "MessageOrigin | None" = None
+    modal_opener: "InteractionMetadata | None" = None
 
 
 def iterate_components(components: Sequence[_Component]) -> Iterator[_Component]:
@@ -233,7 +233,7 @@ class DiscordMessage:
             for others.
         forwarded_message: a copy of the forwarded message at that time; None for no forward.
         ephemeral_to: the only user who sees the message; None for a message to all.
-        origin: the interaction to which the message responds; None for others.
+        interaction_metadata: the interaction to which the message responds; None for others.
         webhook_id: the id of the webhook or application that posted the message; None for others.
         poll_votes: user ids by number of the answer.
         is_poll_over: whether the poll was ended before its time.
@@ -253,7 +253,7 @@ class DiscordMessage:
     reply_to: "DiscordMessage | None" = None
     forwarded_message: "DiscordMessage | None" = None
     ephemeral_to: DiscordUser | None = None
-    origin: MessageOrigin | None = None
+    interaction_metadata: InteractionMetadata | None = None
     webhook_id: str | None = None
     thread: GuildChannel | None = None
     pinned_at: datetime | None = None

@@ -19,7 +19,7 @@ from sandbox.discord.state.messages import (
     DiscordMessage,
     DiscordUser,
     GuildChannel,
-    MessageOrigin,
+    InteractionMetadata,
 )
 from sandbox.discord.state.permissions import APPLICATION_FLAGS, DEFAULT_PERMISSIONS, PERMISSIONS, combine_bits
 from sandbox.discord.state.roles import Role
@@ -191,13 +191,13 @@ class DiscordPayloads:
     def _thread_fields(self, thread: GuildChannel, parent: GuildChannel) -> Json:
         number = sum(message.type != THREAD_STARTER for message in self._guild.list_messages(thread))
         bot = self._guild.bot.id
-        joined = {"member": self.thread_member(thread, bot)} if bot in thread.participants else {}
+        joined = {"member": self.thread_member(thread, bot)} if bot in thread.thread_members else {}
         return {
             "parent_id": parent.id,
             "owner_id": thread.owner_id,
             "message_count": number,
             "total_message_sent": number,
-            "member_count": min(len(thread.participants), MAX_MEMBER_COUNT),
+            "member_count": min(len(thread.thread_members), MAX_MEMBER_COUNT),
             "thread_metadata": {
                 "archived": thread.archived,
                 "auto_archive_duration": thread.auto_archive_minutes,
@@ -209,7 +209,7 @@ class DiscordPayloads:
 
     @staticmethod
     def thread_member(thread: GuildChannel, user_id: str) -> Json:
-        joined_at = format_timestamp(thread.participants[user_id])
+        joined_at = format_timestamp(thread.thread_members[user_id])
         return {"id": thread.id, "user_id": user_id, "join_timestamp": joined_at, "flags": 0}
 
     def _overwrites(self, channel: GuildChannel) -> list[Json]:
@@ -420,7 +420,7 @@ class DiscordPayloads:
             payload["thread"] = self.channel(message.thread)
         if message.webhook_id is not None:
             payload["webhook_id"] = message.webhook_id
-        if message.origin is not None:
+        if message.interaction_metadata is not None:
             payload |= self._interaction_fields(message)
         if message.reply_to is not None:
             payload |= self._reply_fields(message, message.reply_to, content=content, with_reference=with_reference)
@@ -481,25 +481,25 @@ class DiscordPayloads:
         return about
 
     def _interaction_fields(self, message: DiscordMessage) -> Json:
-        if message.origin is None:
+        if message.interaction_metadata is None:
             return {}
-        metadata = self._interaction_metadata(message.origin, message.channel)
+        metadata = self._interaction_metadata(message.interaction_metadata, message.channel)
         return {"application_id": self._guild.bot.id, "interaction_metadata": metadata}
 
-    def _interaction_metadata(self, origin: MessageOrigin, channel: GuildChannel) -> Json:
-        metadata: Json = {
-            "id": origin.interaction_id,
-            "type": origin.type,
-            "user": self.user(origin.user),
-            "authorizing_integration_owners": self.integration_owners(origin.user, channel),
+    def _interaction_metadata(self, metadata: InteractionMetadata, channel: GuildChannel) -> Json:
+        payload: Json = {
+            "id": metadata.interaction_id,
+            "type": metadata.type,
+            "user": self.user(metadata.user),
+            "authorizing_integration_owners": self.integration_owners(metadata.user, channel),
         }
-        if origin.target_message is not None:
-            metadata["target_message_id"] = origin.target_message.id
-        if origin.modal_opener is not None:
-            metadata["triggering_interaction_metadata"] = self._interaction_metadata(origin.modal_opener, channel)
-        elif origin.component_message is not None:
-            metadata["interacted_message_id"] = origin.component_message.id
-        return metadata
+        if metadata.target_message is not None:
+            payload["target_message_id"] = metadata.target_message.id
+        if metadata.modal_opener is not None:
+            payload["triggering_interaction_metadata"] = self._interaction_metadata(metadata.modal_opener, channel)
+        elif metadata.component_message is not None:
+            payload["interacted_message_id"] = metadata.component_message.id
+        return payload
 
     def integration_owners(self, user: DiscordUser, channel: GuildChannel) -> Json:
         """Return the field `authorizing_integration_owners` of an interaction.

@@ -49,7 +49,7 @@ MESSAGE_CONTENT = 1 << 15
 GUILD_POLLS, DM_POLLS = 1 << 24, 1 << 25
 
 #: Intents that an app must enable in the developer portal.
-PRIVILEGED: Mapping[str, int] = {
+PRIVILEGED_INTENTS: Mapping[str, int] = {
     "guild_members": GUILD_MEMBERS,
     "guild_presences": GUILD_PRESENCES,
     "message_content": MESSAGE_CONTENT,

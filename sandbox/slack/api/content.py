@@ -12,7 +12,7 @@ from sandbox.slack.api.base import WebApi
 from sandbox.slack.api.block_kit.blocks import check_blocks
 from sandbox.slack.api.limits import MAX_ATTACHMENTS, MAX_MARKDOWN_CHARS, MAX_POST_CHARS
 from sandbox.slack.api.requests import Arguments, SlackError
-from sandbox.slack.state.inputs import with_ids
+from sandbox.slack.state.inputs import assign_block_ids
 from sandbox.slack.state.markup import SlackContent
 from sandbox.slack.state.messages import BROADCAST_SUBTYPE, SlackConversation
 from sandbox.slack.state.workspace import Workspace
@@ -55,8 +55,8 @@ def parse_content(arguments: Arguments) -> SlackContent:
         raise SlackError("msg_too_long")
     return SlackContent(
         text=text or markdown,
-        blocks=with_ids(check_blocks(blocks), secrets.token_hex(4)) if blocks else None,
-        markdown=bool(markdown),
+        blocks=assign_block_ids(check_blocks(blocks), secrets.token_hex(4)) if blocks else None,
+        is_markdown=bool(markdown),
         link_names=arguments.flag("link_names") or arguments.text("parse") == "full",
         attachments=attachments,
     )
@@ -90,7 +90,7 @@ def _complete_attachment(index: int, attachment: Mapping[str, Any]) -> Mapping[s
         if attachment.keys() & _INVALID_BESIDE_BLOCKS:
             raise SlackError("invalid_attachments", messages=["[ERROR] invalid_keys"])
         checked = check_blocks(blocks, path=f"/attachments/{index}/blocks", error="invalid_attachments")
-        filled["blocks"] = with_ids(checked, secrets.token_hex(4))
+        filled["blocks"] = assign_block_ids(checked, secrets.token_hex(4))
     if color := filled.get("color"):
         filled["color"] = str(color).removeprefix("#")
     fallback = filled.get("fallback") or filled.get("text") or "[no preview available]"

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from time import monotonic
 
-from sandbox.observer import RateLimitUsage
+from sandbox.observable import RateLimitUsage
 
 #: `chat.postMessage` truncates a longer text.
 MAX_POST_CHARS = 40_000
@@ -27,13 +27,13 @@ MAX_STREAM_BYTES = 11_000
 
 @dataclass(frozen=True, slots=True)
 class MethodRate:
-    """Rate limit of a method: at most `calls` in a sliding window of `seconds`.
+    """Rate limit of a method: at most `max_calls` in a sliding window of `seconds`.
 
     Attributes:
         per_channel: whether each channel has a window of its own; otherwise the workspace has one.
     """
 
-    calls: int
+    max_calls: int
     seconds: float = 60
     per_channel: bool = False
 
@@ -131,7 +131,7 @@ class SlackRateLimits:
             if window:
                 seconds = window[0] + span - monotonic()
                 name = f"{method} {channel}".rstrip()
-                usage.append(RateLimitUsage(name, rate.calls - len(window), rate.calls, rate.seconds, seconds))
+                usage.append(RateLimitUsage(name, rate.max_calls - len(window), rate.max_calls, rate.seconds, seconds))
         return usage
 
     def remaining(self, method: str, channel: str) -> tuple[int, int] | None:
@@ -146,7 +146,7 @@ class SlackRateLimits:
         """
         rates = self._rates.get(method, ())
         windows = ((rate, self._calls[method, rate, channel if rate.per_channel else ""]) for rate in rates)
-        return min(((rate.calls - len(window), rate.calls) for rate, window in windows), default=None)
+        return min(((rate.max_calls - len(window), rate.max_calls) for rate, window in windows), default=None)
 
     def acquire(self, method: str, channel: str) -> int | None:
         """Count a call of a method, unless a rate limit rejects it.
@@ -162,7 +162,7 @@ class SlackRateLimits:
         for rate in self._rates.get(method, ()):
             window = self._calls[method, rate, channel if rate.per_channel else ""]
             span = self._remove_expired(window, rate)
-            if len(window) >= rate.calls:
+            if len(window) >= rate.max_calls:
                 return max(1, math.ceil(window[0] + span - now))
             windows.append(window)
         for window in windows:

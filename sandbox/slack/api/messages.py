@@ -51,7 +51,7 @@ class MessageMethods:
         if message.stream is not None and message.stream.is_live:
             raise SlackError("streaming_state_conflict")
         content = self._parse_update(message, arguments)
-        if not content.markdown and len(content.text) > MAX_UPDATE_CHARS:
+        if not content.is_markdown and len(content.text) > MAX_UPDATE_CHARS:
             raise SlackError("msg_too_long")
         if "metadata" in arguments:
             message.metadata = parse_metadata(arguments)

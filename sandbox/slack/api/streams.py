@@ -58,7 +58,7 @@ class StreamMethods:
         stream = NativeStream(recipient, monotonic() + self._lifetime, mode=kind)
         message = self._workspace.post_message(
             channel,
-            _apply_chunks(SlackContent(markdown=True), stream, chunks),
+            _apply_chunks(SlackContent(is_markdown=True), stream, chunks),
             user=self._workspace.bot.id,
             bot_id=self._workspace.bot_id,
             thread_ts=parse_thread_ts(self._workspace, channel, arguments),

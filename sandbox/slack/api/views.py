@@ -83,9 +83,9 @@ class ViewMethods:
         trigger = self._use_trigger(arguments)
         if trigger.view is None or trigger.view not in self.open_views.modals:
             raise SlackError("not_found")
-        return self._to_response(self.push_on(trigger.view, content))
+        return self._to_response(self.push_onto_modal(trigger.view, content))
 
-    def push_on(self, view: SlackView, content: Json) -> SlackView:
+    def push_onto_modal(self, view: SlackView, content: Json) -> SlackView:
         """Open a new view on top of the modal that contains `view`; return the new view.
 
         Args:

@@ -14,7 +14,7 @@ from sandbox.slack.api.views import ViewMethods
 from sandbox.slack.events.http_mode import EnvelopeSender
 from sandbox.slack.events.socket_mode import ACK_TIMEOUT_SECONDS, EnvelopeDelivery
 from sandbox.slack.interactions.commands import SlashCommands
-from sandbox.slack.interactions.entry import REQUIRED, InputValue, parse_input
+from sandbox.slack.interactions.input_values import REQUIRED_ERROR, InputValue, parse_input
 from sandbox.slack.state.controls import BlockControl, create_action, find_controls
 from sandbox.slack.state.inputs import INPUT_FIELDS, InputState, Json, find_elements
 from sandbox.slack.state.messages import SlackConversation, SlackMessage
@@ -233,7 +233,7 @@ class SlackInteractions:
                 block["block_id"], block["element"], parse_input(block["element"], value, self._workspace)
             )
         view.errors = {
-            block["block_id"]: REQUIRED
+            block["block_id"]: REQUIRED_ERROR
             for block in view.inputs.values()
             if not block.get("optional") and view.state.get_value(block["block_id"], block["element"]) in (None, "", [])
         }
@@ -270,7 +270,7 @@ class SlackInteractions:
             case {"response_action": "update", "view": content}:
                 self._open_views.set_content(view, self._views.check_view(content, "modal", replaced=view))
             case {"response_action": "push", "view": content}:
-                self._views.push_on(view, self._views.check_view(content, "modal"))
+                self._views.push_onto_modal(view, self._views.check_view(content, "modal"))
             case {"response_action": "clear"}:
                 for other in self._open_views.list_stack(view):
                     self._open_views.modals.remove(other)

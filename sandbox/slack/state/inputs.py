@@ -101,7 +101,7 @@ def list_options(element: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return [*(element.get("options") or ()), *(option for group in groups for option in group["options"])]
 
 
-def with_ids(blocks: Sequence[Mapping[str, Any]], seed: str) -> list[Json]:
+def assign_block_ids(blocks: Sequence[Mapping[str, Any]], seed: str) -> list[Json]:
     """Return a copy of blocks in which each block and interactive element has an id.
 
     Missing values of `block_id` and `action_id` are created; existing ones stay.

@@ -42,9 +42,9 @@ class SlackContent:
     """Content of a message as its author sent it.
 
     Attributes:
-        text: mrkdwn, or Markdown if `markdown`.
+        text: mrkdwn, or Markdown if `is_markdown`.
         blocks: the Block Kit blocks; None without any.
-        markdown: whether `text` came as `markdown_text`.
+        is_markdown: whether `text` came as `markdown_text`.
         link_names: whether a plain `@name` becomes a mention.
         tasks: the task cards of a stream.
         plan: the title above the task cards.
@@ -53,7 +53,7 @@ class SlackContent:
 
     text: str = ""
     blocks: Sequence[Mapping[str, Any]] | None = None
-    markdown: bool = False
+    is_markdown: bool = False
     link_names: bool = False
     tasks: tuple[TaskCard, ...] = ()
     plan: str = ""
@@ -72,7 +72,7 @@ def render_text(content: SlackContent, names: Names) -> str:
     if content.blocks:
         parts = [_render_block(block, names) for block in content.blocks]
     else:
-        parts = [_render_markdown(content.text, names) if content.markdown else _render_mrkdwn(content.text, names)]
+        parts = [_render_markdown(content.text, names) if content.is_markdown else _render_mrkdwn(content.text, names)]
     for attachment in content.attachments:
         parts += [_render_mrkdwn(text, names) for text in list_attachment_texts(attachment)]
         parts += [_render_block(block, names) for block in attachment.get("blocks", ())]
@@ -99,7 +99,7 @@ def find_pings(content: SlackContent, names: Names) -> frozenset[str]:
     Args:
         names: names of users and channels by id, for a plain `@name` if `content.link_names`.
     """
-    pinged = set(_find_pings_in_text(content.text, markdown=content.markdown))
+    pinged = set(_find_pings_in_text(content.text, markdown=content.is_markdown))
     if content.link_names:
         ids = {name: id_ for id_, name in names.items() if id_.startswith(("U", "W"))}
         for name in _PLAIN_NAME.findall(content.text):

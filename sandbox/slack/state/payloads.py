@@ -6,7 +6,7 @@ from time import time
 from typing import Any
 from urllib.parse import quote
 
-from sandbox.slack.state.inputs import with_ids
+from sandbox.slack.state.inputs import assign_block_ids
 from sandbox.slack.state.markup import create_block_id, to_rich_text
 from sandbox.slack.state.messages import BROADCAST_SUBTYPE, ME_SUBTYPE, SlackConversation, SlackFile, SlackMessage
 from sandbox.slack.state.workspace import UserGroup, Workspace, WorkspaceUser
@@ -143,7 +143,7 @@ class SlackPayloads:
         for block in message.content.blocks:
             is_text = message.stream is not None and block["type"] == "markdown"
             blocks += to_rich_text(block["text"]) if is_text else [block]
-        return with_ids(blocks, message.ts)
+        return assign_block_ids(blocks, message.ts)
 
     def pinned_item(self, message: SlackMessage) -> dict[str, Any]:
         """Return a pinned message's JSON as in `pins.list` and in the events of pins.

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from secrets import token_hex
 from time import time
 
-from sandbox.slack.state.inputs import InputState, Json, with_ids
+from sandbox.slack.state.inputs import InputState, Json, assign_block_ids
 from sandbox.slack.state.workspace import Workspace, WorkspaceUser, create_id
 
 MAX_STACK_VIEWS = 3
@@ -90,7 +90,7 @@ class OpenViews:
         """
         view.hash = _create_hash()
         view.errors = {}
-        view.content = {**content, "blocks": with_ids(content["blocks"], view.id + view.hash)}
+        view.content = {**content, "blocks": assign_block_ids(content["blocks"], view.id + view.hash)}
 
     def list_stack(self, view: SlackView) -> list[SlackView]:
         """Return all views of the modal that contains a view, the lowest first."""

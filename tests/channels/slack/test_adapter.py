@@ -101,7 +101,7 @@ async def test_known_and_unknown_envelopes_are_acknowledged(slack: SlackSandbox,
         message = await slack.post_message("ada", "general", "not for the bot")
         await slack.edit_message("ada", message, "still not")
         await slack.delete_message("ada", message)
-        await slack.post_as_bot("other", "general", f"{bot.mention} hello")
+        await slack.post_as_other_bot("other", "general", f"{bot.mention} hello")
         await slack.open_home("ada")
         await slack.run_command("ada", "general", "/help")
         await slack.wait_for(lambda: len(slack.envelopes) >= 6 and is_acknowledged(slack))

@@ -13,7 +13,7 @@ from discord import app_commands
 from sandbox.discord import DiscordSandbox
 from sandbox.discord.api.request_schemas import SCHEMAS_FILE
 from sandbox.discord.catalog import EVENTS, MODELLED_EVENTS
-from sandbox.discord.schema_table import create_table
+from sandbox.discord.schema_table import create_schema_table
 from sandbox.discord.state.permissions import PERMISSIONS
 from tests.sandbox.discord.conftest import Connect, RecordingClient, create_intents
 from tests.sandbox.discord.shapes import (
@@ -97,8 +97,8 @@ async def trigger_every_event(server: DiscordSandbox) -> None:
     await server.post_message("grace", thread, "in it")
     await server.archive_thread(thread)
     await server.start_forum_post("ada", "ideas", "a post", "what if")
-    await server.post_as_bot("robot", "general", "beep")
-    await server.post_as_bot("hook", "general", "beep", webhook=True)
+    await server.post_as_other_bot("robot", "general", "beep")
+    await server.post_as_other_bot("hook", "general", "beep", webhook=True)
     await server.unfurl_link(root)
     await server.delete_messages([await server.post_message("ada", "general", "spam") for _ in range(2)])
     await server.delete_channel(await server.start_forum_post("ada", "ideas", "to go", "what if"))
@@ -328,7 +328,7 @@ async def test_responses_events_and_requests_match_discords_specification(
 
 async def test_request_schemas_are_those_of_the_specification() -> None:
     command = "run python -m sandbox.discord.schema_table PATH/discord_openapi.json"
-    assert SCHEMAS_FILE.read_text() == create_table(load_specification()), command
+    assert SCHEMAS_FILE.read_text() == create_schema_table(load_specification()), command
 
 
 async def test_events_of_the_walk_are_those_that_the_catalog_lists() -> None:

@@ -17,7 +17,7 @@ from playwright.async_api import Browser, Page, async_playwright
 from bot.sandbox import command as sandbox
 from bot.settings import load_settings
 from sandbox.models import ReceivedRequest, ScriptedOpenAI, ScriptedResponse
-from sandbox.procfile import clean_environment
+from sandbox.procfile import create_clean_environment
 from tests.processes.fork_server import ForkServer
 
 ROOT = Path(__file__).parents[3]
@@ -141,7 +141,7 @@ async def sandbox_page(tmp_path_factory: pytest.TempPathFactory, fork_server: Fo
         return pages[0].answer(request)
 
     with pytest.MonkeyPatch.context() as patch:
-        for name in os.environ.keys() - clean_environment().keys():
+        for name in os.environ.keys() - create_clean_environment().keys():
             patch.delenv(name)
         patch.setattr(sys, "executable", str(fork_server.python))
         patch.setenv("PYTHONPATH", f"{ROOT}{os.pathsep}{folder}")

@@ -9,7 +9,7 @@ import aiohttp
 import pytest
 
 from core.errors import StoreError
-from sandbox.procfile import clean_environment
+from sandbox.procfile import create_clean_environment
 from tests.sandbox.page.conftest import ROOT, run_sandbox
 
 AGENT = """
@@ -21,7 +21,7 @@ root_agent = LlmAgent(name="mine", instruction="Say hello.")
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for name in os.environ.keys() - clean_environment().keys():
+    for name in os.environ.keys() - create_clean_environment().keys():
         monkeypatch.delenv(name)
     folder = tmp_path / "mine"
     folder.mkdir()

@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, Locator, Page, expect
 
-from sandbox.procfile import clean_environment
+from sandbox.procfile import create_clean_environment
 from tests.processes.fork_server import ForkServer
 from tests.sandbox.page.conftest import ROOT, TIMEOUT_MILLISECONDS, find_chromium, run_sandbox
 from tests.sandbox.page.test_accessibility import check
@@ -88,7 +88,7 @@ async def address(tmp_path_factory: pytest.TempPathFactory, fork_server: ForkSer
     (folder / "shop").mkdir()
     (folder / "shop" / "agent.py").write_text(AGENT)
     with pytest.MonkeyPatch.context() as patch:
-        for name in os.environ.keys() - clean_environment().keys():
+        for name in os.environ.keys() - create_clean_environment().keys():
             patch.delenv(name)
         patch.setattr(sys, "executable", str(fork_server.python))
         agent = str(folder / "shop")

@@ -10,7 +10,7 @@ import pytest_asyncio
 from playwright.async_api import Browser, Page, expect
 
 from sandbox.models import ScriptedOpenAI
-from sandbox.procfile import clean_environment
+from sandbox.procfile import create_clean_environment
 from tests.processes.fork_server import ForkServer
 from tests.sandbox.page.conftest import ROOT, TIMEOUT_MILLISECONDS, find_chromium, run_sandbox
 
@@ -30,7 +30,7 @@ async def page(
     The bot's OpenAI server is a local one that accepts only the key `KEY`.
     """
     find_chromium()
-    for name in os.environ.keys() - clean_environment().keys():
+    for name in os.environ.keys() - create_clean_environment().keys():
         monkeypatch.delenv(name)
     monkeypatch.setattr(sys, "executable", str(fork_server.python))
     monkeypatch.chdir(tmp_path)

@@ -351,7 +351,7 @@ async def call_every_method(slack: SlackSandbox, client: AsyncWebClient) -> None
     await client.chat_postEphemeral(channel=general, user=ada.id, text="psst")
     await client.chat_getPermalink(channel=general, message_ts=ts)
     await client.reactions_add(channel=general, timestamp=ts, name="eyes")
-    await slack.post_as_bot("robot", "general", "beep", thread_ts=question.ts)
+    await slack.post_as_other_bot("robot", "general", "beep", thread_ts=question.ts)
     await slack.post_message("grace", "general", "a file", thread_ts=question.ts, files=["a.png"])
     await client.conversations_replies(channel=general, ts=question.ts, include_all_metadata=True)
     await client.conversations_history(channel=general, limit=1, include_all_metadata=True)
@@ -417,9 +417,9 @@ async def trigger_every_event(slack: SlackSandbox) -> None:
             with_file = await slack.post_message("ada", channel, text, thread_ts=root.ts, files=["a.png"])
             await slack.delete_message("ada", with_file)
             await slack.delete_message("ada", root)
-            await slack.post_as_bot("robot", channel, text)
+            await slack.post_as_other_bot("robot", channel, text)
             answered = await slack.post_message("ada", channel, text)
-            await slack.post_as_bot("robot", channel, text, thread_ts=answered.ts)
+            await slack.post_as_other_bot("robot", channel, text, thread_ts=answered.ts)
             await slack.delete_message("ada", answered)
     await slack.open_home("ada")
     await slack.open_home("ada", "home")
@@ -433,7 +433,8 @@ async def trigger_every_event(slack: SlackSandbox) -> None:
         await slack.unpin_message("ada", author)
     root = await slack.start_assistant_thread("ada", "general")
     await slack.change_assistant_context("ada", root, "random")
-    await slack.view("ada", {"type": "slack#/types/channel_id", "value": root.channel.id, "team_id": slack.team_id})
+    entity = {"type": "slack#/types/channel_id", "value": root.channel.id, "team_id": slack.team_id}
+    await slack.view_entities("ada", entity)
 
 
 async def trigger_every_interaction(slack: SlackSandbox, client: AsyncWebClient) -> None:

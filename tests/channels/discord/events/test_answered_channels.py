@@ -188,7 +188,7 @@ async def test_a_free_channel_needs_no_mention_unless_for_others(server: Discord
         await server.post_message("ada", "general", f"<@{server.people['grace'].id}> what do you think?")
         await server.post_message("grace", "general", "good", reply_to=first)
         await server.post_message("ada", "random", "not here")
-        await server.post_as_bot("robot", "general", "beep")
+        await server.post_as_other_bot("robot", "general", "beep")
         assert await has_ignored_messages(bot)
 
 

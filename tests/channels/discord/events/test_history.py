@@ -72,8 +72,8 @@ async def test_missed_messages_are_answered_once_and_in_order(
     await server.edit_message("ada", edited, "what")
     deleted = await server.post_message("ada", direct, "never mind")
     await server.delete_message("ada", deleted)
-    await server.post_as_bot("robot", "general", f"{bot.mention} beep")
-    await server.post_as_bot("hook", "general", f"{bot.mention} beep", webhook=True)
+    await server.post_as_other_bot("robot", "general", f"{bot.mention} beep")
+    await server.post_as_other_bot("hook", "general", f"{bot.mention} beep", webhook=True)
 
     caplog.clear()
     async with run_bot(server, tmp_path, echo) as bot:

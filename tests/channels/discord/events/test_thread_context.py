@@ -27,7 +27,7 @@ async def test_a_mention_in_a_thread_brings_the_thread_as_context(server: Discor
         await server.edit_message(
             "grace", message := await server.post_message("grace", thread, "teh cause?"), "the cause? <t:0> <:no:1>"
         )
-        await server.post_as_bot("CI", thread, f"2 tests failed, <@{ada.id}>")
+        await server.post_as_other_bot("CI", thread, f"2 tests failed, <@{ada.id}>")
         await bot.mention_bot("ada", thread, "why?")
         await bot.wait_for_turns(1)
         first = "\n".join([

@@ -44,7 +44,7 @@ def is_acknowledged(slack: SlackSandbox) -> bool:
 
 async def test_a_tool_sees_what_the_user_views(slack: SlackSandbox, tmp_path: Path) -> None:
     async with run_bot(slack, tmp_path, *SCRIPT, core=TOOLS) as bot:
-        await slack.view("ada", LOOKED_AT)
+        await slack.view_entities("ada", LOOKED_AT)
         await slack.wait_for(lambda: is_acknowledged(slack))
         for author in ("ada", "grace"):
             question = await slack.post_message(author, slack.open_dm(author), "what is this?")
@@ -56,11 +56,11 @@ async def test_the_viewed_context_counts_in_direct_messages_until_it_is_left(
     slack: SlackSandbox, tmp_path: Path
 ) -> None:
     async with run_bot(slack, tmp_path, *SCRIPT, core=TOOLS) as bot:
-        await slack.view("ada", LOOKED_AT)
+        await slack.view_entities("ada", LOOKED_AT)
         await slack.wait_for(lambda: is_acknowledged(slack))
         question = await bot.mention_bot("ada", "general", "what is this?")
         await bot.wait_for_texts(question, lambda texts: texts[-1] == "Done.")
-        await slack.view("ada")
+        await slack.view_entities("ada")
         await slack.wait_for(lambda: is_acknowledged(slack))
         question = await slack.post_message("ada", slack.open_dm("ada"), "what is this?")
         await bot.wait_for_texts(question, lambda texts: texts[-1] == "Done.")

@@ -70,7 +70,7 @@ async def test_missed_messages_are_answered_once_and_in_order(
     in_thread = await bot.mention_bot("grace", "random", "you", thread_ts=chatter.ts)
     again = await slack.post_message("ada", slack.open_dm("ada"), "back?", files=["plan.pdf"])
     await slack.post_message("ada", slack.open_dm("ada"), "more", thread_ts=direct.ts)
-    await slack.post_as_bot("robot", "general", f"{bot.mention} beep")
+    await slack.post_as_other_bot("robot", "general", f"{bot.mention} beep")
     edited = await bot.mention_bot("linus", "general", "waht")
     await slack.edit_message("linus", edited, f"{bot.mention} what")
     deleted = await bot.mention_bot("linus", "general", "never mind")

@@ -40,7 +40,7 @@ async def test_a_mention_in_a_thread_brings_the_unread_messages_as_context(slack
             {"type": "section", "text": {"type": "mrkdwn", "text": "*2* tests failed"}},
             {"type": "context", "elements": [{"type": "plain_text", "text": "on <main>"}]},
         ]
-        await slack.post_as_bot("CI", "general", "", thread_ts=root.ts, blocks=blocks)
+        await slack.post_as_other_bot("CI", "general", "", thread_ts=root.ts, blocks=blocks)
         await bot.mention_bot("ada", "general", "why?", thread_ts=root.ts)
         await bot.wait_for_turns(1)
         assert list_model_messages(bot) == [

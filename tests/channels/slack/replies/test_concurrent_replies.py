@@ -41,7 +41,7 @@ class CountingSlackClient(AsyncWebClient):
         for rate in RATES[api_method]:
             calls = self._calls[api_method, rate, arguments["channel"] if rate.per_channel else ""]
             calls[:] = [at for at in calls if at > now() - rate.seconds]
-            self.refused += len(calls) >= rate.calls
+            self.refused += len(calls) >= rate.max_calls
             calls.append(now())
         ts = self._show(arguments)
         await asyncio.sleep(ONE_WAY_SECONDS)

@@ -186,7 +186,7 @@ async def test_members_join_and_leave_threads(server: DiscordSandbox, bot: Recor
     await thread.join()
     await thread.add_user(grace)
     await thread.add_user(grace)
-    assert {member.id for member in await thread.fetch_members()} == {int(user) for user in started.participants}
+    assert {member.id for member in await thread.fetch_members()} == {int(user) for user in started.thread_members}
     path = f"/channels/{thread.id}/thread-members"
     _, page = await call_route(server, "GET", f"{path}?with_member=true&limit=1")
     assert [member["member"]["user"]["id"] for member in page] == [server.bot_id]
@@ -194,7 +194,7 @@ async def test_members_join_and_leave_threads(server: DiscordSandbox, bot: Recor
     server.permissions.add("manage_threads")
     await thread.remove_user(grace)
     await thread.leave()
-    assert set(started.participants) == {server.people["ada"].id}
+    assert set(started.thread_members) == {server.people["ada"].id}
     updates = [event.data for event in server.events if event.name == "THREAD_MEMBERS_UPDATE"]
     changes = [([m["user_id"] for m in data["added_members"]], data["removed_member_ids"]) for data in updates]
     assert changes == [([server.bot_id], []), ([], [server.bot_id])]
@@ -212,7 +212,7 @@ async def test_archived_threads_are_listed_by_kind(server: DiscordSandbox, bot: 
         thread = await channel.create_thread(name=name, type=discord.ChannelType[kind])
         await thread.edit(archived=True)
     foreign = await server.start_private_thread("ada", "general", "foreign")
-    del foreign.participants[server.bot_id]
+    del foreign.thread_members[server.bot_id]
     await server.archive_thread(foreign)
     assert [thread.name async for thread in channel.archived_threads()] == ["second", "first"]
     assert [thread.name async for thread in channel.archived_threads(private=True, joined=True)] == ["own"]
@@ -283,7 +283,7 @@ async def test_the_bot_joins_a_thread_by_posting(server: DiscordSandbox, bot: Re
 
 async def test_a_mention_brings_the_bot_into_a_private_thread(server: DiscordSandbox, bot: RecordingClient) -> None:
     thread = await server.start_private_thread("ada", "general", "a secret")
-    del thread.participants[server.bot_id]
+    del thread.thread_members[server.bot_id]
     before = len(server.events)
     await server.post_message("ada", thread, "nobody else reads this")
     await server.post_message("ada", thread, f"<@{server.bot_id}>, come in")

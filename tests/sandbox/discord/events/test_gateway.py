@@ -214,8 +214,8 @@ async def test_events_include_own_bot_and_system_messages(server: DiscordSandbox
     await sent.delete()
     await server.join_guild("alan")
     await server.pin_message("ada", await server.post_message("ada", "general", "hello"))
-    await server.post_as_bot("robot", "general", "beep")
-    await server.post_as_bot("hook", "general", "beep", webhook=True)
+    await server.post_as_other_bot("robot", "general", "beep")
+    await server.post_as_other_bot("hook", "general", "beep", webhook=True)
     events = [event.name for event in server.events if event.name.startswith("MESSAGE")]
     assert events[:3] == ["MESSAGE_CREATE", "MESSAGE_UPDATE", "MESSAGE_DELETE"]
     joined, first, pinned, robot, hook = [await bot.next_message() for _ in range(5)]

@@ -170,7 +170,7 @@ async def test_a_profile_has_names_pictures_and_with_the_scope_an_email_address(
 async def test_bots_can_be_looked_up(slack: SlackSandbox, client: AsyncWebClient) -> None:
     own = (await client.bots_info(bot=slack.bot_id))["bot"]
     assert (own["id"], own["app_id"], own["user_id"]) == (slack.bot_id, slack.app_id, slack.bot_user_id)
-    other = await slack.post_as_bot("robot", "general", "beep")
+    other = await slack.post_as_other_bot("robot", "general", "beep")
     assert (await client.bots_info(bot=other.bot_id))["bot"]["name"] == "robot"
     assert "bot" not in (await client.bots_info()).data
     assert (await catch_error(client.bots_info(bot="B0NOTHING")))["error"] == "bot_not_found"

@@ -77,7 +77,7 @@ async def test_an_edit_that_adds_a_mention_sends_app_mention(connected_slack: Sl
 
 
 async def test_a_message_of_another_app_has_a_bot_id_and_no_user(connected_slack: SlackSandbox) -> None:
-    await connected_slack.post_as_bot("robot", "general", "beep")
+    await connected_slack.post_as_other_bot("robot", "general", "beep")
     (event,) = await wait_for_events(connected_slack, 1)
     assert (event["subtype"], event["username"]) == ("bot_message", "robot")
     assert event["bot_id"] != connected_slack.bot_id

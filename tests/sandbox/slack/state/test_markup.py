@@ -41,7 +41,7 @@ def test_tokens_are_shown_by_name_and_ping(text: str, sees: str, called: set[str
 
 def test_code_in_markdown_pings_nobody() -> None:
     text = "`<!here>` <@U1>\n```\n<!channel>\n```"
-    for content in (SlackContent(text, markdown=True), SlackContent(blocks=[{"type": "markdown", "text": text}])):
+    for content in (SlackContent(text, is_markdown=True), SlackContent(blocks=[{"type": "markdown", "text": text}])):
         assert find_pings(content, NAMES) == {"U1"}
         assert render_text(content, NAMES) == "`<!here>` @ada\n```\n<!channel>\n```"
 

@@ -18,7 +18,7 @@ from sandbox.slack.state.workspace import Workspace
 InputValue = str | Sequence[str] | None
 
 #: The text of Slack's form for an empty input that is not optional.
-REQUIRED = "Please complete this required field."
+REQUIRED_ERROR = "Please complete this required field."
 
 _TIME = re.compile(r"([01]\d|2[0-3]):[0-5]\d")
 _EMAIL = re.compile(r"[^@\s]+@[^@\s]+\.[^@\s]+")

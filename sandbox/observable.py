@@ -37,7 +37,7 @@ class RateLimits(Protocol):
         """Return the use of each rate-limit window that has calls."""
 
 
-class SandboxObserver(ABC, Generic[C]):
+class ObservableSandbox(ABC, Generic[C]):
     """Base class of the local platforms, with methods to wait for changes.
 
     Subclasses set `_activity_log`, and `_limits`: None for a platform without rate limits.
