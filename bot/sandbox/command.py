@@ -108,7 +108,7 @@ async def run_local_platforms(
             models=list_models(settings),
             agent=agent,
         )
-        page.show(bot)
+        page.set_bot(bot)
         await stack.enter_async_context(bot.run())
         ends: list[asyncio.Task[Any]] = [asyncio.create_task(stop.wait(), name="stop")]
         stack.push_async_callback(_cancel_tasks, ends)

@@ -7,7 +7,7 @@ from urllib.parse import parse_qs, urlsplit
 import aiohttp
 
 from docs.pictures.stage import Bot
-from sandbox.client.session import ClientSession
+from sandbox.client.session import ChatSession
 from sandbox.discord import DiscordSandbox
 from sandbox.slack import SlackMessage, SlackSandbox
 
@@ -42,25 +42,25 @@ def _list_finished_answers(slack: SlackSandbox, where: str) -> list[SlackMessage
     ]
 
 
-async def _disable_intent(environment: Environment, where: str, client: ClientSession) -> list[str]:
+async def _disable_intent(environment: Environment, where: str, client: ChatSession) -> list[str]:
     environment.discord.privileged_intents.discard("message_content")
     return []
 
 
-async def _enable_intent(environment: Environment, where: str, client: ClientSession) -> list[str]:
+async def _enable_intent(environment: Environment, where: str, client: ChatSession) -> list[str]:
     environment.discord.privileged_intents.add("message_content")
     return []
 
 
-async def _verify_address(environment: Environment, where: str, client: ClientSession) -> list[str]:
+async def _verify_address(environment: Environment, where: str, client: ChatSession) -> list[str]:
     await environment.slack.request_url.verify(environment.bot.address + EVENTS_PATH)
     return []
 
 
-def _make_installation(name: str) -> Callable[[Environment, str, ClientSession], Awaitable[list[str]]]:
+def _make_installation(name: str) -> Callable[[Environment, str, ChatSession], Awaitable[list[str]]]:
     """Return an event that installs the app in a workspace, as a browser does."""
 
-    async def install(environment: Environment, where: str, client: ClientSession) -> list[str]:
+    async def install(environment: Environment, where: str, client: ChatSession) -> list[str]:
         workspace = environment.slack if name == "Sandbox" else environment.partner
         async with aiohttp.ClientSession() as session:
             async with session.get(environment.bot.address + INSTALL_PATH, allow_redirects=False) as answer:
@@ -79,7 +79,7 @@ def _make_installation(name: str) -> Callable[[Environment, str, ClientSession],
     return install
 
 
-async def _ask_in_partner(environment: Environment, where: str, client: ClientSession) -> list[str]:
+async def _ask_in_partner(environment: Environment, where: str, client: ChatSession) -> list[str]:
     partner = environment.partner
     question = await partner.post_message("ada", "general", f"<@{partner.bot_user_id}> who is on call?")
 
@@ -90,7 +90,7 @@ async def _ask_in_partner(environment: Environment, where: str, client: ClientSe
     return ["", "in Partner:", "  ada: @parley who is on call?", f"      parley: {list_replies()[-1]}"]
 
 
-async def _uninstall(environment: Environment, where: str, client: ClientSession) -> list[str]:
+async def _uninstall(environment: Environment, where: str, client: ChatSession) -> list[str]:
     known = len(environment.slack.envelopes)
     environment.partner.uninstall()
     await environment.slack.wait_for(
@@ -102,7 +102,7 @@ async def _uninstall(environment: Environment, where: str, client: ClientSession
     return ["", "in Partner, the app is removed"]
 
 
-async def _ask_after_removal(environment: Environment, where: str, client: ClientSession) -> list[str]:
+async def _ask_after_removal(environment: Environment, where: str, client: ChatSession) -> list[str]:
     await environment.partner.post_message(
         "ada", "general", f"<@{environment.partner.bot_user_id}> are you still there?"
     )
@@ -112,13 +112,13 @@ async def _ask_after_removal(environment: Environment, where: str, client: Clien
     return ["  ada: @parley are you still there?"]
 
 
-async def _add_external_user(environment: Environment, where: str, client: ClientSession) -> list[str]:
+async def _add_external_user(environment: Environment, where: str, client: ChatSession) -> list[str]:
     mira = environment.slack.add_user("mira", team_id="T0PARTNER")
     environment.slack.channels[where].members.add(mira.id)
     return [f"#{where} is shared with another organisation, of which mira is"]
 
 
-EVENTS: dict[str, Callable[[Environment, str, ClientSession], Awaitable[list[str]]]] = {
+EVENTS: dict[str, Callable[[Environment, str, ChatSession], Awaitable[list[str]]]] = {
     "the intent is switched off": _disable_intent,
     "the intent is switched on": _enable_intent,
     "Slack verifies the address": _verify_address,

@@ -59,7 +59,7 @@ class DiscordPlatform:
             ClientLocation(
                 channel.id,
                 name=f"#{channel.name}",
-                thread_support=ThreadSupport.ALL if channel.kind == "forum" else ThreadSupport.SOME,
+                thread_support=ThreadSupport.ALWAYS if channel.kind == "forum" else ThreadSupport.OPTIONAL,
             )
             for channel in self._discord.channels.values()
         ]
@@ -102,7 +102,7 @@ class DiscordPlatform:
         self, person: PlatformUser, place: ClientLocation, text: str, files: Mapping[str, bytes] = NO_FILES
     ) -> ClientMessage:
         encoded = updates.encode_mentions(text, self._names_by_id)
-        with updates.report_refusals():
+        with updates.raise_refusals():
             if self._is_forum(place):
                 if files:
                     raise ActionRefusedError("Start the post with text, then send the file in it.")
@@ -114,19 +114,19 @@ class DiscordPlatform:
             return self._convert_message(await self._discord.post_message(person.id, channel, encoded, files=files))
 
     async def edit_message(self, person: PlatformUser, message: ClientMessage, text: str) -> None:
-        with updates.report_refusals():
+        with updates.raise_refusals():
             await self._discord.edit_message(
                 person.id, self._find_message(person, message), updates.encode_mentions(text, self._names_by_id)
             )
 
     async def delete_message(self, person: PlatformUser, message: ClientMessage) -> None:
-        with updates.report_refusals():
+        with updates.raise_refusals():
             await self._discord.delete_message(person.id, self._find_message(person, message))
 
     async def run_command(self, person: PlatformUser, place: ClientLocation, name: str, text: str) -> None:
         if self._is_forum(place):
             raise ActionRefusedError("Commands do not work in a forum. Open a post first.")
-        with updates.report_refusals():
+        with updates.raise_refusals():
             command = next((command for command in self._discord.commands if command["name"] == name), None)
             if command is None:
                 raise ActionRefusedError(f"There is no command /{name}.")
@@ -134,7 +134,7 @@ class DiscordPlatform:
             await self._discord.run_command(person.id, channel, name, **parse_options(command, text))
 
     async def click_button(self, person: PlatformUser, message: ClientMessage, button: str) -> None:
-        with updates.report_refusals():
+        with updates.raise_refusals():
             await self._discord.click_button(person.id, self._find_message(person, message), button)
 
     @property
@@ -142,7 +142,7 @@ class DiscordPlatform:
         return [command["name"] for command in self._discord.commands if command.get("type") == MESSAGE]
 
     async def use_menu_entry(self, person: PlatformUser, message: ClientMessage, entry: str, text: str) -> None:
-        with updates.report_refusals():
+        with updates.raise_refusals():
             before = self._discord.modals(person.id)
             await self._discord.run_message_command(person.id, self._find_message(person, message), entry)
             if not text:
@@ -156,7 +156,7 @@ class DiscordPlatform:
     async def select_values(
         self, person: PlatformUser, message: ClientMessage, menu: str, values: Sequence[str]
     ) -> None:
-        with updates.report_refusals():
+        with updates.raise_refusals():
             await self._discord.select_values(person.id, self._find_message(person, message), menu, values)
 
     def find_form(self, person: PlatformUser) -> ClientForm | None:
@@ -164,7 +164,7 @@ class DiscordPlatform:
         return convert_modal(self._discord, modals[-1]) if modals else None
 
     async def submit_form(self, person: PlatformUser, form: str, values: FormValues) -> None:
-        with updates.report_refusals():
+        with updates.raise_refusals():
             modal = self._find_modal(person, form)
             inputs = modal.inputs
             entered = {name: to_modal_value(inputs[name], value) for name, value in values.items() if name in inputs}
@@ -173,7 +173,7 @@ class DiscordPlatform:
                 raise ActionRefusedError("Something went wrong. Try again.")
 
     def close_form(self, person: PlatformUser, form: str) -> None:
-        with updates.report_refusals():
+        with updates.raise_refusals():
             self._discord.close_modal(self._find_modal(person, form))
 
     async def wait_for_change(self) -> None:
@@ -183,7 +183,7 @@ class DiscordPlatform:
         def convert_change(change: GuildChange) -> ClientMessage | None:
             return None if change.message.type == THREAD_STARTER else self._convert_message(change.message)
 
-        return updates.client_events(self._discord.changes(), convert_change)
+        return updates.convert_changes(self._discord.changes(), convert_change)
 
     @property
     def _thinking_text(self) -> str:

@@ -18,7 +18,7 @@ class ClientOption:
     label: str
 
 
-class EntryKind(Enum):
+class InputKind(Enum):
     """Kinds of entries in a field without options; the values are HTML's input types."""
 
     TEXT = "text"
@@ -54,7 +54,7 @@ class ClientField:
     is_multiline: bool = False
     is_required: bool = True
     error: str = ""
-    kind: EntryKind = EntryKind.TEXT
+    kind: InputKind = InputKind.TEXT
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ def parse_form_line(form: ClientForm, line: str) -> dict[str, list[str]]:
     them.
 
     Returns:
-        The values of the typed fields only (see `parse_entry`); empty for an empty line.
+        The values of the typed fields only (see `parse_field_values`); empty for an empty line.
 
     Raises:
         ValueError: a field has no such option, or a form without fields gets a text.
@@ -101,11 +101,11 @@ def parse_form_line(form: ClientForm, line: str) -> dict[str, list[str]]:
     parsed = {}
     for label, text in texts.items():
         field = fields[label.casefold()]
-        parsed[field.id] = parse_entry(field, text.strip())
+        parsed[field.id] = parse_field_values(field, text.strip())
     return parsed
 
 
-def parse_entry(field: ClientField, text: str) -> list[str]:
+def parse_field_values(field: ClientField, text: str) -> list[str]:
     """Return the values of a typed entry of a field, empty for an empty text.
 
     The value is the text itself or, in a field with options, that of the option which `find_option` finds for it. If

@@ -22,13 +22,13 @@ class ThreadSupport(Enum):
 
     Attributes:
         NONE: no message (Discord DMs).
-        SOME: a message may have a thread.
-        ALL: each message starts a conversation of its own in its thread (Slack DMs, forums).
+        OPTIONAL: a message may have a thread.
+        ALWAYS: each message starts a conversation of its own in its thread (Slack DMs, forums).
     """
 
     NONE = "none"
-    SOME = "some"
-    ALL = "all"
+    OPTIONAL = "some"
+    ALWAYS = "all"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class ClientLocation:
     thread: str | None = None
     name: str = field(default="", compare=False)
     is_dm: bool = field(default=False, compare=False)
-    thread_support: ThreadSupport = field(default=ThreadSupport.SOME, compare=False)
+    thread_support: ThreadSupport = field(default=ThreadSupport.OPTIONAL, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from sandbox.client.forms import (
     find_option,
     format_form,
     format_options,
-    parse_entry,
+    parse_field_values,
     parse_form_line,
 )
 from sandbox.client.platform import (
@@ -24,13 +24,13 @@ from sandbox.client.platform import (
     PlatformUser,
     ThreadSupport,
 )
-from sandbox.client.updates import create_thread_name, report_refusals
+from sandbox.client.updates import create_thread_name, raise_refusals
 
 #: Time for the bot to open a form, in seconds.
 FORM_TIMEOUT_SECONDS = 3.0
 
 
-class ClientSession:
+class ChatSession:
     """User interface state of one user on one local platform.
 
     Attributes:
@@ -277,7 +277,7 @@ class ClientSession:
             ActionRefusedError: no form is open, or an entry is refused.
         """
         form = await self._wait_for_form()
-        with report_refusals():
+        with raise_refusals():
             values = parse_form_line(form, line)
         await self.platform.submit_form(self.user, form.id, values)
         refused = self.platform.find_form(self.user)
@@ -339,14 +339,15 @@ def _parse_selection(menu: ClientField, text: str) -> list[str]:
 
     Args:
         menu: the menu of the message.
-        text: `MENU: ENTRY`, with the beginning of the menu's label and what `parse_entry` takes; or one option's label.
+        text: `MENU: ENTRY`, with the beginning of the menu's label and what `parse_field_values` takes; or one option's
+                label.
 
     Raises:
         ValueError: the menu has no such option.
     """
     name, separator, entry = text.partition(":")
     if separator and name.strip() and menu.label.casefold().startswith(name.strip().casefold()):
-        return parse_entry(menu, entry.strip())
+        return parse_field_values(menu, entry.strip())
     return [find_option(menu.label, menu.options, text).value]
 
 

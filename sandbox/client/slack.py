@@ -58,7 +58,7 @@ class SlackPlatform:
 
     def get_dm(self, person: PlatformUser) -> ClientLocation:
         channel = self._slack.open_dm(person.id)
-        return ClientLocation(channel.id, name=f"@{self.bot_name}", is_dm=True, thread_support=ThreadSupport.ALL)
+        return ClientLocation(channel.id, name=f"@{self.bot_name}", is_dm=True, thread_support=ThreadSupport.ALWAYS)
 
     def list_threads(self, person: PlatformUser) -> Sequence[ClientLocation]:
         newest: list[tuple[str, ClientLocation]] = []
@@ -78,29 +78,29 @@ class SlackPlatform:
         self, person: PlatformUser, place: ClientLocation, text: str, files: Mapping[str, bytes] = NO_FILES
     ) -> ClientMessage:
         uploads = [SlackFile(create_id("F"), name, data) for name, data in files.items()]
-        with updates.report_refusals():
+        with updates.raise_refusals():
             posted = await self._slack.post_message(
                 person.id, place.channel, self._encode_text(text), thread_ts=place.thread, files=uploads
             )
         return self._convert_message(posted)
 
     async def edit_message(self, person: PlatformUser, message: ClientMessage, text: str) -> None:
-        with updates.report_refusals():
+        with updates.raise_refusals():
             await self._slack.edit_message(person.id, self._find_message(message), self._encode_text(text))
 
     async def delete_message(self, person: PlatformUser, message: ClientMessage) -> None:
-        with updates.report_refusals():
+        with updates.raise_refusals():
             await self._slack.delete_message(person.id, self._find_message(message))
 
     async def run_command(self, person: PlatformUser, place: ClientLocation, name: str, text: str) -> None:
         if place.thread is not None:
             # Slack refuses slash commands in threads with this text.
             raise ActionRefusedError(f"/{name} is not supported in threads. Sorry!")
-        with updates.report_refusals():
+        with updates.raise_refusals():
             await self._slack.run_command(person.id, place.channel, f"/{name}", text)
 
     async def click_button(self, person: PlatformUser, message: ClientMessage, button: str) -> None:
-        with updates.report_refusals():
+        with updates.raise_refusals():
             if button == STOP_BUTTON_ID:
                 await self._slack.click_stop(person.id, self._find_message(message))
             elif not await self._slack.click_button(person.id, self._find_message(message), button):
@@ -111,7 +111,7 @@ class SlackPlatform:
         return list(self._slack.shortcuts)
 
     async def use_menu_entry(self, person: PlatformUser, message: ClientMessage, entry: str, text: str) -> None:
-        with updates.report_refusals():
+        with updates.raise_refusals():
             if not await self._slack.use_shortcut(person.id, self._find_message(message), self._slack.shortcuts[entry]):
                 raise ActionRefusedError(f"{self.bot_name} did not respond.")
             try:
@@ -131,7 +131,7 @@ class SlackPlatform:
     async def select_values(
         self, person: PlatformUser, message: ClientMessage, menu: str, values: Sequence[str]
     ) -> None:
-        with updates.report_refusals():
+        with updates.raise_refusals():
             target = self._find_message(message)
             inputs = self._slack.list_inputs(person.id, target)
             elements = {f"{block_id}/{element['action_id']}": element for block_id, element, _ in inputs}
@@ -146,7 +146,7 @@ class SlackPlatform:
         return convert_view(self._slack, views[-1]) if views else None
 
     async def submit_form(self, person: PlatformUser, form: str, values: FormValues) -> None:
-        with updates.report_refusals():
+        with updates.raise_refusals():
             view = self._find_view(person, form)
             entered = {
                 name: to_input_value(view.inputs[name]["element"], value_list)
@@ -157,14 +157,14 @@ class SlackPlatform:
                 raise ActionRefusedError("We had some trouble connecting. Try again?")
 
     def close_form(self, person: PlatformUser, form: str) -> None:
-        with updates.report_refusals():
+        with updates.raise_refusals():
             self._slack.close_modal(self._find_view(person, form))
 
     async def wait_for_change(self) -> None:
         await self._slack.wait_for_change()
 
     def changes(self) -> AsyncGenerator[ClientEvent, None]:
-        return updates.client_events(self._slack.changes(), lambda change: self._convert_message(change.message))
+        return updates.convert_changes(self._slack.changes(), lambda change: self._convert_message(change.message))
 
     @property
     def _names_by_id(self) -> dict[str, str]:

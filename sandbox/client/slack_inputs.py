@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from sandbox.client.forms import ClientField, ClientForm, ClientOption, EntryKind
+from sandbox.client.forms import ClientField, ClientForm, ClientOption, InputKind
 from sandbox.slack import SlackMessage, SlackSandbox, SlackView
 from sandbox.slack.interactions.input_values import InputValue
 from sandbox.slack.state.controls import BlockControl, find_controls
@@ -16,9 +16,9 @@ from sandbox.slack.state.inputs import INPUT_FIELDS, LIST_INPUTS, find_elements,
 
 #: Pickers: the kind of their entry, and Slack's text before a selection.
 _PICKERS = {
-    "datepicker": (EntryKind.DATE, "Select a date"),
-    "timepicker": (EntryKind.TIME, "Select a time"),
-    "datetimepicker": (EntryKind.DATE_TIME, "Select a date and time"),
+    "datepicker": (InputKind.DATE, "Select a date"),
+    "timepicker": (InputKind.TIME, "Select a time"),
+    "datetimepicker": (InputKind.DATE_TIME, "Select a date and time"),
 }
 _OPTION_INPUTS = {"static_select", "radio_buttons", "checkboxes"}
 _LISTS = {"users_select", "conversations_select", "channels_select"}
@@ -102,7 +102,7 @@ def _is_menu(element: Mapping[str, Any]) -> bool:
 def _create_menu(
     slack: SlackSandbox, id_: str, element: Mapping[str, Any], value: Any, user: str | None
 ) -> ClientField:
-    kind, text = _PICKERS.get(element["type"], (EntryKind.TEXT, "Choose an option"))
+    kind, text = _PICKERS.get(element["type"], (InputKind.TEXT, "Choose an option"))
     label = (element.get("placeholder") or {}).get("text") or text
     return ClientField(
         id=id_,
@@ -128,7 +128,7 @@ def _create_field(slack: SlackSandbox, view: SlackView, block: Mapping[str, Any]
         is_multiline=bool(element.get("multiline")),
         is_required=not block.get("optional"),
         error=view.errors.get(block["block_id"], ""),
-        kind=_PICKERS.get(element["type"], (EntryKind.TEXT, ""))[0],
+        kind=_PICKERS.get(element["type"], (InputKind.TEXT, ""))[0],
     )
 
 

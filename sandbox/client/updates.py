@@ -53,7 +53,7 @@ async def wait_until_connected(sandbox: ObservableSandbox[Any], seconds: float) 
     return True
 
 
-async def client_events(
+async def convert_changes(
     changes: Subscription[C], message: Callable[[C], ClientMessage | None]
 ) -> AsyncGenerator[ClientEvent, None]:
     """Yield the changes of a sandbox's messages as client events.
@@ -70,7 +70,7 @@ async def client_events(
 
 
 @contextmanager
-def report_refusals() -> Iterator[None]:
+def raise_refusals() -> Iterator[None]:
     """Turn a `ValueError` of the block into `ActionRefusedError` with the same text."""
     try:
         yield

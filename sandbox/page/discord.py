@@ -9,7 +9,7 @@ from sandbox.client.discord import DiscordPlatform
 from sandbox.client.discord_inputs import list_menus
 from sandbox.client.forms import ClientForm
 from sandbox.client.platform import shorten_text
-from sandbox.client.session import ClientSession
+from sandbox.client.session import ChatSession
 from sandbox.discord import DiscordMessage, DiscordSandbox
 from sandbox.discord.interactions.commands import MESSAGE, SLASH
 from sandbox.discord.state.activity_log import DiscordCallRecord
@@ -36,7 +36,7 @@ class DiscordPane:
         self._discord = discord
         self._html_cache: dict[str, tuple[object, str]] = {}
 
-    def create_message_views(self, session: ClientSession) -> list[Json]:
+    def create_message_views(self, session: ChatSession) -> list[Json]:
         place = session.place
         threads = self._discord.threads(place.channel)
         messages = self._discord.messages(place.channel)
@@ -57,11 +57,11 @@ class DiscordPane:
             for message in visible_messages
         ]
 
-    def render_form_text(self, session: ClientSession, form: ClientForm) -> str:
+    def render_form_text(self, session: ChatSession, form: ClientForm) -> str:
         del session
         return render_discord(form.text, self._names_by_id)
 
-    def create_state_view(self, session: ClientSession) -> Json:
+    def create_state_view(self, session: ChatSession) -> Json:
         return {
             "typing": f"{self.platform.bot_name} is typing…" if self._is_typing(session) else "",
             "title": "",
@@ -71,14 +71,14 @@ class DiscordPane:
             "prompts": [],
         }
 
-    async def toggle_reaction(self, session: ClientSession, message: str, emoji: str) -> None:
+    async def toggle_reaction(self, session: ChatSession, message: str, emoji: str) -> None:
         target = self._find_message(session, message)
         if session.user.id in target.reactions.get(emoji, ()):
             await self._discord.remove_reaction(session.user.id, target, emoji)
         else:
             await self._discord.add_reaction(session.user.id, target, emoji)
 
-    async def use_menu_entry(self, session: ClientSession, message: str, entry: str) -> None:
+    async def use_menu_entry(self, session: ChatSession, message: str, entry: str) -> None:
         if not any(c["name"] == entry and c.get("type") == MESSAGE for c in self._discord.commands):
             raise ValueError(f"There is no command {entry!r} in the menu.")
         await self.platform.use_menu_entry(session.user, find_message(session, message), entry, "")
@@ -98,7 +98,7 @@ class DiscordPane:
         bot = self.platform.bot_name
         return people | channels | {discord.bot_id: bot, discord.bot_role_id: bot}
 
-    def _is_typing(self, session: ClientSession) -> bool:
+    def _is_typing(self, session: ChatSession) -> bool:
         """Return whether the bot's typing indicator is visible in the open channel.
 
         The indicator lasts from the API call until the bot's next message, for at most `TYPING_SECONDS`.
@@ -116,7 +116,7 @@ class DiscordPane:
         )
         return max(posted_times, default=0.0) < last
 
-    def _find_message(self, session: ClientSession, id_: str) -> DiscordMessage:
+    def _find_message(self, session: ChatSession, id_: str) -> DiscordMessage:
         channel = session.place.channel
         inside = (m for thread in self._discord.threads(channel) for m in self._discord.messages(thread))
         match = next((m for m in (*self._discord.messages(channel), *inside) if m.id == id_), None)

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from sandbox.client.forms import ClientField, ClientForm
 from sandbox.client.platform import ActionRefusedError, ClientMessage, ClientPlatform
-from sandbox.client.session import ClientSession
+from sandbox.client.session import ChatSession
 
 Json = dict[str, Any]
 
@@ -39,7 +39,7 @@ class PlatformPane(Protocol):
     @property
     def platform(self) -> ClientPlatform: ...
 
-    def create_message_views(self, session: ClientSession) -> list[Json]:
+    def create_message_views(self, session: ChatSession) -> list[Json]:
         """Return the messages that the user can see as JSON, oldest first.
 
         They are those of the session's open channel, DM or thread. A channel or DM comes without the replies in its
@@ -48,11 +48,11 @@ class PlatformPane(Protocol):
         """
         ...
 
-    def render_form_text(self, session: ClientSession, form: ClientForm) -> str:
+    def render_form_text(self, session: ChatSession, form: ClientForm) -> str:
         """Return the text above the fields of an open form as HTML."""
         ...
 
-    def create_state_view(self, session: ClientSession) -> Json:
+    def create_state_view(self, session: ChatSession) -> Json:
         """Return the parts of the open channel, DM or thread other than messages as JSON.
 
         Missing texts are "", missing lists empty. The keys:
@@ -64,7 +64,7 @@ class PlatformPane(Protocol):
         """
         ...
 
-    async def toggle_reaction(self, session: ClientSession, message: str, emoji: str) -> None:
+    async def toggle_reaction(self, session: ChatSession, message: str, emoji: str) -> None:
         """Add the user's reaction to a message, or remove it if it exists already.
 
         Args:
@@ -75,7 +75,7 @@ class PlatformPane(Protocol):
         """
         ...
 
-    async def use_menu_entry(self, session: ClientSession, message: str, entry: str) -> None:
+    async def use_menu_entry(self, session: ChatSession, message: str, entry: str) -> None:
         """Select an entry of the bot in a message's context menu.
 
         Args:
@@ -99,7 +99,7 @@ class PlatformPane(Protocol):
         ...
 
 
-def create_pane_view(pane: PlatformPane, session: ClientSession) -> dict[str, Any]:
+def create_pane_view(pane: PlatformPane, session: ChatSession) -> dict[str, Any]:
     """Return one platform's half of the page as JSON values by key.
 
     Returns:
@@ -150,7 +150,7 @@ def create_pane_view(pane: PlatformPane, session: ClientSession) -> dict[str, An
     return view
 
 
-def find_message(session: ClientSession, message: str) -> ClientMessage:
+def find_message(session: ChatSession, message: str) -> ClientMessage:
     """Return a message of the open channel, DM or thread by its id.
 
     In a channel, the newest reply of each thread is found, too.
@@ -183,11 +183,11 @@ def create_file_view(name: str, size: int, url: str, about: str = "") -> Json:
         size: in bytes.
         about: the description of the file.
     """
-    kind = get_shown_type(name).partition("/")[0]
+    kind = find_displayable_type(name).partition("/")[0]
     return {"name": name, "size": size, "url": url, "about": about, "show": kind or "download"}
 
 
-def get_shown_type(name: str) -> str:
+def find_displayable_type(name: str) -> str:
     """Return a file's content type if the page displays or plays it, else "".
 
     Args:

@@ -22,14 +22,14 @@ from sandbox.page.calls import ApiCallList
 from sandbox.page.discord import DiscordPane
 from sandbox.page.faults import FaultSwitches
 from sandbox.page.inspector import InspectorStore
-from sandbox.page.pane import PlatformPane, get_shown_type
+from sandbox.page.pane import PlatformPane, find_displayable_type
 from sandbox.page.session import PageSession
 from sandbox.page.slack import SlackPane
 from sandbox.slack import SlackSandbox
 
 log = logging.getLogger(__name__)
 
-STATIC = Path(__file__).with_name("static")
+STATIC_FOLDER = Path(__file__).with_name("static")
 
 #: Limit of a message from the browser; it may contain a file in base64.
 MAX_MESSAGE_BYTES = 16 * 2**20
@@ -72,7 +72,7 @@ class PageServer:
         self._bot: ManagedBot | None = None
         self._sockets: set[web.WebSocketResponse] = set()
 
-    def show(self, bot: ManagedBot) -> None:
+    def set_bot(self, bot: ManagedBot) -> None:
         """Set the bot of the page; before that, browsers' WebSockets get HTTP 403."""
         self._bot = bot
 
@@ -90,7 +90,7 @@ class PageServer:
         app.router.add_get("/socket", self._serve_page_socket)
         app.router.add_get("/files/{on}/{key}", self._serve_file)
         app.router.add_get(f"/inspector/{self._token}", self._serve_inspector_socket)
-        app.router.add_static("/static/", STATIC)
+        app.router.add_static("/static/", STATIC_FOLDER)
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=1)
         await runner.setup()
         try:
@@ -130,7 +130,7 @@ class PageServer:
         return response
 
     async def _serve_index(self, _: web.Request) -> web.FileResponse:
-        return web.FileResponse(STATIC / "index.html")
+        return web.FileResponse(STATIC_FOLDER / "index.html")
 
     async def _serve_file(self, request: web.Request) -> web.Response:
         """Respond with a file of a message, or with the requested range of its bytes.
@@ -145,7 +145,7 @@ class PageServer:
             name, data = self._panes[request.match_info["on"]].get_file(request.match_info["key"])
         except (KeyError, ValueError):
             raise web.HTTPNotFound from None
-        kind = get_shown_type(name)
+        kind = find_displayable_type(name)
         headers = {
             "Accept-Ranges": "bytes",
             "Content-Disposition": f"{'inline' if kind else 'attachment'}; filename*=UTF-8''{quote(name)}",

@@ -11,7 +11,7 @@ from typing import Any
 from aiohttp import web
 
 from sandbox.client.platform import ActionRefusedError, ClientLocation
-from sandbox.client.session import ClientSession
+from sandbox.client.session import ChatSession
 from sandbox.managed_bot import ManagedBot
 from sandbox.page.calls import ApiCallList
 from sandbox.page.faults import FaultSwitches
@@ -46,7 +46,7 @@ class PageSession:
         self._inspector = inspector
         self._calls = calls
         self._switches = switches
-        self._sessions = {key: ClientSession(pane.platform) for key, pane in panes.items()}
+        self._sessions = {key: ChatSession(pane.platform) for key, pane in panes.items()}
         for session in self._sessions.values():
             session.focus()
         self._sent_values: dict[str, str] = {}
@@ -98,7 +98,7 @@ class PageSession:
                 task.cancel()
             await asyncio.gather(*tasks, *actions, return_exceptions=True)
 
-    async def _watch_platform(self, session: ClientSession) -> None:
+    async def _watch_platform(self, session: ChatSession) -> None:
         async with aclosing(session.platform.changes()) as changes:
             async for event in changes:
                 if event.message.author != session.user.name:  # the user's own messages are read
@@ -155,15 +155,15 @@ class PageSession:
 
     # Actions of the user
 
-    async def _run_action(self, socket: web.WebSocketResponse, order: Json) -> None:
+    async def _run_action(self, socket: web.WebSocketResponse, action: Json) -> None:
         """Run an action of the browser; send its result, or a text about its failure.
 
         Args:
-            order: the action's JSON, with its name in `action`.
+            action: the action's JSON, with its name in `action`.
         """
-        answer: Json = {"id": order.get("id")}
+        answer: Json = {"id": action.get("id")}
         try:
-            answer["notice"] = await self._actions[order["action"]](order) or ""
+            answer["notice"] = await self._actions[action["action"]](action) or ""
         except ActionRefusedError as refusal:
             answer["notice"] = str(refusal)
         except (ValueError, KeyError, TypeError) as error:
@@ -172,25 +172,25 @@ class PageSession:
         if not socket.closed:
             await socket.send_json(answer)
 
-    def _get_pane(self, order: Json) -> tuple[PlatformPane, ClientSession]:
-        """Return the pane and the client session of the platform in `order["on"]`.
+    def _get_pane(self, action: Json) -> tuple[PlatformPane, ChatSession]:
+        """Return the pane and the chat session of the platform in `action["on"]`.
 
         Args:
-            order: an action's JSON; `on` is `slack` or `discord`.
+            action: an action's JSON; `on` is `slack` or `discord`.
 
         Raises:
             KeyError: `on` is missing or another text.
         """
-        key = order["on"]
+        key = action["on"]
         return self._panes[key], self._sessions[key]
 
-    async def _switch_user(self, order: Json) -> None:
+    async def _switch_user(self, action: Json) -> None:
         for session in self._sessions.values():
-            session.switch_user(next(person for person in session.platform.people if person.name == order["name"]))
+            session.switch_user(next(person for person in session.platform.people if person.name == action["name"]))
 
-    async def _open_place(self, order: Json) -> None:
-        _, session = self._get_pane(order)
-        channel, thread = order["channel"], order.get("thread")
+    async def _open_place(self, action: Json) -> None:
+        _, session = self._get_pane(action)
+        channel, thread = action["channel"], action.get("thread")
         place = next(
             (place for place in session.list_places() if (place.channel, place.thread) == (channel, thread)), None
         )
@@ -198,33 +198,33 @@ class PageSession:
             raise ActionRefusedError("This channel or thread does not exist.")
         session.open_place(place)
 
-    async def _open_thread(self, order: Json) -> None:
+    async def _open_thread(self, action: Json) -> None:
         """Show the thread of a message in a pane.
 
         Without a thread, the pane shows an empty one, which the first message posted there begins.
 
         Args:
-            order: an action's JSON, with the platform in `on` and the id of the `message`.
+            action: an action's JSON, with the platform in `on` and the id of the `message`.
         """
-        _, session = self._get_pane(order)
-        session.open_place(session.get_thread(find_message(session, order["message"])))
+        _, session = self._get_pane(action)
+        session.open_place(session.get_thread(find_message(session, action["message"])))
 
-    async def _post_message(self, order: Json) -> str:
+    async def _post_message(self, action: Json) -> str:
         """Post the message or run the slash command that the user has typed.
 
         A text that begins with `//` is a message that begins with `/`. Without text and files, nothing is posted. After
         a message in a Slack DM, the pane shows its thread.
 
         Args:
-            order: an action's JSON, with the platform in `on`, the `text`, and optionally `files` with `name` and
+            action: an action's JSON, with the platform in `on`, the `text`, and optionally `files` with `name` and
                 `data` (base64).
 
         Returns:
             A hint for the user if the message needs a mention of the bot, else "".
         """
-        pane, session = self._get_pane(order)
-        text, place = str(order["text"]).strip(), session.place
-        files = {str(file["name"]): _decode_file(file["data"]) for file in order.get("files", ())}
+        pane, session = self._get_pane(action)
+        text, place = str(action["text"]).strip(), session.place
+        files = {str(file["name"]): _decode_file(file["data"]) for file in action.get("files", ())}
         if text.startswith("/") and not text.startswith("//") and not files:
             name, _, rest = text[1:].partition(" ")
             await pane.platform.run_command(session.user, place, name, rest.strip())
@@ -240,54 +240,54 @@ class PageSession:
             session.open_place(session.get_thread(message))
         return _mention_hint(pane.platform.bot_name, place, text)
 
-    async def _edit_message(self, order: Json) -> None:
-        pane, session = self._get_pane(order)
+    async def _edit_message(self, action: Json) -> None:
+        pane, session = self._get_pane(action)
         await pane.platform.edit_message(
-            session.user, find_message(session, order["message"]), str(order["text"]).strip()
+            session.user, find_message(session, action["message"]), str(action["text"]).strip()
         )
 
-    async def _delete_message(self, order: Json) -> None:
-        pane, session = self._get_pane(order)
-        await pane.platform.delete_message(session.user, find_message(session, order["message"]))
+    async def _delete_message(self, action: Json) -> None:
+        pane, session = self._get_pane(action)
+        await pane.platform.delete_message(session.user, find_message(session, action["message"]))
 
-    async def _click_button(self, order: Json) -> None:
-        pane, session = self._get_pane(order)
-        await pane.platform.click_button(session.user, find_message(session, order["message"]), order["button"])
+    async def _click_button(self, action: Json) -> None:
+        pane, session = self._get_pane(action)
+        await pane.platform.click_button(session.user, find_message(session, action["message"]), action["button"])
 
-    async def _select_values(self, order: Json) -> None:
-        pane, session = self._get_pane(order)
-        message, values = find_message(session, order["message"]), [str(value) for value in order["values"]]
-        await pane.platform.select_values(session.user, message, order["menu"], values)
+    async def _select_values(self, action: Json) -> None:
+        pane, session = self._get_pane(action)
+        message, values = find_message(session, action["message"]), [str(value) for value in action["values"]]
+        await pane.platform.select_values(session.user, message, action["menu"], values)
 
-    async def _toggle_reaction(self, order: Json) -> None:
-        pane, session = self._get_pane(order)
-        await pane.toggle_reaction(session, order["message"], order["emoji"])
+    async def _toggle_reaction(self, action: Json) -> None:
+        pane, session = self._get_pane(action)
+        await pane.toggle_reaction(session, action["message"], action["emoji"])
 
-    async def _use_menu_entry(self, order: Json) -> None:
-        pane, session = self._get_pane(order)
-        await pane.use_menu_entry(session, order["message"], order["entry"])
+    async def _use_menu_entry(self, action: Json) -> None:
+        pane, session = self._get_pane(action)
+        await pane.use_menu_entry(session, action["message"], action["entry"])
 
-    async def _submit_modal(self, order: Json) -> None:
-        pane, session = self._get_pane(order)
-        values = {str(name): [str(value) for value in values] for name, values in order["values"].items()}
-        await pane.platform.submit_form(session.user, order["modal"], values)
+    async def _submit_modal(self, action: Json) -> None:
+        pane, session = self._get_pane(action)
+        values = {str(name): [str(value) for value in values] for name, values in action["values"].items()}
+        await pane.platform.submit_form(session.user, action["modal"], values)
 
-    async def _close_modal(self, order: Json) -> None:
-        pane, session = self._get_pane(order)
-        pane.platform.close_form(session.user, order["modal"])
+    async def _close_modal(self, action: Json) -> None:
+        pane, session = self._get_pane(action)
+        pane.platform.close_form(session.user, action["modal"])
 
-    async def _toggle_fault(self, order: Json) -> None:
-        await self._switches.toggle(order["on"], order["name"])
+    async def _toggle_fault(self, action: Json) -> None:
+        await self._switches.toggle(action["on"], action["name"])
 
-    async def _set_model_delay(self, order: Json) -> None:
-        self._inspector.model_delay = max(0.0, min(60.0, float(order["seconds"])))
+    async def _set_model_delay(self, action: Json) -> None:
+        self._inspector.model_delay = max(0.0, min(60.0, float(action["seconds"])))
         self._inspector.notify()
 
     async def _kill_bot(self, _: Json) -> None:
         await self._bot.kill()
 
-    async def _restart_bot(self, order: Json) -> None:
-        await self._bot.restart(str(order.get("model", "")).strip())
+    async def _restart_bot(self, action: Json) -> None:
+        await self._bot.restart(str(action.get("model", "")).strip())
 
     async def _start_tour(self, _: Json) -> None:
         await self._bot.start_tour()
@@ -295,14 +295,14 @@ class PageSession:
     async def _end_tour(self, _: Json) -> None:
         await self._bot.end_tour()
 
-    async def _save_key(self, order: Json) -> None:
-        await self._bot.save_key(str(order["key"]), str(order.get("vendor", "")))
+    async def _save_key(self, action: Json) -> None:
+        await self._bot.save_key(str(action["key"]), str(action.get("vendor", "")))
 
-    async def _get_prompt(self, order: Json) -> Json:
-        return self._inspector.prompts[order["ask"]]
+    async def _get_prompt(self, action: Json) -> Json:
+        return self._inspector.prompts[action["ask"]]
 
-    async def _get_call(self, order: Json) -> Json:
-        return self._calls.get_details(order["call"])
+    async def _get_call(self, action: Json) -> Json:
+        return self._calls.get_details(action["call"])
 
 
 def _decode_file(data: str) -> bytes:

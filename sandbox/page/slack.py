@@ -7,7 +7,7 @@ from rich.emoji import Emoji
 
 from sandbox.client.forms import ClientForm
 from sandbox.client.platform import ActionRefusedError
-from sandbox.client.session import ClientSession
+from sandbox.client.session import ChatSession
 from sandbox.client.slack import STOP_BUTTON_ID, SlackPlatform
 from sandbox.client.slack_inputs import list_buttons, list_menus
 from sandbox.page.mrkdwn import render_blocks, render_content, render_mrkdwn
@@ -27,7 +27,7 @@ class SlackPane:
         self._slack = slack
         self._html_cache: dict[str, tuple[object, str]] = {}
 
-    def create_message_views(self, session: ClientSession) -> list[Json]:
+    def create_message_views(self, session: ChatSession) -> list[Json]:
         place, user_id, names = session.place, session.user.id, self._names_by_id
         messages = [m for m in self._slack.messages(place.channel) if m.ephemeral_to in (None, user_id)]
         if place.thread is not None:
@@ -40,11 +40,11 @@ class SlackPane:
                 replies.setdefault(message.thread_ts, []).append(message)
         return [self._create_root_view(m, replies.get(m.ts, []), user_id, names) for m in messages if m.is_in_channel]
 
-    def render_form_text(self, session: ClientSession, form: ClientForm) -> str:
+    def render_form_text(self, session: ChatSession, form: ClientForm) -> str:
         view = next(view for view in self._slack.modals(session.user.id) if view.id == form.id)
         return render_blocks([b for b in view.content["blocks"] if b["type"] != "input"], self._names_by_id)
 
-    def create_state_view(self, session: ClientSession) -> Json:
+    def create_state_view(self, session: ChatSession) -> Json:
         place, slack = session.place, self._slack
         working = [
             session
@@ -61,7 +61,7 @@ class SlackPane:
             "prompts": self._create_prompt_views(session) if place.is_dm and place.thread is None else [],
         }
 
-    async def toggle_reaction(self, session: ClientSession, message: str, emoji: str) -> None:
+    async def toggle_reaction(self, session: ChatSession, message: str, emoji: str) -> None:
         name = emoji.strip(":")
         target = self._find_message(session, message)
         if session.user.id in target.reactions.get(name, ()):
@@ -69,7 +69,7 @@ class SlackPane:
         else:
             await self._slack.add_reaction(session.user.id, target, name)
 
-    async def use_menu_entry(self, session: ClientSession, message: str, entry: str) -> None:
+    async def use_menu_entry(self, session: ChatSession, message: str, entry: str) -> None:
         target, shortcut = self._find_message(session, message), self._slack.shortcuts.get(entry)
         if shortcut is None:
             raise ValueError(f"There is no shortcut {entry!r} in the menu.")
@@ -96,7 +96,7 @@ class SlackPane:
             for c in self._slack.commands
         ]
 
-    def _create_prompt_views(self, session: ClientSession) -> Sequence[Json]:
+    def _create_prompt_views(self, session: ChatSession) -> Sequence[Json]:
         """Return the suggested prompts that the bot set for the user's DM, as JSON.
 
         Keys: `title` (the button's label) and `message` (the text to post).
@@ -104,7 +104,7 @@ class SlackPane:
         channel = self._slack.open_dm(session.user.id)
         return [{"title": title, "message": message} for title, message in channel.prompts]
 
-    def _find_message(self, session: ClientSession, ts: str) -> SlackMessage:
+    def _find_message(self, session: ChatSession, ts: str) -> SlackMessage:
         match = next((message for message in self._slack.messages(session.place.channel) if message.ts == ts), None)
         if match is None:
             raise ValueError("This message was deleted.")

@@ -25,7 +25,7 @@ from sandbox.client.platform import (
     ThreadSupport,
     shorten_text,
 )
-from sandbox.client.session import ClientSession
+from sandbox.client.session import ChatSession
 from sandbox.managed_bot import ManagedBot, describe_model
 from sandbox.terminal.dialogs import FormScreen, MenuScreen
 from sandbox.terminal.rows import MessageRow
@@ -91,7 +91,7 @@ class TerminalApp(App[None]):
         self._painted_places: Sequence[object] = ()
 
     @property
-    def session(self) -> ClientSession:
+    def session(self) -> ChatSession:
         return self.sessions.current
 
     @property
@@ -125,7 +125,7 @@ class TerminalApp(App[None]):
     # Events
 
     @work
-    async def _watch_platform(self, session: ClientSession) -> None:
+    async def _watch_platform(self, session: ChatSession) -> None:
         async with aclosing(session.platform.changes()) as changes:
             self._changed.set()
             async for event in changes:
@@ -376,11 +376,11 @@ class TerminalApp(App[None]):
     def _get_placeholder(self) -> str:
         bot, place = self._platform.bot_name, self.session.place
         if place.thread is not None:
-            new = "; Esc starts a new conversation" if place.thread_support is ThreadSupport.ALL else ""
+            new = "; Esc starts a new conversation" if place.thread_support is ThreadSupport.ALWAYS else ""
             return f"Reply in this thread{new}"
         if place.is_dm:
             return f"Ask {bot} something and press Enter"
-        begins = "New post: " if place.thread_support is ThreadSupport.ALL else ""
+        begins = "New post: " if place.thread_support is ThreadSupport.ALWAYS else ""
         return f"{begins}@{bot} what can you do?"
 
     async def _paint_messages(self) -> None:
@@ -411,14 +411,14 @@ class TerminalApp(App[None]):
         return f"No messages yet. Mention @{bot} to get an answer."
 
 
-def _follow_first_reply(session: ClientSession, event: ClientEvent) -> None:
+def _follow_first_reply(session: ChatSession, event: ClientEvent) -> None:
     """Open the thread of the user's last message when the bot first replies in it.
 
-    Nothing happens unless a channel or DM with a conversation per message (`ThreadSupport.ALL`) is open.
+    Nothing happens unless a channel or DM with a conversation per message (`ThreadSupport.ALWAYS`) is open.
     """
     message, sent = event.message, session.last_sent
     if (
-        session.place.thread_support is ThreadSupport.ALL
+        session.place.thread_support is ThreadSupport.ALWAYS
         and session.place.thread is None
         and event.kind is ClientEventKind.POSTED
         and message.is_from_bot

@@ -12,12 +12,12 @@ from textual.widget import Widget
 from textual.widgets import Button, Input, OptionList, Select, SelectionList, Static, TextArea
 from textual.widgets.option_list import Option
 
-from sandbox.client.forms import ClientField, ClientForm, EntryKind
+from sandbox.client.forms import ClientField, ClientForm, InputKind
 from sandbox.client.platform import ActionRefusedError
-from sandbox.client.session import ClientSession
+from sandbox.client.session import ChatSession
 
 #: Examples in empty entries of a kind.
-_EXAMPLES = {EntryKind.DATE: "2026-01-31", EntryKind.TIME: "09:30", EntryKind.DATE_TIME: "2026-01-31 09:30"}
+_EXAMPLES = {InputKind.DATE: "2026-01-31", InputKind.TIME: "09:30", InputKind.DATE_TIME: "2026-01-31 09:30"}
 
 
 class FormScreen(ModalScreen[None]):
@@ -42,7 +42,7 @@ class FormScreen(ModalScreen[None]):
     """
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "cancel", "Cancel")]
 
-    def __init__(self, session: ClientSession, form: ClientForm) -> None:
+    def __init__(self, session: ChatSession, form: ClientForm) -> None:
         super().__init__()
         self._session = session
         self._form = form

@@ -20,14 +20,14 @@ class QuietTime:
         quiet_seconds: replies count as complete after this time without a change.
         max_quiet_seconds: upper limit of that time. Up to it, that time is at least twice the longest pause between
             two edits of a reply so far.
-        answer_seconds: time without a change after which a wait for a reply in flight is given up.
-        limit_seconds: limit of the whole wait.
+        stalled_reply_seconds: time without a change after which a wait for a reply in flight is given up.
+        max_wait_seconds: limit of the whole wait.
     """
 
     quiet_seconds: float = 2.0
     max_quiet_seconds: float = 20.0
-    answer_seconds: float = 60.0
-    limit_seconds: float = 600.0
+    stalled_reply_seconds: float = 60.0
+    max_wait_seconds: float = 600.0
 
 
 class ReplyTracker:
@@ -103,9 +103,9 @@ class ReplyTracker:
             `QuietTime`.
         """
         try:
-            async with asyncio.timeout(self._quiet_time.limit_seconds):
+            async with asyncio.timeout(self._quiet_time.max_wait_seconds):
                 while await self._wait_for_change(
-                    self._quiet_time.answer_seconds if self.is_in_flight else self._quiet_seconds
+                    self._quiet_time.stalled_reply_seconds if self.is_in_flight else self._quiet_seconds
                 ):
                     pass
         except TimeoutError:

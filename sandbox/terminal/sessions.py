@@ -1,9 +1,9 @@
-"""Client sessions of the terminal's user, and the commands of the terminal client."""
+"""Chat sessions of the terminal's user, and the commands of the terminal client."""
 
 from collections.abc import Iterable
 
 from sandbox.client.platform import ClientPlatform
-from sandbox.client.session import ClientSession
+from sandbox.client.session import ChatSession
 from sandbox.managed_bot import ManagedBot
 from sandbox.tour import STEPS
 
@@ -26,7 +26,7 @@ TOUR_HELP = "/tour  take the scripted tour; /tour end ends it\n"
 
 
 class TerminalSessions:
-    """One client session per platform; those that are not shown count unread messages.
+    """One chat session per platform; those that are not shown count unread messages.
 
     Attributes:
         all: the sessions in the order of their platforms.
@@ -41,22 +41,22 @@ class TerminalSessions:
             bot: the bot's process, which the tour restarts; None for a bot without a tour.
         """
         self.bot = bot
-        self.all = [ClientSession(platform) for platform in platforms]
+        self.all = [ChatSession(platform) for platform in platforms]
         self.current = self.all[0]
         self.current.focus()
         self.is_closed = False
 
-    def switch_to(self, session: ClientSession) -> None:
+    def switch_to(self, session: ChatSession) -> None:
         """Show another session; the messages of its open channel become read."""
         self.current.has_focus = False
         self.current = session
         session.focus()
 
-    def next_session(self) -> ClientSession:
+    def next_session(self) -> ChatSession:
         """Return the session after the current one in `all`; after the last, the first."""
         return self.all[(self.all.index(self.current) + 1) % len(self.all)]
 
-    def find_by_command(self, line: str) -> ClientSession | None:
+    def find_by_command(self, line: str) -> ChatSession | None:
         """Return the session of the platform that a line such as `/discord` names.
 
         It is None for another line.
@@ -111,5 +111,5 @@ async def _switch_tour(bot: ManagedBot, *, starts: bool) -> str:
     return f"The tour has ended; {bot.model} answers."
 
 
-def _platform_command(session: ClientSession) -> str:
+def _platform_command(session: ChatSession) -> str:
     return f"/{session.platform.name.lower()}"

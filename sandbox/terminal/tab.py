@@ -4,7 +4,7 @@ from rich.text import Text
 from textual.message import Message
 from textual.widgets import Static
 
-from sandbox.client.session import ClientSession
+from sandbox.client.session import ChatSession
 
 
 class PlatformTab(Static):
@@ -14,11 +14,11 @@ class PlatformTab(Static):
     """
 
     class Chosen(Message):
-        def __init__(self, session: ClientSession) -> None:
+        def __init__(self, session: ChatSession) -> None:
             super().__init__()
             self.session = session
 
-    def __init__(self, session: ClientSession) -> None:
+    def __init__(self, session: ChatSession) -> None:
         super().__init__(id=session.platform.name)
         self.session = session
 

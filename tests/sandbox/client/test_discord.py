@@ -8,18 +8,18 @@ import pytest
 
 from sandbox.client.discord import DiscordPlatform
 from sandbox.client.platform import ClientEventKind, ClientLocation, ClientMessage
-from sandbox.client.session import ClientSession
+from sandbox.client.session import ChatSession
 from sandbox.discord import DiscordSandbox
 from tests.sandbox.discord.conftest import Connect
 from tests.sandbox.terminal.conftest import DiscordBot
 
 
 @pytest.fixture
-def session(server: DiscordSandbox) -> ClientSession:
-    return ClientSession(DiscordPlatform(server))
+def session(server: DiscordSandbox) -> ChatSession:
+    return ChatSession(DiscordPlatform(server))
 
 
-def list_texts(session: ClientSession) -> list[str]:
+def list_texts(session: ChatSession) -> list[str]:
     """Return "author: plain text" of each message in the client's open place."""
     return [
         f"{message.author}: {message.plain_text}"
@@ -27,11 +27,11 @@ def list_texts(session: ClientSession) -> list[str]:
     ]
 
 
-def get_last_message(session: ClientSession) -> ClientMessage:
+def get_last_message(session: ChatSession) -> ClientMessage:
     return session.platform.list_messages(session.place, session.user)[-1]
 
 
-async def run_lines(session: ClientSession, *lines: str) -> str:
+async def run_lines(session: ChatSession, *lines: str) -> str:
     """Run command lines in the client, and return the last one's notice to the user."""
     notice = ""
     for line in lines:
@@ -39,7 +39,7 @@ async def run_lines(session: ClientSession, *lines: str) -> str:
     return notice
 
 
-async def test_names_with_an_at_sign_become_mentions(session: ClientSession, discord_bot: DiscordBot) -> None:
+async def test_names_with_an_at_sign_become_mentions(session: ChatSession, discord_bot: DiscordBot) -> None:
     await run_lines(session, "/channel general", "@Parley and @grace, not ada@grace.example")
     received = await discord_bot.next_message()
     assert {user.name for user in received.mentions} == {"parley", "grace"}
@@ -47,7 +47,7 @@ async def test_names_with_an_at_sign_become_mentions(session: ClientSession, dis
     assert get_last_message(session).markdown.startswith("**@parley** and **@grace**")
 
 
-async def test_channel_mentions_show_channel_names(session: ClientSession, server: DiscordSandbox) -> None:
+async def test_channel_mentions_show_channel_names(session: ChatSession, server: DiscordSandbox) -> None:
     await run_lines(session, "/channel general", f"see <#{server.channels['random'].id}>")
     assert (get_last_message(session).plain_text, get_last_message(session).markdown) == (
         "see #random",
@@ -55,14 +55,14 @@ async def test_channel_mentions_show_channel_names(session: ClientSession, serve
     )
 
 
-async def test_a_forwarded_message_shows_its_content(session: ClientSession, server: DiscordSandbox) -> None:
+async def test_a_forwarded_message_shows_its_content(session: ChatSession, server: DiscordSandbox) -> None:
     message = await server.post_message("grace", "general", "the disk is **full**")
     await server.forward_message("ada", message, "random")
     await run_lines(session, "/channel random")
     assert list_texts(session) == ["ada: Forwarded: the disk is **full**"]
 
 
-async def test_direct_messages_have_no_threads(session: ClientSession, discord_bot: DiscordBot) -> None:
+async def test_direct_messages_have_no_threads(session: ChatSession, discord_bot: DiscordBot) -> None:
     await run_lines(session, "hello")
     received = await discord_bot.next_message()
     await received.channel.send("hello Ada")
@@ -70,7 +70,7 @@ async def test_direct_messages_have_no_threads(session: ClientSession, discord_b
     assert await run_lines(session, "/thread last") == "Direct messages in Discord have no threads."
 
 
-async def test_a_thread_starts_with_its_first_reply(session: ClientSession, server: DiscordSandbox) -> None:
+async def test_a_thread_starts_with_its_first_reply(session: ChatSession, server: DiscordSandbox) -> None:
     await run_lines(session, "/channel general", "why is\nthe sky blue?", "/thread last")
     assert server.threads("general") == []
     await run_lines(session, "anyone?", "/as grace", "no")
@@ -87,7 +87,7 @@ async def test_a_thread_starts_with_its_first_reply(session: ClientSession, serv
     ]
 
 
-async def test_a_thread_of_the_bot_takes_replies(session: ClientSession, discord_bot: DiscordBot) -> None:
+async def test_a_thread_of_the_bot_takes_replies(session: ChatSession, discord_bot: DiscordBot) -> None:
     await run_lines(session, "/channel general", "@parley hello")
     received = await discord_bot.next_message()
     thread = await received.create_thread(name="A talk")
@@ -99,7 +99,7 @@ async def test_a_thread_of_the_bot_takes_replies(session: ClientSession, discord
 
 
 async def test_a_thread_without_a_first_message_is_a_place(
-    session: ClientSession, server: DiscordSandbox, discord_bot: DiscordBot
+    session: ChatSession, server: DiscordSandbox, discord_bot: DiscordBot
 ) -> None:
     channel = discord_bot.get_sandbox_channel(server, "random")
     thread = await channel.create_thread(name="Loose", type=discord.ChannelType.public_thread)
@@ -111,7 +111,7 @@ async def test_a_thread_without_a_first_message_is_a_place(
     assert list_texts(session) == ["ada: hello"]
 
 
-async def test_a_message_in_a_forum_starts_a_post(session: ClientSession, server: DiscordSandbox) -> None:
+async def test_a_message_in_a_forum_starts_a_post(session: ChatSession, server: DiscordSandbox) -> None:
     await run_lines(session, "/channel ideas", "Paint it blue")
     (post,) = server.threads("ideas")
     assert post.name == "Paint it blue"
@@ -123,7 +123,7 @@ async def test_a_message_in_a_forum_starts_a_post(session: ClientSession, server
 
 
 async def test_a_command_is_an_interaction(
-    session: ClientSession, server: DiscordSandbox, discord_bot: DiscordBot
+    session: ChatSession, server: DiscordSandbox, discord_bot: DiscordBot
 ) -> None:
     discord_bot.answers.set()
     await run_lines(session, "/channel general", "/ask the weather")
@@ -133,7 +133,7 @@ async def test_a_command_is_an_interaction(
     assert list_texts(session) == []
 
 
-async def test_a_deferred_response_is_pending_until_edited(session: ClientSession, discord_bot: DiscordBot) -> None:
+async def test_a_deferred_response_is_pending_until_edited(session: ChatSession, discord_bot: DiscordBot) -> None:
     async with aclosing(session.platform.changes()) as changes:
         await run_lines(session, "/ask what:the weather")
         first = await anext(changes)
@@ -152,12 +152,12 @@ async def test_a_deferred_response_is_pending_until_edited(session: ClientSessio
     assert not second_change.message.is_edited
 
 
-async def test_an_unanswered_command_shows_discords_error(session: ClientSession, discord_bot: DiscordBot) -> None:
+async def test_an_unanswered_command_shows_discords_error(session: ChatSession, discord_bot: DiscordBot) -> None:
     assert await run_lines(session, "/nothing") == "There is no command /nothing."
     assert await run_lines(session, "/channel ideas", "/ask") == "Commands do not work in a forum. Open a post first."
 
 
-async def test_a_reply_shows_the_replied_message(session: ClientSession, discord_bot: DiscordBot) -> None:
+async def test_a_reply_shows_the_replied_message(session: ChatSession, discord_bot: DiscordBot) -> None:
     await run_lines(session, "hello")
     await (await discord_bot.next_message()).reply("to you too")
     referred = get_last_message(session).reply_to
@@ -166,7 +166,7 @@ async def test_a_reply_shows_the_replied_message(session: ClientSession, discord
 
 
 async def test_files_and_embeds_are_shown_as_text(
-    session: ClientSession, server: DiscordSandbox, discord_bot: DiscordBot
+    session: ChatSession, server: DiscordSandbox, discord_bot: DiscordBot
 ) -> None:
     view = discord.ui.View()
     view.add_item(discord.ui.Button(label="Stop", custom_id="stop"))
@@ -180,7 +180,7 @@ async def test_files_and_embeds_are_shown_as_text(
     assert file.plain_text == "[file a.txt]"
 
 
-async def test_edits_and_reactions_are_shown(session: ClientSession, server: DiscordSandbox) -> None:
+async def test_edits_and_reactions_are_shown(session: ChatSession, server: DiscordSandbox) -> None:
     message = await server.post_message("grace", "general", "one")
     async with aclosing(session.platform.changes()) as changes:
         await server.edit_message("grace", message, "two")
@@ -205,12 +205,12 @@ async def test_private_threads_are_hidden_from_other_users(server: DiscordSandbo
     await server.start_thread("grace", message, "whispers")
     assert [place.name for place in platform.list_threads(grace)] == ["whispers"]
     assert platform.list_threads(ada) == []
-    session = ClientSession(platform)
+    session = ChatSession(platform)
     assert await run_lines(session, "/channel secret", "hello") == "ada is not in secret"
 
 
 async def test_a_button_is_clicked_by_its_label(
-    session: ClientSession, server: DiscordSandbox, discord_bot: DiscordBot
+    session: ChatSession, server: DiscordSandbox, discord_bot: DiscordBot
 ) -> None:
     pressed = asyncio.get_running_loop().create_future()
 
@@ -229,7 +229,7 @@ async def test_a_button_is_clicked_by_its_label(
 
 
 async def test_own_messages_are_edited_deleted_and_sent_with_files(
-    session: ClientSession, server: DiscordSandbox, tmp_path: Path
+    session: ChatSession, server: DiscordSandbox, tmp_path: Path
 ) -> None:
     (tmp_path / "a.csv").write_bytes(b"a;b")
     assert await run_lines(session, "/channel general", "/edit hm") == "ada has no messages here."
@@ -279,7 +279,7 @@ class ContextMenuBot(DiscordBot):
 
 
 async def test_the_text_of_a_message_command_fills_its_modal(
-    session: ClientSession, server: DiscordSandbox, connect: Connect
+    session: ChatSession, server: DiscordSandbox, connect: Connect
 ) -> None:
     await connect(server, bot=ContextMenuBot())
     await server.post_message("grace", "general", "it broke")
@@ -292,7 +292,7 @@ async def test_the_text_of_a_message_command_fills_its_modal(
 
 
 async def test_buttons_in_containers_are_clicked(
-    session: ClientSession, server: DiscordSandbox, discord_bot: DiscordBot
+    session: ChatSession, server: DiscordSandbox, discord_bot: DiscordBot
 ) -> None:
     class ContainerView(discord.ui.LayoutView):
         section = discord.ui.Container[Any](

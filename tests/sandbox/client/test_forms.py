@@ -9,7 +9,7 @@ import pytest
 from sandbox.client.discord import DiscordPlatform
 from sandbox.client.forms import ClientField, ClientForm, ClientOption, format_form, parse_form_line
 from sandbox.client.platform import ClientMessage, ClientPlatform
-from sandbox.client.session import ClientSession
+from sandbox.client.session import ChatSession
 from sandbox.client.slack import SlackPlatform
 from sandbox.discord import DiscordSandbox
 from sandbox.slack import SlackSandbox
@@ -112,11 +112,11 @@ MODAL = {
 }
 
 
-async def start_slack(slack: SlackSandbox, bot: SlackSdkBot) -> ClientSession:
+async def start_slack(slack: SlackSandbox, bot: SlackSdkBot) -> ChatSession:
     bot.modal = MODAL
     await bot.connect()
     await slack.wait_until_connected()
-    session = ClientSession(SlackPlatform(slack))
+    session = ChatSession(SlackPlatform(slack))
     await bot.web.chat_postMessage(channel=slack.open_dm("ada").id, text="What?", blocks=BLOCKS)
     return session
 
@@ -171,8 +171,8 @@ async def test_a_date_and_several_users_are_typed_for_menus_of_slack(slack: Slac
     assert [menu.values for menu in message.menus] == [tuple(chosen), ("2026-01-31",), (), ()]
 
 
-async def start_discord(server: DiscordSandbox, discord_bot: DiscordBot) -> ClientSession:
-    session = ClientSession(DiscordPlatform(server))
+async def start_discord(server: DiscordSandbox, discord_bot: DiscordBot) -> ChatSession:
+    session = ChatSession(DiscordPlatform(server))
     await session.run_line("hello")
     view = discord.ui.View()
     view.add_item(discord.ui.Button(label="Order", custom_id="form"))
@@ -183,7 +183,7 @@ async def start_discord(server: DiscordSandbox, discord_bot: DiscordBot) -> Clie
     return session
 
 
-async def wait_for_reply(platform: ClientPlatform, session: ClientSession, text: str) -> ClientMessage:
+async def wait_for_reply(platform: ClientPlatform, session: ChatSession, text: str) -> ClientMessage:
     async with asyncio.timeout(20):
         while True:
             for message in platform.list_messages(session.place, session.user):

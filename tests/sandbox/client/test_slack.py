@@ -3,7 +3,7 @@ from pathlib import Path
 from typing import Any
 
 from sandbox.client.platform import ClientLocation, ClientMessage, PlatformUser
-from sandbox.client.session import ClientSession
+from sandbox.client.session import ChatSession
 from sandbox.client.slack import SlackPlatform
 from sandbox.slack import SlackSandbox
 from tests.sandbox.terminal.conftest import SlackSdkBot
@@ -36,7 +36,7 @@ async def test_the_author_sees_a_stream_and_its_tasks(slack: SlackSandbox, bot: 
 
 
 async def test_a_shortcut_opens_and_submits_its_modal(slack: SlackSandbox, bot: SlackSdkBot) -> None:
-    session = ClientSession(SlackPlatform(slack))
+    session = ChatSession(SlackPlatform(slack))
     slack.shortcuts = {"Ask about this": "ask"}
     input_element = {"type": "plain_text_input", "action_id": "what"}
     label = {"type": "plain_text", "text": "Your question"}
@@ -60,7 +60,7 @@ async def test_a_shortcut_opens_and_submits_its_modal(slack: SlackSandbox, bot: 
 
 
 async def test_own_messages_are_edited_deleted_and_sent_with_files(slack: SlackSandbox, tmp_path: Path) -> None:
-    session = ClientSession(SlackPlatform(slack))
+    session = ChatSession(SlackPlatform(slack))
     (tmp_path / "a.csv").write_bytes(b"a;b")
     for line in ("/channel general", "one", "/edit two < @grace", f"/file {tmp_path}/a.csv what is it?"):
         assert await session.run_line(line) == ""
@@ -73,13 +73,13 @@ async def test_own_messages_are_edited_deleted_and_sent_with_files(slack: SlackS
 
 async def test_an_unknown_command_is_refused(slack: SlackSandbox) -> None:
     slack.install(json.loads((Path(__file__).parents[3] / "manifest.json").read_text()))
-    session = ClientSession(SlackPlatform(slack))
+    session = ChatSession(SlackPlatform(slack))
     assert await session.run_line("/nothing") == "the manifest has no /nothing"
     assert session.platform.menu_entries == ["Ask about this", "Why this answer?", "Reset this conversation"]
 
 
 async def test_slacks_stop_button_stops_a_stream(slack: SlackSandbox, bot: SlackSdkBot) -> None:
-    session = ClientSession(SlackPlatform(slack))
+    session = ChatSession(SlackPlatform(slack))
     question = await slack.post_message("ada", slack.open_dm("ada"), "question")
     target: dict[str, Any] = {"channel": question.channel.id, "thread_ts": question.ts}
     to_ada: dict[str, Any] = {"recipient_user_id": slack.people["ada"].id, "recipient_team_id": slack.team_id}

@@ -168,7 +168,7 @@ async def stage(browser: Browser) -> AsyncIterator[Stage]:
             await server.wait_until_connected()
             await asyncio.wait_for(bot.wait_until_ready(), 30)
             served = PageServer(slack, server)
-            served.show(IdleBot())  # type: ignore[arg-type]
+            served.set_bot(IdleBot())  # type: ignore[arg-type]
             async with served.serve(0):
                 page = await context.new_page()
                 complaints: list[str] = []

@@ -20,7 +20,7 @@ from sandbox.terminal.lines import read_lines, run_lines
 from sandbox.terminal.replies import QuietTime
 from tests.sandbox.terminal.conftest import DiscordBot, SlackSdkBot
 
-QUICK = QuietTime(quiet_seconds=0.5, max_quiet_seconds=1.0, answer_seconds=5, limit_seconds=30)
+QUICK = QuietTime(quiet_seconds=0.5, max_quiet_seconds=1.0, stalled_reply_seconds=5, max_wait_seconds=30)
 
 
 async def iterate_lines(*lines: str) -> AsyncIterator[str]:
@@ -199,7 +199,7 @@ async def test_a_wrong_name_is_answered_with_the_known_ones(slack: SlackSandbox,
 async def test_a_missing_answer_is_reported(slack: SlackSandbox, bot: SlackSdkBot) -> None:
     await bot.connect()
     out = io.StringIO()
-    pace = QuietTime(quiet_seconds=0.05, answer_seconds=0.2)
+    pace = QuietTime(quiet_seconds=0.05, stalled_reply_seconds=0.2)
     await run_lines([SlackPlatform(slack)], iterate_lines("hello"), out, notices=["A sandbox."], quiet_time=pace)
     first, _, last = out.getvalue().splitlines()
     assert (first, last) == ("A sandbox.", "[Slack] parley did not finish its reply in time.")
@@ -255,7 +255,7 @@ async def test_buttons_and_files_are_printed_and_clicked(slack: SlackSandbox, bo
 
     out = io.StringIO()
     await run_lines(
-        [SlackPlatform(slack)], type_lines(), out, quiet_time=QuietTime(quiet_seconds=0.1, answer_seconds=0.1)
+        [SlackPlatform(slack)], type_lines(), out, quiet_time=QuietTime(quiet_seconds=0.1, stalled_reply_seconds=0.1)
     )
     print_lines = [re.sub(r"\d+\.\d{6}", "1", line) for line in out.getvalue().splitlines()]
     assert "[Slack #general 1 parley] It failed. ⏎ [ Again ]" in print_lines

@@ -7,7 +7,7 @@ from sandbox.client.platform import ClientEvent, ClientEventKind, ClientMessage
 from sandbox.terminal.replies import QuietTime, ReplyTracker
 from tests.fixtures.clock import FastLoop
 
-QUICK = QuietTime(quiet_seconds=0.05, max_quiet_seconds=0.2, answer_seconds=0.3, limit_seconds=5)
+QUICK = QuietTime(quiet_seconds=0.05, max_quiet_seconds=0.2, stalled_reply_seconds=0.3, max_wait_seconds=5)
 
 
 def create_message(key: str, text: str, *, bot: bool = False, thread: str | None = None) -> ClientMessage:
