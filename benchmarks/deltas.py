@@ -34,15 +34,15 @@ from core.turns.turn import Turn
 from core.turns.worker import Worker
 from core.workers.lease import Lease
 
-STREAMS = 200
+STREAM_COUNT = 200
 TOKENS_PER_SECOND = 40
-SECONDS = 10.0
+STREAM_SECONDS = 10.0
 
 
 class PacedModel:
     """Model provider that streams one word at a time, in real time.
 
-    Each request gets `TOKENS_PER_SECOND` words a second for `SECONDS`.
+    Each request gets `TOKENS_PER_SECOND` words a second for `STREAM_SECONDS`.
     """
 
     name = "speaker"
@@ -53,7 +53,7 @@ class PacedModel:
 
     async def stream(self, _request: ModelRequest) -> AsyncIterator[ProviderEvent]:
         began = time.perf_counter()
-        for number in range(int(SECONDS * TOKENS_PER_SECOND)):
+        for number in range(int(STREAM_SECONDS * TOKENS_PER_SECOND)):
             due = began + number / TOKENS_PER_SECOND
             if (wait := due - time.perf_counter()) > 0:
                 await asyncio.sleep(wait)
@@ -185,7 +185,7 @@ async def count_deltas(runtime: AgentRuntime, inbound: InboxMessage) -> int:
 
 async def main(streams: int) -> None:
     await warm_up()
-    print(f"{streams} streams of {TOKENS_PER_SECOND} tokens a second, {SECONDS:g} s")
+    print(f"{streams} streams of {TOKENS_PER_SECOND} tokens a second, {STREAM_SECONDS:g} s")
     print(f"{'':12}{'wall':>10}{'CPU':>10}{'cores':>8}{'worst stall, of it gc':>24}{'longest busy':>15}{'deltas':>10}")
     for name, provider in (("as they come", PacedModel()), ("merged", CoalescingProvider(PacedModel()))):
         figures = await measure(provider, streams)
@@ -197,4 +197,4 @@ async def main(streams: int) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(int(sys.argv[1]) if len(sys.argv) > 1 else STREAMS))
+    asyncio.run(main(int(sys.argv[1]) if len(sys.argv) > 1 else STREAM_COUNT))

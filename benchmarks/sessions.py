@@ -41,7 +41,7 @@ from core.store.migrate import migrate
 from core.store.schema import messages
 from sandbox.postgres import PostgresSandbox
 
-LENGTHS = (100, 2_000, 10_000, 100_000)
+HISTORY_LENGTHS = (100, 2_000, 10_000, 100_000)
 
 #: Maximum length of histories that share a process.
 MAX_SHARED_LENGTH = 10_000
@@ -56,7 +56,7 @@ TURNS_PER_SLOT = 8
 
 WORDS = "lorem ipsum dolor sit amet consectetur adipiscing elit sed do eiusmod tempor "
 APP, USER = "bench", "somebody"
-BATCH = 1_000
+BATCH_EVENTS = 1_000
 
 Fill = Callable[[str, list[Event]], Awaitable[None]]
 Stop = Callable[[], Awaitable[None]]
@@ -260,8 +260,8 @@ async def measure(
     for length in lengths:
         for contender in contenders:
             await contender.service.create_session(app_name=APP, user_id=USER, session_id=get_session_id(length))
-            for start in range(0, length, BATCH):
-                batch = [build_event(number) for number in range(start, min(start + BATCH, length))]
+            for start in range(0, length, BATCH_EVENTS):
+                batch = [build_event(number) for number in range(start, min(start + BATCH_EVENTS, length))]
                 await contender.fill(get_session_id(length), batch)
             trials += [SessionTrial(contender, config, length, max_turns) for config in contender.configs]
     for trial in trials:
@@ -368,4 +368,4 @@ def main(lengths: Sequence[int]) -> None:
 
 
 if __name__ == "__main__":
-    main(sorted(int(length) for length in sys.argv[1:]) or LENGTHS)
+    main(sorted(int(length) for length in sys.argv[1:]) or HISTORY_LENGTHS)

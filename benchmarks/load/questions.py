@@ -16,7 +16,7 @@ from sandbox.models import CallTool, Pause, ReceivedRequest, ScriptedResponse
 MessageKind = Literal["plain", "tool", "file", "edit", "reset"]
 
 #: Percentage of each kind.
-KINDS: Mapping[MessageKind, int] = {"plain": 65, "tool": 12, "file": 10, "edit": 8, "reset": 5}
+KIND_PERCENTAGES: Mapping[MessageKind, int] = {"plain": 65, "tool": 12, "file": 10, "edit": 8, "reset": 5}
 
 #: The model's thinking time in platform seconds, and its words and deltas per platform second.
 THINKING_SECONDS, WORDS_PER_SECOND, DELTAS_PER_SECOND = 0.8, 40, 4
@@ -24,7 +24,7 @@ THINKING_SECONDS, WORDS_PER_SECOND, DELTAS_PER_SECOND = 0.8, 40, 4
 
 def get_kind(name: str) -> MessageKind:
     """Return the kind of a user's message, a fixed pseudo-random choice by its name."""
-    return random.Random(f"what is {name}").choices(list(KINDS), list(KINDS.values()))[0]
+    return random.Random(f"what is {name}").choices(list(KIND_PERCENTAGES), list(KIND_PERCENTAGES.values()))[0]
 
 
 def get_files(name: str) -> dict[str, str]:

@@ -9,7 +9,7 @@ from benchmarks.replies.measure import percentile
 from benchmarks.soak import report as soak
 
 #: Name of each phase.
-PHASES: Mapping[Phase, str] = {
+PHASE_LABELS: Mapping[Phase, str] = {
     "before": "at other times",
     "during": "during a deploy",
     "after": "in the minute after",
@@ -46,7 +46,7 @@ def _waits(waits: Sequence[Wait], speed: float) -> str:
         "| --- | ---: | ---: | ---: | ---: | ---: |",
     ]
     for platform in sorted({wait.platform for wait in waits}):
-        for phase, words in PHASES.items():
+        for phase, words in PHASE_LABELS.items():
             some = [wait for wait in waits if (wait.platform, wait.phase) == (platform, phase)]
             if some:
                 times = [wait.first for wait in some], [wait.complete for wait in some]

@@ -12,7 +12,7 @@ from typing import Literal
 
 from benchmarks.load.processes import Formation
 from benchmarks.load.questions import LoadModel, get_files, get_kind
-from benchmarks.load.timing import Wait, waits
+from benchmarks.load.timing import Wait, measure_waits
 from benchmarks.soak.outcome import Outcome, build_outcome, find_accepted, find_turn_starts, wait_until_idle
 from benchmarks.soak.processes import write_python_wrapper
 from benchmarks.soak.sessions import DiscordSoakPlatform, Place, SlackSoakPlatform, SoakPlatform, count_resets
@@ -29,7 +29,7 @@ DatabaseKind = Literal["postgres", "sqlite"]
 ROOT = Path(__file__).parents[2]
 
 #: Number of worker processes.
-WORKERS: dict[DatabaseKind, int] = {"postgres": 2, "sqlite": 1}
+WORKER_COUNTS: dict[DatabaseKind, int] = {"postgres": 2, "sqlite": 1}
 
 #: Platform seconds between two messages of an impatient user, and before an edit.
 PAUSE_SECONDS, EDIT_DELAY_SECONDS = (1.0, 4.0), (1.0, 6.0)
@@ -215,7 +215,7 @@ async def _run_load(config: LoadConfig, database: DatabaseKind, folder: Path) ->
             "PYTHONPATH": str(ROOT),
         }
         foreman = Foreman(ROOT / "Procfile", folder, settings, path=folder)
-        formation = Formation(foreman, WORKERS[database], has_overlap=database == "postgres")
+        formation = Formation(foreman, WORKER_COUNTS[database], has_overlap=database == "postgres")
         stack.push_async_callback(formation.aclose)
         await formation.start()
         sessions = [await _create_session(number, slack, discord) for number in range(config.sessions)]
@@ -247,7 +247,7 @@ async def _run_load(config: LoadConfig, database: DatabaseKind, folder: Path) ->
     return LoadResult(
         outcome,
         run.find_reset_faults(sessions),
-        [wait for session in sessions for wait in waits(session, formation.deploys, minute)],
+        [wait for session in sessions for wait in measure_waits(session, formation.deploys, minute)],
         [end - begin for begin, end in formation.deploys],
     )
 

@@ -33,7 +33,7 @@ class Wait:
     complete: float
 
 
-def waits(session: UserSession, deploys: Sequence[tuple[float, float]], minute: float) -> list[Wait]:
+def measure_waits(session: UserSession, deploys: Sequence[tuple[float, float]], minute: float) -> list[Wait]:
     """Return the wait for the answer to each message of a session, oldest first.
 
     Args:

@@ -26,7 +26,7 @@ from benchmarks.replies.contenders import parley
 from benchmarks.replies.contenders.base import ReplyContender
 from benchmarks.replies.contenders.registry import CONTENDERS
 from benchmarks.replies.cost import delta_cost
-from benchmarks.replies.load import CHANNELS, Ending, Load
+from benchmarks.replies.load import CHANNEL_COUNTS, Ending, Load
 from benchmarks.replies.plot import plot
 from benchmarks.replies.report import line, table
 
@@ -34,10 +34,10 @@ from benchmarks.replies.report import line, table
 def list_loads() -> Iterator[Load]:
     speed = float(os.environ.get("BENCH_SPEED") or 4)
     replies_setting, spread = os.environ.get("BENCH_REPLIES"), os.environ.get("BENCH_CHANNELS")
-    for replies in [int(number) for number in replies_setting.split()] if replies_setting else CHANNELS:
-        channels = int(spread) if spread else CHANNELS.get(replies, max(1, replies // 10))
+    for replies in [int(number) for number in replies_setting.split()] if replies_setting else CHANNEL_COUNTS:
+        channels = int(spread) if spread else CHANNEL_COUNTS.get(replies, max(1, replies // 10))
         for ending in Ending:
-            if os.environ.get("BENCH_ENDING", "") in ending and (replies > 1 or ending is Ending.TOGETHER):
+            if os.environ.get("BENCH_ENDING", "") in ending and (replies > 1 or ending is Ending.SIMULTANEOUS):
                 yield Load(replies, channels, ending, speed)
 
 
@@ -68,9 +68,9 @@ def main() -> None:
         print(f"\nA delta costs Parley {asyncio.run(delta_cost()) * 1e6:.0f} µs in the reply path.")
     cells = results.list_cells()
     print(f"\n{table(cells)}")
-    spread = [cell for cell in cells if cell.channels == CHANNELS.get(cell.replies)]
+    spread = [cell for cell in cells if cell.channels == CHANNEL_COUNTS.get(cell.replies)]
     for ending in Ending:
-        file = results.FOLDER / f"replies-{ending.replace(' ', '-')}.svg"
+        file = results.RESULTS_FOLDER / f"replies-{ending.replace(' ', '-')}.svg"
         file.write_text(plot(spread, ending))
         print(f"\n{file}")
 

@@ -9,8 +9,8 @@ from time import monotonic
 from typing import Any
 
 from benchmarks.replies.contenders.base import ReplyContender, RunningContender
-from benchmarks.replies.floors import RULES, best_end_delays, min_mean_age
-from benchmarks.replies.load import Load, Speech, SpeechStreamer
+from benchmarks.replies.floors import LIMITS, best_end_delays, min_mean_age
+from benchmarks.replies.load import Load, TokenStream, TokenStreamer
 from benchmarks.replies.loop import LoopMonitor
 from benchmarks.replies.measure import MeasuredReply, mean_drain, measure_replies, percentile
 from benchmarks.replies.platforms import PLATFORMS, CellPlatform, MeasuredQuestion
@@ -87,7 +87,7 @@ async def measure(contender: ReplyContender, load: Load) -> Cell:
     after the model's last word are cancelled, and count there, too.
     """
     async with PLATFORMS[contender.platform](load) as platform, contender.start(platform) as running:
-        model = SpeechStreamer(load)
+        model = TokenStreamer(load)
         questions: dict[int, MeasuredQuestion] = {}
         failures: Counter[str] = Counter()
         begun_calls = len(platform.list_calls())
@@ -95,8 +95,8 @@ async def measure(contender: ReplyContender, load: Load) -> Cell:
             began = monotonic()
             streaming = asyncio.create_task(model.run(), name="model")
             answers = [
-                asyncio.create_task(_answer(platform, running, speech, model, questions, failures))
-                for speech in model.speeches
+                asyncio.create_task(_answer(platform, running, stream, model, questions, failures))
+                for stream in model.streams
             ]
             await streaming
             _, unfinished = await asyncio.wait(answers, timeout=REPLY_TIMEOUT_SECONDS / load.speed)
@@ -112,39 +112,39 @@ async def measure(contender: ReplyContender, load: Load) -> Cell:
 async def _answer(
     platform: CellPlatform,
     running: RunningContender,
-    speech: Speech,
-    model: SpeechStreamer,
+    stream: TokenStream,
+    model: TokenStreamer,
     questions: dict[int, MeasuredQuestion],
     failures: Counter[str],
 ) -> None:
-    await asyncio.sleep(model.question_delay(speech))
-    question = questions[speech.number] = await platform.post_question(speech.number)
+    await asyncio.sleep(model.question_delay(stream))
+    question = questions[stream.number] = await platform.post_question(stream.number)
     try:
-        await running.answer(question, speech)
+        await running.answer(question, stream)
     except Exception as error:  # a failed reply is counted
         failures[type(error).__name__] += 1
-        log.info("reply %s failed: %s", speech.number, error)
+        log.info("reply %s failed: %s", stream.number, error)
 
 
 def _cell(
     contender: ReplyContender,
     load: Load,
     platform: CellPlatform,
-    model: SpeechStreamer,
+    model: TokenStreamer,
     questions: dict[int, MeasuredQuestion],
     failures: Counter[str],
     loop: LoopMonitor,
     begun_calls: int,
     seconds: float,
 ) -> Cell:
-    speed, rules = load.speed, RULES[contender.platform]
+    speed, limits = load.speed, LIMITS[contender.platform]
     replies = measure_replies(
-        [questions[speech.number] for speech in model.speeches], model.speeches, platform.list_versions()
+        [questions[stream.number] for stream in model.streams], model.streams, platform.list_versions()
     )
     waits = [reply.wait * speed for reply in replies if reply.wait is not None]
     never = float("inf")
     all_waits = waits + [never] * (load.replies - len(waits))
-    floor = best_end_delays(load, rules)
+    floor = best_end_delays(load, limits)
     calls = list(platform.list_calls())[begun_calls:]
     return Cell(
         platform=contender.platform,
@@ -157,7 +157,7 @@ def _cell(
         refused=dict(Counter(name for name, _, refused in calls if refused)),
         wrong=sum(reply.final is None for reply in replies),
         age=statistics.mean(reply.age for reply in replies) * speed,
-        age_floor=min_mean_age(load, rules),
+        age_floor=min_mean_age(load, limits),
         end_mean=statistics.mean(waits) if waits else None,
         end_median=_none_if_infinite(percentile(all_waits, 0.5)),
         end_p99=_none_if_infinite(percentile(all_waits, 0.99)),
@@ -168,7 +168,7 @@ def _cell(
         cpu=loop.cpu,
         late=loop.delay_quantile(0.99),
         busiest=loop.longest_busy,
-        word_late=model.summed_delay / load.replies / len(model.speeches[0].tokens),
+        word_late=model.summed_delay / load.replies / len(model.streams[0].tokens),
         seconds=seconds * speed,
         failures=dict(failures),
     )
@@ -182,12 +182,12 @@ def _drain(replies: list[MeasuredReply], platform: str, speed: float) -> float |
     Args:
         speed: platform seconds in a real second.
     """
-    rules = RULES[platform]
+    limits = LIMITS[platform]
     groups: defaultdict[int, list[MeasuredReply]] = defaultdict(list)
     for reply in replies:
-        groups[reply.channel if rules.edits_by_channel else 0].append(reply)
+        groups[reply.channel if limits.edits_by_channel else 0].append(reply)
     until = max([reply.final or reply.ended for reply in replies])
-    window = rules.endings
+    window = limits.endings
     return mean_drain(groups, window.calls / window.seconds * speed, window.seconds / speed, until)
 
 

@@ -13,7 +13,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 from slack_sdk.web.async_slack_response import AsyncSlackResponse
 
 from benchmarks.replies.contenders.parley import ignore_ids
-from benchmarks.replies.load import TOKENS, Ending, Load, SpeechStreamer
+from benchmarks.replies.load import TOKENS, Ending, Load, TokenStreamer
 from channels.replies.reactions import Address, QueuedReactions
 from channels.replies.reply import Reply
 from channels.slack.client.api import SlackApi
@@ -54,18 +54,18 @@ async def _cpu(*, has_replies: bool) -> float:
     Args:
         has_replies: False runs the scripted model alone.
     """
-    load = Load(REPLIES, CHANNELS, Ending.TOGETHER, SPEED)
+    load = Load(REPLIES, CHANNELS, Ending.SIMULTANEOUS, SPEED)
     model, api, queued_reactions = (
-        SpeechStreamer(load),
+        TokenStreamer(load),
         SlackApi(_InstantClient(), speed=SPEED),
         QueuedReactions(_ignore_reaction, _ignore_reaction),
     )
     async with AsyncExitStack() as replies:
-        for speech in model.speeches if has_replies else ():
-            address = {"team": "T", "channel": load.channel(speech.number), "thread_ts": "1", "ts": "1"}
-            reply = Reply(SlackSurface(api, queued_reactions, address, str(speech.number)), save_ids=ignore_ids)
+        for stream in model.streams if has_replies else ():
+            address = {"team": "T", "channel": load.channel(stream.number), "thread_ts": "1", "ts": "1"}
+            reply = Reply(SlackSurface(api, queued_reactions, address, str(stream.number)), save_ids=ignore_ids)
             await replies.enter_async_context(reply)
-            speech.subscribe(reply.feed)
+            stream.subscribe(reply.feed)
         await asyncio.sleep(0.5)
         start = time.process_time()
         await model.run()

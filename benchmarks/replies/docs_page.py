@@ -10,7 +10,7 @@ from pathlib import Path
 
 from benchmarks.replies import results
 from benchmarks.replies.cell import Cell
-from benchmarks.replies.load import CHANNELS, Ending
+from benchmarks.replies.load import CHANNEL_COUNTS, Ending
 from benchmarks.replies.plot import plot
 
 DOCS = Path("docs")
@@ -21,7 +21,7 @@ FIRST_PLATFORM = "**Discord**\n"
 #: Smaller loads are on the page of the benchmarks.
 MIN_REPLIES = 50
 
-HEAD = ("Replies in channels", "Project", "Refused", "Wrong", "Age", "End, mean", "End, p99")
+HEADER = ("Replies in channels", "Project", "Refused", "Wrong", "Age", "End, mean", "End, p99")
 
 
 def select_comparable_cells(cells: Sequence[Cell]) -> list[Cell]:
@@ -51,7 +51,7 @@ def compact_table(cells: Sequence[Cell]) -> str:
     """
     blocks = []
     for platform in sorted({cell.platform for cell in cells}):
-        rows = [HEAD, ("---", "---") + ("---:",) * (len(HEAD) - 2)]
+        rows = [HEADER, ("---", "---") + ("---:",) * (len(HEADER) - 2)]
         of_platform = sorted((cell for cell in cells if cell.platform == platform), key=_order)
         for _, of_load in groupby(of_platform, key=_order):
             load = list(of_load)
@@ -99,12 +99,12 @@ def _name(cell: Cell) -> str:
 
 def main() -> None:
     cells = select_comparable_cells(results.list_cells())
-    spread = [cell for cell in cells if cell.channels == CHANNELS.get(cell.replies)]
+    spread = [cell for cell in cells if cell.channels == CHANNEL_COUNTS.get(cell.replies)]
     for ending in Ending:
         (DOCS / "pictures" / f"replies-{ending.replace(' ', '-')}.svg").write_text(plot(spread, ending))
     page = DOCS / "reference" / "benchmarks-appendix.md"
     before, _, _ = page.read_text().partition(FIRST_PLATFORM)
-    large = [cell for cell in cells if cell.ending == Ending.TOGETHER and cell.replies >= MIN_REPLIES]
+    large = [cell for cell in cells if cell.ending == Ending.SIMULTANEOUS and cell.replies >= MIN_REPLIES]
     page.write_text(f"{before}{compact_table(large)}\n")
 
 

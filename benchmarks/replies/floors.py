@@ -50,7 +50,7 @@ class LimitWindow:
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class PlatformLimits:
     """Rate limits and message size of a platform.
 
     Attributes:
@@ -70,11 +70,11 @@ class Rules:
     size: int
 
 
-def _slack() -> Rules:
+def _slack() -> PlatformLimits:
     (edits,), (posts, workspace_posts) = slack.RATES["chat.update"], slack.RATES["chat.postMessage"]
     (appends,), (stops,) = slack.RATES["chat.appendStream"], slack.RATES["chat.stopStream"]
     assert edits.seconds == appends.seconds == stops.seconds, "their windows are counted as one"
-    return Rules(
+    return PlatformLimits(
         LimitWindow(edits.max_calls + appends.max_calls + stops.max_calls, edits.seconds, is_sliding=True),
         LimitWindow(edits.max_calls + stops.max_calls, edits.seconds, is_sliding=True),
         False,
@@ -84,11 +84,11 @@ def _slack() -> Rules:
     )
 
 
-def _discord() -> Rules:
+def _discord() -> PlatformLimits:
     edits = discord.RATES["PATCH /channels/{channel}/messages/{message}"]
     posts = discord.RATES["POST /channels/{channel}/messages"]
     by_edits = LimitWindow(edits.max_calls, edits.seconds, is_sliding=False)
-    return Rules(
+    return PlatformLimits(
         by_edits,
         by_edits,
         True,
@@ -98,10 +98,10 @@ def _discord() -> Rules:
     )
 
 
-RULES = {"slack": _slack(), "discord": _discord()}
+LIMITS = {"slack": _slack(), "discord": _discord()}
 
 
-def min_mean_age(load: Load, rules: Rules) -> float:
+def min_mean_age(load: Load, limits: PlatformLimits) -> float:
     """Return a lower bound of the shown text's mean age, for any schedule.
 
     The age is the time since the model emitted the newest visible word, in platform seconds: see `measure.mean_age`.
@@ -109,10 +109,10 @@ def min_mean_age(load: Load, rules: Rules) -> float:
     spaced calls reach this age. The allowed calls are distributed to minimize the sum of the replies' ages. The time is
     divided into equal parts; each number of parts in `_PART_COUNTS` gives a bound. The largest bound is returned.
     """
-    return _mean_age(load, rules, is_joint=False)
+    return _mean_age(load, limits, is_joint=False)
 
 
-def min_joint_age(load: Load, rules: Rules) -> float:
+def min_joint_age(load: Load, limits: PlatformLimits) -> float:
     """Return a lower bound of the mean age for schedules that end earliest.
 
     The age is that of `min_mean_age` (platform seconds), averaged over the time of each reply and over all replies.
@@ -125,43 +125,43 @@ def min_joint_age(load: Load, rules: Rules) -> float:
       `m` calls delay it by a mean of `m (2 way)^2 / (2 s)`. The bound allows a mean delay of `way / 4`. So `m`, the
       calls of one reply in a part of the time, is at most `s / (8 way)`.
     """
-    return _mean_age(load, rules, is_joint=True)
+    return _mean_age(load, limits, is_joint=True)
 
 
-def _mean_age(load: Load, rules: Rules, *, is_joint: bool) -> float:
-    extra_calls = count_messages(rules) - 1
+def _mean_age(load: Load, limits: PlatformLimits, *, is_joint: bool) -> float:
+    extra_calls = count_messages(limits) - 1
     total = 0.0
-    for numbers in _group_by_edit_limit(load, edits_by_channel=rules.edits_by_channel):
-        starts = [number * load.step for number in numbers]
+    for numbers in _group_by_edit_limit(load, edits_by_channel=limits.edits_by_channel):
+        starts = [number * load.start_interval for number in numbers]
         total += max(
-            _summed_age_bound(starts, parts, rules.edits, extra_calls, is_joint=is_joint) for parts in _PART_COUNTS
+            _summed_age_bound(starts, parts, limits.edits, extra_calls, is_joint=is_joint) for parts in _PART_COUNTS
         )
     return total / load.replies / SPAN_SECONDS
 
 
-def count_messages(rules: Rules) -> int:
+def count_messages(limits: PlatformLimits) -> int:
     """Return the number of platform messages for the text of one reply of a load.
 
     The texts of all replies have the same length.
     """
-    return math.ceil(sum(len(build_token(0, position)) for position in range(TOKENS)) / rules.size)
+    return math.ceil(sum(len(build_token(0, position)) for position in range(TOKENS)) / limits.size)
 
 
-def best_end_delays(load: Load, rules: Rules) -> list[float]:
+def best_end_delays(load: Load, limits: PlatformLimits) -> list[float]:
     """Return the seconds from each reply's last word to its final text, at the best.
 
     The best schedule is first come, first served, with unused limits at its start. A reply ends by an edit or, with
     several messages, by the post of its last one, whichever is possible earlier. The delays are in platform seconds, in
     the order of the replies' numbers.
     """
-    workspace_edits = [WindowUsage(rules.endings)]
-    edits = [[WindowUsage(rules.endings)] if rules.edits_by_channel else workspace_edits for _ in range(load.channels)]
-    workspace_posts = [WindowUsage(rules.posts_in_all)] if rules.posts_in_all else []
-    posts = [[WindowUsage(rules.posts), *workspace_posts] for _ in range(load.channels)]
+    shared_edits = [WindowUsage(limits.endings)]
+    edits = [[WindowUsage(limits.endings)] if limits.edits_by_channel else shared_edits for _ in range(load.channels)]
+    workspace_posts = [WindowUsage(limits.posts_in_all)] if limits.posts_in_all else []
+    posts = [[WindowUsage(limits.posts), *workspace_posts] for _ in range(load.channels)]
     waits = []
     for number in range(load.replies):
-        ended, channel = number * load.step + SPAN_SECONDS, load.channel(number)
-        ways = [posts[channel], edits[channel]] if count_messages(rules) > 1 else [edits[channel]]
+        ended, channel = number * load.start_interval + SPAN_SECONDS, load.channel(number)
+        ways = [posts[channel], edits[channel]] if count_messages(limits) > 1 else [edits[channel]]
         earliest = [max(usage.earliest(ended) for usage in way) for way in ways]
         at = min(earliest)
         for usage in ways[earliest.index(at)]:

@@ -12,11 +12,11 @@ from enum import StrEnum
 from time import monotonic
 
 TOKENS_PER_SECOND = 40
-SECONDS = 30.0
-TOKENS = int(SECONDS * TOKENS_PER_SECOND)
+STREAM_SECONDS = 30.0
+TOKENS = int(STREAM_SECONDS * TOKENS_PER_SECOND)
 
 #: Number of channels for each number of replies.
-CHANNELS = {1: 1, 10: 5, 50: 10, 200: 20}
+CHANNEL_COUNTS = {1: 1, 10: 5, 50: 10, 200: 20}
 
 #: Seconds in which all users ask, and from then to the model's first word.
 ASKING_SECONDS, THINKING_SECONDS = 1.0, 1.0
@@ -39,8 +39,8 @@ def _scatter(number: int) -> float:
 class Ending(StrEnum):
     """Order in which the replies of a load end: all at once, or one after the other."""
 
-    TOGETHER = "together"
-    IN_TURN = "in turn"
+    SIMULTANEOUS = "together"
+    SUCCESSIVE = "in turn"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +60,12 @@ class Load:
     speed: float = 1.0
 
     @property
-    def step(self) -> float:
+    def start_interval(self) -> float:
         """Platform seconds between the starts of two successive replies, or 0.
 
         It is 0 if all replies end at once.
         """
-        return SECONDS / self.replies if self.ending is Ending.IN_TURN else 0.0
+        return STREAM_SECONDS / self.replies if self.ending is Ending.SUCCESSIVE else 0.0
 
     def channel(self, number: int) -> int:
         return number % self.channels
@@ -96,23 +96,23 @@ def last_position(text: str) -> tuple[int, int] | None:
 
 
 @dataclass(slots=True)
-class Speech:
+class TokenStream:
     """Words of the model for one reply, emitted over time.
 
     Attributes:
         number: the number of the reply in the load.
-        spoken: the time of each emitted word (real monotonic seconds).
+        token_times: the time of each emitted word (real monotonic seconds).
         tokens: all words with their separators.
         ended: set after the last word.
         begins: the due time of the first word (real monotonic seconds).
     """
 
     number: int
-    spoken: list[float] = field(default_factory=list)
+    token_times: list[float] = field(default_factory=list)
     tokens: list[str] = field(default_factory=list)
     ended: asyncio.Event = field(default_factory=asyncio.Event)
     begins: float = 0.0
-    _on_word: Callable[[str], None] | None = None
+    _on_token: Callable[[str], None] | None = None
 
     def __post_init__(self) -> None:
         self.tokens = [build_token(self.number, position) for position in range(TOKENS)]
@@ -121,17 +121,17 @@ class Speech:
     def text(self) -> str:
         return "".join(self.tokens)
 
-    def subscribe(self, on_word: Callable[[str], None]) -> None:
-        """Call `on_word` with each word emitted so far, and later with each new one.
+    def subscribe(self, on_token: Callable[[str], None]) -> None:
+        """Call `on_token` with each word emitted so far, and later with each new one.
 
-        A speech has one subscriber; a second call replaces it.
+        A stream has one subscriber; a second call replaces it.
         """
-        for position in range(len(self.spoken)):
-            on_word(self.tokens[position])
-        self._on_word = on_word
+        for position in range(len(self.token_times)):
+            on_token(self.tokens[position])
+        self._on_token = on_token
 
-    def emit_word(self, now: float) -> None:
-        """Pass the next word to the subscriber, if any, and add its time to `spoken`.
+    def emit_token(self, now: float) -> None:
+        """Pass the next word to the subscriber, if any, and add its time to `token_times`.
 
         The last word sets `ended`.
 
@@ -141,16 +141,16 @@ class Speech:
         Raises:
             IndexError: all words are emitted.
         """
-        word = self.tokens[len(self.spoken)]
-        self.spoken.append(now)
-        if self._on_word is not None:
-            self._on_word(word)
-        if len(self.spoken) == TOKENS:
+        word = self.tokens[len(self.token_times)]
+        self.token_times.append(now)
+        if self._on_token is not None:
+            self._on_token(word)
+        if len(self.token_times) == TOKENS:
             self.ended.set()
 
 
-class SpeechStreamer:
-    """Model of a load that emits the words of all its speeches when they are due.
+class TokenStreamer:
+    """Model of a load that emits the words of all its streams when they are due.
 
     Attributes:
         summed_delay: the real seconds between a word's due time and its emission, summed over all words.
@@ -159,37 +159,37 @@ class SpeechStreamer:
     def __init__(self, load: Load) -> None:
         self._load = load
         self._pace = 1 / TOKENS_PER_SECOND / load.speed
-        self.speeches = [Speech(number) for number in range(load.replies)]
+        self.streams = [TokenStream(number) for number in range(load.replies)]
         self.summed_delay = 0.0
 
-    def question_delay(self, speech: Speech) -> float:
-        """Return the real seconds from the load's start to the question of a speech."""
-        return (speech.number * self._load.step + _scatter(speech.number) * ASKING_SECONDS) / self._load.speed
+    def question_delay(self, stream: TokenStream) -> float:
+        """Return the real seconds from the load's start to the question of a stream."""
+        return (stream.number * self._load.start_interval + _scatter(stream.number) * ASKING_SECONDS) / self._load.speed
 
     async def run(self) -> None:
-        """Emit the words of all speeches at their due times, until all have ended.
+        """Emit the words of all streams at their due times, until all have ended.
 
-        Each word goes to the speech's subscriber: see `Speech.emit_word`. The due times count from now;
-        `Speech.begins` is set to the first. Speeches that are added later are ignored.
+        Each word goes to the stream's subscriber: see `TokenStream.emit_token`. The due times count from now;
+        `TokenStream.begins` is set to the first. Streams that are added later are ignored.
         """
         began = monotonic()
-        for speech in self.speeches:
-            first = speech.number * self._load.step + ASKING_SECONDS + THINKING_SECONDS
-            offset = _scatter(speech.number) * self._pace  # no two speeches share an instant
-            speech.begins = began + first / self._load.speed + offset
-        unfinished = list(self.speeches)
+        for stream in self.streams:
+            first = stream.number * self._load.start_interval + ASKING_SECONDS + THINKING_SECONDS
+            offset = _scatter(stream.number) * self._pace  # no two streams share an instant
+            stream.begins = began + first / self._load.speed + offset
+        unfinished = list(self.streams)
         while unfinished:
             now = monotonic()
-            for speech in unfinished:
-                for due in self._due(speech, now):
-                    speech.emit_word(now)
+            for stream in unfinished:
+                for due in self._due(stream, now):
+                    stream.emit_token(now)
                     self.summed_delay += now - due
-            unfinished = [speech for speech in unfinished if not speech.ended.is_set()]
+            unfinished = [stream for stream in unfinished if not stream.ended.is_set()]
             await asyncio.sleep(min(0.005, self._pace / 2))
 
-    def _due(self, speech: Speech, now: float) -> Iterator[float]:
-        for position in range(len(speech.spoken), TOKENS):
-            due = speech.begins + position * self._pace
+    def _due(self, stream: TokenStream, now: float) -> Iterator[float]:
+        for position in range(len(stream.token_times), TOKENS):
+            due = stream.begins + position * self._pace
             if due > now:
                 return
             yield due

@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from benchmarks.replies.load import Speech, last_position
+from benchmarks.replies.load import TokenStream, last_position
 from benchmarks.replies.platforms import MeasuredQuestion, Version
 
 
@@ -35,7 +35,7 @@ class MeasuredReply:
 
 
 def measure_replies(
-    questions: Sequence[MeasuredQuestion], speeches: Sequence[Speech], versions: Iterable[Version]
+    questions: Sequence[MeasuredQuestion], streams: Sequence[TokenStream], versions: Iterable[Version]
 ) -> list[MeasuredReply]:
     """Return the figures of the reply to each question, in the order of the questions.
 
@@ -43,7 +43,7 @@ def measure_replies(
     so an extra placeholder is found, too.
 
     Args:
-        speeches: the words of the model for each question, in the order of the questions.
+        streams: the words of the model for each question, in the order of the questions.
         versions: all texts of the bot's messages over time, oldest first.
     """
     versions = list(versions)
@@ -62,12 +62,12 @@ def measure_replies(
             versions_by_reply[owners[version.message]].append(version)
     return [
         MeasuredReply(
-            mean_age(speech.spoken, newest_positions(versions_by_reply[question.number])),
-            speech.spoken[-1],
-            final_time(speech.text, speech.spoken[-1], versions_by_reply[question.number]),
+            mean_age(stream.token_times, newest_positions(versions_by_reply[question.number])),
+            stream.token_times[-1],
+            final_time(stream.text, stream.token_times[-1], versions_by_reply[question.number]),
             question.channel,
         )
-        for question, speech in zip(questions, speeches, strict=True)
+        for question, stream in zip(questions, streams, strict=True)
     ]
 
 

@@ -4,10 +4,10 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 
 from benchmarks.replies.cell import Cell
-from benchmarks.replies.floors import RULES, min_joint_age
+from benchmarks.replies.floors import LIMITS, min_joint_age
 from benchmarks.replies.load import Ending, Load
 
-HEAD = (
+HEADER = (
     "",
     "calls",
     "refused",
@@ -54,7 +54,7 @@ def table(cells: Iterable[Cell]) -> str:
             "",
             "",
         )
-        rows = [HEAD, ("---",) + ("---:",) * (len(HEAD) - 1), *map(_row, lines), floor]
+        rows = [HEADER, ("---",) + ("---:",) * (len(HEADER) - 1), *map(_row, lines), floor]
         blocks.append("\n".join([title, "", *("| " + " | ".join(row) + " |" for row in rows)]))
     return "\n\n".join(blocks)
 
@@ -62,7 +62,7 @@ def table(cells: Iterable[Cell]) -> str:
 def line(cell: Cell) -> str:
     """Return the load and figures of a cell in one line, to print as progress."""
     load = f"{cell.platform}, {cell.replies} in {cell.channels}, {cell.ending}, speed {cell.speed:g}"
-    return f"{load}: " + " | ".join(f"{name} {value}".strip() for name, value in zip(HEAD, _row(cell), strict=True))
+    return f"{load}: " + " | ".join(f"{name} {value}".strip() for name, value in zip(HEADER, _row(cell), strict=True))
 
 
 def _order(cell: Cell) -> tuple[str, int, int, str]:
@@ -94,7 +94,7 @@ def _joint(cell: Cell) -> float:
 
     See `min_joint_age`.
     """
-    return min_joint_age(Load(cell.replies, cell.channels, Ending(cell.ending), cell.speed), RULES[cell.platform])
+    return min_joint_age(Load(cell.replies, cell.channels, Ending(cell.ending), cell.speed), LIMITS[cell.platform])
 
 
 def _seconds(value: float | None) -> str:

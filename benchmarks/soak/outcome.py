@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import sqlalchemy as sa
 
-from benchmarks.soak.script import CheckingModel, SessionVerdict, find_disordered, find_names, is_late, judge
+from benchmarks.soak.script import CheckingModel, SessionVerdict, find_names, find_out_of_order, is_late, judge
 from benchmarks.soak.sessions import SoakPlatform, count_unfinished, visible_text
 from benchmarks.soak.users import UserSession
 from core.store.database import Database
@@ -27,7 +27,7 @@ class Outcome:
         seconds: the duration.
         verdicts: the verdict on each session.
         unreceived: names of unanswered messages that no bot has accepted, since none was connected.
-        late: names of messages that the platform delivered after the turns of newer ones began (see `disordered` of
+        late: names of messages that the platform delivered after the turns of newer ones began (see `out_of_order` of
             the verdicts).
         history_faults: descriptions of wrong histories in model requests.
         unexpected_exits: the number of exits of a bot that no fault caused.
@@ -119,11 +119,11 @@ def build_outcome(
         for session in sessions
     ]
     lost_ids = {id_ for _, verdict in verdicts for id_ in verdict.lost}
-    pairs = [pair for _, verdict in verdicts for pair in verdict.disordered]
+    pairs = [pair for _, verdict in verdicts for pair in verdict.out_of_order]
     receipt_times = {name: at for platform in platforms for name, at in platform.receipt_times().items()}
     in_time = {pair[0] for pair in pairs if not is_late(pair, receipt_times, turn_starts)}
     late = {older for older, _ in pairs} - in_time
-    wrong = [order for order in model.orders if any(older not in late for older, _ in find_disordered(order))]
+    wrong = [order for order in model.orders if any(older not in late for older, _ in find_out_of_order(order))]
     return Outcome(
         seed,
         seconds,

@@ -60,7 +60,7 @@ def _find_out_of_order(verdict: SessionVerdict, outcome: Outcome) -> list[tuple[
 
     Pairs whose older message was late (see `Outcome.late`) are left out.
     """
-    return [pair for pair in verdict.disordered if pair[0] not in outcome.late]
+    return [pair for pair in verdict.out_of_order if pair[0] not in outcome.late]
 
 
 _Column = Sequence[tuple[UserSession, SessionVerdict]]
@@ -90,12 +90,12 @@ def _count_doubled(column: _Column, _outcome: Outcome) -> int:
     return sum(len(verdict.doubled) for _, verdict in column)
 
 
-def _count_disordered(column: _Column, outcome: Outcome) -> int:
+def _count_out_of_order(column: _Column, outcome: Outcome) -> int:
     return sum(bool(_find_out_of_order(verdict, outcome)) for _, verdict in column)
 
 
 def _count_late(column: _Column, outcome: Outcome) -> int:
-    return sum(len({older for older, _ in verdict.disordered} & outcome.late) for _, verdict in column)
+    return sum(len({older for older, _ in verdict.out_of_order} & outcome.late) for _, verdict in column)
 
 
 def _count_wrong(column: _Column, _outcome: Outcome) -> int:
@@ -113,7 +113,7 @@ COUNTS = {
     "lost": _count_lost,
     "sent while no bot was connected": _count_unreceived,
     "doubled": _count_doubled,
-    "sessions out of order": _count_disordered,
+    "sessions out of order": _count_out_of_order,
     "delivered late": _count_late,
     "wrong texts": _count_wrong,
     "unfinished messages": _count_unfinished,

@@ -65,7 +65,7 @@ class CheckingModel:
         if wrong := find_history_fault(messages):
             self.faults.append(wrong)
         order = [id_ for role, text in messages if role == "user" for id_ in find_names(text)]
-        if find_disordered(order):
+        if find_out_of_order(order):
             self.orders.append(order)
 
     def build_answer(self, ids: Sequence[str], pieces: int, pace: float) -> Say:
@@ -121,7 +121,7 @@ def find_history_fault(messages: Sequence[tuple[str, str]]) -> str:
     return "" if len(all_ids) == len(set(all_ids)) else f"more than once: {all_ids}"
 
 
-def find_disordered(ids: Sequence[str]) -> tuple[tuple[str, str], ...]:
+def find_out_of_order(ids: Sequence[str]) -> tuple[tuple[str, str], ...]:
     """Return each pair (older, newer) of message names in which the newer comes first.
 
     Args:
@@ -146,7 +146,7 @@ class SessionVerdict:
         replies: the number of complete answers.
         lost: messages without a complete answer.
         doubled: messages with several answers.
-        disordered: each pair (older, newer) of messages of which the newer was answered first.
+        out_of_order: each pair (older, newer) of messages of which the newer was answered first.
         wrong: texts that are no answer, wrong answers, and answers of other sessions.
         unfinished: the number of the bot's unfinished messages (see `SoakBotMessage.is_finished`).
     """
@@ -154,7 +154,7 @@ class SessionVerdict:
     replies: int
     lost: tuple[str, ...]
     doubled: tuple[str, ...]
-    disordered: tuple[tuple[str, str], ...]
+    out_of_order: tuple[tuple[str, str], ...]
     wrong: tuple[str, ...]
     unfinished: int = 0
 
@@ -179,7 +179,7 @@ def judge(sent: Sequence[str], visible_text: str, unfinished: int = 0) -> Sessio
         len(replies),
         tuple(id_ for id_ in sent if id_ not in ids),
         tuple(sorted({id_ for id_ in ids if ids.count(id_) > 1})),
-        find_disordered(ids),
+        find_out_of_order(ids),
         tuple(wrong),
         unfinished,
     )

@@ -39,14 +39,14 @@ class BareModel(BaseLlm):
         text = (llm_request.contents[-1].parts or [types.Part()])[0].text or ""
         answer = text
         if text != _WARM_UP_TEXT:
-            completion = await client().chat.completions.create(
+            completion = await create_client().chat.completions.create(
                 model="scripted", messages=[{"role": "user", "content": text}]
             )
             answer = completion.choices[0].message.content or ""
         yield LlmResponse(content=types.Content(role="model", parts=[types.Part(text=answer)]))
 
 
-def client() -> openai.AsyncOpenAI:
+def create_client() -> openai.AsyncOpenAI:
     return openai.AsyncOpenAI(api_key="none", base_url=os.environ["OPENAI_BASE_URL"])
 
 

@@ -22,32 +22,32 @@ from core.store.migrate import migrate
 from sandbox.postgres import PostgresSandbox
 
 #: Numbers of workers on PostgreSQL, one measurement each.
-WORKERS = (1, 2, 4)
+WORKER_COUNTS = (1, 2, 4)
 
 
 def measure_sqlite() -> TurnFigures:
     with tempfile.TemporaryDirectory() as folder:
         urls = (f"sqlite+aiosqlite:///{Path(folder) / f'{number}.db'}" for number in count())
-        steps, idle = asyncio.run(one_worker.measure_single_turns(next(urls)))
-        together = asyncio.run(one_worker.measure_concurrent_turns(next(urls)))
+        single, idle = asyncio.run(one_worker.measure_single_turns(next(urls)))
+        concurrent = asyncio.run(one_worker.measure_concurrent_turns(next(urls)))
         bare = asyncio.run(one_worker.measure_concurrent_turns(next(urls), is_bare=True))
         return TurnFigures(
-            "SQLite", steps, idle, together, bare, [asyncio.run(many_workers.measure_throughput(next(urls), 1))]
+            "SQLite", single, idle, concurrent, bare, [asyncio.run(many_workers.measure_throughput(next(urls), 1))]
         )
 
 
 def measure_postgres() -> TurnFigures:
     with create_databases() as urls:
-        steps, idle = asyncio.run(one_worker.measure_single_turns(next(urls)))
-        together = asyncio.run(one_worker.measure_concurrent_turns(next(urls)))
+        single, idle = asyncio.run(one_worker.measure_single_turns(next(urls)))
+        concurrent = asyncio.run(one_worker.measure_concurrent_turns(next(urls)))
         bare = asyncio.run(one_worker.measure_concurrent_turns(next(urls), is_bare=True))
-        throughputs = [asyncio.run(many_workers.measure_throughput(next(urls), workers)) for workers in WORKERS]
+        throughputs = [asyncio.run(many_workers.measure_throughput(next(urls), workers)) for workers in WORKER_COUNTS]
         takeover = asyncio.run(many_workers.measure_takeover(next(urls)))
         return TurnFigures(
             "PostgreSQL",
-            steps,
+            single,
             idle,
-            together,
+            concurrent,
             bare,
             throughputs,
             takeover,

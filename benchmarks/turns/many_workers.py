@@ -41,7 +41,7 @@ class Throughput:
 
 
 class WorkerProcess:
-    """Running process of the module `worker_process`, with JSON orders and reports.
+    """Running process of the module `worker_process`, with JSON commands and reports.
 
     Args:
         process: the process, with pipes for its standard input and output.
@@ -60,9 +60,9 @@ class WorkerProcess:
         async for line in self._process.stdout:
             reports.put_nowait({"worker": number, **json.loads(line)})
 
-    def send_order(self, **order: str) -> None:
+    def send_command(self, **command: str) -> None:
         assert self._process.stdin is not None
-        self._process.stdin.write(f"{json.dumps(order)}\n".encode())
+        self._process.stdin.write(f"{json.dumps(command)}\n".encode())
 
     def close(self) -> None:
         """Close the worker's standard input, on which it stops."""
@@ -159,7 +159,8 @@ async def measure_throughput(url: str, workers: int) -> Throughput:
     async with start_workers(url, workers) as pool:
         began = time.time()
         for session in range(SESSIONS):
-            pool.workers[session % workers].send_order(say=f"pace {workers} {session}", text=str(TURNS_PER_SESSION - 1))
+            worker = pool.workers[session % workers]
+            worker.send_command(say=f"pace {workers} {session}", text=str(TURNS_PER_SESSION - 1))
         ends = [await pool.wait_for_report("ended") for _ in range(SESSIONS * TURNS_PER_SESSION)]
         for worker in pool.workers:
             worker.close()
@@ -183,7 +184,7 @@ async def measure_takeover(url: str) -> float:
         url: the URL of a database without messages; see `run_worker`.
     """
     async with start_workers(url, 2, seconds=60) as pool:
-        pool.workers[0].send_order(say="takeover", text="0")
+        pool.workers[0].send_command(say="takeover", text="0")
         first = await pool.wait_for_report("began", session="takeover")
         await asyncio.sleep(1)
         pool.workers[first["worker"]].kill()
@@ -204,10 +205,10 @@ async def measure_cancel(url: str) -> float:
     async with start_workers(url, 2, seconds=60, limits=(MAX_CONCURRENT_TURNS, 0)) as pool:
         for number in range(5):
             session = f"cancel {number}"
-            pool.workers[0].send_order(say=session, text="0")
+            pool.workers[0].send_command(say=session, text="0")
             await pool.wait_for_report("began", session=session)
             await asyncio.sleep(0.3)
             before = time.time()
-            pool.workers[1].send_order(stop=session)
+            pool.workers[1].send_command(stop=session)
             longest = max(longest, (await pool.wait_for_report("cancelled", session=session))["at"] - before)
     return longest

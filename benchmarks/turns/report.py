@@ -16,8 +16,8 @@ class TurnFigures:
 
     Attributes:
         database: the name in the table.
-        steps: successive turns.
-        together: concurrent turns.
+        single: successive turns.
+        concurrent: concurrent turns.
         bare: concurrent turns without agent and reply.
         throughputs: many short turns, one measurement per number of workers.
         takeover: seconds from the kill of a worker until another one runs its turn; None if not measured.
@@ -26,9 +26,9 @@ class TurnFigures:
     """
 
     database: str
-    steps: SingleTurns
+    single: SingleTurns
     idle: IdleUsage
-    together: ConcurrentTurns
+    concurrent: ConcurrentTurns
     bare: ConcurrentTurns
     throughputs: Sequence[Throughput]
     takeover: float | None = None
@@ -45,11 +45,11 @@ def table(columns: Sequence[TurnFigures]) -> str:
 
 
 def _rows(figures: TurnFigures) -> dict[str, str]:
-    steps, statements = figures.steps, figures.steps.statements
+    single, statements = figures.single, figures.single.statements
     rows = {
-        "accept to start, median": _ms(steps.start),
-        "accept to start, 99th percentile": _ms(steps.start_p99),
-        "the accept only, median": _ms(steps.accept),
+        "accept to start, median": _ms(single.start),
+        "accept to start, 99th percentile": _ms(single.start_p99),
+        "the accept only, median": _ms(single.accept),
     }
     for throughput in figures.throughputs:
         workers = f"{throughput.workers} worker{'s' * (throughput.workers > 1)}"
@@ -59,10 +59,10 @@ def _rows(figures: TurnFigures) -> dict[str, str]:
         rows[f"{name}: event loop, longest delay / busy time"] = (
             f"{_ms(throughput.max_delay)} / {_ms(throughput.max_busy)}"
         )
-    for suffix, together in (("", figures.together), (", no agent and no reply", figures.bare)):
+    for suffix, turns in (("", figures.concurrent), (", no agent and no reply", figures.bare)):
         name = f"{CONCURRENT_SESSIONS} sessions of {MODEL_SECONDS:g} s each{suffix}"
-        rows[name] = f"{together.seconds:.1f} s, {together.peak} at once"
-        rows[f"{name}: event loop, longest delay / busy time"] = f"{_ms(together.max_delay)} / {_ms(together.max_busy)}"
+        rows[name] = f"{turns.seconds:.1f} s, {turns.peak} at once"
+        rows[f"{name}: event loop, longest delay / busy time"] = f"{_ms(turns.max_delay)} / {_ms(turns.max_busy)}"
     return {
         **rows,
         "writing statements per turn": "<br>".join(f"{kind} {number:g}" for kind, number in _list_writes(statements)),

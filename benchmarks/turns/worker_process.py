@@ -1,7 +1,7 @@
-"""Worker process of the benchmark, which reads orders and writes reports.
+"""Worker process of the benchmark, which reads commands and writes reports.
 
-`python -m benchmarks.turns.worker_process URL MODEL_SECONDS LIMIT` reads orders from standard input and writes reports
-to standard output, as JSON lines:
+`python -m benchmarks.turns.worker_process URL MODEL_SECONDS LIMIT` reads commands from standard input and writes
+reports to standard output, as JSON lines:
 
     {"say": SESSION, "text": TEXT}     accept a message; a number as TEXT is the count of further messages
     {"stop": SESSION}                  cancel the session's running turn
@@ -22,12 +22,12 @@ def report(kind: str, **fields: Any) -> None:
     print(json.dumps({"kind": kind, "at": time.time(), **fields}), flush=True)
 
 
-class OrderHandler:
-    """Handler of orders on standard input; it reports turns on standard output.
+class CommandHandler:
+    """Handler of commands on standard input; it reports turns on standard output.
 
     The reports tell the start, end and cancellation of each turn.
 
-    An order is `{"say": SESSION, "text": TEXT}`, which accepts a message, or `{"stop": SESSION}`, which requests the
+    A command is `{"say": SESSION, "text": TEXT}`, which accepts a message, or `{"stop": SESSION}`, which requests the
     cancel of the session's turn. The text must be a number. Above 0, a message with the next lower number follows the
     answer.
     """
@@ -50,13 +50,13 @@ class OrderHandler:
         while True:
             await services.inbox.accept(build_message(*await self._next.get()))
 
-    async def handle_order(self, services: WorkerServices, line: bytes) -> None:
-        order = json.loads(line)
-        if "say" in order:
-            await services.inbox.accept(build_message(order["say"], order["text"]))
+    async def handle_command(self, services: WorkerServices, line: bytes) -> None:
+        command = json.loads(line)
+        if "say" in command:
+            await services.inbox.accept(build_message(command["say"], command["text"]))
         else:
             async with services.database.write() as connection:
-                await services.turns.request_cancel(connection, f"memory:{order['stop']}", CancelReason.STOP)
+                await services.turns.request_cancel(connection, f"memory:{command['stop']}", CancelReason.STOP)
 
 
 def _session(turn: Turn) -> str:
@@ -64,7 +64,7 @@ def _session(turn: Turn) -> str:
 
 
 async def main(url: str, seconds: float, limit: int) -> None:
-    handler, lines = OrderHandler(), asyncio.StreamReader()
+    handler, lines = CommandHandler(), asyncio.StreamReader()
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin)
     async with run_worker(
         url,
@@ -78,7 +78,7 @@ async def main(url: str, seconds: float, limit: int) -> None:
         report("ready")
         async with LoopMonitor() as loop:
             while line := await lines.readline():
-                await handler.handle_order(services, line)
+                await handler.handle_command(services, line)
         for accepter in accepters:
             accepter.cancel()
         await asyncio.wait(accepters)

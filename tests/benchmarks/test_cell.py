@@ -20,7 +20,7 @@ CUT = {("Chat SDK's policy", "discord"), (slack_runner.NAME, "slack")}
     ids=lambda one: f"{one.name} on {one.platform}",
 )
 async def test_each_contender_that_does_not_cut_text_shows_a_single_reply_completely(contender: ReplyContender) -> None:
-    cell = await measure(contender, Load(1, 1, Ending.TOGETHER, QUICK_SPEED))
+    cell = await measure(contender, Load(1, 1, Ending.SIMULTANEOUS, QUICK_SPEED))
     assert cell.failures == {}
     assert cell.wrong == ((contender.name, contender.platform) in CUT)
     assert cell.age >= cell.age_floor
@@ -32,6 +32,6 @@ async def test_each_contender_that_does_not_cut_text_shows_a_single_reply_comple
 @pytest.mark.parametrize("platform", ["slack", "discord"])
 async def test_parley_loses_no_reply_of_a_staggered_load(platform: str) -> None:
     (parley,) = (contender for contender in CONTENDERS if (contender.name, contender.platform) == (NAME, platform))
-    cell = await measure(parley, Load(4, 2, Ending.IN_TURN, QUICK_SPEED))
+    cell = await measure(parley, Load(4, 2, Ending.SUCCESSIVE, QUICK_SPEED))
     assert (cell.wrong, cell.failures) == (0, {})
     assert cell.age >= cell.age_floor

@@ -7,10 +7,10 @@ import pytest
 from benchmarks.load import run
 from benchmarks.load.__main__ import main
 from benchmarks.load.processes import Formation
-from benchmarks.load.questions import KINDS, LoadModel, get_file_text, get_files, get_kind
+from benchmarks.load.questions import KIND_PERCENTAGES, LoadModel, get_file_text, get_files, get_kind
 from benchmarks.load.report import faults, table
 from benchmarks.load.run import LoadConfig, LoadResult, LoadRun
-from benchmarks.load.timing import Wait, waits
+from benchmarks.load.timing import Wait, measure_waits
 from benchmarks.soak.outcome import Outcome
 from benchmarks.soak.script import answer, judge
 from benchmarks.soak.sessions import SoakBotMessage
@@ -49,7 +49,7 @@ def find_name(kind: str, session: int = 1) -> str:
 def test_the_name_of_a_message_decides_its_kind_at_the_set_frequency() -> None:
     found = Counter(get_kind(f"s{session}-{number}") for session in range(50) for number in range(40))
     assert found == Counter(get_kind(f"s{session}-{number}") for session in range(50) for number in range(40))
-    for kind, part in KINDS.items():
+    for kind, part in KIND_PERCENTAGES.items():
         assert found[kind] / 2000 == pytest.approx(part / 100, abs=0.03)
 
 
@@ -97,7 +97,7 @@ def test_waits_are_measured_to_the_first_text_and_the_end_by_deploy_phase() -> N
     messages = [final_message((10.5, PLACEHOLDER), (11.0, text[:9]), (12.0, text)), final_message((13.0, RESET_DONE))]
     sent = {"s1-0": 10.0, "s1-1": 15.0, "s1-2": 25.0}
     session = UserSession(1, "slack", FixedPlace(*messages), list(sent), sent)
-    assert waits(session, [(20.0, 22.0)], minute=6.0) == [
+    assert measure_waits(session, [(20.0, 22.0)], minute=6.0) == [
         Wait("slack", "before", 1.0, 2.0),
         Wait("slack", "during", inf, inf),
         Wait("slack", "after", inf, inf),

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.replies.load import TOKENS, Speech, build_token, last_position
+from benchmarks.replies.load import TOKENS, TokenStream, build_token, last_position
 from benchmarks.replies.measure import (
     MeasuredReply,
     drain,
@@ -86,19 +86,19 @@ def test_a_final_text_counts_from_the_time_it_is_complete_and_alone() -> None:
 
 def test_a_message_belongs_to_the_reply_of_its_words_or_of_its_question() -> None:
     questions = [MeasuredQuestion(number, number, "C", f"q{number}") for number in range(2)]
-    speeches = [Speech(number) for number in range(2)]
-    for speech in speeches:
-        speech.spoken.extend(position / 40 for position in range(TOKENS))
+    streams = [TokenStream(number) for number in range(2)]
+    for stream in streams:
+        stream.token_times.extend(position / 40 for position in range(TOKENS))
     seen = [
         version(1, "m0", "...", "q0"),
         version(1, "m1", "...", "q1"),
-        version(31, "m0", speeches[0].text, "q0"),
-        version(31, "m2", speeches[1].text, "m1"),
+        version(31, "m0", streams[0].text, "q0"),
+        version(31, "m2", streams[1].text, "m1"),
     ]
-    first, second = measure_replies(questions, speeches, seen)
+    first, second = measure_replies(questions, streams, seen)
     assert first.final == 31
     assert second.final is None, "its placeholder was left standing"
-    first, _ = measure_replies(questions, speeches, [*seen[:2], version(20, "m3", "...", "m0"), *seen[2:]])
+    first, _ = measure_replies(questions, streams, [*seen[:2], version(20, "m3", "...", "m0"), *seen[2:]])
     assert first.final is None, "so was one behind its first message"
 
 

@@ -14,9 +14,9 @@ from benchmarks.soak.script import (
     CheckingModel,
     SessionVerdict,
     answer,
-    find_disordered,
     find_history_fault,
     find_names,
+    find_out_of_order,
     is_late,
     judge,
 )
@@ -60,12 +60,12 @@ def test_no_answer_means_lost_and_two_answers_mean_doubled() -> None:
 
 def test_an_answer_before_the_answer_of_an_older_message_is_out_of_order() -> None:
     verdict = judge(IDS[:2], join_chunks(answer(["s1-1"]), answer(["s1-0"])))
-    assert verdict.disordered == (("s1-0", "s1-1"),)
+    assert verdict.out_of_order == (("s1-0", "s1-1"),)
 
 
 def test_a_message_received_after_a_newer_turn_began_is_late() -> None:
     verdict = judge(IDS[:2], join_chunks(answer(["s1-1"]), answer(["s1-0"])))
-    (pair,) = verdict.disordered
+    (pair,) = verdict.out_of_order
     assert is_late(pair, {"s1-0": 3.0}, {"s1-1": 2.0})
     assert not is_late(pair, {"s1-0": 1.0}, {"s1-1": 2.0})
     assert not is_late(pair, {}, {"s1-1": 2.0})
@@ -131,7 +131,7 @@ def test_a_valid_history_has_each_question_once_with_its_answer() -> None:
     assert find_history_fault([*well, well[-1]])
     assert find_history_fault([])
     assert find_history_fault([well[0], ("assistant", "no"), well[2]])
-    assert find_disordered(["s1-1", "s1-2", "s1-0"]) == (("s1-0", "s1-1"), ("s1-0", "s1-2"))
+    assert find_out_of_order(["s1-1", "s1-2", "s1-0"]) == (("s1-0", "s1-1"), ("s1-0", "s1-2"))
 
 
 async def test_a_context_message_is_not_a_question() -> None:

@@ -6,7 +6,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from benchmarks.replies.load import Load, Speech
+from benchmarks.replies.load import Load, TokenStream
 from benchmarks.replies.platforms import MeasuredQuestion
 
 
@@ -14,8 +14,8 @@ class RunningContender(ABC):
     """Bot that is connected to a sandbox and answers questions."""
 
     @abstractmethod
-    async def answer(self, question: MeasuredQuestion, speech: Speech) -> None:
-        """Reply with the words that the model streams in `speech`.
+    async def answer(self, question: MeasuredQuestion, stream: TokenStream) -> None:
+        """Reply with the words that the model streams in `stream`.
 
         Returns when the reply has ended, complete or not. It may raise the error of a failed call.
         """
@@ -38,7 +38,7 @@ class ReplyWriter(Protocol):
 
 
 class StreamingContender(RunningContender):
-    """Running contender that receives the speech word by word.
+    """Running contender that receives the stream word by word.
 
     For each question it opens a `ReplyWriter`, feeds it each word, and closes it with the complete text.
     """
@@ -47,11 +47,11 @@ class StreamingContender(RunningContender):
     def open_reply(self, question: MeasuredQuestion) -> AbstractAsyncContextManager[ReplyWriter]:
         """Return a context manager that begins a reply and yields its writer."""
 
-    async def answer(self, question: MeasuredQuestion, speech: Speech) -> None:
+    async def answer(self, question: MeasuredQuestion, stream: TokenStream) -> None:
         async with self.open_reply(question) as writer:
-            speech.subscribe(writer.feed)
-            await speech.ended.wait()
-            await writer.close(speech.text)
+            stream.subscribe(writer.feed)
+            await stream.ended.wait()
+            await writer.close(stream.text)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from typing import Any
 from aiohttp import web
 
 from benchmarks.replies.contenders.base import RunningContender
-from benchmarks.replies.load import Load, Speech
+from benchmarks.replies.load import Load, TokenStream
 from benchmarks.replies.platforms import DiscordCellPlatform, MeasuredQuestion
 
 NAME = "nanobot-ai 0.3.5"
@@ -45,11 +45,11 @@ runpy.run_module("nanobot", run_name="__main__")
 """
 
 
-class SpeechServer:
-    """HTTP server with OpenAI's chat API that streams speeches to nanobot.
+class TokenStreamServer:
+    """HTTP server with OpenAI's chat API that sends token streams to nanobot.
 
-    A request gets the speech of the newest question in its messages, one word per chunk. It waits for a speech that is
-    not stored yet. A speech has one subscriber: a second request for it takes over, and the first one gets no further
+    A request gets the stream of the newest question in its messages, one word per chunk. It waits for a stream that is
+    not stored yet. A stream has one subscriber: a second request for it takes over, and the first one gets no further
     words.
 
     Attributes:
@@ -57,7 +57,7 @@ class SpeechServer:
     """
 
     def __init__(self) -> None:
-        self._speeches: dict[int, Speech] = {}
+        self._streams: dict[int, TokenStream] = {}
         self._asked = asyncio.Condition()
         app = web.Application(client_max_size=16 * 2**20)
         app.router.add_post("/v1/chat/completions", self._complete)
@@ -72,10 +72,10 @@ class SpeechServer:
     async def stop(self) -> None:
         await self._runner.cleanup()
 
-    async def add_speech(self, speech: Speech) -> None:
-        """Store a speech, so that a waiting or later request for its question streams it."""
+    async def add_stream(self, stream: TokenStream) -> None:
+        """Store a stream, so that a waiting or later request for its question streams it."""
         async with self._asked:
-            self._speeches[speech.number] = speech
+            self._streams[stream.number] = stream
             self._asked.notify_all()
 
     async def _complete(self, request: web.Request) -> web.StreamResponse:
@@ -83,13 +83,13 @@ class SpeechServer:
         user_messages = json.dumps([message for message in body["messages"] if message["role"] == "user"])
         number = int(re.findall(r"question (\d+)", user_messages)[-1])
         async with self._asked:
-            await self._asked.wait_for(lambda: number in self._speeches)
+            await self._asked.wait_for(lambda: number in self._streams)
         words = asyncio.Queue[str]()
-        speech = self._speeches[number]
-        speech.subscribe(words.put_nowait)
+        stream = self._streams[number]
+        stream.subscribe(words.put_nowait)
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         await response.prepare(request)
-        for _ in speech.tokens:
+        for _ in stream.tokens:
             await response.write(_encode_chunk({"content": await words.get()}, None))
         await response.write(_encode_chunk({}, "stop"))
         await response.write(b"data: [DONE]\n\n")
@@ -97,15 +97,15 @@ class SpeechServer:
 
 
 class _NanobotContender(RunningContender):
-    """Running nanobot that answers from a `SpeechServer`."""
+    """Running nanobot that answers from a `TokenStreamServer`."""
 
-    def __init__(self, platform: DiscordCellPlatform, model: SpeechServer) -> None:
+    def __init__(self, platform: DiscordCellPlatform, model: TokenStreamServer) -> None:
         self._platform = platform
         self._model = model
 
-    async def answer(self, question: MeasuredQuestion, speech: Speech) -> None:
-        await self._model.add_speech(speech)
-        await speech.ended.wait()
+    async def answer(self, question: MeasuredQuestion, stream: TokenStream) -> None:
+        await self._model.add_stream(stream)
+        await stream.ended.wait()
         before = -1
         while before != (before := await self._count_calls_after_pause()):
             pass
@@ -124,7 +124,7 @@ async def start_on_discord(platform: DiscordCellPlatform) -> AsyncIterator[Runni
     Raises:
         TimeoutError: nanobot was not connected within `_START_TIMEOUT_SECONDS`.
     """
-    model, sandbox = SpeechServer(), platform.sandbox
+    model, sandbox = TokenStreamServer(), platform.sandbox
     await model.start()
     with TemporaryDirectory() as home:
         file = Path(home) / "config.json"

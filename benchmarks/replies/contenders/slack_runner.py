@@ -20,26 +20,26 @@ from slack_bolt.async_app import AsyncApp
 from slack_sdk.web.async_client import AsyncWebClient
 
 from benchmarks.replies.contenders.base import RunningContender
-from benchmarks.replies.load import Speech
+from benchmarks.replies.load import TokenStream
 from benchmarks.replies.platforms import MeasuredQuestion, SlackCellPlatform
 from core.agents.runtime import warm_up
 
 NAME = "google-adk's SlackRunner"
 
 
-class SpeechModel(BaseLlm):
-    """ADK model that answers a question with the whole text of its `Speech`.
+class TokenStreamModel(BaseLlm):
+    """ADK model that answers a question with the whole text of its `TokenStream`.
 
-    It waits until `add_speech` has stored the speech with the question's number, and the speech has ended.
+    It waits until `add_stream` has stored the stream with the question's number, and the stream has ended.
     """
 
-    _speeches: dict[int, Speech] = PrivateAttr(default_factory=dict)
+    _streams: dict[int, TokenStream] = PrivateAttr(default_factory=dict)
     _asked: asyncio.Condition = PrivateAttr(default_factory=asyncio.Condition)
 
-    async def add_speech(self, speech: Speech) -> None:
-        """Store a speech, so that waiting and later runs for its question answer with it."""
+    async def add_stream(self, stream: TokenStream) -> None:
+        """Store a stream, so that waiting and later runs for its question answer with it."""
         async with self._asked:
-            self._speeches[speech.number] = speech
+            self._streams[stream.number] = stream
             self._asked.notify_all()
 
     async def generate_content_async(
@@ -47,10 +47,10 @@ class SpeechModel(BaseLlm):
     ) -> AsyncGenerator[LlmResponse, None]:
         number = _parse_question_number(str(llm_request.contents[-1]))
         async with self._asked:
-            await self._asked.wait_for(lambda: number in self._speeches)
-        speech = self._speeches[number]
-        await speech.ended.wait()
-        yield LlmResponse(content=types.Content(role="model", parts=[types.Part(text=speech.text)]))
+            await self._asked.wait_for(lambda: number in self._streams)
+        answer = self._streams[number]
+        await answer.ended.wait()
+        yield LlmResponse(content=types.Content(role="model", parts=[types.Part(text=answer.text)]))
 
 
 class ObservedSlackRunner(SlackRunner):
@@ -76,14 +76,14 @@ class ObservedSlackRunner(SlackRunner):
 
 
 class _SlackRunnerContender(RunningContender):
-    """Running `SlackRunner` whose model answers with the speeches of the load."""
+    """Running `SlackRunner` whose model answers with the streams of the load."""
 
-    def __init__(self, slack_runner: ObservedSlackRunner, model: SpeechModel) -> None:
+    def __init__(self, slack_runner: ObservedSlackRunner, model: TokenStreamModel) -> None:
         self._runner = slack_runner
         self._model = model
 
-    async def answer(self, question: MeasuredQuestion, speech: Speech) -> None:
-        await self._model.add_speech(speech)
+    async def answer(self, question: MeasuredQuestion, stream: TokenStream) -> None:
+        await self._model.add_stream(stream)
         await self._runner.handled_event(question.number).wait()
 
 
@@ -91,7 +91,7 @@ class _SlackRunnerContender(RunningContender):
 async def start_on_slack(platform: SlackCellPlatform) -> AsyncIterator[RunningContender]:
     await warm_up()
     sandbox = platform.sandbox
-    model = SpeechModel(model="scripted")
+    model = TokenStreamModel(model="scripted")
     runner = Runner(
         app_name="bench",
         agent=Agent(name="bench", model=model),
