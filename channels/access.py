@@ -8,7 +8,7 @@ from channels.i18n import messages as words
 from core.identity import BOT_PREFIX, Actor, Location, User
 
 #: The entry for direct messages in a list of channels.
-DIRECT_MESSAGES = "channel:dm"
+DM_RULE = "channel:dm"
 
 #: The kinds of rules for places, and the prefixes of rules for users.
 _PLACE_KINDS = ("workspace", "guild", "channel")
@@ -44,7 +44,7 @@ class AccessRules:
 
     Attributes:
         allow: the allowed users and places, each as `kind:id`. The kinds are `user`, `role`, `channel` (a category or
-            a channel includes what is below it; `DIRECT_MESSAGES` for direct messages), and `workspace` or `guild`. A
+            a channel includes what is below it; `DM_RULE` for direct messages), and `workspace` or `guild`. A
             kind without a rule allows all; of users and roles, one match is enough.
         block: the denied users and places, as in `allow`; they take precedence over `allow`.
         guilds: the ids of the only workspaces or servers in which the bot answers; empty for all. Direct messages are
@@ -185,4 +185,4 @@ def _list_place_rules(location: Location) -> Iterator[str]:
         yield from (f"workspace:{location.workspace}", f"guild:{location.workspace}")
     yield from (f"channel:{id_}" for id_ in (location.channel, *location.parents) if id_)
     if location.is_direct:
-        yield DIRECT_MESSAGES
+        yield DM_RULE

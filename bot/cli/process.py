@@ -54,7 +54,7 @@ def run_sandbox(settings: Settings, *, terminal: bool = False, is_tour: bool = F
     agent = settings.agent if settings.agent and find_agent_folder(settings.agent) is not None else ""
     in_terminal = terminal or sandbox.has_piped_input()
     work = partial(
-        sandbox.run_local_platforms, terminal=in_terminal, agent=agent, is_tour=is_tour, port=port, say=print_line
+        sandbox.run_local_platforms, terminal=in_terminal, agent=agent, is_tour=is_tour, port=port, echo=print_line
     )
     run_until_stopped(work, settings, log_file=settings.data_dir / "sandbox.log")  # the terminal shows the chat
 

@@ -32,7 +32,7 @@ from core.turns.worker import Worker
 
 log = logging.getLogger(__name__)
 
-PATH = "/metrics"
+METRICS_PATH = "/metrics"
 
 #: Seconds between two measurements of the event loop's lag.
 LAG_SECONDS = 0.5
@@ -61,7 +61,7 @@ class MetricsEndpoint:
 
     @property
     def routes(self) -> list[web.AbstractRouteDef]:
-        return [web.get(PATH, self._respond)]
+        return [web.get(METRICS_PATH, self._respond)]
 
     @asynccontextmanager
     async def include_parts(

@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 _ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 
 #: ADK's variable that adds message text to its spans; its default is on.
-CAPTURE = "ADK_CAPTURE_MESSAGE_CONTENT_IN_SPANS"
+CAPTURE_VARIABLE = "ADK_CAPTURE_MESSAGE_CONTENT_IN_SPANS"
 
 #: Ids of users and sessions in ADK's spans; they are exported as hashes.
 _HASHED_ATTRIBUTES = ("gen_ai.conversation.id", "gcp.vertex.agent.session_id", "user.id", "gcp.vertex.agent.user_id")
@@ -52,9 +52,10 @@ async def export_traces() -> AsyncIterator[None]:
     """Export the spans of the block, if OpenTelemetry's variables enable it.
 
     The end of the block waits until the last spans are exported. If the SDK is not installed, a warning is logged and
-    nothing is exported. In any case, the environment variable that `CAPTURE` names is set to `false` if it is unset.
+    nothing is exported. In any case, the environment variable that `CAPTURE_VARIABLE` names is set to `false` if it is
+    unset.
     """
-    os.environ.setdefault(CAPTURE, "false")
+    os.environ.setdefault(CAPTURE_VARIABLE, "false")
     if not is_tracing_enabled(os.environ):
         yield
         return
@@ -73,7 +74,7 @@ async def export_traces() -> AsyncIterator[None]:
         """OTLP exporter that redacts secrets and user data in each span.
 
         Ids of users and sessions become hashes. Texts of exceptions are removed, unless the environment variable that
-        `CAPTURE` names allows message text.
+        `CAPTURE_VARIABLE` names allows message text.
         """
 
         def export(self, spans: "Sequence[ReadableSpan]") -> SpanExportResult:
@@ -93,7 +94,7 @@ def _redact_span(span: "ReadableSpan") -> "ReadableSpan":
     from opentelemetry.sdk.trace import Event, ReadableSpan  # noqa: PLC0415 - an extra
     from opentelemetry.trace import Status  # noqa: PLC0415
 
-    has_text = os.environ[CAPTURE].strip().lower() not in ("0", "false")
+    has_text = os.environ[CAPTURE_VARIABLE].strip().lower() not in ("0", "false")
 
     def redact_all(attributes: "Attributes") -> "Attributes":
         items = (attributes or {}).items()

@@ -31,12 +31,12 @@ async def run_local_platforms(
     agent: str = "",
     is_tour: bool = False,
     port: int,
-    say: PrintLine,
+    echo: PrintLine,
 ) -> None:
     """Run the local platforms with the bot, until the user leaves or `stop` is set.
 
     The bot is a separate process, started as in production; only its settings name the local platforms. In the
-    terminal, an exit of the bot ends the sandbox too; with the page, `say` prints the reason.
+    terminal, an exit of the bot ends the sandbox too; with the page, `echo` prints the reason.
 
     In the data folder, which must exist, the database and the log of an earlier sandbox's bot are replaced.
 
@@ -46,7 +46,7 @@ async def run_local_platforms(
             agent of its own settings (`AGENT`).
         is_tour: whether the bot starts with the scripted tour's agent.
         port: port of the page; if it is in use, another one.
-        say: prints a line to the user.
+        echo: prints a line to the user.
 
     Raises:
         SettingsError: the sandbox is not installed.
@@ -113,7 +113,7 @@ async def run_local_platforms(
         ends: list[asyncio.Task[Any]] = [asyncio.create_task(stop.wait(), name="stop")]
         stack.push_async_callback(_cancel_tasks, ends)
         if agent:
-            ends.append(asyncio.create_task(_restart_on_change(bot, Path(agent), say), name="reload"))
+            ends.append(asyncio.create_task(_restart_on_change(bot, Path(agent), echo), name="reload"))
         if terminal:
             from sandbox.terminal import run_terminal  # noqa: PLC0415
 
@@ -123,10 +123,10 @@ async def run_local_platforms(
             ends.append(asyncio.create_task(bot.ended.wait(), name="bot"))
         else:
             for notice in [*notices, *describe_model(bot)]:
-                say(notice)
-            say(f"Open {page.address} (Ctrl-C ends it)")
+                echo(notice)
+            echo(f"Open {page.address} (Ctrl-C ends it)")
             _open_browser(page.address)
-            ends.append(asyncio.create_task(_report_exits(bot, log, say), name="bot exits"))
+            ends.append(asyncio.create_task(_report_exits(bot, log, echo), name="bot exits"))
         done, _ = await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         for task in done:
             task.result()
@@ -190,27 +190,27 @@ async def _cancel_tasks(tasks: list[asyncio.Task[Any]]) -> None:
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _report_exits(bot: BotProcess, log: Path, say: PrintLine) -> None:
+async def _report_exits(bot: BotProcess, log: Path, echo: PrintLine) -> None:
     """Print the reason of each unexpected exit of the bot, until cancelled.
 
     Args:
         log: path of the bot's log; the path is printed too.
-        say: prints a line to the user.
+        echo: prints a line to the user.
     """
     while True:
         await bot.ended.wait()
         bot.ended.clear()
-        say(f"The bot exited: {bot.exit_reason}\nIts log: {log}")
+        echo(f"The bot exited: {bot.exit_reason}\nIts log: {log}")
 
 
-async def _restart_on_change(bot: BotProcess, agent: Path, say: PrintLine) -> None:
+async def _restart_on_change(bot: BotProcess, agent: Path, echo: PrintLine) -> None:
     """Restart the bot whenever a file of the agent changes, until cancelled.
 
     Files are Python, TOML, YAML, Markdown, text and `.env` files. The names of the changed ones are printed.
 
     Args:
         agent: folder of the agent, or a file in it: the whole folder is watched.
-        say: prints a line to the user.
+        echo: prints a line to the user.
     """
     from watchfiles import PythonFilter, awatch  # noqa: PLC0415 - an extra
 
@@ -218,5 +218,5 @@ async def _restart_on_change(bot: BotProcess, agent: Path, say: PrintLine) -> No
     file_filter = PythonFilter(extra_extensions=(".env", ".toml", ".yaml", ".md", ".txt"))
     async for changes in awatch(folder, watch_filter=file_filter):
         names = sorted({Path(path).name for _, path in changes})
-        say(f"{', '.join(names)} changed: restarting the bot")
+        echo(f"{', '.join(names)} changed: restarting the bot")
         await bot.restart()

@@ -10,7 +10,7 @@ from pydantic_settings import NoDecode
 from bot.settings.discord import DiscordSection
 from bot.settings.parsing import Names
 from bot.settings.slack import SlackSection
-from channels.access import DIRECT_MESSAGES, AccessPolicy, AccessRules
+from channels.access import DM_RULE, AccessPolicy, AccessRules
 from core.identity import AUTHOR
 from core.usage.user_rate_limits import RateLimit, UserRateLimiter
 
@@ -25,8 +25,8 @@ _DISCORD_ID_HELP = "turn on developer mode, then right-click and choose Copy ID"
 
 
 def _parse_slack_rule(rule: str) -> str:
-    if rule.lower() in ("dm", DIRECT_MESSAGES):
-        return DIRECT_MESSAGES
+    if rule.lower() in ("dm", DM_RULE):
+        return DM_RULE
     kind, _, id_ = rule.rpartition(":")
     expected = next((name for name, letters in _SLACK_ID_PREFIXES.items() if id_[:1] in letters), "")
     if not _SLACK_ID.fullmatch(id_) or not expected or kind not in ("", expected):
@@ -38,8 +38,8 @@ def _parse_slack_rule(rule: str) -> str:
 
 
 def _parse_discord_rule(rule: str) -> str:
-    if rule.lower() in ("dm", DIRECT_MESSAGES):
-        return DIRECT_MESSAGES
+    if rule.lower() in ("dm", DM_RULE):
+        return DM_RULE
     kind, _, id_ = rule.rpartition(":")
     if kind not in _DISCORD_KINDS or not id_.isdecimal():
         raise ValueError(

@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import AfterValidator, Field, SecretStr
 
 from bot.settings.base import SettingsSection
-from bot.settings.parsing import HttpUrl, Names, read_utf8, secret_value, validate_text_file
+from bot.settings.parsing import HttpUrl, Names, get_secret_value, read_utf8, validate_text_file
 from core.agents.config import DEFAULT_INSTRUCTION, TOOL_TIMEOUT_SECONDS, AgentConfig, validate_agent_name
 from core.identity import DEFAULT_AGENT_NAME
 from core.models.vendors import VendorSettings, find_model_fault
@@ -87,11 +87,11 @@ class AgentSection(SettingsSection):
     def endpoints(self) -> VendorSettings:
         """API keys and base URLs of the model vendors."""
         return VendorSettings(
-            google_api_key=secret_value(self.google_api_key),
+            google_api_key=get_secret_value(self.google_api_key),
             google_base_url=self.google_base_url,
-            openai_api_key=secret_value(self.openai_api_key),
+            openai_api_key=get_secret_value(self.openai_api_key),
             openai_base_url=self.openai_base_url,
-            anthropic_api_key=secret_value(self.anthropic_api_key),
+            anthropic_api_key=get_secret_value(self.anthropic_api_key),
             anthropic_base_url=self.anthropic_base_url,
         )
 

@@ -5,7 +5,7 @@ from typing import Literal
 from pydantic import Field, SecretStr
 
 from bot.settings.base import SettingsSection
-from bot.settings.parsing import secret_value
+from bot.settings.parsing import get_secret_value
 
 #: Address that only this machine can reach.
 LOOPBACK = "127.0.0.1"
@@ -26,4 +26,4 @@ class MonitoringSection(SettingsSection):
     @property
     def metrics_bearer_token(self) -> str:
         """Token that clients of `/metrics` must send; empty if they need none."""
-        return secret_value(self.metrics_token) or ""
+        return get_secret_value(self.metrics_token) or ""

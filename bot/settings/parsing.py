@@ -106,7 +106,7 @@ def validate_text_file(file: Path) -> Path:
     return file
 
 
-def secret_value(secret: SecretStr | None) -> str | None:
+def get_secret_value(secret: SecretStr | None) -> str | None:
     """Return the text of a secret; None if it is unset or empty."""
     return secret.get_secret_value() if secret else None
 

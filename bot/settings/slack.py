@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import AfterValidator, Field, SecretStr
 
 from bot.settings.base import SettingsSection
-from bot.settings.parsing import SLACK_APPS, HttpUrl, secret_value, validate_prefix
+from bot.settings.parsing import SLACK_APPS, HttpUrl, get_secret_value, validate_prefix
 from channels.slack.settings import DEFAULT_PROMPTS, MAX_PROMPTS, Direct, Mode, SlackSettings, Streaming
 from core.privacy.vault import MIN_KEY_LENGTH, is_weak
 
@@ -51,7 +51,7 @@ class SlackSection(SettingsSection):
             )
         if has_several_workspaces and self.slack_bot_token:
             yield "SLACK_BOT_TOKEN is for one workspace and SLACK_CLIENT_ID for several: unset one of them"
-        if has_several_workspaces and is_weak(secret_value(self.secret_key) or ""):
+        if has_several_workspaces and is_weak(get_secret_value(self.secret_key) or ""):
             yield (
                 "SECRET_KEY: it encrypts the tokens of workspaces, so it must be hard to guess: set "
                 f"{MIN_KEY_LENGTH} random characters or more (`openssl rand -hex 32`), and keep them"
@@ -81,17 +81,17 @@ class SlackSection(SettingsSection):
         if self.slack_bot_token is None and not self.slack_client_id:
             return None
         return SlackSettings(
-            bot_token=secret_value(self.slack_bot_token) or "",
-            app_token=secret_value(self.slack_app_token) or "",
+            bot_token=get_secret_value(self.slack_bot_token) or "",
+            app_token=get_secret_value(self.slack_app_token) or "",
             api_url=self.slack_api_url,
             streaming=self.slack_streaming,
             direct=self.slack_dm_sessions,
             prompts=self.prompts,
             mode=self.slack_mode,
-            signing_secret=secret_value(self.slack_signing_secret) or "",
+            signing_secret=get_secret_value(self.slack_signing_secret) or "",
             sockets=self.slack_sockets,
             client_id=self.slack_client_id,
-            client_secret=secret_value(self.slack_client_secret) or "",
+            client_secret=get_secret_value(self.slack_client_secret) or "",
             answers_bots=self.slack_allow_bots,
             bot_loop_limit=self.slack_bot_loop_limit,
         )
@@ -104,7 +104,7 @@ class SlackSection(SettingsSection):
     @property
     def token_encryption_key(self) -> str:
         """Key that encrypts the tokens of several workspaces; empty with a single one."""
-        return secret_value(self.secret_key) or "" if self.slack_client_id else ""
+        return get_secret_value(self.secret_key) or "" if self.slack_client_id else ""
 
     @property
     def prompts(self) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from bot import settings as configuration
 from bot.agents import find_unusable_tools, make_agents, make_model_registry
 from bot.settings import Settings
 from bot.setup import probes as trials
-from bot.setup.probes import CheckResult, Verdict, make_success, to_failures
+from bot.setup.probes import CheckResult, CheckVerdict, make_success, to_failures
 from channels.discord import access as discord_access
 from channels.slack import access as slack_access
 from core.agents.runtime import AgentRuntime
@@ -29,7 +29,7 @@ async def run_checks() -> AsyncGenerator[CheckResult, None]:
     fault follows, and no service is asked. Otherwise the results of each service follow as soon as its check ends.
     """
     for line in configuration.list_misspelling_warnings():
-        yield CheckResult(Verdict.NOTE, line)
+        yield CheckResult(CheckVerdict.NOTE, line)
     try:
         settings = configuration.load_settings()
     except SettingsError as error:
@@ -42,7 +42,7 @@ async def run_checks() -> AsyncGenerator[CheckResult, None]:
         for finding in findings:
             yield finding
     if settings.slack is None and settings.discord is None:
-        yield CheckResult(Verdict.NOTE, f"{configuration.NO_TOKENS}: `run` starts the sandbox")
+        yield CheckResult(CheckVerdict.NOTE, f"{configuration.NO_TOKENS}: `run` starts the sandbox")
 
 
 async def print_checks(*, as_json: bool = False) -> bool:
@@ -59,7 +59,7 @@ async def print_checks(*, as_json: bool = False) -> bool:
                 tables.print_verdict(finding.verdict.value, finding.line)
     if as_json:
         tables.print_json([{"verdict": finding.verdict.value.lower(), "line": finding.line} for finding in found])
-    return all(finding.verdict is not Verdict.FAIL for finding in found)
+    return all(finding.verdict is not CheckVerdict.FAIL for finding in found)
 
 
 async def _check_slack(settings: Settings) -> list[CheckResult]:
@@ -79,7 +79,7 @@ async def _check_access(settings: Settings) -> list[CheckResult]:
     faults, notes = list[str](), list[CheckResult]()
     if settings.rate_limit_per_user is None and (settings.slack or settings.discord):
         line = "RATE_LIMIT_PER_USER is not set, so one user may send any number of messages; 20/h is a good start"
-        notes.append(CheckResult(Verdict.NOTE, line))
+        notes.append(CheckResult(CheckVerdict.NOTE, line))
     for name, find_unknown in (("slack", slack_access.find_unknown_ids), ("discord", discord_access.find_unknown_ids)):
         named = {f"{name.upper()}_{kind}": getattr(settings, f"{name}_{kind.lower()}") for kind in ("ALLOW", "BLOCK")}
         login: Any = getattr(settings, name)
@@ -87,7 +87,7 @@ async def _check_access(settings: Settings) -> list[CheckResult]:
             faults += [
                 f"{setting}: {line}" for setting, rules in named.items() for line in await find_unknown(login, rules)
             ]
-    return [*notes, *(CheckResult(Verdict.FAIL, fault) for fault in faults)]
+    return [*notes, *(CheckResult(CheckVerdict.FAIL, fault) for fault in faults)]
 
 
 async def _check_database(settings: Settings) -> list[CheckResult]:
@@ -113,14 +113,14 @@ async def _check_agents_and_models(settings: Settings) -> list[CheckResult]:
                 faults.append(f"{_find_model_setting(name, registry)}={name}: {error}")
         for app in apps.values():
             findings += make_success(_describe_agent(app))
-            findings += [CheckResult(Verdict.NOTE, line) for line in find_unusable_tools(app)]
+            findings += [CheckResult(CheckVerdict.NOTE, line) for line in find_unusable_tools(app)]
             for server in getattr(app.root_agent, "tools", ()):
                 if isinstance(server, McpServer):
                     findings.append(await _check_mcp_server(server))
             await AgentRuntime(app, InMemorySessionService()).aclose()
     finally:
         await registry.aclose()
-    return [*findings, *(CheckResult(Verdict.FAIL, fault) for fault in faults)]
+    return [*findings, *(CheckResult(CheckVerdict.FAIL, fault) for fault in faults)]
 
 
 def _find_model_setting(name: str, registry: ModelRegistry) -> str:
@@ -142,11 +142,11 @@ def _find_model_setting(name: str, registry: ModelRegistry) -> str:
 
 async def _check_mcp_server(server: McpServer) -> CheckResult:
     try:
-        tools = await server.fetch_tools()
+        names = ", ".join(tool.name for tool in await server.fetch_tools())
     except Exception as error:  # an MCP server may fail in any way
         kind = type(error.__cause__ or error).__name__
-        return CheckResult(Verdict.FAIL, f"MCP_FILE: the server [{server.name}] cannot list its tools ({kind})")
-    return CheckResult(Verdict.OK, f"MCP server {server.name}: {', '.join(tool.name for tool in tools) or 'no tools'}")
+        return CheckResult(CheckVerdict.FAIL, f"MCP_FILE: the server [{server.name}] cannot list its tools ({kind})")
+    return CheckResult(CheckVerdict.OK, f"MCP server {server.name}: {names or 'no tools'}")
 
 
 def _describe_agent(app: App) -> str:
@@ -159,7 +159,7 @@ async def _check_vocabulary(settings: Settings) -> list[CheckResult]:
     if has_vocabulary(settings.vocabulary_dir):
         return make_success("tokens: counted exactly")
     estimated = "tokens: estimated, up to 40 % off; run `parley warm` to count them exactly"
-    return [CheckResult(Verdict.NOTE, estimated)]
+    return [CheckResult(CheckVerdict.NOTE, estimated)]
 
 
 _CHECKS: Mapping[str, Callable[[Settings], Awaitable[list[CheckResult]]]] = {

@@ -19,7 +19,7 @@ from core.store.database import Database
 from core.store.migrate import list_pending
 
 
-class Verdict(Enum):
+class CheckVerdict(Enum):
     """Verdict of a check: success, suggestion (`NOTE`) or failure."""
 
     OK = "ok"
@@ -34,7 +34,7 @@ class CheckResult:
     A secret may be in the line because it is in the wrong setting.
     """
 
-    verdict: Verdict
+    verdict: CheckVerdict
     line: str
 
     def __post_init__(self) -> None:
@@ -46,12 +46,12 @@ class CheckResult:
 
 def make_success(line: str) -> list[CheckResult]:
     """Return a list with one successful check result."""
-    return [CheckResult(Verdict.OK, line)]
+    return [CheckResult(CheckVerdict.OK, line)]
 
 
 def to_failures(error: SettingsError) -> list[CheckResult]:
     """Return a failed check result for each fault of an error."""
-    return [CheckResult(Verdict.FAIL, fault) for fault in error.faults]
+    return [CheckResult(CheckVerdict.FAIL, fault) for fault in error.faults]
 
 
 async def run_check(trial: Awaitable[list[CheckResult]]) -> list[CheckResult]:
@@ -64,7 +64,7 @@ async def run_check(trial: Awaitable[list[CheckResult]]) -> list[CheckResult]:
     except SettingsError as error:
         return to_failures(error)
     except ParleyError as error:
-        return [CheckResult(Verdict.FAIL, str(error))]
+        return [CheckResult(CheckVerdict.FAIL, str(error))]
 
 
 async def check_slack(login: SlackSettings) -> list[CheckResult]:
@@ -93,8 +93,8 @@ async def check_discord(login: DiscordSettings) -> list[CheckResult]:
     report = await discord_login.verify_token(login)
     return [
         *make_success(f"Discord: {report.summary}"),
-        *(CheckResult(Verdict.NOTE, f"Discord: {line}") for line in report.warnings),
-        *(CheckResult(Verdict.FAIL, line) for line in report.faults),
+        *(CheckResult(CheckVerdict.NOTE, f"Discord: {line}") for line in report.warnings),
+        *(CheckResult(CheckVerdict.FAIL, line) for line in report.faults),
     ]
 
 

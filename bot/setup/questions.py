@@ -103,7 +103,7 @@ def slack_manifest() -> str:
     )
 
 
-def discord_invitation(token: str) -> str:
+def discord_invite_link(token: str) -> str:
     """Return the link that invites the Discord bot with this token to a server.
 
     Raises:

@@ -20,7 +20,7 @@ from bot.setup import SetupPlatform, questions
 from bot.setup import probes as trials
 from bot.setup.env_file import EnvFile
 from bot.setup.manifest_command import format_create_link
-from bot.setup.probes import CheckResult, Verdict
+from bot.setup.probes import CheckResult, CheckVerdict
 from bot.setup.questions import SetupQuestion
 from core.errors import SettingsError
 from core.secret_redaction import add_secret
@@ -64,12 +64,12 @@ class _AnswerResult(Enum):
     Attributes:
         GOOD: the setting has a value that passes its check, or that the user accepts despite a failure.
         LEFT_OUT: the user continues without a valid value.
-        ELSEWHERE: the answer to an earlier question is wrong.
+        EARLIER_INVALID: the answer to an earlier question is wrong.
     """
 
     GOOD = auto()
     LEFT_OUT = auto()
-    ELSEWHERE = auto()
+    EARLIER_INVALID = auto()
 
 
 def run_wizard(platform: SetupPlatform | None) -> None:
@@ -124,7 +124,7 @@ class _Wizard:
             if answer in choices:
                 tables.print_lines("")
                 return choices[answer]
-            tables.print_verdict(Verdict.FAIL.value, f"Write {', '.join(choices)}, or Enter.")
+            tables.print_verdict(CheckVerdict.FAIL.value, f"Write {', '.join(choices)}, or Enter.")
 
     def _set_up_slack(self) -> None:
         if self._current_value("SLACK_CLIENT_ID"):
@@ -150,7 +150,7 @@ class _Wizard:
         if self._ask(questions.discord_question()) is _AnswerResult.GOOD:
             tables.print_wrapped(
                 "Open this link to invite the bot to a server:",
-                questions.discord_invitation(self._current_value("DISCORD_BOT_TOKEN")),
+                questions.discord_invite_link(self._current_value("DISCORD_BOT_TOKEN")),
                 "",
             )
 
@@ -169,15 +169,15 @@ class _Wizard:
                 self._ask(question)
                 for question in questions.model_access_questions(self._current_value("MODEL") or question.default)
             ]
-            if _AnswerResult.ELSEWHERE not in outcomes or "MODEL" in os.environ:
+            if _AnswerResult.EARLIER_INVALID not in outcomes or "MODEL" in os.environ:
                 return
 
     def _ask(self, question: SetupQuestion) -> _AnswerResult:
         """Ask until an answer passes its check or the user skips the question.
 
         A valid answer is saved to `.env`, and an invalid one only if the user types `_KEEP_WORD`. The result
-        `ELSEWHERE` ends the question at once. If the setting is in the environment, nothing is asked or saved: that
-        value is checked, and its result returned.
+        `EARLIER_INVALID` ends the question at once. If the setting is in the environment, nothing is asked or saved:
+        that value is checked, and its result returned.
         """
         try:
             return self._ask_until_valid(question)
@@ -192,8 +192,7 @@ class _Wizard:
         tables.print_wrapped(question.instructions)
         default = _mask(answer) if question.is_secret else answer or question.default
         prompt, may_keep, is_kept = f"{name}{f' [{default}]' if default else ''}: ", False, False
-        has_failed = False
-        answer = answer or question.default
+        has_failed, answer = False, answer or question.default
         while True:
             typed = _clean(_prompt(prompt, is_secret=question.is_secret), name)
             if typed == _SKIP_WORD:
@@ -204,11 +203,11 @@ class _Wizard:
             answer = typed or ("" if has_failed and not question.is_required else answer)
             findings = self._check_answer(question, answer)
             outcome = self._judge(question, findings)
-            if outcome is _AnswerResult.ELSEWHERE:
+            if outcome is _AnswerResult.EARLIER_INVALID:
                 return outcome
             if is_kept := outcome is _AnswerResult.GOOD:
                 self._save(question, answer, is_announced=not findings)
-                if not any(finding.verdict is Verdict.NOTE for finding in findings):
+                if not any(finding.verdict is CheckVerdict.NOTE for finding in findings):
                     return outcome
                 prompt = f"Enter checks again, `{_SKIP_WORD}` goes on: "
                 continue
@@ -225,10 +224,11 @@ class _Wizard:
 
         A secret answer is registered for redaction first.
         """
+        name = question.name
         if question.is_required and not answer:
-            findings = [CheckResult(Verdict.FAIL, f"{question.name}: the answer is empty")]
+            findings = [CheckResult(CheckVerdict.FAIL, f"{name}: the answer is empty")]
         elif not answer.isascii() or not answer.isprintable() or " " in answer:
-            findings = [CheckResult(Verdict.FAIL, f"{question.name}: it contains a space or another invalid character")]
+            findings = [CheckResult(CheckVerdict.FAIL, f"{name}: it contains a space or another invalid character")]
         else:
             if question.is_secret:
                 add_secret(answer)
@@ -241,16 +241,16 @@ class _Wizard:
     def _judge(self, question: SetupQuestion, findings: Sequence[CheckResult]) -> _AnswerResult:
         """Return the result of a question from the results of its check.
 
-        It is `GOOD` without failures, `ELSEWHERE` if all failures are about the question's `earlier_setting`, and else
-        `LEFT_OUT`.
+        It is `GOOD` without failures, `EARLIER_INVALID` if all failures are about the question's `earlier_setting`, and
+        else `LEFT_OUT`.
         """
-        failures = [finding.line for finding in findings if finding.verdict is Verdict.FAIL]
+        failures = [finding.line for finding in findings if finding.verdict is CheckVerdict.FAIL]
         if (
             question.earlier_setting
             and failures
             and all(line.startswith(question.earlier_setting) for line in failures)
         ):
-            return _AnswerResult.ELSEWHERE
+            return _AnswerResult.EARLIER_INVALID
         return _AnswerResult.LEFT_OUT if failures else _AnswerResult.GOOD
 
     def _save(self, question: SetupQuestion, answer: str, *, is_announced: bool) -> None:
@@ -265,7 +265,7 @@ class _Wizard:
             return
         self._file.set_value(question.name, answer)
         if is_announced:
-            tables.print_verdict(Verdict.OK.value, f"{question.name} is saved")
+            tables.print_verdict(CheckVerdict.OK.value, f"{question.name} is saved")
 
     def _current_value(self, name: str) -> str:
         return os.environ.get(name) or self._file.values.get(name, "")

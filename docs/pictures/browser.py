@@ -69,7 +69,7 @@ async def run_sandbox(
         paths = {"PATH": os.environ["PATH"], "PYTHONPATH": f"{ROOT}{os.pathsep}{folder}", "DATA_DIR": folder}
         with patch.dict(os.environ, {**paths, **settings}, clear=True):
             running = asyncio.create_task(
-                command.run_local_platforms(load_settings(), stop, terminal=False, is_tour=is_tour, port=0, say=say)
+                command.run_local_platforms(load_settings(), stop, terminal=False, is_tour=is_tour, port=0, echo=say)
             )
             try:
                 yield await asyncio.wait_for(address, 60)

@@ -8,7 +8,7 @@ from bot.agents import make_agents, make_model_registry
 from bot.agents_file import read_agents
 from bot.settings import load_settings
 from bot.setup.check import run_checks
-from bot.setup.probes import Verdict
+from bot.setup.probes import CheckVerdict
 from core.errors import SettingsError
 
 BROUGHT = """
@@ -106,7 +106,7 @@ async def test_check_reports_each_failing_agent_and_tries_the_others(folder: Pat
         'default = "desk"\n[agents.desk]\ntools = ["no.such:tool"]\n[agents.far]\nagent = "../elsewhere/x"\n'
         '[agents.cold]\nmodel = "gemini-x"\n[agents.mcp]\nmcp = "gone.toml"\n'
     )
-    lines = [finding.line async for finding in run_checks() if finding.verdict is Verdict.FAIL]
+    lines = [finding.line async for finding in run_checks() if finding.verdict is CheckVerdict.FAIL]
     for begin in (
         "agents.toml: [agents.desk] tools: no.such:tool: there is no module no",
         "agents.toml: [agents.far] agent=../elsewhere/x: there is no such folder",

@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from channels.access import DIRECT_MESSAGES, AccessDecision, AccessPolicy, AccessRules
+from channels.access import DM_RULE, AccessDecision, AccessPolicy, AccessRules
 from core.identity import Actor, Location
 
 HERE = Location("T1", "thread", ("C1", "cat"))
@@ -40,8 +40,8 @@ def create_rules(*allow: str, block: tuple[str, ...] = (), **kwargs: Any) -> Acc
         (create_rules("channel:C2"), create_ada(), HERE, "PLACE_DENIED"),
         (create_rules("channel:C1", block=("channel:cat",)), create_ada(), HERE, "PLACE_DENIED"),
         (create_rules("channel:C1"), create_ada(), ALONE, "PLACE_DENIED"),
-        (create_rules("channel:C1", DIRECT_MESSAGES), create_ada(), ALONE, "ALLOWED"),
-        (create_rules(block=(DIRECT_MESSAGES,)), create_ada(), ALONE, "PLACE_DENIED"),
+        (create_rules("channel:C1", DM_RULE), create_ada(), ALONE, "ALLOWED"),
+        (create_rules(block=(DM_RULE,)), create_ada(), ALONE, "PLACE_DENIED"),
         (create_rules("channel:C1", "user:U1"), GRACE, HERE, "USER_DENIED"),
         (create_rules("workspace:T2"), create_ada(), HERE, "PLACE_DENIED"),
         (create_rules("workspace:T1", "workspace:T9"), OUTSIDER, HERE, "ALLOWED"),

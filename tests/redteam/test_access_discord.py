@@ -6,7 +6,7 @@ import pytest
 import sqlalchemy as sa
 
 from bot import settings as configuration
-from channels.access import DIRECT_MESSAGES, AccessRules
+from channels.access import DM_RULE, AccessRules
 from channels.i18n import messages as words
 from core.errors import SurfaceError
 from core.store.schema import metadata
@@ -143,7 +143,7 @@ async def test_by_default_only_members_of_allowed_servers_may_send_dms(
 async def test_a_rule_for_a_category_covers_its_channels_and_threads(server: DiscordSandbox, tmp_path: Path) -> None:
     secret = server.add_channel("secret")
     secret.category_id = "4711"
-    rules = AccessRules(frozenset({"channel:4711", DIRECT_MESSAGES}))
+    rules = AccessRules(frozenset({"channel:4711", DM_RULE}))
     async with run_bot(server, tmp_path, echo, rules=rules) as bot:
         thread = await server.start_thread("ada", await server.post_message("ada", secret, "root"), "a thread")
         for place in (secret, thread):

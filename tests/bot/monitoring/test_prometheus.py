@@ -4,7 +4,7 @@ import aiohttp
 import pytest
 
 from bot.monitoring.health import HealthMonitor
-from bot.monitoring.prometheus import PATH, MetricsEndpoint
+from bot.monitoring.prometheus import METRICS_PATH, MetricsEndpoint
 from bot.server import run_server
 
 
@@ -33,6 +33,6 @@ async def test_metrics_without_a_token_answer_loopback_only() -> None:
         ):
             found = []
             for host in ("127.0.0.1", get_own_address()):
-                async with session.get(f"http://{host}:{port}{PATH}") as answer:
+                async with session.get(f"http://{host}:{port}{METRICS_PATH}") as answer:
                     found.append(answer.status)
             assert found == [200, status]

@@ -6,7 +6,7 @@ import pytest
 
 from bot import settings as configuration
 from bot.setup.check import run_checks
-from bot.setup.probes import Verdict
+from bot.setup.probes import CheckVerdict
 from core.errors import SettingsError
 from core.identity import Actor, Location
 from core.usage.user_rate_limits import RateLimit
@@ -126,7 +126,7 @@ async def list_unknown_ids() -> dict[str, list[str]]:
     found = dict[str, list[str]]()
     async for finding in run_checks():
         setting, _, line = finding.line.partition(": ")
-        if finding.verdict is Verdict.FAIL and setting in ("SLACK_ALLOW", "DISCORD_BLOCK"):
+        if finding.verdict is CheckVerdict.FAIL and setting in ("SLACK_ALLOW", "DISCORD_BLOCK"):
             words = [word.rstrip(":") for word in line.split()]
             named = (word for word in words if ":" in word and word.partition(":")[2])
             found.setdefault(setting, []).append([*named][-1])

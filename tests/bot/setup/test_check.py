@@ -4,7 +4,7 @@ import pytest
 
 from bot.settings import LOCAL_MODEL
 from bot.setup.check import run_checks
-from bot.setup.probes import CheckResult, Verdict
+from bot.setup.probes import CheckResult, CheckVerdict
 from core.privacy.vault import Vault
 from core.store.database import Database
 from core.store.migrate import migrate
@@ -12,7 +12,7 @@ from core.store.migrate import migrate
 
 async def test_a_fault_of_the_databases_url_names_its_setting_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DATABASE_URL", "postgresql://u:hidden@h/d?channel_binding=require&timeout=soon")
-    lines = [finding.line async for finding in run_checks() if finding.verdict is Verdict.FAIL]
+    lines = [finding.line async for finding in run_checks() if finding.verdict is CheckVerdict.FAIL]
     named = [line for line in lines if "DATABASE_URL" in line]
     assert [line.count("DATABASE_URL:") for line in named] == [1, 1]
     assert "channel_binding" in named[0]
@@ -36,7 +36,9 @@ async def test_a_key_that_decrypts_no_stored_row_is_an_error(monkeypatch: pytest
         for key, faults in (("0123456789abcdef" * 2, 0), ("fedcba9876543210" * 2, 1)):
             await Vault(database, key).put("one", {})
             found = [
-                f.line async for f in run_checks() if f.verdict is Verdict.FAIL and f.line.startswith("SECRET_KEY:")
+                f.line
+                async for f in run_checks()
+                if f.verdict is CheckVerdict.FAIL and f.line.startswith("SECRET_KEY:")
             ]
             assert len(found) == faults
     finally:
@@ -50,12 +52,12 @@ async def test_check_recommends_a_user_rate_limit(monkeypatch: pytest.MonkeyPatc
     for name, value in {**variables, **secrets, "MODEL": "local/none"}.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("DATABASE_URL", f"sqlite:///{tmp_path / 'parley.db'}")
-    notes = [finding.line async for finding in run_checks() if finding.verdict is Verdict.NOTE]
+    notes = [finding.line async for finding in run_checks() if finding.verdict is CheckVerdict.NOTE]
     assert any(line.startswith("RATE_LIMIT_PER_USER") for line in notes) is not bool(rate)
 
 
 def test_a_secret_in_the_wrong_setting_is_not_shown() -> None:
-    line = CheckResult(Verdict.FAIL, "MODEL=sk-ant-api03-0123456789abcdef: no such model").line
+    line = CheckResult(CheckVerdict.FAIL, "MODEL=sk-ant-api03-0123456789abcdef: no such model").line
     assert line == "MODEL=[redacted]: no such model"
 
 
@@ -74,7 +76,7 @@ async def test_check_notes_misspelt_settings_and_uncallable_tools(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("MODEL", LOCAL_MODEL)
-    notes = [finding.line async for finding in run_checks() if finding.verdict is Verdict.NOTE]
+    notes = [finding.line async for finding in run_checks() if finding.verdict is CheckVerdict.NOTE]
     assert ".env: MODELL is no setting: did you mean MODEL?" in notes
     assert f"{LOCAL_MODEL} cannot call tools: parley never uses current_time; set MODEL to one that can" in notes
 
@@ -82,13 +84,13 @@ async def test_check_notes_misspelt_settings_and_uncallable_tools(
 @pytest.mark.usefixtures("latin_env_file")
 async def test_check_names_an_env_file_that_is_not_utf8() -> None:
     lines = [(finding.verdict, finding.line) async for finding in run_checks()]
-    assert lines == [(Verdict.FAIL, ".env: it is not UTF-8 text: save it as UTF-8")]
+    assert lines == [(CheckVerdict.FAIL, ".env: it is not UTF-8 text: save it as UTF-8")]
 
 
 async def test_faults_of_the_model_and_of_each_tool_are_reported_together(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MODEL", "openai/x")
     monkeypatch.setenv("TOOLS", "core.tools:curent_time,core.tools:nothing_like_it,nowhere:x")
-    lines = [finding.line async for finding in run_checks() if finding.verdict is Verdict.FAIL]
+    lines = [finding.line async for finding in run_checks() if finding.verdict is CheckVerdict.FAIL]
     assert lines[0].startswith("OPENAI_API_KEY is not set")
     assert lines[1:] == [
         "TOOLS: core.tools:curent_time: core.tools has no curent_time; did you mean current_time?",

@@ -117,7 +117,7 @@ async def run_sandbox(agent: str = "") -> AsyncIterator[tuple[str, list[str]]]:
         is_told.set()
 
     running = asyncio.create_task(
-        sandbox.run_local_platforms(load_settings(), stop, terminal=False, agent=agent, port=0, say=say)
+        sandbox.run_local_platforms(load_settings(), stop, terminal=False, agent=agent, port=0, echo=say)
     )
     try:
         async with asyncio.timeout(30):
