@@ -11,16 +11,15 @@ from channels.base import Priority
 from channels.discord.text import DiscordMarkdown
 from channels.discord.text import utf16_size as utf16
 from channels.markdown.dialect import MessageLimits
-from channels.replies.chunk_planner import Planner
-from channels.slack.text import SlackMarkdown
-from channels.slack.text import size as utf8
+from channels.replies.chunk_planner import ChunkPlanner
+from channels.slack.text import SlackMarkdown, utf8_size
 
 MAX_CHARS = 100_000
 DELTA_CHARS = 4
 DELTAS_PER_PLAN = 100
 
 PLATFORMS = {
-    "Slack": MessageLimits(chunk_size=3_500, measure=utf8, status_reserve=102, dialect=SlackMarkdown()),
+    "Slack": MessageLimits(chunk_size=3_500, measure=utf8_size, status_reserve=102, dialect=SlackMarkdown()),
     "Discord": MessageLimits(chunk_size=2_000, measure=utf16, status_reserve=170, dialect=DiscordMarkdown()),
 }
 
@@ -52,7 +51,7 @@ def plan_incrementally(limits: MessageLimits, text: str) -> int:
 
     It plans after the first delta of `DELTA_CHARS` characters, after each further `DELTAS_PER_PLAN`, and at the end.
     """
-    planner = Planner(limits)
+    planner = ChunkPlanner(limits)
     for number, start in enumerate(range(0, len(text), DELTA_CHARS)):
         planner.feed(text[start : start + DELTA_CHARS])
         if number % DELTAS_PER_PLAN == 0:
@@ -67,10 +66,10 @@ def plan_from_scratch(limits: MessageLimits, text: str) -> int:
     """
     for number, start in enumerate(range(0, len(text), DELTA_CHARS)):
         if number % DELTAS_PER_PLAN == 0:
-            planner = Planner(limits)
+            planner = ChunkPlanner(limits)
             planner.feed(text[: start + DELTA_CHARS])
             planner.plan(Priority.STREAM_UPDATE)
-    planner = Planner(limits)
+    planner = ChunkPlanner(limits)
     planner.feed(text)
     return len(planner.plan(Priority.FINAL).chunks)
 

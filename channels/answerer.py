@@ -506,7 +506,7 @@ class Answerer:
             await reply.close(text, Priority.ERROR, ending=say.format_error_with_id(sentence, turn.id), buttons=buttons)
         else:
             buttons = (
-                self._answer_buttons(turn, say, self._settings.extras - {"feedback"})
+                self._answer_buttons(turn, say, self._settings.extra_buttons - {"feedback"})
                 if cause == CancelReason.STOP
                 else []
             )
@@ -523,7 +523,7 @@ class Answerer:
             SurfaceError: a message cannot be shown.
         """
         text, files, requests = self._turn_states[turn.id].answer = answer
-        controls = self._answer_buttons(turn, reply.say, frozenset() if requests else self._settings.extras)
+        controls = self._answer_buttons(turn, reply.say, frozenset() if requests else self._settings.extra_buttons)
         await reply.close(text, buttons=controls, files=files)
         self._turn_states[turn.id].latency.record_final()
         for request in requests:
@@ -548,6 +548,6 @@ class Answerer:
         recorder = self._turn_states[turn.id].recorder
         return recorder.run_record if recorder is not None else None
 
-    def _answer_buttons(self, turn: Turn, say: MessageCatalog, extras: Set[ExtraButton]) -> list[Button]:
+    def _answer_buttons(self, turn: Turn, say: MessageCatalog, extra_buttons: Set[ExtraButton]) -> list[Button]:
         excluded = {"regenerate"} if turn.run is not None else set()  # a decided call is not run again
-        return answer_buttons(turn.id, say, extras - excluded, is_revised=self._turn_states[turn.id].is_revised)
+        return answer_buttons(turn.id, say, extra_buttons - excluded, is_revised=self._turn_states[turn.id].is_revised)

@@ -17,13 +17,13 @@ V = TypeVar("V")
 D = TypeVar("D")
 
 #: Answers in one cache; the least recently used one is dropped first.
-MAX_ANSWERS = 10_000
+MAX_ENTRIES = 10_000
 
 log = logging.getLogger(__name__)
 
 
 class LookupCache(Generic[K, V]):
-    """Cache of a platform's answers by key, with at most `MAX_ANSWERS` entries.
+    """Cache of a platform's answers by key, with at most `MAX_ENTRIES` entries.
 
     Tasks that look up the same key at the same time share one call, unless it fails.
 
@@ -37,8 +37,8 @@ class LookupCache(Generic[K, V]):
     def __init__(self, kind: str, seconds: float, *, timeout: float | None = None) -> None:
         self._kind = kind
         self._timeout = timeout
-        self._fresh: TTLCache[K, V, float] = TTLCache(MAX_ANSWERS, seconds)
-        self._last: LRUCache[K, V] = LRUCache(MAX_ANSWERS)
+        self._fresh: TTLCache[K, V, float] = TTLCache(MAX_ENTRIES, seconds)
+        self._last: LRUCache[K, V] = LRUCache(MAX_ENTRIES)
         self._locks = WeakValueDictionary[K, asyncio.Lock]()
 
     async def get(self, key: K, fetch: Callable[[], Awaitable[V]]) -> V:

@@ -47,10 +47,10 @@ class ChannelServices:
         update_request_message: posts or edits the message of an approval or question.
         interactions: stores commands, button presses and forms until they are processed.
         turn_reports: reads the run records that "Why?" shows.
-        refusals: limits how often the bot tells a user that they have no access.
+        denial_notices: limits how often the bot tells a user that they have no access.
         spending: reads the costs of the models.
         access_policy: the users and places that the bot answers.
-        follow: the messages without a mention that the bot answers in a conversation that it has joined.
+        reply_without_mention: the messages without a mention that the bot answers in a conversation that it has joined.
     """
 
     inbox: InboxStore
@@ -61,7 +61,7 @@ class ChannelServices:
     update_request_message: UpdateRequestMessage
     interactions: InteractionQueue
     turn_reports: TurnReports
-    refusals: DenialNoticeStore
+    denial_notices: DenialNoticeStore
     spending: SpendingStore
     access_policy: AccessPolicy = field(default_factory=AccessPolicy)
-    follow: ReplyWithoutMention = "author"
+    reply_without_mention: ReplyWithoutMention = "author"

@@ -40,14 +40,14 @@ class ReplySettings:
         time_limit: the most seconds of one run of the agent; a longer run is cancelled, and the turn ends as failed.
         max_messages: the most messages of a reply. They show the start of a longer text, and a file has the whole.
         max_attempts: the most attempts of a turn whose workers died; then it ends as failed.
-        extras: the optional buttons under a finished answer.
+        extra_buttons: the optional buttons under a finished answer.
         attachment_limits: limits of the attachments that the model reads.
     """
 
     time_limit: float = 600.0
     max_messages: int = MAX_MESSAGES
     max_attempts: int = 3
-    extras: Set[ExtraButton] = EXTRA_BUTTONS
+    extra_buttons: Set[ExtraButton] = EXTRA_BUTTONS
     attachment_limits: AttachmentLimits = field(default_factory=AttachmentLimits)
 
 

@@ -148,7 +148,7 @@ class Settings(AccessSection, AgentSection, SpendingSection, MonitoringSection):
             time_limit=self.turn_timeout_seconds,
             max_messages=self.reply_max_messages,
             max_attempts=self.turn_max_attempts,
-            extras=frozenset(self.reply_buttons),
+            extra_buttons=frozenset(self.reply_buttons),
             attachment_limits=AttachmentLimits(max_bytes=self.file_max_mb * 2**20, max_files=self.file_max_count),
         )
 

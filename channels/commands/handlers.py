@@ -27,7 +27,7 @@ from core.usage.user_rate_limits import CommandLimiter, RateLimitDenial
 CommandName = Literal["reset", "stop", "help", "info", "why", "agent", "model", "export", "mute", "listen", "usage"]
 
 #: The description of each command.
-COMMANDS: Mapping[CommandName, str] = {
+COMMAND_DESCRIPTIONS: Mapping[CommandName, str] = {
     "reset": words.RESET_HELP,
     "stop": words.STOP_HELP,
     "info": words.INFO_HELP,
@@ -45,7 +45,7 @@ COMMANDS: Mapping[CommandName, str] = {
 CHOICE_COMMANDS: frozenset[CommandName] = frozenset({"agent", "model"})
 
 #: The placeholder of a command's argument.
-ARGUMENTS: Mapping[CommandName, str] = {
+ARGUMENT_PLACEHOLDERS: Mapping[CommandName, str] = {
     "agent": words.NAME_ARGUMENT,
     "model": words.NAME_ARGUMENT,
     "why": words.TURN_ARGUMENT,
@@ -53,7 +53,7 @@ ARGUMENTS: Mapping[CommandName, str] = {
 }
 
 #: The most characters of an argument: the rest is cut off before the argument is read.
-MAX_ARGUMENT = 200
+MAX_ARGUMENT_CHARACTERS = 200
 
 #: The most characters of an unknown name that a message quotes.
 _MAX_NAME = 100
@@ -235,7 +235,7 @@ class CommandHandler:
         self._run_in_background = run_in_background
         self._limiter = CommandLimiter()
 
-    def count_command(self, context: CommandContext) -> RateLimitDenial | None:
+    def apply_rate_limit(self, context: CommandContext) -> RateLimitDenial | None:
         """Count a command towards the rate limit of its author, in this process.
 
         A command over the limit counts too.
@@ -295,12 +295,12 @@ class CommandHandler:
         the text of the result says so.
 
         Args:
-            argument: the argument of the command, of which at most `MAX_ARGUMENT` characters are read; empty for none.
+            argument: the argument of the command, of which at most `MAX_ARGUMENT_CHARACTERS` are read; empty for none.
 
         Raises:
             StoreError: the database cannot be reached. Nothing is changed, except that a `stop` may have taken effect.
         """
-        say, argument = words.messages_for(context.locale), argument.strip()[:MAX_ARGUMENT]
+        say, argument = words.messages_for(context.locale), argument.strip()[:MAX_ARGUMENT_CHARACTERS]
         match name:
             case "help":
                 return CommandResult(self._help(say))
@@ -466,7 +466,7 @@ class CommandHandler:
             else []
         )
         commands = (
-            f"- {', '.join(self._list_inputs(name, say))}: {say(description)}" for name, description in COMMANDS.items()
+            f"- {', '.join(self._list_inputs(name, say))}: {say(text)}" for name, text in COMMAND_DESCRIPTIONS.items()
         )
         menu = say(words.HELP_MENU, entries=", ".join(f"*{entry}*" for entry in syntax.list_menu_entries(say)))
         return "\n".join([say(words.HELP_COMMANDS), "", *ask_lines, *commands, "", menu])
@@ -476,7 +476,7 @@ class CommandHandler:
 
         They are the name as a message, unless the command is in `PRIVATE_COMMANDS`, and the slash command, if any.
         """
-        argument = f" [{say(ARGUMENTS[name])}]" if name in ARGUMENTS else ""
+        argument = f" [{say(ARGUMENT_PLACEHOLDERS[name])}]" if name in ARGUMENT_PLACEHOLDERS else ""
         word, slash_command = None if name in PRIVATE_COMMANDS else name, self._syntax.slash_commands.get(name)
         return [f"`{text}{argument}`" for text in (word, slash_command) if text]
 
@@ -497,7 +497,7 @@ def parse_command(text: str) -> tuple[CommandName, str] | None:
         `PRIVATE_COMMANDS` without `/` or `!`, and for an argument that the command does not take.
     """
     match_ = _COMMAND.fullmatch(text.strip())
-    name = next((name for name in COMMANDS if match_ and name == match_["name"].lower()), None)
+    name = next((name for name in COMMAND_DESCRIPTIONS if match_ and name == match_["name"].lower()), None)
     argument = (match_["argument"] or "").rstrip(".!") if match_ else ""
     if name is None or (name in PRIVATE_COMMANDS and not text.strip().startswith(("/", "!"))):
         return None

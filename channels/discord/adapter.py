@@ -116,7 +116,7 @@ class DiscordChannel:
             self._work,
             identities=identities,
             is_served=self._is_served,
-            follows_threads=services.follow != "never",
+            follows_threads=services.reply_without_mention != "never",
             get_backfill=self._get_backfill,
         )
         self._interactions = DiscordInteractionHandler(
@@ -131,7 +131,7 @@ class DiscordChannel:
             get_token=self._get_token,
         )
         history = DiscordHistory(self._api, is_served=self._is_served, parse=self._listener.parse_incoming)
-        self._read_history = history.read_since
+        self._create_fetch = history.create_fetch
         self._watermarks = watermarks
         self._backfill_limits = backfill_limits
         self._assignment = assignment
@@ -212,7 +212,7 @@ class DiscordChannel:
                 self._watermarks,
                 self._backfill_limits,
                 store_message=self._intake.accept,
-                fetch_since=self._read_history,
+                create_fetch=self._create_fetch,
                 last_event_at=get_last_event_at,
                 delays_new_messages=True,
                 watermark_name=self._assignment.row_name(shard, count),
@@ -362,7 +362,7 @@ class DiscordChannel:
             The message, with the session and address of the thread if one was started; else unchanged.
         """
         in_thread = move_to_thread(incoming) if self._settings.auto_thread and incoming.is_mention else None
-        if in_thread is None or await self._intake.get_rate_limit(incoming.inbound):
+        if in_thread is None or await self._intake.find_rate_limit_denial(incoming.inbound):
             return incoming
         address = incoming.inbound.address
         name = shorten(incoming.inbound.text, MAX_THREAD_NAME) or str(address["speaker"])

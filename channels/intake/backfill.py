@@ -65,7 +65,7 @@ WATERMARK_SECONDS, STOP_TIMEOUT = 10.0, 2.0
 
 #: Takes a time (seconds since the epoch); returns a function that fetches the messages of a place since then, which
 #: raises `ParleyError`.
-FetchSince = Callable[[float], Callable[[ActivePlace], Awaitable[list[IncomingMessage]]]]
+CreateFetch = Callable[[float], Callable[[ActivePlace], Awaitable[list[IncomingMessage]]]]
 
 
 @dataclass(slots=True)
@@ -100,7 +100,7 @@ class Backfill:
         channel: the name of the channel adapter, such as `slack`.
         watermarks: the store of the watermarks and places.
         store_message: stores a message; raises `StoreError` if it could not be stored.
-        fetch_since: takes a time (seconds since the epoch); returns a function that fetches the messages of a place
+        create_fetch: takes a time (seconds since the epoch); returns a function that fetches the messages of a place
             since then, or raises `ParleyError`.
         last_event_at: returns the time of the last event or heartbeat of the platform (seconds since the epoch); 0
             before the first.
@@ -117,7 +117,7 @@ class Backfill:
         limits: BackfillLimits,
         *,
         store_message: Callable[[IncomingMessage], Awaitable[None]],
-        fetch_since: FetchSince,
+        create_fetch: CreateFetch,
         last_event_at: Callable[[], float],
         delays_new_messages: bool,
         watermark_name: str = "",
@@ -129,7 +129,7 @@ class Backfill:
         self._watermarks = watermarks
         self._limits = limits
         self._store_message = store_message
-        self._fetch_since = fetch_since
+        self._create_fetch = create_fetch
         self._last_event_at = last_event_at
         self._delays_new_messages = delays_new_messages
         self._gap: _Gap | None = None
@@ -196,7 +196,7 @@ class Backfill:
         if self._limits.hours:
             since = min(since, self._gap_start)
             self._gap = _Gap(
-                since, self._fetch_since(self._limit_age(since - OVERLAP_SECONDS - EDIT_MENTION_WINDOW_SECONDS))
+                since, self._create_fetch(self._limit_age(since - OVERLAP_SECONDS - EDIT_MENTION_WINDOW_SECONDS))
             )
             self._gap_opened.set()
 

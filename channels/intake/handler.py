@@ -142,7 +142,7 @@ class MessageHandler:
             return None
         return decision.message if must_reply or await self._should_notify(actor, "access") else ""
 
-    async def get_rate_limit(self, message: InboxMessage | CommandContext) -> RateLimitDenial | None:
+    async def find_rate_limit_denial(self, message: InboxMessage | CommandContext) -> RateLimitDenial | None:
         """Return the exceeded rate limit of a message's author or place; else None.
 
         Nothing is counted: the limits are checked again when the message is stored. A failure to read the limits is
@@ -173,7 +173,7 @@ class MessageHandler:
             return False
         try:
             person = f"{actor.platform}:{actor.author}"
-            return await self._services.refusals.claim_notice(person, kind, until=until)
+            return await self._services.denial_notices.claim_notice(person, kind, until=until)
         except StoreError as error:
             log.warning("a notice of a refusal cannot be recorded: %s", format_error(error))
             return False
@@ -220,7 +220,7 @@ class MessageHandler:
         return False
 
     async def _is_addressed(self, message: IncomingMessage) -> bool:
-        conversations, follow = self._services.conversations, self._services.follow
+        conversations, follow = self._services.conversations, self._services.reply_without_mention
         if message.is_free_channel:
             return not await conversations.is_muted(message.inbound.session_id)
         if message.is_mention:
@@ -243,7 +243,7 @@ class MessageHandler:
         is_self_recording = name in CANCELLING_COMMANDS and await self._services.inbox.has_session(inbound.session_id)
         if not is_self_recording and await self.is_known(inbound):
             return
-        if limited := self.commands.count_command(context):
+        if limited := self.commands.apply_rate_limit(context):
             await self._services.inbox.record_command(inbound, name, outcome=InboxOutcome.RATE_LIMITED)
             if await self._should_notify(inbound.actor_or_author, "command", until=limited.until):
                 self.run_in_background(

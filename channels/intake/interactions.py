@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 ACK_SECONDS = 1.5
 
 #: Seconds that identifying the author may take before the interaction is stored without the author's identity.
-IDENTIFY_SECONDS = 1.0
+AUTHORIZE_TIMEOUT_SECONDS = 1.0
 
 #: A "form" is a request to open a form: it is acknowledged by the form itself and not stored. The user then submits a
 #: "question" to the agent, or an "answer" to a question of the agent.
@@ -243,7 +243,7 @@ class InteractionHandler(ABC):
         return identified if refusal is None else refusal
 
     async def _store(self, interaction: Interaction, identify: Identify) -> Interaction | str | None:
-        """Store an interaction, unless it is refused within `IDENTIFY_SECONDS`.
+        """Store an interaction, unless it is refused within `AUTHORIZE_TIMEOUT_SECONDS`.
 
         If its author is not identified by then, it is stored as it is, and deleted if it is refused later.
 
@@ -253,7 +253,7 @@ class InteractionHandler(ABC):
         """
         authorizing = asyncio.create_task(self.authorize(identify), name="authorize")
         try:
-            await asyncio.wait([authorizing], timeout=IDENTIFY_SECONDS)
+            await asyncio.wait([authorizing], timeout=AUTHORIZE_TIMEOUT_SECONDS)
             known = authorizing.result() if authorizing.done() else interaction
             if isinstance(known, str):
                 return known
@@ -281,7 +281,7 @@ class InteractionHandler(ABC):
         refusal = await self._intake.get_refusal(self._get_actor(interaction), context.location, must_reply=must_reply)
         if refusal is not None:
             return say(refusal) if refusal else ""
-        limited = await self._intake.get_rate_limit(context) if interaction.kind == "question" else None
+        limited = await self._intake.find_rate_limit_denial(context) if interaction.kind == "question" else None
         return question_limit_message(limited, say) if limited else None
 
     async def _run_orphaned(self, key: str, payload: str) -> None:
@@ -370,7 +370,7 @@ class InteractionHandler(ABC):
         command = await self.find_session(interaction)
         if command is not None:
             context, commands = command.context, self._intake.commands
-            if limited := commands.count_command(context):
+            if limited := commands.apply_rate_limit(context):
                 result = CommandResult(command_limit_message(limited, words.messages_for(context.locale)))
             else:
                 result = await commands.run(command.values["name"], command.values["argument"], context)

@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 #: Seconds before each retry of a call that failed for a transient reason. After the last one, eight minutes from the
 #: first, the call is given up.
-PAUSES = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 60.0, 120.0, 240.0)
+RETRY_SECONDS = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 60.0, 120.0, 240.0)
 
 #: Seconds between two checks of whether a waiting call is still needed.
 CHECK_SECONDS = 0.5
@@ -109,7 +109,7 @@ class Caller:
         limiters: the rate limiters of the platform.
     """
 
-    def __init__(self, channel: str, *, pauses: tuple[float, ...] = PAUSES, speed: float = 1.0) -> None:
+    def __init__(self, channel: str, *, pauses: tuple[float, ...] = RETRY_SECONDS, speed: float = 1.0) -> None:
         self._channel = channel
         self.limiters = RateLimiters(speed=speed)
         self._pauses = pauses
@@ -239,7 +239,7 @@ async def _acquire(limiter: RateLimiter, priority: Priority, *, after: float = 0
         RateLimitDeadlineError: the limiter is unlikely to allow the call before its deadline: see `deadline`.
         Exception: raised by the check of `cancel_unless`; no slot is acquired then.
     """
-    if (due := _deadline.get()) != inf and not limiter.has_room(priority, due - event_loop.now()):
+    if (due := _deadline.get()) != inf and not limiter.can_acquire(priority, due - event_loop.now()):
         raise RateLimitDeadlineError("the rate limit does not allow the call in time")
 
     async def wait() -> None:

@@ -237,7 +237,7 @@ class RateLimiter:
         free = self._free_within(seconds if windows else 0.0)
         return event_loop.now() >= self._closed_until and min(free, max_calls) - self._reserved >= calls
 
-    def has_room(self, priority: Priority, seconds: float) -> bool:
+    def can_acquire(self, priority: Priority, seconds: float) -> bool:
         """Return whether a new call is likely to get a slot within `seconds` from now.
 
         Args:

@@ -86,17 +86,17 @@ def growing_buttons(turn_id: str, say: MessageCatalog, *, is_revised: bool = Fal
 
 
 def answer_buttons(
-    turn_id: str, say: MessageCatalog, extras: Collection[ExtraButton], *, is_revised: bool = False
+    turn_id: str, say: MessageCatalog, extra_buttons: Collection[ExtraButton], *, is_revised: bool = False
 ) -> list[Button]:
     """Return the buttons under a finished answer; empty for none.
 
     Args:
-        extras: the optional buttons: `regenerate`, and `feedback` for the two ratings.
+        extra_buttons: the optional buttons: `regenerate`, and `feedback` for the two ratings.
         is_revised: whether a user edited a message of the turn since the turn was claimed; then *Answer the edited
             message* replaces *Regenerate*.
     """
-    actions: list[ButtonAction] = ["revise"] if is_revised else ["regenerate"] if "regenerate" in extras else []
-    if "feedback" in extras:
+    actions: list[ButtonAction] = ["revise"] if is_revised else ["regenerate"] if "regenerate" in extra_buttons else []
+    if "feedback" in extra_buttons:
         actions += ["good", "bad"]
     return [create_button(action, turn_id, say) for action in actions]
 

@@ -14,7 +14,7 @@ from channels.markdown.dialect import MessageLimits
 _CHECKS_PER_CHUNK = 16
 
 
-class Planner:
+class ChunkPlanner:
     """Splits the growing Markdown text of one reply into chunks (platform messages).
 
     The chunks cover the text without gaps or overlaps. A chunk before the last one never changes while text is added.

@@ -11,7 +11,7 @@ from channels.base import FIRST_TEXT, Button, Chunk, EditRefusedError, File, Fil
 from channels.i18n import messages as words
 from channels.i18n.messages import MessageCatalog
 from channels.rate_limits.caller import cancel_unless
-from channels.replies.chunk_planner import Planner, append_line
+from channels.replies.chunk_planner import ChunkPlanner, append_line
 from channels.settings import MAX_MESSAGES
 from core.concurrency import event_loop
 from core.concurrency.tasks import drain_tasks
@@ -106,7 +106,7 @@ class Reply:
         self._ending = ""
         self._files: list[File] = []
         self._buttons = buttons
-        self._planner = Planner(surface.limits)
+        self._planner = ChunkPlanner(surface.limits)
         self._status = ""
         self._final_priority: Priority | None = None
         self._is_abandoned = self._is_refused = False
@@ -486,7 +486,7 @@ class Reply:
         if not self._ending:
             return Plan(append_line(plan.chunks[: self._max_messages], line), plan.priority, self._buttons, files)
         chunks = plan.chunks[: max(1, self._max_messages - 1)]
-        ending = Planner(self._surface.limits)  # the ending may be long: it names refused files
+        ending = ChunkPlanner(self._surface.limits)  # the ending may be long: it names refused files
         ending.feed(self._ending)
         end = Chunk(chunks[-1].end, len(self.text), f"{line}\n\n{ending.plan(plan.priority).chunks[0].text}")
         return Plan([*chunks, end], plan.priority, self._buttons, files)

@@ -77,12 +77,12 @@ class ReplyRerenderer:
         if tuple(await surface.find_message_ids(latest.chunks)) != latest.chunks:
             return
         say = words.messages_for(await words.resolve_locale(channel.get_locale(latest.inbound)))
-        extras = (
+        extra_buttons = (
             frozenset[ExtraButton]()
             if await self._human_requests.list_of_turn(latest.turn_id)
-            else self._settings.extras
+            else self._settings.extra_buttons
         )
-        controls = answer_buttons(latest.turn_id, say, extras, is_revised=latest.is_revised)
+        controls = answer_buttons(latest.turn_id, say, extra_buttons, is_revised=latest.is_revised)
         files = await load_files(self._runtime, latest.session_id, latest.origin)
         with suppress(TurnLostError):
             async with Reply(

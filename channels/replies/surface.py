@@ -44,13 +44,13 @@ class EditOutcome(Enum):
     Attributes:
         DONE: the message shows the new content.
         DROPPED: the edit was a `STREAM_UPDATE` that the rate limits did not allow.
-        LOST: the edit was a `STREAM_UPDATE` without a response; it may still take effect.
+        NO_RESPONSE: the edit was a `STREAM_UPDATE` without a response; it may still take effect.
         GONE: the message is deleted, or cannot be edited any more.
     """
 
     DONE = auto()
     DROPPED = auto()
-    LOST = auto()
+    NO_RESPONSE = auto()
     GONE = auto()
 
 
@@ -295,7 +295,7 @@ class MessageSurface(ABC):
                 if posted.is_new:
                     self._shown[current_id] = piece.content
                 await record(position, current_id)
-            if outcome in (EditOutcome.DROPPED, EditOutcome.LOST):
+            if outcome in (EditOutcome.DROPPED, EditOutcome.NO_RESPONSE):
                 return False
             shown_ids.append(current_id)
         for message_id in messages[len(plan.chunks) :]:
@@ -332,8 +332,8 @@ class MessageSurface(ABC):
         """Edit a message to its planned content, unless it has that content already.
 
         Returns:
-            The outcome of the edit; `DONE` if the message has the content already. A message whose outcome is `LOST`
-            is edited again by `_undo_late_calls`.
+            The outcome of the edit; `DONE` if the message has the content already. A message whose outcome is
+            `NO_RESPONSE` is edited again by `_undo_late_calls`.
 
         Raises:
             EditRefusedError: the platform refuses an edit of a growing message.
@@ -349,7 +349,7 @@ class MessageSurface(ABC):
             raise EditRefusedError(str(refusal)) from refusal
         if outcome is EditOutcome.DONE:
             self._shown[message_id] = piece.content
-        if outcome is EditOutcome.LOST:
+        if outcome is EditOutcome.NO_RESPONSE:
             self._to_rewrite.add(message_id)
         return outcome
 

@@ -5,7 +5,7 @@ from typing import Any
 from uuid import uuid4
 
 from channels.base import Channel, Priority, Surface
-from channels.replies.chunk_planner import Planner
+from channels.replies.chunk_planner import ChunkPlanner
 from core.errors import ChatError, SurfaceError
 from core.inbox_message import storable_text
 
@@ -43,7 +43,7 @@ class TurnChat:
         if self._posts == MAX_POSTS:
             raise ChatError(f"a turn may post at most {MAX_POSTS} messages beside its reply")
         surface = self._create_side_surface()
-        planner = Planner(surface.limits)
+        planner = ChunkPlanner(surface.limits)
         planner.feed(storable_text(text))
         chunks = planner.plan(Priority.FINAL).chunks
         if len(chunks) != 1:

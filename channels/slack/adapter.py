@@ -94,7 +94,7 @@ class SlackChannel:
         needs_groups = any(map(is_group, services.access_policy.list_ids(NAME)))
         self._identities = SlackIdentityResolver(self._directory, needs_groups=needs_groups)
         self._downloads = SlackDownloads(self._api)
-        tracks_unaddressed = services.follow != "never"
+        tracks_unaddressed = services.reply_without_mention != "never"
         self._context = SlackContextFetcher(self._api, self._directory, tracks_unaddressed=tracks_unaddressed)
         self._queued_reactions = make_queued_reactions(self._api)
         self._settings = settings
@@ -123,7 +123,7 @@ class SlackChannel:
             watermarks,
             backfill_limits,
             store_message=self._accept,
-            fetch_since=self._history.read_since,
+            create_fetch=self._history.create_fetch,
             last_event_at=self.last_event_at,
             delays_new_messages=False,
         )

@@ -6,13 +6,12 @@ Slack: docs.slack.dev/reference/app-manifest.
 from collections.abc import Sequence
 from typing import Any
 
-from channels.commands.handlers import ARGUMENTS
-from channels.commands.handlers import COMMANDS as COMMAND_DESCRIPTIONS
+from channels.commands.handlers import ARGUMENT_PLACEHOLDERS, COMMAND_DESCRIPTIONS
 from channels.slack.client.auth import OPTIONAL_SCOPES, SCOPES
 from channels.slack.client.http_mode import PATH
 from channels.slack.client.oauth import REDIRECT_PATH
 from channels.slack.events.parser import SESSION_STOPPED
-from channels.slack.interactions.commands import COMMANDS
+from channels.slack.interactions.commands import SLASH_COMMANDS
 from channels.slack.interactions.shortcuts import SHORTCUT_DESCRIPTIONS, SHORTCUTS
 
 NAME = "Parley"
@@ -78,11 +77,11 @@ def manifest(*, prompts: Sequence[str], address: str = "", oauth_address: str = 
                 {
                     "command": typed,
                     "description": f"{COMMAND_DESCRIPTIONS[name][0].upper()}{COMMAND_DESCRIPTIONS[name][1:]}",
-                    **({"usage_hint": f"[{ARGUMENTS[name]}]"} if name in ARGUMENTS else {}),
+                    **({"usage_hint": f"[{ARGUMENT_PLACEHOLDERS[name]}]"} if name in ARGUMENT_PLACEHOLDERS else {}),
                     "should_escape": False,
                     **({"url": url} if url else {}),
                 }
-                for typed, name in COMMANDS.items()
+                for typed, name in SLASH_COMMANDS.items()
             ],
         },
         "oauth_config": {"scopes": {"bot": sorted(SCOPES | OPTIONAL_SCOPES)}, **redirect},

@@ -112,7 +112,7 @@ class SlackMarkdown(Dialect):
         return show_target(link) if link.is_disguised or set(link.target) & set("|<>") else super().render_link(link)
 
 
-def size(text: str) -> int:
+def utf8_size(text: str) -> int:
     """Return the size of a text in UTF-8 bytes, the unit of Slack's limits."""
     return len(text.encode())
 

@@ -10,7 +10,7 @@ from textwrap import wrap
 from channels.base import Priority
 from channels.markdown.dialect import MessageLimits
 from channels.rate_limits.limiter import RateLimiter
-from channels.replies.chunk_planner import Planner
+from channels.replies.chunk_planner import ChunkPlanner
 from channels.slack.client.rate_limits import TIER_3
 from core.store.turn_states import ENDED_STATES, TRANSITIONS
 from docs.pictures.drawing import (
@@ -147,7 +147,7 @@ _COLUMN, _CHARACTERS = 300, 38
 
 def messages() -> str:
     """Draw the chunks of a reply at three times, as the planner splits it."""
-    planner, parts, bottom = Planner(_SMALL), list[str](), 0.0
+    planner, parts, bottom = ChunkPlanner(_SMALL), list[str](), 0.0
     for number, piece in enumerate(_PIECES):
         left, top = 12.0 + _COLUMN * number, 44.0
         planner.feed(piece)

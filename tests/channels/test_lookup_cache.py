@@ -49,7 +49,7 @@ async def test_a_slow_platform_is_not_awaited() -> None:
 
 
 async def test_a_full_cache_drops_the_least_recently_used_value(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lookup_cache, "MAX_ANSWERS", 2)
+    monkeypatch.setattr(lookup_cache, "MAX_ENTRIES", 2)
     cache = LookupCache[str, str]("name", 60.0)
     for key in ("a", "b", "a", "c"):
         await cache.get(key, create_fetch(key))

@@ -25,7 +25,7 @@ from bot.monitoring.diagnostics import Diagnosis
 from bot.settings import Settings
 from bot.setup import SetupPlatform, probes
 from bot.setup.manifest_command import format_manifest
-from channels.commands.handlers import COMMANDS as WORDS
+from channels.commands.handlers import COMMAND_DESCRIPTIONS
 from channels.discord.adapter import DiscordChannel
 from channels.discord.client import api as discord_api
 from channels.discord.client.gateway import make_intents
@@ -39,7 +39,7 @@ from channels.settings import BackfillLimits
 from channels.slack import settings as slack_settings
 from channels.slack.client import rate_limits as slack_tiers
 from channels.slack.client.auth import OPTIONAL_SCOPES, SCOPES
-from channels.slack.interactions.commands import COMMANDS
+from channels.slack.interactions.commands import SLASH_COMMANDS
 from channels.slack.replies import streaming as slack_streams
 from channels.slack.replies import surface as slack_surface
 from core import errors
@@ -292,12 +292,12 @@ def test_the_discord_page_lists_the_permissions_and_intents() -> None:
 
 def test_the_slack_page_lists_its_commands() -> None:
     page = (REFERENCE / "slack.md").read_text()
-    assert set(re.findall(r"^\| `(/[a-z-]+)` \|", page, re.M)) == COMMANDS.keys()
+    assert set(re.findall(r"^\| `(/[a-z-]+)` \|", page, re.M)) == SLASH_COMMANDS.keys()
 
 
 def test_the_discord_page_lists_its_commands() -> None:
     page = (REFERENCE / "discord.md").read_text()
-    assert set(re.findall(r"^\| `/([a-z]+)(?: [a-z]+)?` \|", page, re.M)) == {*WORDS, "ask"}
+    assert set(re.findall(r"^\| `/([a-z]+)(?: [a-z]+)?` \|", page, re.M)) == {*COMMAND_DESCRIPTIONS, "ask"}
 
 
 def test_the_invite_link_has_the_required_permissions() -> None:

@@ -200,7 +200,7 @@ async def test_long_commands_of_one_user_do_not_delay_others(
             await bot.wait_for_texts(question, partial(contains, "heard: grace: hello"))
         for command in commands:
             await bot.wait_for_texts(command, lambda texts: len(texts) == 2)
-        assert read == ["a" * handlers.MAX_ARGUMENT] * 6
+        assert read == ["a" * handlers.MAX_ARGUMENT_CHARACTERS] * 6
 
 
 async def test_rate_limited_commands_are_denied_in_one_sentence(
@@ -230,7 +230,7 @@ async def test_access_rules_hold_during_a_database_outage(
 
     rules = AccessRules(block=frozenset({f"user:{slack.people['grace'].id}"}))
     async with run_bot(slack, tmp_path, echo, rules=rules) as bot:
-        monkeypatch.setattr(type(bot.services.refusals), "claim_notice", raise_store_error)
+        monkeypatch.setattr(type(bot.services.denial_notices), "claim_notice", raise_store_error)
         await bot.mention_bot("grace", "general", "hello")
         await wait_until_processed(bot)
         assert (list_ephemeral_texts(bot, "grace"), len(await bot.list_inbox_messages())) == ([], 1)

@@ -15,7 +15,7 @@ from channels.base import Button, File, Priority
 from channels.discord.client.components import make_view
 from channels.discord.client.files import to_discord_files
 from channels.discord.client.rate_limits import REQUEST_PRIORITY, PendingCalls, trace_requests
-from channels.rate_limits.caller import PAUSES, Caller, RefusedError, TransientError
+from channels.rate_limits.caller import RETRY_SECONDS, Caller, RefusedError, TransientError
 from channels.rate_limits.limiter import RateLimiter, Window
 from channels.rate_limits.registry import RateLimiters
 
@@ -88,7 +88,7 @@ class DiscordApi:
         client: discord.Client,
         *,
         silent: bool = False,
-        pauses: tuple[float, ...] = PAUSES,
+        pauses: tuple[float, ...] = RETRY_SECONDS,
         speed: float = 1.0,
     ) -> None:
         self._client = client

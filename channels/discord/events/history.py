@@ -67,7 +67,7 @@ class DiscordHistory:
         self._is_served = is_served
         self._parse = parse
 
-    def read_since(self, since: float) -> Callable[[ActivePlace], Awaitable[list[IncomingMessage]]]:
+    def create_fetch(self, since: float) -> Callable[[ActivePlace], Awaitable[list[IncomingMessage]]]:
         """Return a function that fetches the messages for the bot in a place since a time.
 
         The function fetches the newest `MAX_MESSAGES` of each channel or thread; they are oldest first within it. It

@@ -6,7 +6,7 @@ from typing import Any
 import discord
 from discord import app_commands
 
-from channels.commands.handlers import CHOICE_COMMANDS, COMMANDS, EXPORT_FORMATS, CommandName, CommandSyntax
+from channels.commands.handlers import CHOICE_COMMANDS, COMMAND_DESCRIPTIONS, EXPORT_FORMATS, CommandName, CommandSyntax
 from channels.discord.interactions.handler import DiscordInteractionHandler
 from channels.i18n import messages as words
 from channels.intake.interactions import MenuAction
@@ -23,7 +23,7 @@ MENU_ACTIONS: Mapping[MenuAction, str] = {
 
 #: Syntax of the commands on Discord.
 COMMAND_SYNTAX = CommandSyntax(
-    {name: f"/{name}" for name in COMMANDS},
+    {name: f"/{name}" for name in COMMAND_DESCRIPTIONS},
     "/ask",
     lambda say: [say(words.ASK_ABOUT), *(say(label) for label in MENU_ACTIONS.values())],
 )
@@ -45,7 +45,7 @@ def make_commands(handler: DiscordInteractionHandler) -> list[Command]:
     The commands work in servers, in direct messages, and for users who installed the app for themselves.
     """
     commands: list[Command] = [
-        *(_make_command(name, handler) for name in COMMANDS),
+        *(_make_command(name, handler) for name in COMMAND_DESCRIPTIONS),
         _make_ask(handler),
         app_commands.ContextMenu(name=_localize(words.ASK_ABOUT), callback=handler.handle_question_about),
         *(_make_menu_entry(action, handler) for action in MENU_ACTIONS),
@@ -74,7 +74,7 @@ def _make_command(name: CommandName, handler: DiscordInteractionHandler) -> Comm
     if name == "export":
         app_commands.choices(argument=[app_commands.Choice(name=form, value=form) for form in EXPORT_FORMATS])(callback)
     command: app_commands.Command[Any, ..., None] = app_commands.Command(
-        name=name, description=_localize(COMMANDS[name]), callback=callback
+        name=name, description=_localize(COMMAND_DESCRIPTIONS[name]), callback=callback
     )
     if name in CHOICE_COMMANDS:
         command.autocomplete("argument")(complete)

@@ -349,7 +349,7 @@ async def edit_outcome(edit: Awaitable[object]) -> EditOutcome:
 
     Returns:
         - `DROPPED`: the result is None.
-        - `LOST`: the edit raised a `TransientError`.
+        - `NO_RESPONSE`: the edit raised a `TransientError`.
         - `GONE`: Discord says that the message cannot be edited any more, such as a deleted one.
         - `DONE`: in all other cases.
 
@@ -363,7 +363,7 @@ async def edit_outcome(edit: Awaitable[object]) -> EditOutcome:
             raise
         return EditOutcome.GONE
     except TransientError:
-        return EditOutcome.LOST
+        return EditOutcome.NO_RESPONSE
 
 
 async def ignore_deleted(call: Awaitable[object]) -> None:

@@ -9,7 +9,7 @@ from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
 
 from channels.base import File, Priority
-from channels.rate_limits.caller import PAUSES, Caller, RateLimitDeadlineError, RefusedError, TransientError
+from channels.rate_limits.caller import RETRY_SECONDS, Caller, RateLimitDeadlineError, RefusedError, TransientError
 from channels.rate_limits.limiter import RateLimiter, Window
 from channels.rate_limits.registry import RateLimiters
 from channels.slack.client.rate_limits import TIER_4
@@ -53,7 +53,7 @@ class SlackApi:
         client: AsyncWebClient,
         *,
         tokens: WorkspaceTokenStore | None = None,
-        pauses: tuple[float, ...] = PAUSES,
+        pauses: tuple[float, ...] = RETRY_SECONDS,
         speed: float = 1.0,
     ) -> None:
         self._client = client

@@ -48,7 +48,7 @@ class SlackHistory:
         self._directory = directory
         self._parse = parse
 
-    def read_since(self, since: float) -> Callable[[ActivePlace], Awaitable[list[IncomingMessage]]]:
+    def create_fetch(self, since: float) -> Callable[[ActivePlace], Awaitable[list[IncomingMessage]]]:
         """Return a function that fetches the messages for the bot in a place since a time.
 
         The function returns the messages in no particular order, and none for a place that the bot may not read. It

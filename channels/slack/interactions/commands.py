@@ -12,9 +12,10 @@ from channels.i18n import messages as words
 from channels.slack.text import make_title
 from core.conversations.service import RecentSession
 
-#: Commands by slash command, in the order of `channels.commands.handlers.COMMANDS`. `mute` and `listen` have none:
-#: Slack's slash commands do not work in threads, and Slack refuses a manifest with one of its own, such as `/mute`.
-COMMANDS: Mapping[str, CommandName] = {
+#: Commands by slash command, in the order of `channels.commands.handlers.COMMAND_DESCRIPTIONS`. `mute` and `listen`
+#: have none: Slack's slash commands do not work in threads, and Slack refuses a manifest with one of its own, such as
+#: `/mute`.
+SLASH_COMMANDS: Mapping[str, CommandName] = {
     "/reset": "reset",
     "/stop": "stop",
     "/info": "info",
@@ -79,5 +80,5 @@ def parse_choice(button: str, place: str) -> tuple[CommandName, str, str] | None
     """
     command, _, session = button.removeprefix(CHOICE_PREFIX).partition(":")
     command_name, _, argument = command.partition(" ")
-    name = next((name for name in COMMANDS.values() if name == command_name), None)
+    name = next((name for name in SLASH_COMMANDS.values() if name == command_name), None)
     return (name, argument, session) if name is not None and session.startswith(f"{place}:") else None

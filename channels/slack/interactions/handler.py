@@ -26,8 +26,8 @@ from channels.slack.directory import WorkspaceDirectory
 from channels.slack.events.parser import SESSION_STOPPED
 from channels.slack.interactions.commands import (
     CHOICE_PREFIX,
-    COMMANDS,
     MAX_CHOICES,
+    SLASH_COMMANDS,
     choice_buttons,
     choice_question,
     parse_choice,
@@ -139,7 +139,7 @@ class SlackInteractionHandler(InteractionHandler):
             acknowledged.set()
 
     def _parse(self, body: Mapping[str, Any]) -> Interaction | None:
-        if name := COMMANDS.get(body.get("command", "")):
+        if name := SLASH_COMMANDS.get(body.get("command", "")):
             return self._parse_command(body, name)
         if (body.get("event") or {}).get("type") == SESSION_STOPPED:
             return self._parse_stop(body)

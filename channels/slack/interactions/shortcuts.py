@@ -13,7 +13,7 @@ from channels.i18n import messages as words
 from channels.i18n.messages import MessageCatalog
 from channels.slack.events.content import message_text
 from channels.slack.events.parser import bot_name, parse_attachment
-from channels.slack.interactions.commands import COMMANDS
+from channels.slack.interactions.commands import SLASH_COMMANDS
 from channels.slack.interactions.responses import ResponseTarget
 from core.identity import BOT_PREFIX
 
@@ -31,7 +31,7 @@ SHORTCUT_DESCRIPTIONS: Mapping[str, str] = {
 
 #: The syntax of commands. Slack: its menus have one language.
 COMMAND_SYNTAX = CommandSyntax(
-    {name: written for written, name in COMMANDS.items()}, "", lambda _: list(SHORTCUTS.values())
+    {name: written for written, name in SLASH_COMMANDS.items()}, "", lambda _: list(SHORTCUTS.values())
 )
 
 #: The callback id of the modal, and the id of its input.

@@ -18,13 +18,13 @@ from channels.slack.client.blocks import message_content
 from channels.slack.client.rate_limits import HISTORY, TIER_2, TIER_3, TIER_4
 from channels.slack.replies.assistant import AssistantThreads
 from channels.slack.replies.reactions import add_reaction
-from channels.slack.text import SlackMarkdown, size
+from channels.slack.text import SlackMarkdown, utf8_size
 from core.errors import SurfaceError
 
 log = logging.getLogger(__name__)
 
 #: Slack: `chat.update` fails above about 4,000 characters; the limits of blocks and streams are larger.
-LIMITS = MessageLimits(chunk_size=3_500, measure=size, status_reserve=STATUS_RESERVE, dialect=SlackMarkdown())
+LIMITS = MessageLimits(chunk_size=3_500, measure=utf8_size, status_reserve=STATUS_RESERVE, dialect=SlackMarkdown())
 
 #: Slack: one message a second in a channel, with short bursts. A window of less than 5 s would allow two bursts in a
 #: row; 0.25 s are added for network delays.
@@ -144,7 +144,7 @@ class SlackSurface(MessageSurface):
                 raise
             return EditOutcome.GONE
         except TransientError:
-            return EditOutcome.LOST
+            return EditOutcome.NO_RESPONSE
         if answer is None:
             return EditOutcome.DROPPED
         self._stream_positions.pop(message_id, None)

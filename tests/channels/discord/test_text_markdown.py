@@ -7,13 +7,13 @@ from hypothesis import strategies as st
 from channels.base import Priority
 from channels.discord.text import DiscordMarkdown, utf16_size
 from channels.markdown.dialect import MessageLimits
-from channels.replies.chunk_planner import Planner
+from channels.replies.chunk_planner import ChunkPlanner
 
 LIMITS = MessageLimits(chunk_size=2_000, measure=utf16_size, status_reserve=170, dialect=DiscordMarkdown())
 
 
 def render_text(text: str) -> str:
-    planner = Planner(LIMITS)
+    planner = ChunkPlanner(LIMITS)
     planner.feed(text)
     (chunk,) = planner.plan(Priority.FINAL).chunks
     return chunk.text

@@ -72,7 +72,7 @@ class FaultyPlatform:
             watermarks,
             bounds,
             store_message=self._store,
-            fetch_since=self._create_fetch,
+            create_fetch=self._create_fetch,
             last_event_at=lambda: self.heard_at,
             delays_new_messages=True,
         )

@@ -112,7 +112,7 @@ async def test_the_author_is_told_when_a_worker_died_before_resolving_them(
     async def hang(*_: Any) -> Any:
         await asyncio.Event().wait()
 
-    monkeypatch.setattr(interaction_handler, "IDENTIFY_SECONDS", 0.01)
+    monkeypatch.setattr(interaction_handler, "AUTHORIZE_TIMEOUT_SECONDS", 0.01)
     async with run_conversation(sandbox, tmp_path, "one") as chat:
         await chat.say("one")
         await wait_for_answer(chat, "one")

@@ -12,11 +12,10 @@ from channels.base import Priority
 from channels.discord.text import DiscordMarkdown
 from channels.discord.text import utf16_size as utf16
 from channels.markdown.dialect import MessageLimits
-from channels.replies.chunk_planner import Planner
-from channels.slack.text import SlackMarkdown
-from channels.slack.text import size as utf8
+from channels.replies.chunk_planner import ChunkPlanner
+from channels.slack.text import SlackMarkdown, utf8_size
 
-SLACK = MessageLimits(chunk_size=400, measure=utf8, status_reserve=20, dialect=SlackMarkdown())
+SLACK = MessageLimits(chunk_size=400, measure=utf8_size, status_reserve=20, dialect=SlackMarkdown())
 DISCORD = MessageLimits(chunk_size=400, measure=utf16, dialect=DiscordMarkdown())
 
 GOOD, EVIL = "good.example", "https://evil.example"
@@ -47,7 +46,7 @@ _DISCORDS = re.compile(
 
 
 def plan_texts(text: str, limits: MessageLimits, priority: Priority = Priority.FINAL) -> list[str]:
-    planner = Planner(limits)
+    planner = ChunkPlanner(limits)
     planner.feed(text)
     return [chunk.text for chunk in planner.plan(priority).chunks]
 

@@ -14,13 +14,12 @@ from channels.discord.text import utf16_size as utf16
 from channels.i18n.messages import PLACEHOLDER
 from channels.markdown.dialect import MessageLimits
 from channels.markdown.split_points import cluster_starts
-from channels.replies.chunk_planner import Planner
-from channels.slack.text import SlackMarkdown
-from channels.slack.text import size as utf8
+from channels.replies.chunk_planner import ChunkPlanner
+from channels.slack.text import SlackMarkdown, utf8_size
 
 #: Limits small enough that some hundred characters need several chunks.
-SMALL = MessageLimits(chunk_size=400, measure=utf8)
-SLACK = MessageLimits(chunk_size=400, measure=utf8, status_reserve=20, dialect=SlackMarkdown())
+SMALL = MessageLimits(chunk_size=400, measure=utf8_size)
+SLACK = MessageLimits(chunk_size=400, measure=utf8_size, status_reserve=20, dialect=SlackMarkdown())
 DISCORD = MessageLimits(chunk_size=400, measure=utf16, dialect=DiscordMarkdown())
 
 _PIECES = st.one_of(
@@ -47,7 +46,7 @@ priorities = st.sampled_from(Priority)
 
 
 def plan_chunks(text: str, of: MessageLimits = SMALL, priority: Priority = Priority.FINAL) -> list[Chunk]:
-    planner = Planner(of)
+    planner = ChunkPlanner(of)
     planner.feed(text)
     return list(planner.plan(priority).chunks)
 
@@ -99,7 +98,7 @@ def test_every_chunk_fits_and_is_visible(text: str, of: MessageLimits, priority:
 
 @given(st.lists(_PIECES, max_size=20), limits)
 def test_a_text_fed_in_pieces_is_split_as_if_fed_completely(pieces: list[str], of: MessageLimits) -> None:
-    planner, stable = Planner(of), list[Chunk]()
+    planner, stable = ChunkPlanner(of), list[Chunk]()
     for piece in pieces:
         planner.feed(piece)
         chunks = list(planner.plan(Priority.STREAM_UPDATE).chunks)
@@ -111,7 +110,7 @@ def test_a_text_fed_in_pieces_is_split_as_if_fed_completely(pieces: list[str], o
 @settings(max_examples=40, deadline=None)
 @given(texts, limits)
 def test_a_text_fed_by_characters_is_split_as_if_fed_completely(text: str, of: MessageLimits) -> None:
-    planner, text = Planner(of), text[:800]
+    planner, text = ChunkPlanner(of), text[:800]
     for character in text:
         planner.feed(character)
         planner.plan(Priority.STREAM_UPDATE)
@@ -139,7 +138,7 @@ def test_no_chunk_leaves_a_fence_open(text: str, of: MessageLimits, priority: Pr
 
 @given(texts, texts, priorities)
 def test_a_replaced_text_is_planned_like_a_new_one(first: str, second: str, priority: Priority) -> None:
-    planner = Planner(SMALL)
+    planner = ChunkPlanner(SMALL)
     planner.feed(first)
     planner.plan(priority)
     planner.replace(second)
@@ -408,7 +407,7 @@ def test_invisible_text_belongs_to_a_visible_chunk() -> None:
 
 @pytest.mark.parametrize("text", ["#", "<br>", "<!-- nothing -->", "<details>\n</details>"])
 def test_an_invisible_final_text_shows_the_placeholder_for_empty_answers(text: str) -> None:
-    planner = Planner(DISCORD)
+    planner = ChunkPlanner(DISCORD)
     planner.feed(text)
     assert planner.plan(Priority.STREAM_UPDATE).chunks[0].text == PLACEHOLDER
     assert list(planner.plan(Priority.FINAL, empty_text="Nothing.").chunks) == [Chunk(0, len(text), "Nothing.")]
@@ -434,7 +433,7 @@ class CountingMeasure:
 
 def test_many_blank_lines_are_parsed_once() -> None:
     scale = CountingMeasure()
-    planner = Planner(MessageLimits(400, scale))
+    planner = ChunkPlanner(MessageLimits(400, scale))
     planner.feed("Hello" + "\n" * 60_000)
     planner.plan(Priority.STREAM_UPDATE)
     assert scale.calls < 2_000
@@ -442,13 +441,13 @@ def test_many_blank_lines_are_parsed_once() -> None:
 
 def test_escaped_text_still_fits() -> None:
     chunks = plan_texts("<@U1>" * 1000, SLACK)
-    assert max(map(utf8, chunks)) <= 380
+    assert max(map(utf8_size, chunks)) <= 380
     assert "".join(chunks) == "&lt;@U1>" * 1000
 
 
 def test_a_chunk_leaves_room_for_a_status_line() -> None:
     for chunk in plan_texts("word " * 500, SLACK):
-        assert utf8(f"{chunk}\n\n{'s' * 18}") <= SLACK.chunk_size
+        assert utf8_size(f"{chunk}\n\n{'s' * 18}") <= SLACK.chunk_size
 
 
 @pytest.mark.parametrize(
@@ -463,7 +462,7 @@ def test_the_cost_of_planning_is_linear(unit: str) -> None:
             measured += len(text)
             return len(text)
 
-        planner, text = Planner(MessageLimits(400, measure)), unit * (size // len(unit))
+        planner, text = ChunkPlanner(MessageLimits(400, measure)), unit * (size // len(unit))
         for start in range(0, len(text), piece):
             planner.feed(text[start : start + piece])
             planner.plan(Priority.STREAM_UPDATE)
@@ -475,7 +474,7 @@ def test_the_cost_of_planning_is_linear(unit: str) -> None:
 
 async def test_planning_a_long_text_yields_to_other_tasks() -> None:
     text = "A paragraph of some words.\n\n" * 2_000
-    planner, passes = Planner(SLACK), 0
+    planner, passes = ChunkPlanner(SLACK), 0
 
     async def count_passes() -> None:
         nonlocal passes
@@ -488,6 +487,6 @@ async def test_planning_a_long_text_yields_to_other_tasks() -> None:
     await planner.catch_up()
     counting.cancel()
     assert passes > len(text) / SLACK.chunk_size / 2
-    whole = Planner(SLACK)
+    whole = ChunkPlanner(SLACK)
     whole.feed(text)
     assert planner.plan(Priority.FINAL) == whole.plan(Priority.FINAL)

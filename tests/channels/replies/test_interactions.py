@@ -174,7 +174,7 @@ async def test_any_reader_may_give_feedback(sandbox: Any, tmp_path: Path) -> Non
 
 async def test_disabled_buttons_are_not_shown(sandbox: Any, tmp_path: Path) -> None:
     async with run_conversation(sandbox, tmp_path, "It is 42.", Fail(400, "")) as chat:
-        chat.bot.answerer._settings = replace(chat.bot.answerer._settings, extras=EXTRA_BUTTONS - EXTRA_BUTTONS)
+        chat.bot.answerer._settings = replace(chat.bot.answerer._settings, extra_buttons=EXTRA_BUTTONS - EXTRA_BUTTONS)
         await chat.say("what is it?")
         await chat.bot.wait_for_turns(1)
         assert list_buttons(chat) == [[]]

@@ -77,7 +77,7 @@ class MemorySurface(MessageSurface):
             return EditOutcome.GONE
         if text == self.loses:
             self.late = message_id
-            return EditOutcome.LOST
+            return EditOutcome.NO_RESPONSE
         self.messages[message_id], self.buttons[message_id] = text, buttons
         self.edited.set()
         return EditOutcome.DONE

@@ -4,8 +4,16 @@ from hypothesis import strategies as st
 
 from channels.base import Priority
 from channels.markdown.dialect import MessageLimits
-from channels.replies.chunk_planner import Planner
-from channels.slack.text import SlackMarkdown, escape, escape_tokens, mentioned_ids, remove_mention, size, to_plain_text
+from channels.replies.chunk_planner import ChunkPlanner
+from channels.slack.text import (
+    SlackMarkdown,
+    escape,
+    escape_tokens,
+    mentioned_ids,
+    remove_mention,
+    to_plain_text,
+    utf8_size,
+)
 from sandbox.slack.state.markup import SlackContent, find_pings, render_text
 
 NAMES = {"U1": "ada", "W2": "grace"}
@@ -103,7 +111,7 @@ def test_the_mentioned_users_of_a_text_are_found() -> None:
 
 
 def render_chunk(text: str) -> str:
-    planner = Planner(MessageLimits(chunk_size=3_500, measure=size, dialect=SlackMarkdown()))
+    planner = ChunkPlanner(MessageLimits(chunk_size=3_500, measure=utf8_size, dialect=SlackMarkdown()))
     planner.feed(text)
     (chunk,) = planner.plan(Priority.FINAL).chunks
     return chunk.text

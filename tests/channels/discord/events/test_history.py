@@ -255,7 +255,7 @@ async def test_the_backfill_fetches_a_server_once_for_all_its_places(server: Dis
         rooms = [server.add_channel(f"room-{number}") for number in range(5)]
         since = min([snowflake_time(int((await bot.mention_bot("ada", room, room.name)).id)) for room in rooms]) - 1
 
-        look = bot.channel._read_history(since)
+        look = bot.channel._create_fetch(since)
 
         async def fetch(room: GuildChannel) -> list[str]:
             place = ActivePlace(f"discord:{server.guild_id}:{room.id}", since)
@@ -274,7 +274,7 @@ async def test_the_backfill_makes_no_call_for_a_silent_channel(server: DiscordSa
         await asyncio.sleep(0.01)  # Discord counts milliseconds
         message = await bot.mention_bot("ada", rooms[7], "said")
         since = (snowflake_time(int(before.id)) + snowflake_time(int(message.id))) / 2
-        look = bot.channel._read_history(since)
+        look = bot.channel._create_fetch(since)
         places = [ActivePlace(f"discord:{server.guild_id}:{room.id}", since) for room in rooms]
         assert [call.inbound.text for place in places for call in await look(place)] == ["said"]
         assert len(bot.list_calls(CHANNEL)) == len(bot.list_calls(HISTORY)) == 1

@@ -232,7 +232,7 @@ async def test_a_rate_limited_question_leaves_no_message_and_no_thread(
         async def find_no_limit(self: MessageHandler, *_: Any) -> None:
             """Report no rate limit, as for concurrent questions: the insert reaches it."""
 
-        monkeypatch.setattr(MessageHandler, "get_rate_limit", find_no_limit)
+        monkeypatch.setattr(MessageHandler, "find_rate_limit_denial", find_no_limit)
         responses = await server.run_command("ada", "general", "ask", question="four")
         await server.wait_for(lambda: len(responses) == 2)
         await wait_for_response(bot, responses[1:], refusal)

@@ -6,7 +6,7 @@ import discord
 import pytest
 from discord import app_commands
 
-from channels.commands.handlers import COMMANDS
+from channels.commands.handlers import COMMAND_DESCRIPTIONS
 from channels.discord import dispatcher
 from channels.i18n import messages as words
 from core.errors import StoreError
@@ -18,7 +18,7 @@ from tests.channels.wiring import echo
 
 REGISTER = "PUT /applications/{application}/commands"
 RESET = {"name": "reset", "type": 1, "contexts": [0, 1, 2], "integration_types": [0, 1]}
-NAMES = {*COMMANDS, "ask", words.ASK_ABOUT, words.WHY_THIS, words.GOOD_ANSWER, words.BAD_ANSWER}
+NAMES = {*COMMAND_DESCRIPTIONS, "ask", words.ASK_ABOUT, words.WHY_THIS, words.GOOD_ANSWER, words.BAD_ANSWER}
 
 
 async def reset_session(bot: WiredDiscordBot, user: str, channel: Any, text: str) -> None:

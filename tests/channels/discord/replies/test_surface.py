@@ -9,7 +9,7 @@ from channels.base import Chunk, Plan, Priority
 from channels.discord.client.api import DiscordApi, SentMessage
 from channels.discord.replies.reactions import make_queued_reactions
 from channels.discord.replies.surface import DiscordSurface
-from channels.replies.chunk_planner import Planner
+from channels.replies.chunk_planner import ChunkPlanner
 from core.errors import SurfaceError
 from sandbox.discord import DiscordMessage, DiscordSandbox, GuildChannel
 from sandbox.models import Fail, Pause, Say
@@ -341,7 +341,7 @@ async def test_no_text_of_the_model_notifies_anyone_wherever_it_is_split(
     reply: DiscordSurfaceReply, shape: str
 ) -> None:
     hostile = HOSTILE.format(ada=reply.server.people["ada"].id, role=reply.server.bot_role_id)
-    planner = Planner(reply.surface.limits)
+    planner = ChunkPlanner(reply.surface.limits)
     planner.feed(shape.format(hostile * 40))
     chunks = [chunk.text for chunk in planner.plan(Priority.FINAL).chunks][:3]
     assert len(chunks) == 3

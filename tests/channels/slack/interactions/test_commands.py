@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
-from channels.commands.handlers import COMMANDS as DOES
-from channels.commands.handlers import CommandHandler, CommandResult
+from channels.commands.handlers import COMMAND_DESCRIPTIONS, CommandHandler, CommandResult
 from channels.i18n import messages as words
 from channels.intake.backfill import Backfill
-from channels.slack.interactions.commands import COMMANDS, MAX_CHOICES
+from channels.slack.interactions.commands import MAX_CHOICES, SLASH_COMMANDS
 from channels.slack.interactions.shortcuts import SHORTCUTS
 from core.conversations.service import ConversationService
 from core.errors import StoreError
@@ -99,13 +98,13 @@ async def test_help_lists_the_commands_in_the_language_of_the_user(slack: SlackS
         response, korean = (await run_command(bot, "ada", "general", "/help")).text, words.messages_for("ko")
         for text in (
             words.HELP_COMMANDS,
-            *(f"`{written}" for written in COMMANDS),
+            *(f"`{written}" for written in SLASH_COMMANDS),
             *SHORTCUTS.values(),
             "`model [NAME]`",
         ):
             assert text in response
         assert korean(words.HELP_COMMANDS) in (response := (await run_command(bot, "minsu", "general", "/help")).text)
-        for text in ("`/model [이름]`", *map(korean, DOES.values()), *SHORTCUTS.values()):
+        for text in ("`/model [이름]`", *map(korean, COMMAND_DESCRIPTIONS.values()), *SHORTCUTS.values()):
             assert text in response
 
 
@@ -199,7 +198,7 @@ async def test_a_command_during_an_outage_is_acknowledged_and_gets_an_error(
 
     async with run_bot(slack, tmp_path, echo) as bot:
         monkeypatch.setattr(ConversationService, "list_recent", raise_store_error)
-        for command in COMMANDS:
+        for command in SLASH_COMMANDS:
             assert StoreError.public in (await run_command(bot, "ada", "general", command)).text
         assert all(envelope.acknowledged_at for envelope in slack.envelopes)
 

@@ -11,7 +11,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 
 from channels.base import Chunk, Plan, Priority
 from channels.i18n.messages import ENGLISH, PLACEHOLDER
-from channels.replies.chunk_planner import Planner
+from channels.replies.chunk_planner import ChunkPlanner
 from channels.replies.reply import Reply
 from channels.slack.client.api import SlackApi
 from channels.slack.client.rate_limits import TIER_3
@@ -33,7 +33,7 @@ def create_plan(text: str, priority: Priority, status: str = "", waited: str = "
         status: the status line of a running tool.
         waited: the elapsed time after the status line.
     """
-    planner = Planner(LIMITS)
+    planner = ChunkPlanner(LIMITS)
     planner.feed(text)
     chunks = list(planner.plan(priority).chunks)
     if not chunks:
@@ -199,7 +199,7 @@ async def test_text_that_may_still_change_is_not_appended(reply: StreamedReply) 
     )
 )
 def test_stable_text_never_changes_while_the_message_grows(pieces: list[str]) -> None:
-    planner, settled = Planner(LIMITS), ""
+    planner, settled = ChunkPlanner(LIMITS), ""
     for piece in pieces:
         planner.feed(piece)
         chunks = planner.plan(Priority.STREAM_UPDATE).chunks

@@ -5,7 +5,7 @@ import pytest
 from slack_sdk.web.async_client import AsyncWebClient
 
 from channels.base import Chunk, Plan, Priority
-from channels.replies.chunk_planner import Planner
+from channels.replies.chunk_planner import ChunkPlanner
 from channels.slack.client.api import SlackApi
 from channels.slack.replies.reactions import make_queued_reactions
 from channels.slack.replies.surface import SlackSurface
@@ -268,7 +268,7 @@ HOSTILE = "<!channel> <@U0AAAAAAA> <!subteam^S1> <!here|x> <https://evil.example
     [HOSTILE * 100, "```\n" + HOSTILE * 100 + "\n```", ("x" * 3401 + HOSTILE) * 3, "`" + HOSTILE + "`", "<" * 4000],
 )
 async def test_no_text_of_the_model_notifies_anyone_wherever_it_is_split(reply: SlackSurfaceReply, text: str) -> None:
-    planner = Planner(reply.surface.limits)
+    planner = ChunkPlanner(reply.surface.limits)
     planner.feed(text)
     chunks = [chunk.text for chunk in planner.plan(Priority.FINAL).chunks]
     await reply.show("…", priority=Priority.PROGRESS)
