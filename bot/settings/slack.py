@@ -8,7 +8,7 @@ from pydantic import AfterValidator, Field, SecretStr
 
 from bot.settings.base import SettingsSection
 from bot.settings.parsing import SLACK_APPS, HttpUrl, get_secret_value, validate_prefix
-from channels.slack.settings import DEFAULT_PROMPTS, MAX_PROMPTS, Direct, Mode, SlackSettings, Streaming
+from channels.slack.settings import DEFAULT_PROMPTS, MAX_PROMPTS, DmSessions, Mode, SlackSettings, Streaming
 from core.privacy.vault import MIN_KEY_LENGTH, is_weak
 
 _BotToken = Annotated[SecretStr, AfterValidator(partial(validate_prefix, prefix="xoxb-", page="OAuth & Permissions"))]
@@ -23,7 +23,7 @@ class SlackSection(SettingsSection):
     slack_app_token: _AppToken | None = None
     slack_api_url: Annotated[HttpUrl, AfterValidator(lambda url: f"{url.rstrip('/')}/")] = "https://slack.com/api/"
     slack_streaming: Streaming = "auto"
-    slack_dm_sessions: Direct = "thread"
+    slack_dm_sessions: DmSessions = "thread"
     slack_mode: Mode = "socket"
     slack_signing_secret: SecretStr | None = None
     slack_sockets: int = Field(default=1, ge=1, le=2)
@@ -85,7 +85,7 @@ class SlackSection(SettingsSection):
             app_token=get_secret_value(self.slack_app_token) or "",
             api_url=self.slack_api_url,
             streaming=self.slack_streaming,
-            direct=self.slack_dm_sessions,
+            dm_sessions=self.slack_dm_sessions,
             prompts=self.prompts,
             mode=self.slack_mode,
             signing_secret=get_secret_value(self.slack_signing_secret) or "",

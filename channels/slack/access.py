@@ -14,7 +14,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 from channels.intake.handler import IncomingMessage
 from channels.slack.client.auth import make_web_client
 from channels.slack.directory import WorkspaceDirectory
-from channels.slack.session_ids import NAME, location_of
+from channels.slack.session_ids import PLATFORM, location_of
 from channels.slack.settings import SlackSettings
 from core.errors import SettingsError, SurfaceError
 from core.identity import Actor, Location
@@ -70,7 +70,7 @@ class SlackIdentityResolver:
         """
         home_team = home_team or team
         roles = await self._groups_of(team, user)
-        author = Actor(NAME, user, roles=roles, workspaces=(home_team,), is_external=home_team != team)
+        author = Actor(PLATFORM, user, roles=roles, workspaces=(home_team,), is_external=home_team != team)
         return author, location_of(team, channel)
 
     async def _groups_of(self, team: str, user: str) -> tuple[str, ...]:
@@ -83,13 +83,13 @@ class SlackIdentityResolver:
         """
         if not self._needs_groups:
             return ()
-        groups = await self._directory.groups(team)
+        groups = await self._directory.get_user_groups(team)
         if groups is None:
             raise SurfaceError(f"the user groups of workspace {team} are not known")
         return tuple(group.id for group in groups if user in group.members)
 
 
-def is_group(id_: str) -> bool:
+def is_user_group_id(id_: str) -> bool:
     """Return whether a Slack id is the id of a user group."""
     return id_.startswith("S")
 

@@ -19,7 +19,7 @@ from channels.intake.handler import IncomingMessage, MessageHandler
 from channels.services import ChannelServices
 from channels.settings import BackfillLimits
 from channels.slack import manifest as events
-from channels.slack.access import SlackIdentityResolver, is_group
+from channels.slack.access import SlackIdentityResolver, is_user_group_id
 from channels.slack.client.api import SlackApi
 from channels.slack.client.auth import TOKEN_CHECK_SECONDS, TokenMonitor, make_session, make_web_client, verify_tokens
 from channels.slack.client.blocks import MAX_MENU_OPTIONS
@@ -28,7 +28,7 @@ from channels.slack.client.oauth import oauth_routes
 from channels.slack.client.socket_mode import PING_INTERVAL_SECONDS, SocketMode
 from channels.slack.client.workspaces import WorkspaceTokenStore
 from channels.slack.directory import WorkspaceDirectory
-from channels.slack.events.agent_context import AgentContexts
+from channels.slack.events.agent_context import AgentContextStore
 from channels.slack.events.downloads import SlackDownloads
 from channels.slack.events.history import SlackHistory
 from channels.slack.events.parser import MessageChange, parse_addressed_edit, parse_change, parse_message, workspace_of
@@ -40,7 +40,7 @@ from channels.slack.replies.assistant import AssistantThreads, suggest_prompts
 from channels.slack.replies.reactions import make_queued_reactions
 from channels.slack.replies.streaming import StreamPolicy, StreamSurface
 from channels.slack.replies.surface import SlackSurface
-from channels.slack.session_ids import NAME
+from channels.slack.session_ids import PLATFORM
 from channels.slack.settings import SlackSettings
 from channels.slack.text import to_plain_text
 from core.conversations.history_state import HistoryState
@@ -71,7 +71,7 @@ class SlackChannel:
         routes: the routes of HTTP mode and OAuth, for the HTTP server of the process; empty if neither is used.
     """
 
-    name = NAME
+    name = PLATFORM
     max_menu_options = MAX_MENU_OPTIONS
     heartbeat_interval = max(PING_INTERVAL_SECONDS, TOKEN_CHECK_SECONDS)
 
@@ -91,7 +91,7 @@ class SlackChannel:
         self._api = SlackApi(self._client, tokens=self._tokens)
         self.limiters = self._api.limiters
         self._directory = WorkspaceDirectory(self._api)
-        needs_groups = any(map(is_group, services.access_policy.list_ids(NAME)))
+        needs_groups = any(map(is_user_group_id, services.access_policy.list_ids(PLATFORM)))
         self._identities = SlackIdentityResolver(self._directory, needs_groups=needs_groups)
         self._downloads = SlackDownloads(self._api)
         tracks_unaddressed = services.reply_without_mention != "never"
@@ -109,17 +109,17 @@ class SlackChannel:
             syntax=COMMAND_SYNTAX,
         )
         self._app = AsyncApp(
-            name=NAME,  # Bolt: without a name it reads the sources of its callers, for 0.1 s
+            name=PLATFORM,  # Bolt: without a name it reads the sources of its callers, for 0.1 s
             client=self._client,
             authorize=None if settings.bot_token else _authorize_nothing,
             request_verification_enabled=False,  # HttpMode verifies
             before_authorize=self._dispatch,
             attaching_conversation_kwargs_enabled=False,
         )
-        self._parse = partial(parse_message, direct=settings.direct, answers_bots=settings.answers_bots)
+        self._parse = partial(parse_message, dm_sessions=settings.dm_sessions, answers_bots=settings.answers_bots)
         self._history = SlackHistory(self._api, self._directory, self._parse)
         self._backfill = Backfill(
-            NAME,
+            PLATFORM,
             watermarks,
             backfill_limits,
             store_message=self._accept,
@@ -128,7 +128,7 @@ class SlackChannel:
             delays_new_messages=False,
         )
         self._cipher = Cipher(settings.bot_token or settings.client_secret)
-        self._agent_contexts = AgentContexts(self._cipher)
+        self._agent_contexts = AgentContextStore(self._cipher)
         self._responder = PrivateResponder(self._api, self.create_surface)
         self._interactions = SlackInteractionHandler(
             services,
@@ -137,7 +137,7 @@ class SlackChannel:
             self._directory,
             self._responder,
             cipher=self._cipher,
-            direct=settings.direct,
+            dm_sessions=settings.dm_sessions,
             surface=self._surface_of,
             is_installed=self._is_installed,
         )
@@ -219,7 +219,7 @@ class SlackChannel:
         return address
 
     async def get_locale(self, inbound: InboxMessage) -> str:
-        return "" if inbound.is_bot else await self._directory.locale(str(inbound.address["team"]), inbound.author)
+        return "" if inbound.is_bot else await self._directory.get_locale(str(inbound.address["team"]), inbound.author)
 
     async def read_message(self, inbound: InboxMessage) -> MessageText:
         """Return the text of a stored message for the prompt, with names in place of ids.
@@ -228,10 +228,10 @@ class SlackChannel:
             SurfaceError: the app was uninstalled from the workspace, or the database cannot be read.
         """
         team = str(inbound.address["team"])
-        await self._api.at(team).token()  # fails before a model call if the app was uninstalled
+        await self._api.for_team(team).token()  # fails before a model call if the app was uninstalled
         bot = str(inbound.address.get("bot", ""))
         users = [user for user in (bot, "" if inbound.is_bot else inbound.author) if user]
-        names = await self._directory.names(team, users, [inbound.text])
+        names = await self._directory.get_names(team, users, [inbound.text])
         names.setdefault(inbound.author, str(inbound.address.get("name", "")))
         is_direct = str(inbound.address["channel"]).startswith("D")
         name, bot_name = names[inbound.author], names.get(bot, "")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from channels.base import Priority
 from channels.lookup_cache import LookupCache
 from channels.rate_limits.limiter import Window
-from channels.slack.client.api import Answer, SlackApi
+from channels.slack.client.api import ApiObject, SlackApi
 from channels.slack.client.rate_limits import AUTH_TEST, TIER_2, TIER_3, TIER_4
 from channels.slack.text import mentioned_ids
 
@@ -61,9 +61,9 @@ class WorkspaceDirectory:
         self._users = LookupCache[str, SlackUser]("user", NAME_SECONDS, timeout=timeout)
         self._channels = LookupCache[str, str]("channel", NAME_SECONDS, timeout=timeout)
         self._groups = LookupCache[str, Sequence[SlackUserGroup]]("user groups", GROUP_SECONDS, timeout=GROUP_TIMEOUT)
-        self._bots = LookupCache[str, Answer]("the bot's own user", NAME_SECONDS)
+        self._bots = LookupCache[str, ApiObject]("the bot's own user", NAME_SECONDS)
 
-    async def names(self, team: str, users: Iterable[str], texts: Iterable[str] = ()) -> dict[str, str]:
+    async def get_names(self, team: str, users: Iterable[str], texts: Iterable[str] = ()) -> dict[str, str]:
         """Return display names by the ids of users, channels and user groups.
 
         The name of an unknown user or channel is its id. Unknown user groups are left out. If a text mentions a group,
@@ -79,18 +79,18 @@ class WorkspaceDirectory:
         channels = [id_ for id_ in mentioned if id_[0] in "CDG"]
         found = await asyncio.gather(*(self._user(team, id_) for id_ in people))
         channel_names = await asyncio.gather(*(self._channel_name(team, id_) for id_ in channels))
-        groups = await self.groups(team) if any(id_[0] == "S" for id_ in mentioned) else ()
+        groups = await self.get_user_groups(team) if any(id_[0] == "S" for id_ in mentioned) else ()
         return (
             {group.id: group.handle for group in groups or ()}
             | {id_: user.name for id_, user in zip(people, found, strict=True)}
             | dict(zip(channels, channel_names, strict=True))
         )
 
-    async def locale(self, team: str, user: str) -> str:
+    async def get_locale(self, team: str, user: str) -> str:
         """Return the locale of a user, such as `ko-KR`; empty if it cannot be looked up."""
         return (await self._user(team, user)).locale
 
-    async def groups(self, team: str) -> Sequence[SlackUserGroup] | None:
+    async def get_user_groups(self, team: str) -> Sequence[SlackUserGroup] | None:
         """Return the user groups of a workspace with their members.
 
         Returns:
@@ -107,7 +107,7 @@ class WorkspaceDirectory:
 
         return await self._groups.get_or_last(team, fetch, None)
 
-    async def bot(self, team: str) -> Answer:
+    async def get_auth_test(self, team: str) -> ApiObject:
         """Return Slack's `auth.test` response for a workspace, with the bot's `user_id`.
 
         The response is cached for `NAME_SECONDS`; in that time, neither an outage nor a refused token is noticed.
@@ -116,7 +116,7 @@ class WorkspaceDirectory:
             SurfaceError: no response is cached, and Slack cannot be reached or refuses the token.
         """
 
-        async def fetch() -> Answer:
+        async def fetch() -> ApiObject:
             return await self._read(team, "auth.test", AUTH_TEST, priority=Priority.BACKFILL)
 
         return await self._bots.get(team, fetch)
@@ -140,6 +140,6 @@ class WorkspaceDirectory:
 
     async def _read(
         self, team: str, method: str, window: Window, *, priority: Priority = Priority.PROGRESS, **arguments: object
-    ) -> Answer:
-        limiter = self._api.limiter((method, team), window)
-        return await self._api.at(team).call(method, arguments, limiter, priority=priority, reads=True) or {}
+    ) -> ApiObject:
+        limiter = self._api.get_limiter((method, team), window)
+        return await self._api.for_team(team).call(method, arguments, limiter, priority=priority, reads=True) or {}

@@ -8,14 +8,14 @@ from typing import Any
 
 from channels.commands.handlers import ARGUMENT_PLACEHOLDERS, COMMAND_DESCRIPTIONS
 from channels.slack.client.auth import OPTIONAL_SCOPES, SCOPES
-from channels.slack.client.http_mode import PATH
+from channels.slack.client.http_mode import EVENTS_PATH
 from channels.slack.client.oauth import REDIRECT_PATH
 from channels.slack.events.parser import SESSION_STOPPED
 from channels.slack.interactions.commands import SLASH_COMMANDS
 from channels.slack.interactions.shortcuts import SHORTCUT_DESCRIPTIONS, SHORTCUTS
 
-NAME = "Parley"
-ABOUT_APP = "An agent that answers in threads and direct messages."
+APP_NAME = "Parley"
+APP_DESCRIPTION = "An agent that answers in threads and direct messages."
 
 #: A user opens the direct messages with the bot.
 HOME_OPENED = "app_home_opened"
@@ -53,14 +53,14 @@ def manifest(*, prompts: Sequence[str], address: str = "", oauth_address: str = 
     Returns:
         The keys `display_information`, `features`, `oauth_config` and `settings`, as Slack documents them.
     """
-    url = f"{address}{PATH}" if address else ""
+    url = f"{address}{EVENTS_PATH}" if address else ""
     redirect = {"redirect_urls": [f"{oauth_address}{REDIRECT_PATH}"]} if oauth_address else {}
     suggested_prompts = [{"title": prompt, "message": prompt} for prompt in prompts]
     return {
-        "display_information": {"name": NAME, "description": ABOUT_APP},
+        "display_information": {"name": APP_NAME, "description": APP_DESCRIPTION},
         "features": {
             "agent_view": {
-                "agent_description": ABOUT_APP,
+                "agent_description": APP_DESCRIPTION,
                 **({"suggested_prompts": suggested_prompts} if suggested_prompts else {}),
             },
             "app_home": {
@@ -68,7 +68,7 @@ def manifest(*, prompts: Sequence[str], address: str = "", oauth_address: str = 
                 "messages_tab_enabled": True,
                 "messages_tab_read_only_enabled": False,
             },
-            "bot_user": {"display_name": NAME, "always_online": True},
+            "bot_user": {"display_name": APP_NAME, "always_online": True},
             "shortcuts": [
                 {"name": name, "type": "message", "callback_id": id_, "description": SHORTCUT_DESCRIPTIONS[id_]}
                 for id_, name in SHORTCUTS.items()

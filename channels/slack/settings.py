@@ -7,7 +7,7 @@ from typing import Literal
 Mode = Literal["socket", "http"]
 
 #: Direct messages: each one outside a thread begins a session (`thread`), or all of them are one session (`single`).
-Direct = Literal["thread", "single"]
+DmSessions = Literal["thread", "single"]
 
 #: `auto`: Slack's native streams if they show a reply at least as well as edits do; `native`: native streams if Slack
 #: allows them; `edit`: edits only.
@@ -34,7 +34,7 @@ class SlackSettings:
         app_token: the token of Socket Mode; may be empty in HTTP mode.
         api_url: the URL of the Web API; another one for a sandbox.
         streaming: whether replies are shown by native streams or by edits.
-        direct: `thread` if each direct message outside a thread begins a session, `single` if all are one session.
+        dm_sessions: `thread` if each direct message outside a thread begins a session, `single` if all are one session.
         prompts: suggested prompts in direct messages.
         answers_bots: whether messages of other bots are answered.
         bot_loop_limit: the most messages of bots in a row that are answered in a session.
@@ -48,7 +48,7 @@ class SlackSettings:
     app_token: str = field(repr=False)
     api_url: str = "https://slack.com/api/"
     streaming: Streaming = "auto"
-    direct: Direct = "thread"
+    dm_sessions: DmSessions = "thread"
     prompts: tuple[str, ...] = DEFAULT_PROMPTS
     answers_bots: bool = False
     bot_loop_limit: int = 5

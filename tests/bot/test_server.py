@@ -9,7 +9,7 @@ from aiohttp import web
 
 from bot import server as servers
 from bot.server import RETRY_AFTER_SECONDS, run_server
-from channels.slack.client.http_mode import PATH
+from channels.slack.client.http_mode import EVENTS_PATH
 from sandbox.slack import SlackSandbox
 
 
@@ -22,14 +22,14 @@ async def test_a_request_waits_until_its_route_is_registered() -> None:
 
     async with SlackSandbox() as slack, run_server(0, [], is_needed=True) as server:
         server_url = f"http://127.0.0.1:{server.port}"
-        slack.request_url.url = server_url + PATH
+        slack.request_url.url = server_url + EVENTS_PATH
         await slack.post_message("ada", "general", f"<@{slack.bot_user_id}> hello")
         await slack.wait_for(lambda: slack.envelopes)
         async with aiohttp.ClientSession() as session:
             early = asyncio.create_task(_get_status(session, f"{server_url}/else"))
             await asyncio.wait([early], timeout=0.1)
             assert not early.done()
-            server.add_routes([web.post(PATH, accept_event)])
+            server.add_routes([web.post(EVENTS_PATH, accept_event)])
             assert await early == 404
         event_ids = {e.payload["event_id"] for e in slack.envelopes}
         async with asyncio.timeout(30):
@@ -44,7 +44,7 @@ async def test_a_request_waits_for_a_route_for_a_limited_time(monkeypatch: pytes
     async with (
         run_server(0, [], is_needed=True) as server,
         aiohttp.ClientSession() as session,
-        session.post(f"http://127.0.0.1:{server.port}{PATH}") as answer,
+        session.post(f"http://127.0.0.1:{server.port}{EVENTS_PATH}") as answer,
     ):
         assert answer.status == 503
         assert answer.headers["Retry-After"] == str(RETRY_AFTER_SECONDS)

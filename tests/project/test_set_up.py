@@ -16,7 +16,7 @@ from bot.settings import Settings
 from bot.setup import check as checking
 from bot.setup.check import run_checks
 from bot.setup.manifest_command import EXAMPLE_URL
-from channels.slack.client.http_mode import PATH
+from channels.slack.client.http_mode import EVENTS_PATH
 from channels.slack.client.oauth import INSTALL_PATH, REDIRECT_PATH
 from core.errors import SettingsError
 from sandbox.discord import DiscordSandbox
@@ -104,7 +104,7 @@ async def test_the_slack_setup_page_leads_to_the_documented_check_output(
     del values["SLACK_APP_TOKEN"]
     write_env(by_http, **values, SLACK_SIGNING_SECRET=slack.signing_secret)
     assert await run_make_check(monkeypatch) == good
-    assert f"`{EXAMPLE_URL}{PATH}`" in page
+    assert f"`{EXAMPLE_URL}{EVENTS_PATH}`" in page
 
 
 async def test_the_discord_setup_page_leads_to_the_documented_check_output(

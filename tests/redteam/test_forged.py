@@ -12,7 +12,7 @@ import pytest
 import sqlalchemy as sa
 
 from channels.i18n import messages as words
-from channels.slack.client.http_mode import PATH
+from channels.slack.client.http_mode import EVENTS_PATH
 from core.store.schema import feedback, human_requests, inbox, sessions, turns
 from sandbox.models import Pause, Say
 from sandbox.slack import SlackSandbox
@@ -77,7 +77,7 @@ async def test_requests_without_a_slack_signature_are_rejected(
         for body in create_bodies(slack).values():
             good, old = slack.request_url.sign(body), slack.request_url.sign(body, at=time.time() - 360)
             headers = SIGNATURES[signature](good, old)
-            async with web.post(bot.address + PATH, data=body, headers=headers) as answer:
+            async with web.post(bot.address + EVENTS_PATH, data=body, headers=headers) as answer:
                 assert answer.status == 401
         assert await list_rows(bot) == before
         assert bot.model.requests == []

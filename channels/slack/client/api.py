@@ -16,7 +16,7 @@ from channels.slack.client.rate_limits import TIER_4
 from channels.slack.client.workspaces import WorkspaceTokenStore
 from core.errors import SurfaceError
 
-Answer = Mapping[str, Any]
+ApiObject = Mapping[str, Any]
 
 #: Seconds that the upload of a file may take.
 UPLOAD_TIMEOUT_SECONDS = 60.0
@@ -61,7 +61,7 @@ class SlackApi:
         self._team = ""
         self._caller = Caller("slack", pauses=pauses, speed=speed)
 
-    def at(self, team: str) -> "SlackApi":
+    def for_team(self, team: str) -> "SlackApi":
         """Return an API client that makes its calls with the token of a workspace.
 
         The clients share their rate limiters. If the app has one workspace, the result is this client.
@@ -103,7 +103,7 @@ class SlackApi:
     def base_url(self) -> str:
         return self._client.base_url
 
-    def limiter(self, key: Hashable, window: Window) -> RateLimiter:
+    def get_limiter(self, key: Hashable, window: Window) -> RateLimiter:
         """Return the rate limiter for a key, created if needed: see `RateLimiters.get`.
 
         All workspaces share the limiters: the key for a limit of one workspace contains the workspace's id.
@@ -121,8 +121,8 @@ class SlackApi:
         has_slot: bool = False,
         reads: bool = False,
         is_form: bool = False,
-        find_effect: Callable[[], Awaitable[Answer | None]] | None = None,
-    ) -> Answer | None:
+        find_effect: Callable[[], Awaitable[ApiObject | None]] | None = None,
+    ) -> ApiObject | None:
         """Call a Web API method when its rate limits allow it, with retries.
 
         For the other parameters, and the errors, see `Caller.call`.
@@ -143,7 +143,7 @@ class SlackApi:
         else:
             request = {"data" if is_form else "json": dict(arguments)}
 
-        async def send() -> Answer:
+        async def send() -> ApiObject:
             return await self._send(method, request)
 
         return await self._caller.call(
@@ -164,7 +164,7 @@ class SlackApi:
         *,
         max_pages: int,
         priority: Priority = Priority.PROGRESS,
-    ) -> list[Answer]:
+    ) -> list[ApiObject]:
         """Return the `messages` of a paginated method, from at most `max_pages` pages.
 
         The messages are JSON objects in Slack's order. Fewer pages are fetched if the rate limit does not allow another
@@ -174,7 +174,7 @@ class SlackApi:
             RateLimitDeadlineError: the rate limit does not allow the first call before the deadline.
             SurfaceError: Slack refuses a call, or cannot be reached.
         """
-        messages, cursor = list[Answer](), ""
+        messages, cursor = list[ApiObject](), ""
         for _ in range(max_pages):
             page_arguments = {**arguments, **({"cursor": cursor} if cursor else {})}
             try:
@@ -213,7 +213,7 @@ class SlackApi:
             await self._post(str(created["upload_url"]), data=file.data)
             return str(created["file_id"])
 
-        limiter = self.limiter(("files.getUploadURLExternal", team), TIER_4)
+        limiter = self.get_limiter(("files.getUploadURLExternal", team), TIER_4)
         file_id = await self._caller.call("upload", send, limiter, priority=Priority.FINAL)
         assert file_id is not None, "only a stream update may be dropped"
         return file_id
@@ -260,9 +260,9 @@ class SlackApi:
             await self._post(url, json=dict(message))
             return url
 
-        await self._caller.call(RESPONSE_URL, send, self.limiter((RESPONSE_URL, url), RESPONSE_WINDOW))
+        await self._caller.call(RESPONSE_URL, send, self.get_limiter((RESPONSE_URL, url), RESPONSE_WINDOW))
 
-    async def call_once(self, method: str, arguments: Mapping[str, Any], limiter: RateLimiter) -> Answer:
+    async def call_once(self, method: str, arguments: Mapping[str, Any], limiter: RateLimiter) -> ApiObject:
         """Call a Web API method once, in the slot that the caller acquired from `limiter`.
 
         The slot is completed, also after a failure. For the errors see `Caller.call_once`.
@@ -274,12 +274,12 @@ class SlackApi:
             Slack's response.
         """
 
-        async def send() -> Answer:
+        async def send() -> ApiObject:
             return await self._send(method, {"json": dict(arguments)})
 
         return await self._caller.call_once(method, send, limiter)
 
-    async def _send(self, method: str, request: Mapping[str, Any]) -> Answer:
+    async def _send(self, method: str, request: Mapping[str, Any]) -> ApiObject:
         headers = await self._headers(method)
         try:
             answer = await self._client.api_call(method, headers=headers, **request)

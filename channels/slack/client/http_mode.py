@@ -21,10 +21,10 @@ from core.secret_redaction import format_error
 
 log = logging.getLogger(__name__)
 
-PATH = "/slack/events"
+EVENTS_PATH = "/slack/events"
 
 #: Seconds after which a request gets a response, even if it is still being processed. Slack waits for 3.
-ANSWER_SECONDS = 2.5
+RESPONSE_TIMEOUT_SECONDS = 2.5
 
 #: Seconds that requests may still take after `close`.
 CLOSE_SECONDS = 2.0
@@ -43,7 +43,7 @@ class HttpMode:
     @property
     def routes(self) -> Sequence[web.AbstractRouteDef]:
         """The route of the endpoint, for the HTTP server of the process."""
-        return [web.post(PATH, self._receive)]
+        return [web.post(EVENTS_PATH, self._receive)]
 
     @property
     def last_event_at(self) -> float:
@@ -69,7 +69,7 @@ class HttpMode:
         await self._work.drain(CLOSE_SECONDS)
 
     async def _receive(self, request: web.Request) -> web.Response:
-        """Pass a request with a valid signature to Bolt, and respond in `ANSWER_SECONDS`.
+        """Pass a request with a valid signature to Bolt, and respond in `RESPONSE_TIMEOUT_SECONDS`.
 
         If processing takes longer, the response is HTTP 503 and the processing continues. Slack then sends the request
         again (`x-slack-retry-num`); its message is stored only once, by its event key.
@@ -79,7 +79,7 @@ class HttpMode:
                 slow, or not between `open` and `close`).
         """
         now = asyncio.get_running_loop().time
-        deadline = request.get(ARRIVED_AT, now()) + ANSWER_SECONDS
+        deadline = request.get(ARRIVED_AT, now()) + RESPONSE_TIMEOUT_SECONDS
         try:
             async with asyncio.timeout_at(deadline):
                 body = await request.read()

@@ -22,7 +22,7 @@ MAX_USERS, CONTEXT_SECONDS = 10_000, 3600
 _KEY = "agent_context"
 
 
-class AgentContexts:
+class AgentContextStore:
     """Adds the agent context (Slack's entities and action token) to users' messages.
 
     Entities are the channels, messages or files in the user's view. Those of a direct message come from the user's last

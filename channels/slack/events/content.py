@@ -26,7 +26,7 @@ _TOKENS: Mapping[str, str] = {
 PERMALINK = "/archives/"
 
 
-def message_text(message: Mapping[str, Any]) -> str:
+def get_message_text(message: Mapping[str, Any]) -> str:
     """Return the text of a message in Slack's markup, followed by its file names.
 
     If the text is empty, it is that of the blocks. The texts of attachments follow, but not in a person's message that
@@ -43,7 +43,7 @@ def message_text(message: Mapping[str, Any]) -> str:
     return "\n".join(filter(None, [text, *attached, f"[files: {files}]" if files else ""]))
 
 
-def forwarded_messages(message: Mapping[str, Any]) -> list[dict[str, str]]:
+def get_forwarded_messages(message: Mapping[str, Any]) -> list[dict[str, str]]:
     """Return the messages that a message forwards or links to.
 
     Args:
@@ -56,7 +56,7 @@ def forwarded_messages(message: Mapping[str, Any]) -> list[dict[str, str]]:
         {
             "author": str(part.get("author_id") or ""),
             "name": str(part.get("author_name") or part.get("author_subname") or ""),
-            "text": message_text(
+            "text": get_message_text(
                 {
                     "text": part.get("text"),
                     "blocks": [

@@ -49,7 +49,7 @@ class SlackDownloads(FileClient):
             if file.source.get("file_access") == _UNKNOWN_ACCESS or not file.source.get("url_private_download"):
                 file = await self._details(team, file)
                 check(file)
-            token = await self._api.at(team).token()
+            token = await self._api.for_team(team).token()
         except RefusedError as refusal:
             if refusal.code != "missing_scope":
                 raise UnreadableFileError("it is deleted, or I may not read it") from refusal
@@ -73,9 +73,9 @@ class SlackDownloads(FileClient):
         Raises:
             SurfaceError: Slack refuses the call, or cannot be reached.
         """
-        limiter = self._api.limiter(("files.info", team), TIER_4)
+        limiter = self._api.get_limiter(("files.info", team), TIER_4)
         arguments = {"file": file.source.get("id", "")}
-        answer = await self._api.at(team).call("files.info", arguments, limiter, reads=True)
+        answer = await self._api.for_team(team).call("files.info", arguments, limiter, reads=True)
         found: dict[str, Any] = (answer or {}).get("file") or {}
         details = parse_attachment({**found, "file_access": ""})
         return replace(details, name=details.name if found.get("name") else file.name)

@@ -14,10 +14,10 @@ from channels.base import Priority
 from channels.intake.backfill import ACTIVE_SECONDS
 from channels.intake.handler import IncomingMessage
 from channels.rate_limits.caller import RefusedError
-from channels.slack.client.api import Answer, SlackApi
+from channels.slack.client.api import ApiObject, SlackApi
 from channels.slack.client.rate_limits import HISTORY, TIER_3
 from channels.slack.directory import WorkspaceDirectory
-from channels.slack.session_ids import thread_of
+from channels.slack.session_ids import thread_ts_of
 from core.inbox.watermarks import ActivePlace
 
 log = logging.getLogger(__name__)
@@ -65,8 +65,8 @@ class SlackHistory:
     async def _fetch(self, place: ActivePlace, *, since: float) -> list[IncomingMessage]:
         _, team, channel = place.id.split(":")
         try:
-            bot = await self._directory.bot(team)
-            messages = await self._messages(team, channel, [thread_of(session) for session in place.sessions], since)
+            bot = await self._directory.get_auth_test(team)
+            messages = await self._messages(team, channel, [thread_ts_of(session) for session in place.sessions], since)
             is_shared = await self._is_shared(team, channel, messages)
         except RefusedError as refusal:
             if refusal.code in _TOKEN_ERRORS and not self._api.has_many_workspaces:
@@ -82,7 +82,7 @@ class SlackHistory:
                 found.append(incoming)
         return found
 
-    async def _is_shared(self, team: str, channel: str, messages: Sequence[Answer]) -> bool | None:
+    async def _is_shared(self, team: str, channel: str, messages: Sequence[ApiObject]) -> bool | None:
         """Return whether a channel is shared with another organisation (Slack Connect).
 
         False for a channel that only workspaces of one organisation share.
@@ -96,13 +96,13 @@ class SlackHistory:
         """
         if {message.get("user_team") or message.get("team") or team for message in messages} <= {team}:
             return None
-        limiter, arguments = self._api.limiter(("conversations.info", team), TIER_3), {"channel": channel}
-        answer = await self._api.at(team).call(
+        limiter, arguments = self._api.get_limiter(("conversations.info", team), TIER_3), {"channel": channel}
+        answer = await self._api.for_team(team).call(
             "conversations.info", arguments, limiter, priority=Priority.BACKFILL, reads=True
         )
         return bool((answer or {}).get("channel", {}).get("is_ext_shared"))
 
-    async def _messages(self, team: str, channel: str, sessions: Sequence[str], since: float) -> list[Answer]:
+    async def _messages(self, team: str, channel: str, sessions: Sequence[str], since: float) -> list[ApiObject]:
         """Fetch the messages of a channel and its threads since a time.
 
         Args:
@@ -131,13 +131,13 @@ class SlackHistory:
             found |= {message["ts"]: message for message in replies}
         return [message for ts, message in found.items() if float(ts) >= since]
 
-    async def _read_pages(self, method: str, team: str, arguments: Mapping[str, Any]) -> list[Answer]:
-        api, arguments = self._api.at(team), {**arguments, "limit": PAGE_SIZE}
-        limiter = self._api.limiter((method, team), HISTORY)
+    async def _read_pages(self, method: str, team: str, arguments: Mapping[str, Any]) -> list[ApiObject]:
+        api, arguments = self._api.for_team(team), {**arguments, "limit": PAGE_SIZE}
+        limiter = self._api.get_limiter((method, team), HISTORY)
         return await api.read_pages(method, arguments, limiter, max_pages=MAX_PAGES, priority=Priority.BACKFILL)
 
 
-def _event(channel: str, message: Answer) -> dict[str, Any]:
+def _event(channel: str, message: ApiObject) -> dict[str, Any]:
     """Return a message of the history as the event by which Slack would have sent it.
 
     An edited message has its present text. A thread's first message gets no `thread_ts`, since it had no replies when

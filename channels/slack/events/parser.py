@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from channels.intake.handler import EDIT_MENTION_WINDOW_SECONDS, IncomingMessage
-from channels.slack.events.content import forwarded_messages, message_text
-from channels.slack.session_ids import NAME, event_key, is_direct, place_id, session_id
-from channels.slack.settings import Direct
+from channels.slack.events.content import get_forwarded_messages, get_message_text
+from channels.slack.session_ids import PLATFORM, event_key, is_direct, place_id, session_id
+from channels.slack.settings import DmSessions
 from channels.slack.text import make_title, mentioned_ids, remove_mention
 from core.identity import BOT_PREFIX, Actor, Location
 from core.inbox_message import Attachment, InboxMessage, storable_text
@@ -36,7 +36,7 @@ class MessageChange:
 
 
 def parse_message(
-    body: Mapping[str, Any], direct: Direct = "thread", *, answers_bots: bool = False
+    body: Mapping[str, Any], dm_sessions: DmSessions = "thread", *, answers_bots: bool = False
 ) -> IncomingMessage | None:
     """Return the new message in an Events API payload; None if it is not for the bot.
 
@@ -46,7 +46,7 @@ def parse_message(
 
     Args:
         body: an Events API payload.
-        direct: see `Direct`.
+        dm_sessions: see `DmSessions`.
         answers_bots: whether messages of other bots are returned.
     """
     event, bot_user_id = body.get("event") or {}, bot_user_of(body)
@@ -54,14 +54,14 @@ def parse_message(
     if not _is_new_message(event, is_bot=bool(bot_id)) or user == bot_user_id or (bot_id and not answers_bots):
         return None
     channel, ts = str(event["channel"]), str(event["ts"])
-    text = message_text({**event, "files": ()})
+    text = get_message_text({**event, "files": ()})
     is_alone = event.get("channel_type") == "im" or is_direct(channel)
     is_mentioned = event["type"] == "app_mention" or bot_user_id in mentioned_ids(text)
     is_mention = is_mentioned or (is_alone and not bot_id)
     if not is_mention and (bot_id or not event.get("thread_ts")):
         return None
     team = workspace_of(body)
-    root = event.get("thread_ts") or ("" if is_direct(channel) and direct == "single" else ts)
+    root = event.get("thread_ts") or ("" if is_direct(channel) and dm_sessions == "single" else ts)
     author, home_team = (
         f"{BOT_PREFIX}{bot_id}" if bot_id else user,
         str(event.get("user_team") or event.get("team") or team),
@@ -69,9 +69,9 @@ def parse_message(
     title = make_title(remove_mention(text, bot_user_id))
     inbound = InboxMessage(
         event_key=event_key(team, channel, ts),
-        session_id=session_id(team, channel, root, direct),
+        session_id=session_id(team, channel, root, dm_sessions),
         place=place_id(team, channel),
-        channel=NAME,
+        channel=PLATFORM,
         address={
             "team": team,
             "channel": channel,
@@ -87,8 +87,8 @@ def parse_message(
         text=storable_text(remove_mention(text, bot_user_id)),
         sent_at=float(ts),
         attachments=tuple(map(parse_attachment, event.get("files") or ())),
-        references=tuple(forwarded_messages(event)),
-        actor=Actor(NAME, author, workspaces=(home_team,), is_external=is_external(body)),
+        references=tuple(get_forwarded_messages(event)),
+        actor=Actor(PLATFORM, author, workspaces=(home_team,), is_external=is_external(body)),
         location=Location(team, channel, is_direct=is_alone),
     )
     return IncomingMessage(inbound, is_mention)
@@ -150,7 +150,7 @@ def parse_addressed_edit(
     if (
         event.get("subtype") != "message_changed"
         or not bot
-        or bot in mentioned_ids(message_text({**before, "files": ()}))
+        or bot in mentioned_ids(get_message_text({**before, "files": ()}))
     ):
         return None
     at = float((now.get("edited") or {}).get("ts") or 0.0)

@@ -8,12 +8,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from channels.base import ContextMessage, SurroundingMessages
-from channels.slack.client.api import Answer, SlackApi
+from channels.slack.client.api import ApiObject, SlackApi
 from channels.slack.client.rate_limits import HISTORY
 from channels.slack.directory import WorkspaceDirectory
-from channels.slack.events.content import PERMALINK, forwarded_messages, message_text
+from channels.slack.events.content import PERMALINK, get_forwarded_messages, get_message_text
 from channels.slack.events.parser import bot_name, is_from_person_or_bot
-from channels.slack.session_ids import NAME
+from channels.slack.session_ids import PLATFORM
 from channels.slack.text import to_plain_text
 from core.conversations.history_state import HistoryState
 from core.identity import BOT_PREFIX
@@ -57,14 +57,14 @@ class SlackContextFetcher:
         newest = messages[-1]
         team, questions = str(newest.address["team"]), {str(message.address["ts"]): message for message in messages}
         thread = await self._read_thread(messages, history)
-        current = {message["ts"]: forwarded_messages(message) for message in thread if message["ts"] in questions}
+        current = {message["ts"]: get_forwarded_messages(message) for message in thread if message["ts"] in questions}
         forwarded = [
             (message, part) for ts, message in questions.items() for part in current.get(ts) or _forwards_of(message)
         ]
         earlier = []
         if history is not None:
             # an event has the bot's own user, an interaction has not
-            bot = newest.address.get("bot") or (thread and (await self._directory.bot(team))["user_id"])
+            bot = newest.address.get("bot") or (thread and (await self._directory.get_auth_test(team))["user_id"])
             earlier = [
                 message
                 for message in thread
@@ -75,14 +75,14 @@ class SlackContextFetcher:
             ]
         others = {message.author: message for message in history.others} if history is not None else {}
         named = [*earlier[:1], *earlier[-MAX_NAMED_MESSAGES:]]
-        names = await self._directory.names(
+        names = await self._directory.get_names(
             team,
             {
                 *(str(message["user"]) for message in named if message.get("user") and not message.get("bot_id")),
                 *(part["author"] for _, part in forwarded if part["author"]),
                 *(author for author, message in others.items() if not message.is_bot),
             },
-            [*map(message_text, named), *(str(part["text"]) for _, part in forwarded)],
+            [*map(get_message_text, named), *(str(part["text"]) for _, part in forwarded)],
         )
         return SurroundingMessages(
             [
@@ -92,7 +92,7 @@ class SlackContextFetcher:
             {author: names.get(author) or str(message.address.get("name", "")) for author, message in others.items()},
         )
 
-    async def _read_thread(self, messages: Sequence[InboxMessage], history: HistoryState | None) -> list[Answer]:
+    async def _read_thread(self, messages: Sequence[InboxMessage], history: HistoryState | None) -> list[ApiObject]:
         """Fetch the messages of the turn, and those of its thread since `history` ends.
 
         Messages are fetched if the turn is in a thread and has `history`, or if a message of the turn has a link to a
@@ -115,8 +115,8 @@ class SlackContextFetcher:
             "inclusive": True,
             "limit": PAGE_SIZE,
         }
-        api = self._api.at(str(newest.address["team"]))
-        limiter = api.limiter(("conversations.replies", newest.address["team"]), HISTORY)
+        api = self._api.for_team(str(newest.address["team"]))
+        limiter = api.get_limiter(("conversations.replies", newest.address["team"]), HISTORY)
         if (
             history is not None
             and history.is_quiet
@@ -131,7 +131,7 @@ class SlackContextFetcher:
 def _forwards_of(message: InboxMessage) -> list[Mapping[str, Any]]:
     """Return the messages that a stored message forwarded when it was sent.
 
-    Each has the keys `author`, `name`, `text` and `ts`: see `forwarded_messages`. The list is empty for none.
+    Each has the keys `author`, `name`, `text` and `ts`: see `get_forwarded_messages`. The list is empty for none.
     """
     return [part for part in message.references if "text" in part]
 
@@ -140,8 +140,8 @@ def _earlier_message(message: Mapping[str, Any], names: Mapping[str, str]) -> Co
     bot = str(message.get("bot_id") or "")
     user = str(message.get("user") or "")
     parts = [
-        message_text(message),
-        *(f"[forwarded] {part['name']}: {part['text']}" for part in forwarded_messages(message)),
+        get_message_text(message),
+        *(f"[forwarded] {part['name']}: {part['text']}" for part in get_forwarded_messages(message)),
     ]
     return ContextMessage(
         author=f"{BOT_PREFIX}{bot}" if bot else user,
@@ -155,7 +155,7 @@ def _earlier_message(message: Mapping[str, Any], names: Mapping[str, str]) -> Co
 def _forwarded_message(message: InboxMessage, part: Mapping[str, str], names: Mapping[str, str]) -> ContextMessage:
     author = part["author"]
     return ContextMessage(
-        author=author or f"{NAME}:{part['name']}",
+        author=author or f"{PLATFORM}:{part['name']}",
         name=names.get(author) or part["name"] or "somebody",
         text=to_plain_text(part["text"], names),
         sent_at=float(part["ts"] or 0),

@@ -44,8 +44,8 @@ from channels.slack.interactions.shortcuts import (
     question_modal,
 )
 from channels.slack.replies.surface import SlackSurface
-from channels.slack.session_ids import NAME, event_key, session_id, thread_of
-from channels.slack.settings import Direct
+from channels.slack.session_ids import PLATFORM, event_key, session_id, thread_ts_of
+from channels.slack.settings import DmSessions
 from channels.slack.text import escape, escape_tokens, make_title, to_plain_text
 from core.errors import StoreError, SurfaceError
 from core.identity import BOT_PREFIX
@@ -67,12 +67,12 @@ class SlackInteractionHandler(InteractionHandler):
         identities: looks up the user groups and location of an interaction's author.
         directory: looks up names and locales.
         responder: sends the private answers, and opens modals.
-        direct: see `Direct`.
+        dm_sessions: see `DmSessions`.
         surface: returns the surface of the reply to a message.
         is_installed: returns whether the app is installed in a workspace; raises `StoreError` if the database fails.
     """
 
-    channel = NAME
+    channel = PLATFORM
     must_refuse = False
 
     def __init__(
@@ -84,7 +84,7 @@ class SlackInteractionHandler(InteractionHandler):
         responder: PrivateResponder,
         *,
         cipher: Cipher,
-        direct: Direct,
+        dm_sessions: DmSessions,
         surface: Callable[[InboxMessage], SlackSurface],
         is_installed: Callable[[str], Awaitable[bool]],
     ) -> None:
@@ -92,7 +92,7 @@ class SlackInteractionHandler(InteractionHandler):
         self._identities = identities
         self._directory = directory
         self._responder = responder
-        self._direct = direct
+        self._dm_sessions = dm_sessions
         self._surface = surface
         self._is_installed = is_installed
 
@@ -164,7 +164,7 @@ class SlackInteractionHandler(InteractionHandler):
         """
         target, event = ResponseTarget.of_stop(body), body["event"]
         pressed_at = float(event.get("event_ts") or float(body["event_time"]) + 1)  # the latter is in whole seconds
-        session = session_id(target.team, target.channel, target.thread_ts, self._direct)
+        session = session_id(target.team, target.channel, target.thread_ts, self._dm_sessions)
         context = replace(target.context(session, target.thread_ts), sent_at=pressed_at, until=pressed_at)
         return Interaction("command", context, {"name": "stop", "argument": ""}, asdict(target))
 
@@ -185,12 +185,12 @@ class SlackInteractionHandler(InteractionHandler):
             return None
         name, argument, session = choice
         values = {"name": name, "argument": argument, "replaces": True}
-        return Interaction("command", target.context(session, thread_of(session)), values, asdict(target))
+        return Interaction("command", target.context(session, thread_ts_of(session)), values, asdict(target))
 
     def _parse_shortcut(self, body: Mapping[str, Any]) -> Interaction:
         target, ts = ResponseTarget.of_message(body), str(body["message_ts"])
         root = target.thread_ts or ts
-        context = target.context(session_id(target.team, target.channel, root, self._direct), root)
+        context = target.context(session_id(target.team, target.channel, root, self._dm_sessions), root)
         if body["callback_id"] == RESET:
             return Interaction("command", context, {"name": "reset", "argument": ""}, asdict(target))
         files = [str(file.get("id")) for file in body["message"].get("files") or ()]
@@ -202,7 +202,7 @@ class SlackInteractionHandler(InteractionHandler):
         metadata = json.loads(view["private_metadata"])
         target, root = ResponseTarget.of_form(body, metadata), metadata["root"]
         text = storable_text(str(view["state"]["values"][QUESTION_INPUT][QUESTION_INPUT]["value"] or "")).strip()
-        context = target.context(session_id(target.team, target.channel, root, self._direct), root)
+        context = target.context(session_id(target.team, target.channel, root, self._dm_sessions), root)
         return Interaction("question", context, {"text": text, "about": metadata}, asdict(target))
 
     def _parse_answer(self, body: Mapping[str, Any]) -> Interaction:
@@ -224,7 +224,7 @@ class SlackInteractionHandler(InteractionHandler):
         try:
             async with asyncio.timeout(FORM_CHECK_SECONDS):
                 question = await self._services.human_requests.get(id_)
-                say = words.messages_for(await words.resolve_locale(self._directory.locale(team, user)))
+                say = words.messages_for(await words.resolve_locale(self._directory.get_locale(team, user)))
         except (StoreError, SurfaceError, TimeoutError) as error:
             log.warning("a form cannot be checked before its acknowledgement: %s", format_error(error))
             return {}
@@ -244,7 +244,7 @@ class SlackInteractionHandler(InteractionHandler):
         with suppress(StoreError):  # a command that needs the database fails with a message
             if not await self._is_installed(target.team):
                 return ""
-        locale = await words.resolve_locale(self._directory.locale(target.team, target.user))
+        locale = await words.resolve_locale(self._directory.get_locale(target.team, target.user))
         try:
             actor, location = await self._identities.resolve_interaction(
                 target.team, target.channel, target.user, home_team=target.home_team
@@ -253,7 +253,7 @@ class SlackInteractionHandler(InteractionHandler):
             log.warning("the author of an interaction cannot be identified: %s", error)
             return words.messages_for(locale).format_error(error.public)
         name = (
-            (await self._directory.names(target.team, [target.user]))[target.user]
+            (await self._directory.get_names(target.team, [target.user]))[target.user]
             if parsed.kind in ("press", "answer", "form")
             else ""
         )
@@ -324,7 +324,7 @@ class SlackInteractionHandler(InteractionHandler):
             return None
         if not found or name == "why":  # the latest answer is that of the latest question, in any session
             return interaction
-        root = thread_of(found[0].session_id)
+        root = thread_ts_of(found[0].session_id)
         address = {**context.address, "thread_ts": root, "ts": root}
         return replace(interaction, context=replace(context, session_id=found[0].session_id, address=address))
 
@@ -353,7 +353,7 @@ class SlackInteractionHandler(InteractionHandler):
         target, context = ResponseTarget(**interaction.surface), interaction.context
         question, message, user = interaction.values["text"], interaction.values["about"], target.user
         author, is_bot = message["author"], message["author"].startswith(BOT_PREFIX)
-        names = await self._directory.names(target.team, {user} if is_bot else {user, author}, [message["text"]])
+        names = await self._directory.get_names(target.team, {user} if is_bot else {user, author}, [message["text"]])
         author_name = message["name"] if is_bot else names[author]
         title = make_title(escape(question))
         assert context.session_id is not None, "a modal keeps the thread of its message"

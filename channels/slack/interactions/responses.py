@@ -21,7 +21,7 @@ from channels.slack.client.blocks import message_content
 from channels.slack.client.rate_limits import TIER_4
 from channels.slack.events.parser import workspace_of
 from channels.slack.replies.surface import LIMITS, POST_WINDOW, SlackSurface
-from channels.slack.session_ids import NAME, place_id
+from channels.slack.session_ids import PLATFORM, place_id
 from channels.slack.text import escape_tokens
 
 #: Links are not unfurled.
@@ -107,9 +107,9 @@ class ResponseTarget:
             session_id=session,
             place=self.place,
             author=self.user,
-            channel=NAME,
+            channel=PLATFORM,
             address={"team": self.team, "channel": self.channel, "thread_ts": root, "ts": root},
-            event_key=f"{NAME}:{self.team}:{self.channel}:command:{self.key}",
+            event_key=f"{PLATFORM}:{self.team}:{self.channel}:command:{self.key}",
             sent_at=time.time(),
             is_private=True,
         )
@@ -152,8 +152,8 @@ class PrivateResponder:
             **message_content(text, buttons),
             **({"thread_ts": target.thread_ts} if target.thread_ts else {}),
         }
-        api = self._api.at(target.team)
-        await api.call("chat.postEphemeral", message, api.limiter(("chat.postEphemeral", target.team), TIER_4))
+        api = self._api.for_team(target.team)
+        await api.call("chat.postEphemeral", message, api.get_limiter(("chat.postEphemeral", target.team), TIER_4))
 
     async def respond(self, target: ResponseTarget, text: str, *, replaces: bool = False) -> None:
         """Answer an interaction with a text that only the user sees.
@@ -191,8 +191,8 @@ class PrivateResponder:
             view: the modal's view object.
         """
         arguments = {"trigger_id": target.key, "view": dict(view)}
-        api = self._api.at(target.team)
-        await api.call("views.open", arguments, api.limiter(("views.open", target.team), TIER_4))
+        api = self._api.for_team(target.team)
+        await api.call("views.open", arguments, api.get_limiter(("views.open", target.team), TIER_4))
 
     async def deliver_file(
         self, target: ResponseTarget, text: str, file: File, say: MessageCatalog, *, thread_ts: str
@@ -217,16 +217,16 @@ class PrivateResponder:
         answer = f"{text}\n\n{escape_tokens(file.data.decode())}"
         if not is_direct and file.name.endswith(".md") and LIMITS.measure(answer) <= LIMITS.chunk_size:
             return answer
-        channel, api = target.channel, self._api.at(target.team)
+        channel, api = target.channel, self._api.for_team(target.team)
         if not is_direct:
             # Slack: a post to a user goes into the direct messages with them, and returns their channel
-            limiter = api.limiter(("chat.postMessage", target.team, target.user), POST_WINDOW)
+            limiter = api.get_limiter(("chat.postMessage", target.team, target.user), POST_WINDOW)
             message = {"channel": target.user, **_NO_UNFURLING, **message_content(text)}
             posted = await api.call("chat.postMessage", message, limiter)
             assert posted is not None, "only a stream update may be dropped"
             channel, thread_ts = str(posted["channel"]), str(posted["ts"])
         address = {"team": target.team, "channel": channel, "thread_ts": thread_ts, "ts": thread_ts}
-        await self._surface(address).show_file(file)
+        await self._surface(address).post_file(file)
         if not is_direct:
             return say(words.SENT_AS_DM)
         return text if thread_ts == target.thread_ts else say(words.SENT_IN_THREAD)

@@ -11,7 +11,7 @@ from typing import Any
 from channels.commands.handlers import CommandSyntax
 from channels.i18n import messages as words
 from channels.i18n.messages import MessageCatalog
-from channels.slack.events.content import message_text
+from channels.slack.events.content import get_message_text
 from channels.slack.events.parser import bot_name, parse_attachment
 from channels.slack.interactions.commands import SLASH_COMMANDS
 from channels.slack.interactions.responses import ResponseTarget
@@ -85,7 +85,7 @@ def modal_metadata(target: ResponseTarget, message: Mapping[str, Any]) -> str:
         "name": bot_name(message, bot) if bot else "",
         "ts": str(message["ts"]),
         "url": target.response_url,
-        "text": message_text({**message, "files": ()})[:MAX_QUOTED_CHARS],
+        "text": get_message_text({**message, "files": ()})[:MAX_QUOTED_CHARS],
         "files": [asdict(parse_attachment(file)) for file in message.get("files") or ()],
     }
     while len(encoded := json.dumps(metadata, ensure_ascii=False)) > MAX_METADATA_CHARS and (

@@ -23,7 +23,7 @@ from core.errors import SurfaceError
 
 log = logging.getLogger(__name__)
 
-METHOD = "agents.sessions.setStatus"
+STATUS_METHOD = "agents.sessions.setStatus"
 
 #: The most workspaces in memory in which Slack refused a status (the app is no agent there), and the seconds for which
 #: no status is set in them.
@@ -72,7 +72,7 @@ class AssistantThreads:
                 process did not set it.
         """
         team = str(address["team"])
-        limiter = self._api.limiter((METHOD, team), TIER_3)
+        limiter = self._api.get_limiter((STATUS_METHOD, team), TIER_3)
         if not address["thread_ts"] or team in self._refused:
             yield
             return
@@ -125,7 +125,7 @@ class AssistantThreads:
         if title := address.get("title"):  # Slack: used by the first call of a thread
             arguments["title"] = title
         try:
-            await self._api.at(str(address["team"])).call(METHOD, arguments, limiter, has_slot=has_slot)
+            await self._api.for_team(str(address["team"])).call(STATUS_METHOD, arguments, limiter, has_slot=has_slot)
         except RefusedError as refusal:
             log.warning("%s; the status of threads is not set for %g s", refusal, REFUSED_SECONDS)
             self._refused[str(address["team"])] = True
@@ -148,8 +148,8 @@ async def suggest_prompts(api: SlackApi, team: str, channel: str, prompts: Seque
     """
     arguments = {"channel_id": channel, "prompts": [{"title": prompt, "message": prompt} for prompt in prompts]}
     try:
-        await api.at(team).call(
-            PROMPTS_METHOD, arguments, api.limiter((PROMPTS_METHOD, team), TIER_4), priority=Priority.BACKFILL
+        await api.for_team(team).call(
+            PROMPTS_METHOD, arguments, api.get_limiter((PROMPTS_METHOD, team), TIER_4), priority=Priority.BACKFILL
         )
     except SurfaceError as error:
         log.warning("prompts cannot be suggested: %s", error)

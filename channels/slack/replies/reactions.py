@@ -37,9 +37,9 @@ async def add_reaction(api: SlackApi, emoji: str, address: Address) -> None:
 
 
 async def _react(api: SlackApi, method: str, name: str, address: Address) -> None:
-    reaction = {"channel": address["channel"], "timestamp": address["ts"], "name": name}
+    team, reaction = address["team"], {"channel": address["channel"], "timestamp": address["ts"], "name": name}
     try:
-        await api.at(address["team"]).call(method, reaction, api.limiter((method, address["team"]), _TIERS[method]))
+        await api.for_team(team).call(method, reaction, api.get_limiter((method, team), _TIERS[method]))
     except RefusedError as refusal:
         if refusal.code not in _UNCHANGED:
             raise

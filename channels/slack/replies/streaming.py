@@ -150,7 +150,7 @@ class ReplyStream:
     card: StatusCard
     size: int
 
-    def has_room_for(self, chunks: Sequence[Mapping[str, Any]]) -> bool:
+    def can_send(self, chunks: Sequence[Mapping[str, Any]]) -> bool:
         """Return whether more chunks may be sent by the stream's limits of size and time."""
         return event_loop.now() < self.ends_at and self.size + _chunk_bytes(chunks) <= MAX_STREAM_BYTES
 
@@ -233,11 +233,11 @@ class StreamSurface(SlackSurface):
 
     @property
     def _start_limiter(self) -> RateLimiter:
-        return self._api.limiter(("chat.startStream", self._team), TIER_2)
+        return self._api.get_limiter(("chat.startStream", self._team), TIER_2)
 
     @property
     def _append_limiter(self) -> RateLimiter:
-        return self._api.limiter(("chat.appendStream", self._team), TIER_4)
+        return self._api.get_limiter(("chat.appendStream", self._team), TIER_4)
 
     async def acquire_slot(
         self, priority: Priority, *, is_post: bool, is_last_edit: bool, outdated_since: float
@@ -372,7 +372,7 @@ class StreamSurface(SlackSurface):
         is_silent = not (stream.text or new)
         card, chunks = stream.card.with_status(piece.plan.status, piece.plan.elapsed, is_silent=is_silent)
         chunks += _text_chunks(new)
-        if not stream.has_room_for(chunks):
+        if not stream.can_send(chunks):
             return None
         if not chunks:
             return EditOutcome.DONE
@@ -400,7 +400,7 @@ class StreamSurface(SlackSurface):
         """
         priority = piece.plan.priority if piece.plan.priority in FINAL_PRIORITIES else Priority.PROGRESS
         rest = [*stream.card.completion(), *_text_chunks(piece.chunk.text[len(stream.text) :])]
-        if not stream.has_room_for(rest):
+        if not stream.can_send(rest):
             return False
         if not self.use_slot(self._stop_limiter):
             await self._stop_limiter.acquire(priority)

@@ -13,7 +13,7 @@ from channels.rate_limits.caller import RefusedError, TransientError
 from channels.rate_limits.limiter import RateLimiter, Window
 from channels.replies.reactions import QueuedReactions
 from channels.replies.surface import EditOutcome, MessageSurface, PostedMessage, RecordFile
-from channels.slack.client.api import Answer, SlackApi
+from channels.slack.client.api import ApiObject, SlackApi
 from channels.slack.client.blocks import message_content
 from channels.slack.client.rate_limits import HISTORY, TIER_2, TIER_3, TIER_4
 from channels.slack.replies.assistant import AssistantThreads
@@ -75,7 +75,7 @@ class SlackSurface(MessageSurface):
     ) -> None:
         super().__init__(queued_reactions, address)
         self._team = str(address["team"])
-        self._api = api.at(self._team)
+        self._api = api.for_team(self._team)
         self._channel = str(address["channel"])
         self._thread_ts = str(address["thread_ts"])
         self._question_ts = str(address["ts"])
@@ -109,11 +109,11 @@ class SlackSurface(MessageSurface):
 
     @property
     def _post_limiter(self) -> RateLimiter:
-        return self._api.limiter(("chat.postMessage", self._team, self._channel), POST_WINDOW)
+        return self._api.get_limiter(("chat.postMessage", self._team, self._channel), POST_WINDOW)
 
     @property
     def _edit_limiter(self) -> RateLimiter:
-        return self._api.limiter(("chat.update", self._team), TIER_3)
+        return self._api.get_limiter(("chat.update", self._team), TIER_3)
 
     async def _edit(self, message_id: str, text: str, buttons: Sequence[Button], priority: Priority) -> EditOutcome:
         try:
@@ -152,7 +152,7 @@ class SlackSurface(MessageSurface):
 
     @property
     def _stop_limiter(self) -> RateLimiter:
-        return self._api.limiter(("chat.stopStream", self._team), TIER_2)
+        return self._api.get_limiter(("chat.stopStream", self._team), TIER_2)
 
     @property
     def _stop_arguments(self) -> dict[str, str]:
@@ -176,9 +176,9 @@ class SlackSurface(MessageSurface):
     async def _post(
         self, position: int, text: str, buttons: Sequence[Button], priority: Priority, previous: str | None
     ) -> PostedMessage | None:
-        existing: Answer | None = None
+        existing: ApiObject | None = None
 
-        async def find_posted() -> Answer | None:
+        async def find_posted() -> ApiObject | None:
             nonlocal existing
             self._has_strays = True
             existing = (await self._messages()).get(position) if self._turn_id else None
@@ -195,7 +195,7 @@ class SlackSurface(MessageSurface):
                 **message_content(text, buttons),
             },
             self._post_limiter,
-            outer_limiter=self._api.limiter(("chat.postMessage", self._team), WORKSPACE_POST_WINDOW),
+            outer_limiter=self._api.get_limiter(("chat.postMessage", self._team), WORKSPACE_POST_WINDOW),
             priority=priority,
             has_slot=self.use_slot(self._post_limiter),
             find_effect=find_posted,
@@ -217,7 +217,7 @@ class SlackSurface(MessageSurface):
     async def _find_own(self) -> dict[int, str]:
         return {position: str(message["ts"]) for position, message in (await self._messages()).items()}
 
-    async def _messages(self) -> dict[int, Answer]:
+    async def _messages(self) -> dict[int, ApiObject]:
         """Fetch the messages of this reply from Slack as JSON, by index in the reply.
 
         The message that is being streamed has no metadata. There is only one such message: all other messages of the
@@ -235,7 +235,7 @@ class SlackSurface(MessageSurface):
             self._stream_positions[str(message["ts"])] = position
         return own_by_position
 
-    def _is_unmarked(self, message: Answer) -> bool:
+    def _is_unmarked(self, message: ApiObject) -> bool:
         if (message.get("metadata") or {}).get("event_type") == _METADATA_EVENT or message.get("files"):
             return False
         return bool(self._bot) and message.get("user") == self._bot and float(message["ts"]) > float(self._question_ts)
@@ -252,13 +252,13 @@ class SlackSurface(MessageSurface):
         self._stream_positions.update(dict.fromkeys(streamed, 0))  # `_delete` stops them first
         return [*streamed, *(str(message["ts"]) for message in others if self._is_own(message))]
 
-    def _is_own(self, message: Answer) -> bool:
+    def _is_own(self, message: ApiObject) -> bool:
         """Return whether a message on Slack has the metadata of this reply."""
         metadata = message.get("metadata") or {}
         payload = metadata.get("event_payload") or {}
         return metadata.get("event_type") == _METADATA_EVENT and payload.get("turn") == self._turn_id
 
-    async def _read_thread(self) -> Sequence[Answer]:
+    async def _read_thread(self) -> Sequence[ApiObject]:
         """Fetch up to 200 messages that were sent after the user's message, oldest first.
 
         The messages are those of the thread or, if there is none, of the channel.
@@ -273,10 +273,10 @@ class SlackSurface(MessageSurface):
                 "include_all_metadata": True,
                 "limit": 200,
             },
-            self._api.limiter((method, self._team), HISTORY),
+            self._api.get_limiter((method, self._team), HISTORY),
             reads=True,
         )
-        found: Sequence[Answer] = (answer or {}).get("messages", ())
+        found: Sequence[ApiObject] = (answer or {}).get("messages", ())
         return sorted(found, key=lambda message: float(message["ts"]))
 
     async def _attach(self, files: Sequence[File], last: str, known: Mapping[str, str], record: RecordFile) -> None:
@@ -304,7 +304,7 @@ class SlackSurface(MessageSurface):
         await record(file.name, file_id)
         return await self._share(file, file_id)
 
-    async def show_file(self, file: File) -> None:
+    async def post_file(self, file: File) -> None:
         """Upload a file, and post it in the thread, outside of the reply's messages.
 
         Raises:
@@ -315,7 +315,7 @@ class SlackSurface(MessageSurface):
     async def _share(self, file: File, file_id: str) -> None:
         """Post an uploaded file in the thread, unless it is posted there already."""
 
-        async def find_shared() -> Answer | None:
+        async def find_shared() -> ApiObject | None:
             return next((message for message in await self._read_thread() if _has_file(message, file_id)), None)
 
         if await find_shared() is not None:
@@ -327,14 +327,14 @@ class SlackSurface(MessageSurface):
                 "channel_id": self._channel,
                 **self._thread_arguments,
             },
-            self._api.limiter(("files.completeUploadExternal", self._team), TIER_4),
+            self._api.get_limiter(("files.completeUploadExternal", self._team), TIER_4),
             priority=Priority.FINAL,
             is_form=True,
             find_effect=find_shared,
         )
 
     async def _detach(self, file_id: str) -> None:
-        limiter = self._api.limiter(("files.delete", self._team), TIER_3)
+        limiter = self._api.get_limiter(("files.delete", self._team), TIER_3)
         try:
             await self._api.call("files.delete", {"file": file_id}, limiter)
         except RefusedError as refusal:
@@ -356,16 +356,16 @@ class SlackSurface(MessageSurface):
             await self._api.call(
                 "chat.delete",
                 {"channel": self._channel, "ts": message_id},
-                self._api.limiter(("chat.delete", self._team), TIER_3),
+                self._api.get_limiter(("chat.delete", self._team), TIER_3),
             )
         except RefusedError as refusal:
             if refusal.code != "message_not_found":
                 raise
 
 
-def _position(message: Answer) -> int:
+def _position(message: ApiObject) -> int:
     return int(message["metadata"]["event_payload"]["chunk"])
 
 
-def _has_file(message: Answer, file_id: str) -> bool:
+def _has_file(message: ApiObject, file_id: str) -> bool:
     return any(file.get("id") == file_id for file in message.get("files") or ())

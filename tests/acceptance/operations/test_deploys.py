@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from bot.server import LIVENESS_PATH, READINESS_PATH
-from channels.slack.client.http_mode import PATH
+from channels.slack.client.http_mode import EVENTS_PATH
 from sandbox.discord import DiscordSandbox
 from sandbox.models import ReceivedRequest, Say, ScriptedOpenAI, ScriptedResponse
 from sandbox.procfile import Dyno, Foreman, find_free_port
@@ -101,7 +101,7 @@ async def test_a_sleeping_web_dyno_answers_all_messages_sent_while_it_starts(
     async with ScriptedOpenAI(answer_slowly) as model, SlackSandbox(speed=30) as slack:
         port = find_free_port()
         slack.socket_mode = False
-        slack.request_url.url = f"http://127.0.0.1:{port}{PATH}"
+        slack.request_url.url = f"http://127.0.0.1:{port}{EVENTS_PATH}"
         settings = {
             "SLACK_API_URL": slack.api_url,
             "SLACK_BOT_TOKEN": slack.bot_token,

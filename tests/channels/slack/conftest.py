@@ -16,7 +16,7 @@ from channels.settings import MAX_MESSAGES, BackfillLimits
 from channels.slack.adapter import SlackChannel
 from channels.slack.client import socket_mode as socket
 from channels.slack.client.auth import make_web_client
-from channels.slack.client.http_mode import PATH
+from channels.slack.client.http_mode import EVENTS_PATH
 from channels.slack.manifest import manifest
 from channels.slack.settings import DEFAULT_PROMPTS, SlackSettings, Streaming
 from core.inbox_message import ReplyWithoutMention
@@ -142,7 +142,7 @@ async def run_bot(
                 if connect:
                     await channel.start()
                     if settings.mode == "http":
-                        await slack.request_url.verify(bot.address + PATH)
+                        await slack.request_url.verify(bot.address + EVENTS_PATH)
                     await slack.wait_until_connected()
                 yield bot
                 await channel.stop()

@@ -17,28 +17,28 @@ def directory(web: AsyncWebClient) -> WorkspaceDirectory:
 
 async def test_users_have_their_display_names(slack: SlackSandbox, directory: WorkspaceDirectory) -> None:
     ada, grace = slack.people["ada"].id, slack.people["grace"].id
-    assert await directory.names(slack.team_id, [ada, grace]) == {ada: "ada", grace: "grace"}
+    assert await directory.get_names(slack.team_id, [ada, grace]) == {ada: "ada", grace: "grace"}
 
 
 async def test_a_name_is_fetched_once(slack: SlackSandbox, directory: WorkspaceDirectory) -> None:
     ada = slack.people["ada"].id
     for _ in range(3):
-        await directory.names(slack.team_id, [ada])
+        await directory.get_names(slack.team_id, [ada])
     assert len(slack.calls) == 1
 
 
 async def test_a_user_without_a_fetched_name_has_their_id(slack: SlackSandbox, directory: WorkspaceDirectory) -> None:
     ada = slack.people["ada"].id
     slack.faults.fail("users.info", 2)
-    assert await directory.names(slack.team_id, [ada]) == {ada: ada}
-    assert await directory.names(slack.team_id, ["UNKNOWN"]) == {"UNKNOWN": "UNKNOWN"}
-    assert (await directory.names(slack.team_id, [ada]))[ada] == "ada"
+    assert await directory.get_names(slack.team_id, [ada]) == {ada: ada}
+    assert await directory.get_names(slack.team_id, ["UNKNOWN"]) == {"UNKNOWN": "UNKNOWN"}
+    assert (await directory.get_names(slack.team_id, [ada]))[ada] == "ada"
 
 
 async def test_a_slow_name_lookup_is_not_awaited(slack: SlackSandbox, directory: WorkspaceDirectory) -> None:
     ada = slack.people["ada"].id
     slack.faults.delay("users.info", 2.0)
-    assert await directory.names(slack.team_id, [ada]) == {ada: ada}
+    assert await directory.get_names(slack.team_id, [ada]) == {ada: ada}
 
 
 async def test_a_user_group_has_its_handle_or_without_the_scope_its_id(slack: SlackSandbox, tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ HTTP = pytest.mark.parametrize("slack", ["http"], indirect=True)
 async def post_request(bot: WiredSlackBot, body: str, headers: dict[str, str], kind: str = "application/json") -> int:
     async with (
         aiohttp.ClientSession() as session,
-        session.post(bot.address + http.PATH, data=body, headers={"Content-Type": kind, **headers}) as answer,
+        session.post(bot.address + http.EVENTS_PATH, data=body, headers={"Content-Type": kind, **headers}) as answer,
     ):
         return answer.status
 
@@ -52,7 +52,7 @@ async def test_a_request_with_a_wrong_signature_or_time_is_refused(slack: SlackS
 @HTTP
 async def test_a_request_before_the_start_is_refused_and_redelivered(slack: SlackSandbox, tmp_path: Path) -> None:
     async with run_bot(slack, tmp_path, echo, connect=False) as bot:
-        slack.request_url.url = bot.address + http.PATH
+        slack.request_url.url = bot.address + http.EVENTS_PATH
         question = await bot.mention_bot("ada", "general", "one")
         await slack.wait_for(lambda: slack.envelopes)
         assert await post_request(bot, "{}", {}) == 401
@@ -81,9 +81,9 @@ async def test_an_incomplete_request_times_out(
     slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with run_bot(slack, tmp_path, echo) as bot:
-        monkeypatch.setattr(http, "ANSWER_SECONDS", 0.1)
+        monkeypatch.setattr(http, "RESPONSE_TIMEOUT_SECONDS", 0.1)
         reader, writer = await asyncio.open_connection("127.0.0.1", int(bot.address.rpartition(":")[2]))
-        writer.write(f"POST {http.PATH} HTTP/1.1\r\nHost: bot\r\nContent-Length: 100\r\n\r\n{{".encode())
+        writer.write(f"POST {http.EVENTS_PATH} HTTP/1.1\r\nHost: bot\r\nContent-Length: 100\r\n\r\n{{".encode())
         async with asyncio.timeout(30):
             assert b" 408 " in await reader.readline()
         writer.close()
@@ -117,7 +117,7 @@ async def test_a_mention_waits_for_the_message_event_with_its_files(
 async def test_a_slow_request_is_answered_in_time_and_stored_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(http, "ANSWER_SECONDS", 0.4)
+    monkeypatch.setattr(http, "RESPONSE_TIMEOUT_SECONDS", 0.4)
     accept, slow = InboxStore.accept, iter((0.6,))
 
     async def accept_slowly(self: InboxStore, inbound: Any) -> Any:

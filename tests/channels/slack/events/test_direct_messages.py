@@ -27,7 +27,7 @@ async def test_each_direct_message_starts_a_session_in_its_thread(slack: SlackSa
 async def test_direct_messages_can_share_a_session_without_threads(
     slack: SlackSandbox, tmp_path: Path, streaming: str
 ) -> None:
-    async with run_bot(slack, tmp_path, count, direct="single", streaming=streaming) as bot:  # type: ignore[arg-type]
+    async with run_bot(slack, tmp_path, count, dm_sessions="single", streaming=streaming) as bot:  # type: ignore[arg-type]
         direct = slack.open_dm("ada")
         for number, text in enumerate(("one", "two"), start=1):
             await slack.post_message("ada", direct, text)
@@ -42,13 +42,13 @@ async def test_direct_messages_can_share_a_session_without_threads(
 
 
 async def test_channels_keep_their_threads(slack: SlackSandbox, tmp_path: Path) -> None:
-    async with run_bot(slack, tmp_path, count, direct="single") as bot:
+    async with run_bot(slack, tmp_path, count, dm_sessions="single") as bot:
         question = await bot.mention_bot("ada", "general", "one")
         await bot.wait_for_texts(question, lambda texts: "1: ada: one" in texts)
 
 
 async def test_a_reply_without_a_thread_is_found_after_a_crash(slack: SlackSandbox, tmp_path: Path) -> None:
-    async with run_bot(slack, tmp_path, [Say("Once"), Pause(60)], "Once upon a time.", direct="single") as bot:
+    async with run_bot(slack, tmp_path, [Say("Once"), Pause(60)], "Once upon a time.", dm_sessions="single") as bot:
         direct = slack.open_dm("ada")
         await slack.post_message("ada", direct, "a story")
         await slack.wait_for(lambda: slack.messages(direct)[-1].text == "Once")
@@ -58,7 +58,7 @@ async def test_a_reply_without_a_thread_is_found_after_a_crash(slack: SlackSandb
 
 
 async def test_missed_messages_without_a_thread_are_answered(slack: SlackSandbox, tmp_path: Path) -> None:
-    async with run_bot(slack, tmp_path, count, direct="single") as bot:
+    async with run_bot(slack, tmp_path, count, dm_sessions="single") as bot:
         direct = slack.open_dm("ada")
         await slack.post_message("ada", direct, "one")
         await bot.wait_for_turns(1)
@@ -69,7 +69,7 @@ async def test_missed_messages_without_a_thread_are_answered(slack: SlackSandbox
 
 
 async def test_a_reset_clears_the_shared_session(slack: SlackSandbox, tmp_path: Path) -> None:
-    async with run_bot(slack, tmp_path, count, direct="single") as bot:
+    async with run_bot(slack, tmp_path, count, dm_sessions="single") as bot:
         direct = slack.open_dm("ada")
         await slack.post_message("ada", direct, "one")
         await bot.wait_for_turns(1)

@@ -361,9 +361,9 @@ async def test_an_org_wide_app_finds_users_of_other_workspaces(
         assert {row.session.split(":")[1] for row in await bot.list_inbox_messages()} == {slack.team_id}
 
 
-@pytest.mark.parametrize("direct", ["thread", "single"])
+@pytest.mark.parametrize("dm_sessions", ["thread", "single"])
 async def test_the_backfill_finds_messages_in_older_threads_of_direct_messages(
-    slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, direct: Any
+    slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dm_sessions: Any
 ) -> None:
     monkeypatch.setattr(history, "THREAD_SECONDS", -30.0)  # the thread counts as older than the limit
     monkeypatch.setattr(backfill, "OVERLAP_SECONDS", 0.0)
@@ -372,11 +372,11 @@ async def test_the_backfill_finds_messages_in_older_threads_of_direct_messages(
     def has_answer(text: str) -> bool:
         return any(f"heard: {text}" in message.text for message in slack.messages(dm))
 
-    async with run_bot(slack, tmp_path, echo, direct=direct) as bot:
+    async with run_bot(slack, tmp_path, echo, dm_sessions=dm_sessions) as bot:
         one = await slack.post_message("ada", dm, "one")
         await slack.wait_for(lambda: has_answer("one"))
         await bot.wait_for_turns(1)
     two = await slack.post_message("ada", dm, "two", thread_ts=one.ts)
     await slack.discard_pending()
-    async with run_bot(slack, tmp_path, echo, direct=direct) as bot:
+    async with run_bot(slack, tmp_path, echo, dm_sessions=dm_sessions) as bot:
         await slack.wait_for(lambda: has_answer("two") or "heard: two" in bot.list_texts(two))

@@ -4,7 +4,7 @@ import pytest
 
 from channels.intake.handler import IncomingMessage
 from channels.slack.events.parser import MessageChange, parse_change, parse_message
-from channels.slack.session_ids import thread_of
+from channels.slack.session_ids import thread_ts_of
 from channels.slack.text import TITLE_SIZE
 from core.inbox_message import Attachment
 
@@ -190,7 +190,7 @@ def test_direct_messages_may_share_a_session_and_channels_may_not() -> None:
         )
         assert found is not None
         assert (found.inbound.session_id, found.inbound.address["thread_ts"]) == (session, thread)
-        assert thread_of(found.inbound.session_id) == ("" if session.endswith("dm") else "100.000200")
+        assert thread_ts_of(found.inbound.session_id) == ("" if session.endswith("dm") else "100.000200")
 
 
 def test_the_title_is_the_beginning_of_the_message() -> None:

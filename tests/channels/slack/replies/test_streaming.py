@@ -291,7 +291,7 @@ async def test_a_stream_with_too_many_tasks_is_stopped_before_slack_refuses(repl
 
 
 async def test_an_edit_is_reserved_only_for_a_stream_that_ends_with_one(reply: StreamedReply) -> None:
-    edits = reply.api.at(reply.slack.team_id).limiter(("chat.update", reply.slack.team_id), TIER_3)
+    edits = reply.api.for_team(reply.slack.team_id).get_limiter(("chat.update", reply.slack.team_id), TIER_3)
     most = int(0.8 * TIER_3.calls)
     await reply.begin()
     assert not edits.can_reserve(most)
