@@ -13,7 +13,7 @@ import discord
 
 from channels.discord.client.api import DiscordApi
 from channels.discord.client.auth import log_in, make_client
-from channels.discord.session_ids import NAME, guild_id_of
+from channels.discord.session_ids import PLATFORM, guild_id_of
 from channels.discord.settings import DiscordSettings
 from channels.intake.handler import IncomingMessage
 from channels.lookup_cache import LookupCache
@@ -76,11 +76,11 @@ class DiscordIdentityResolver:
     async def _resolve_actor(self, guild: int | None, user: discord.abc.User) -> Actor:
         if guild is not None:
             roles = _role_ids(user) if isinstance(user, discord.Member) else await self._get_roles(guild, user.id)
-            return Actor(NAME, str(user.id), roles=roles or (), workspaces=(str(guild),))
+            return Actor(PLATFORM, str(user.id), roles=roles or (), workspaces=(str(guild),))
         found = [(home, await self._get_roles(home, user.id)) for home in self._home_guilds]
         memberships = {home: roles for home, roles in found if roles is not None}
         role_ids = {role for roles in memberships.values() for role in roles}
-        return Actor(NAME, str(user.id), roles=tuple(sorted(role_ids)), workspaces=tuple(map(str, memberships)))
+        return Actor(PLATFORM, str(user.id), roles=tuple(sorted(role_ids)), workspaces=tuple(map(str, memberships)))
 
     async def _resolve_location(self, guild: int | None, channel: Any) -> Location:
         if guild is None:

@@ -15,7 +15,7 @@ from channels.discord.client.api import DiscordApi
 from channels.discord.client.auth import has_message_content, log_in, make_client
 from channels.discord.client.components import MAX_MENU_OPTIONS
 from channels.discord.client.gateway import HEARTBEAT_SECONDS, Shard, make_intents
-from channels.discord.client.shards import IDENTIFY_SECONDS, ShardConnections, shard_for_place
+from channels.discord.client.shards import IDENTIFY_INTERVAL_SECONDS, ShardConnections, shard_for_place
 from channels.discord.dispatcher import Dispatcher
 from channels.discord.events.downloads import DiscordDownloads
 from channels.discord.events.history import DiscordHistory
@@ -25,10 +25,10 @@ from channels.discord.events.thread_context import DiscordContextFetcher
 from channels.discord.interactions.commands import COMMAND_SYNTAX, make_commands
 from channels.discord.interactions.ephemeral import EphemeralSurface
 from channels.discord.interactions.handler import DiscordInteractionHandler
-from channels.discord.interactions.responses import InteractionToken
+from channels.discord.interactions.responses import InteractionResponder
 from channels.discord.replies.reactions import make_queued_reactions, mark_denied
 from channels.discord.replies.surface import DiscordSurface
-from channels.discord.session_ids import EPHEMERAL, NAME
+from channels.discord.session_ids import EPHEMERAL, PLATFORM
 from channels.discord.settings import DiscordSettings
 from channels.discord.text import shorten
 from channels.intake.backfill import Backfill
@@ -73,7 +73,7 @@ class DiscordChannel:
         assignment: divides the shards among the workers.
     """
 
-    name = NAME
+    name = PLATFORM
     max_menu_options = MAX_MENU_OPTIONS
     heartbeat_interval = HEARTBEAT_SECONDS
 
@@ -104,9 +104,9 @@ class DiscordChannel:
             choose_address=self._start_thread,
         )
         self._work = BackgroundTasks()
-        rules = self._access_policy.get_rules(NAME)
+        rules = self._access_policy.get_rules(PLATFORM)
         home_guilds = set(map(int, {*rules.list_ids("guild"), *rules.guilds}))
-        needs_roles = bool(home_guilds or self._access_policy.list_ids(NAME))
+        needs_roles = bool(home_guilds or self._access_policy.list_ids(PLATFORM))
         identities = DiscordIdentityResolver(self._api, home_guilds=home_guilds, needs_roles=needs_roles)
         self._listener = MessageListener(
             settings,
@@ -128,7 +128,7 @@ class DiscordChannel:
             cipher=self._cipher,
             identities=identities,
             get_surface=self._get_message_surface,
-            get_token=self._get_token,
+            get_responder=self._get_responder,
         )
         history = DiscordHistory(self._api, is_served=self._is_served, parse=self._listener.parse_incoming)
         self._create_fetch = history.create_fetch
@@ -208,7 +208,7 @@ class DiscordChannel:
 
         def backfill(shard: int, get_last_event_at: Callable[[], float]) -> Backfill:
             return Backfill(
-                NAME,
+                PLATFORM,
                 self._watermarks,
                 self._backfill_limits,
                 store_message=self._intake.accept,
@@ -220,7 +220,7 @@ class DiscordChannel:
             )
 
         async def acquire_slot(shard: int) -> None:  # Discord: sessions of a group start one after another
-            await self._assignment.acquire_slot(shard % max_concurrency, count, IDENTIFY_SECONDS)
+            await self._assignment.acquire_slot(shard % max_concurrency, count, IDENTIFY_INTERVAL_SECONDS)
 
         return ShardConnections(count, max_concurrency, self._make_client, backfill, acquire_slot)
 
@@ -250,14 +250,14 @@ class DiscordChannel:
     def create_surface(self, address: Mapping[str, Any], *, turn_id: str = "") -> Surface:
         del turn_id  # a reply is found by the message that it replies to
         if "token" in address:
-            return EphemeralSurface(self._get_token(address), self._queued_reactions, address)
+            return EphemeralSurface(self._get_responder(address), self._queued_reactions, address)
         return self._get_message_surface(address)
 
     def _get_message_surface(self, address: Mapping[str, Any]) -> DiscordSurface:
         return DiscordSurface(self._api, self._queued_reactions, address, ping_after=self._settings.ping_after)
 
-    def _get_token(self, address: Mapping[str, Any]) -> InteractionToken:
-        return InteractionToken(
+    def _get_responder(self, address: Mapping[str, Any]) -> InteractionResponder:
+        return InteractionResponder(
             self._api, self._client, {**address, "token": self._cipher.decrypt(str(address["token"]))}
         )
 
@@ -278,7 +278,7 @@ class DiscordChannel:
         return str(inbound.address.get("locale", ""))
 
     async def read_message(self, inbound: InboxMessage) -> MessageText:
-        is_private = inbound.place.startswith((f"{NAME}:dm:", f"{NAME}:{EPHEMERAL}:"))
+        is_private = inbound.place.startswith((f"{PLATFORM}:dm:", f"{PLATFORM}:{EPHEMERAL}:"))
         return MessageText.from_message(
             inbound.text,
             str(inbound.address["speaker"]),
@@ -375,7 +375,7 @@ class DiscordChannel:
         return in_thread
 
     def _is_served(self, guild: int | None) -> bool:
-        return guild is None or self._access_policy.get_rules(NAME).is_workspace_allowed(str(guild))
+        return guild is None or self._access_policy.get_rules(PLATFORM).is_workspace_allowed(str(guild))
 
     async def _deny_privately(self, inbound: InboxMessage, text: str) -> None:
         """Send a refusal to a message's author by direct message.

@@ -82,10 +82,10 @@ class Dispatcher(GatewayClient):
         await self._listener.receive_deletion(about.guild_id, about.channel_id, about.message_ids)
 
     async def on_raw_thread_delete(self, about: discord.RawThreadDeleteEvent) -> None:
-        await self._listener.stop_channel(about.guild_id, about.parent_id, about.thread_id)
+        await self._listener.stop_channel_sessions(about.guild_id, about.parent_id, about.thread_id)
 
     async def on_guild_channel_delete(self, channel: discord.abc.GuildChannel) -> None:
-        await self._listener.stop_channel(channel.guild.id, channel.id, None)
+        await self._listener.stop_channel_sessions(channel.guild.id, channel.id, None)
 
     async def on_interaction(self, interaction: discord.Interaction) -> None:
         if interaction.type is discord.InteractionType.component:

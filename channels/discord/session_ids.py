@@ -9,7 +9,7 @@ import discord
 from channels.discord.settings import SessionScope
 
 #: The channel's name in sessions, inbox and logs.
-NAME = "discord"
+PLATFORM = "discord"
 
 
 #: Takes the place of the server id in the place id of a user in channels in which the bot can only send ephemeral
@@ -37,7 +37,7 @@ def event_key(channel: int, message: int) -> str:
         channel: the id of the channel.
         message: the id of the message.
     """
-    return f"{NAME}:{channel}:{message}"
+    return f"{PLATFORM}:{channel}:{message}"
 
 
 def guild_id_of(message: discord.Message) -> int | None:
@@ -75,7 +75,7 @@ def ephemeral_ids(user: int, channel: int) -> tuple[str, str]:
         user: the user's id.
         channel: the channel's id.
     """
-    place = f"{NAME}:{EPHEMERAL}:{user}"
+    place = f"{PLATFORM}:{EPHEMERAL}:{user}"
     return place, f"{place}:@{channel}"
 
 
@@ -104,7 +104,7 @@ def channel_place_id(guild: int | None, channel: int) -> str:
     Args:
         channel: the id of a channel or of a private thread; for any other thread, that of its channel.
     """
-    return f"{NAME}:dm:{channel}" if guild is None else f"{NAME}:{guild}:{channel}"
+    return f"{PLATFORM}:dm:{channel}" if guild is None else f"{PLATFORM}:{guild}:{channel}"
 
 
 def snowflake_time(snowflake: int) -> float:

@@ -37,13 +37,13 @@ GLOBAL_WINDOW = Window(calls=45, seconds=1.05)
 
 #: Discord's codes for a message that is deleted, or that is old and was edited too often.
 UNEDITABLE_CODES = {"10008", "30046"}
-THREAD_ARCHIVED = "50083"
+THREAD_ARCHIVED_CODE = "50083"
 
 #: Discord's code for a reply in a channel in which the bot may not read the message history.
-REPLY_FORBIDDEN = "160002"
+REPLY_FORBIDDEN_CODE = "160002"
 
 #: Discord's codes for a message that has a thread already, and for a locked thread.
-THREAD_EXISTS, THREAD_LOCKED = "160004", "160005"
+THREAD_EXISTS_CODE, THREAD_LOCKED_CODE = "160004", "160005"
 
 #: Minutes of inactivity after which a thread of the bot is archived.
 THREAD_MINUTES: Literal[1440] = 1440
@@ -222,7 +222,7 @@ class DiscordApi:
         try:
             await self.call("thread", send, self.get_limiter(("thread", channel), MESSAGE_WINDOW))
         except RefusedError as refusal:
-            if refusal.code != THREAD_EXISTS:
+            if refusal.code != THREAD_EXISTS_CODE:
                 raise
 
     async def edit_message(

@@ -19,7 +19,7 @@ from core.secret_redaction import format_error
 log = logging.getLogger(__name__)
 
 #: Seconds without data after which a connection is closed. Discord: it sends some every 41 seconds.
-SILENCE_SECONDS = 60.0
+HEARTBEAT_TIMEOUT_SECONDS = 60.0
 
 #: Seconds between heartbeats. Discord: about 41.
 HEARTBEAT_SECONDS = 45.0
@@ -75,7 +75,7 @@ class GatewayClient(discord.Client):
             member_cache_flags=discord.MemberCacheFlags.none(),
             chunk_guilds_at_startup=False,
             guild_ready_timeout=0.0,  # no handler waits for the list of servers
-            heartbeat_timeout=SILENCE_SECONDS,
+            heartbeat_timeout=HEARTBEAT_TIMEOUT_SECONDS,
             max_ratelimit_timeout=MAX_WAIT_SECONDS,
             enable_debug_events=True,  # `on_socket_raw_receive`
         )

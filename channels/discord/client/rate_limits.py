@@ -19,10 +19,10 @@ from channels.rate_limits.limiter import RateLimiter
 from core.observability import metrics
 
 #: Priority of the requests in this context.
-REQUEST_PRIORITY = ContextVar("PRIORITY", default=Priority.PROGRESS)
+REQUEST_PRIORITY = ContextVar("REQUEST_PRIORITY", default=Priority.PROGRESS)
 
 #: Future whose result becomes the body of the successful response to the call in this context.
-RESPONSE_BODY: ContextVar[asyncio.Future[bytes]] = ContextVar("TAKEN")
+RESPONSE_BODY: ContextVar[asyncio.Future[bytes]] = ContextVar("RESPONSE_BODY")
 
 
 def trace_requests(

@@ -14,7 +14,7 @@ from channels.discord.client.gateway import HEARTBEAT_SECONDS, GatewayClient, Ga
 from channels.intake.backfill import Backfill
 
 #: Seconds between the starts of two sessions of a group of shards. Discord: 5; the rest is for network delays.
-IDENTIFY_SECONDS = 5.25
+IDENTIFY_INTERVAL_SECONDS = 5.25
 
 #: Returns a new client of a shard, with the callbacks `on_connected` and `on_event`: see `GatewayReconnector`.
 ClientFactory = Callable[[Shard, Callable[[], None], Callable[[], None]], Awaitable[tuple[GatewayClient, str]]]
@@ -102,7 +102,7 @@ class ShardConnections:
         """
         await asyncio.gather(*map(self._disconnect, self._connections.keys() - set(ids)))
         new_ids = sorted(set(ids) - self._connections.keys())
-        connect_seconds += IDENTIFY_SECONDS * ((self.count - 1) // self._max_concurrency)
+        connect_seconds += IDENTIFY_INTERVAL_SECONDS * ((self.count - 1) // self._max_concurrency)
         results = await asyncio.gather(
             *(self._connect(id_, connect_seconds) for id_ in new_ids), return_exceptions=True
         )

@@ -173,7 +173,7 @@ class MessageListener:
 
         await self._store_change(guild, channel, dict.fromkeys(keys), store)
 
-    async def stop_channel(self, guild: int, channel: int, thread: int | None) -> None:
+    async def stop_channel_sessions(self, guild: int, channel: int, thread: int | None) -> None:
         """Cancel the turns, and drop waiting messages, in a deleted channel or thread.
 
         Args:

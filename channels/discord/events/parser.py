@@ -10,7 +10,7 @@ from channels.discord.client.api import USER_MESSAGE_TYPES
 from channels.discord.events.content import get_forwarded_messages, get_mention_names, get_message_text, is_empty
 from channels.discord.session_ids import (
     EPHEMERAL,
-    NAME,
+    PLATFORM,
     event_key,
     guild_id_of,
     place_id,
@@ -51,7 +51,7 @@ def parse_message(message: discord.Message, bot: discord.abc.User, settings: Dis
         event_key=event_key(channel.id, message.id),
         session_id=session_id(guild, channel, message.author.id, settings.sessions),
         place=place_id(guild, channel),
-        channel=NAME,
+        channel=PLATFORM,
         address={
             "channel": str(channel.id),
             "message": str(message.id),
@@ -157,7 +157,7 @@ def move_to_thread(incoming: IncomingMessage) -> IncomingMessage | None:
         A changed copy of the message; None if it is a direct message, is answered ephemerally, or is in a thread.
     """
     inbound = incoming.inbound
-    is_private = inbound.place.startswith((f"{NAME}:dm:", f"{NAME}:{EPHEMERAL}:"))
+    is_private = inbound.place.startswith((f"{PLATFORM}:dm:", f"{PLATFORM}:{EPHEMERAL}:"))
     if is_private or thread_id_of(inbound.session_id) is not None:
         return None
     message = inbound.address["message"]

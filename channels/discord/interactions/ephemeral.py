@@ -6,8 +6,8 @@ from functools import partial
 from typing import Any
 
 from channels.base import FINAL_PRIORITIES, Button, File, Plan, Priority, RecordMessageId
-from channels.discord.interactions.responses import ORIGINAL, InteractionToken
-from channels.discord.replies.surface import DiscordMessageSurface, edit_outcome, ignore_deleted
+from channels.discord.interactions.responses import RESPONSE_ID, InteractionResponder
+from channels.discord.replies.surface import DiscordMessageSurface, get_edit_outcome, ignore_deleted
 from channels.i18n import messages as words
 from channels.rate_limits.caller import TransientError
 from channels.rate_limits.limiter import RateLimiter
@@ -30,24 +30,26 @@ class EphemeralSurface(DiscordMessageSurface):
     The first message is the response to the interaction, the others are follow-up messages.
 
     Args:
-        token: the token of the interaction, by which the messages are sent.
+        responder: sends and edits the messages by the token of the interaction.
         address: the address of the reply. With the key `side_name`, the surface shows a message beside a reply, such as
             an approval. The first message is then a follow-up message, too.
     """
 
-    def __init__(self, token: InteractionToken, queued_reactions: QueuedReactions, address: Mapping[str, Any]) -> None:
+    def __init__(
+        self, responder: InteractionResponder, queued_reactions: QueuedReactions, address: Mapping[str, Any]
+    ) -> None:
         super().__init__(queued_reactions, address)
-        self._token = token
+        self._responder = responder
         self._is_first = "side_name" not in address
         self._messages = words.messages_for(address.get("locale", ""))
 
     @property
     def _post_limiter(self) -> RateLimiter:
-        return self._token.post_limiter
+        return self._responder.post_limiter
 
     @property
     def _edit_limiter(self) -> RateLimiter:
-        return self._token.edit_limiter
+        return self._responder.edit_limiter
 
     async def find_message_ids(self, recorded_ids: Sequence[str] = (), *, is_contested: bool = False) -> list[str]:
         """Return `recorded_ids`: Discord lists no ephemeral messages.
@@ -86,27 +88,25 @@ class EphemeralSurface(DiscordMessageSurface):
         del previous
         has_slot, buttons = self.use_slot(self._post_limiter), _filter_buttons(buttons)
         if position or not self._is_first:
-            send = self._token.post_message
+            send = self._responder.post_message
         else:
-            send = partial(self._token.edit_message, ORIGINAL)
+            send = partial(self._responder.edit_message, RESPONSE_ID)
         try:
             message = await send(text, buttons, priority=priority, has_slot=has_slot)
-        except (
-            TransientError
-        ):  # Discord lists no ephemeral messages, so the outcome stays unknown: the next call posts it
+        except TransientError:  # the next call posts it: Discord lists no ephemeral messages, so the outcome is unknown
             return None
         return None if message is None else PostedMessage(str(message.id))
 
     async def _edit(self, message_id: str, text: str, buttons: Sequence[Button], priority: Priority) -> EditOutcome:
         has_slot, buttons = self.use_slot(self._edit_limiter), _filter_buttons(buttons)
-        edit = self._token.edit_message(message_id, text, buttons, priority=priority, has_slot=has_slot)
-        return await edit_outcome(edit)
+        edit = self._responder.edit_message(message_id, text, buttons, priority=priority, has_slot=has_slot)
+        return await get_edit_outcome(edit)
 
     async def _delete(self, message_id: str) -> None:
-        await ignore_deleted(self._token.delete_message(message_id))
+        await ignore_deleted(self._responder.delete_message(message_id))
 
     async def _set_files(self, message_id: str, files: Sequence[File]) -> None:
-        await self._token.set_files(message_id, files)
+        await self._responder.set_files(message_id, files)
 
     async def _find_own(self) -> dict[int, str]:
         return {}

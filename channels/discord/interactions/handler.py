@@ -21,9 +21,9 @@ from channels.discord.access import DiscordIdentityResolver
 from channels.discord.client.api import NO_MENTIONS, DiscordApi
 from channels.discord.events.parser import parse_attachments, parse_text
 from channels.discord.interactions.forms import FORM_PAGE_SIZE, MODAL_PREFIX, create_modal, parse_form
-from channels.discord.interactions.responses import ORIGINAL, InteractionToken
+from channels.discord.interactions.responses import RESPONSE_ID, InteractionResponder
 from channels.discord.replies.surface import DiscordSurface
-from channels.discord.session_ids import NAME, ephemeral_ids, event_key, place_id, session_id, snowflake_time
+from channels.discord.session_ids import PLATFORM, ephemeral_ids, event_key, place_id, session_id, snowflake_time
 from channels.discord.settings import DiscordSettings
 from channels.discord.text import disable_mentions, quote_lines, shorten
 from channels.i18n import messages as words
@@ -66,10 +66,10 @@ class DiscordInteractionHandler(InteractionHandler):
         cipher: encrypts the stored interactions and their tokens.
         identities: looks up the roles and the location of an interaction's author.
         get_surface: returns the reply surface for an address.
-        get_token: returns the `InteractionToken` for an address with an `application` and an encrypted `token`.
+        get_responder: returns the `InteractionResponder` for an address with an `application` and an encrypted `token`.
     """
 
-    channel = NAME
+    channel = PLATFORM
     must_refuse = True
     form_page_size = FORM_PAGE_SIZE
 
@@ -84,7 +84,7 @@ class DiscordInteractionHandler(InteractionHandler):
         cipher: Cipher,
         identities: DiscordIdentityResolver,
         get_surface: Callable[[Mapping[str, Any]], DiscordSurface],
-        get_token: Callable[[Mapping[str, Any]], InteractionToken],
+        get_responder: Callable[[Mapping[str, Any]], InteractionResponder],
     ) -> None:
         super().__init__(services, intake, cipher)
         self._settings = settings
@@ -92,7 +92,7 @@ class DiscordInteractionHandler(InteractionHandler):
         self._work = work
         self._identities = identities
         self._get_surface = get_surface
-        self._get_token = get_token
+        self._get_responder = get_responder
 
     async def handle_command(self, interaction: discord.Interaction, name: CommandName, argument: str) -> None:
         """Run a command, and show the result to its author.
@@ -283,9 +283,9 @@ class DiscordInteractionHandler(InteractionHandler):
             session_id=session,
             place=place,
             author=str(user.id),
-            channel=NAME,
+            channel=PLATFORM,
             address=address,
-            event_key=f"{NAME}:{channel_id}:command:{interaction.id}",
+            event_key=f"{PLATFORM}:{channel_id}:command:{interaction.id}",
             locale=interaction.locale.value,
             sent_at=snowflake_time(interaction.id),
             is_private=kind != "question" or is_aside,
@@ -329,16 +329,16 @@ class DiscordInteractionHandler(InteractionHandler):
         Raises:
             SurfaceError: the result cannot be shown, such as a refused response in a channel where the bot cannot post.
         """
-        token = self._get_token(interaction.surface)
+        responder = self._get_responder(interaction.surface)
         if interaction.kind in ("press", "answer"):
             if interaction.kind == "answer" and interaction.surface.get("is_of_private_message"):
                 with suppress(RefusedError):  # the user has dismissed the message
-                    await token.edit_message(ORIGINAL, result.text, result.buttons, priority=Priority.FINAL)
+                    await responder.edit_message(RESPONSE_ID, result.text, result.buttons, priority=Priority.FINAL)
                     return
-            await token.send_ephemeral(result.text, result.buttons)
+            await responder.send_ephemeral(result.text, result.buttons)
             return
         try:
-            await token.answer(result.text, result.file)
+            await responder.answer(result.text, result.file)
         except RefusedError:
             context = interaction.context
             if "token" in context.address:
@@ -355,17 +355,17 @@ class DiscordInteractionHandler(InteractionHandler):
     async def close_form(self, interaction: Interaction) -> None:
         if interaction.surface.get("is_of_private_message"):
             with suppress(RefusedError):  # the user has dismissed the message
-                await self._get_token(interaction.surface).delete_message(ORIGINAL)
+                await self._get_responder(interaction.surface).delete_message(RESPONSE_ID)
 
     async def refuse(self, interaction: Interaction, text: str) -> None:
-        token = self._get_token(interaction.surface)
+        responder = self._get_responder(interaction.surface)
         if interaction.kind in ("press", "answer"):
-            await token.send_ephemeral(text)
+            await responder.send_ephemeral(text)
         elif interaction.context.is_private:
-            await token.answer(text)
+            await responder.answer(text)
         else:
-            await token.delete_message(ORIGINAL)
-            await token.send_ephemeral(text)
+            await responder.delete_message(RESPONSE_ID)
+            await responder.send_ephemeral(text)
 
     async def show_question(self, interaction: Interaction) -> tuple[InboxMessage, Retract]:
         """Post a question as the response to the interaction, unless it is private.
@@ -402,7 +402,7 @@ class DiscordInteractionHandler(InteractionHandler):
         """
         quote = interaction.values["quote"]
         with suppress(RefusedError):
-            return str(await self._get_token(interaction.surface).answer(quote))
+            return str(await self._get_responder(interaction.surface).answer(quote))
         surface = self._get_surface({**interaction.context.address, "side_name": interaction.id})
         return await surface.post_text(f"**{disable_mentions(interaction.name)}**\n{quote}")
 

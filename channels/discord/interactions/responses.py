@@ -20,13 +20,13 @@ from channels.rate_limits.limiter import RateLimiter, Window
 TOKEN_WINDOW = Window(calls=5, seconds=5.25)
 
 #: Discord's id for the response to an interaction, in place of a message id.
-ORIGINAL = "@original"
+RESPONSE_ID = "@original"
 
 #: Flags of a message that only the user sees, without link previews.
 _EPHEMERAL_FLAGS = discord.MessageFlags(ephemeral=True, suppress_embeds=True)
 
 
-class InteractionToken:
+class InteractionResponder:
     """Sends and edits the response to one interaction, and its follow-up messages.
 
     Discord: the interaction's token allows one response and 5 follow-up messages within 15 minutes.
@@ -75,7 +75,7 @@ class InteractionToken:
         """Replace the text and the buttons of the response or of a follow-up message.
 
         Args:
-            message: the id of the message; `ORIGINAL` for the response.
+            message: the id of the message; `RESPONSE_ID` for the response.
             controls: the buttons and menus.
             has_slot: whether a slot of `edit_limiter` is acquired for the call already.
 
@@ -101,7 +101,7 @@ class InteractionToken:
             SurfaceError: Discord refuses the response, or cannot be reached.
         """
         files = [file] if file else []
-        message = await self._send("answer", ORIGINAL, {"content": text}, Priority.FINAL, files=files)
+        message = await self._send("answer", RESPONSE_ID, {"content": text}, Priority.FINAL, files=files)
         assert message is not None, "only a stream update may be dropped"
         return message.id
 
@@ -109,7 +109,7 @@ class InteractionToken:
         """Replace all attachments of the response or of a follow-up message.
 
         Args:
-            message: the id of the message; `ORIGINAL` for the response.
+            message: the id of the message; `RESPONSE_ID` for the response.
             files: the new attachments; empty for none.
 
         Raises:
@@ -145,7 +145,7 @@ class InteractionToken:
 
         Args:
             name: the name of the call, for metrics and log.
-            message: the id of the message to edit; `ORIGINAL` for the response.
+            message: the id of the message to edit; `RESPONSE_ID` for the response.
             content: arguments of discord.py's `handle_message_parameters`.
             files: all attachments of the message; None leaves them as they are.
             has_slot: whether a slot of the limiter for posts or edits is acquired for the call already.

@@ -15,9 +15,9 @@ import discord
 
 from channels.base import FINAL_PRIORITIES, Button, File, Plan, Priority, RecordMessageId
 from channels.discord.client.api import (
-    REPLY_FORBIDDEN,
-    THREAD_ARCHIVED,
-    THREAD_LOCKED,
+    REPLY_FORBIDDEN_CODE,
+    THREAD_ARCHIVED_CODE,
+    THREAD_LOCKED_CODE,
     UNEDITABLE_CODES,
     USER_MESSAGE_TYPES,
     DiscordApi,
@@ -54,7 +54,7 @@ TYPING_SECONDS = 8.0
 DELETED_CODES = {"10008", "10003"}
 
 #: Messages for missing access, missing permissions, and a locked thread.
-_REFUSAL_MESSAGES = {"50001": words.CANNOT_WRITE, "50013": words.CANNOT_WRITE, THREAD_LOCKED: words.THREAD_LOCKED}
+_REFUSAL_MESSAGES = {"50001": words.CANNOT_WRITE, "50013": words.CANNOT_WRITE, THREAD_LOCKED_CODE: words.THREAD_LOCKED}
 
 
 class DiscordMessageSurface(MessageSurface):
@@ -161,7 +161,7 @@ class DiscordSurface(DiscordMessageSurface):
         try:
             message = await post(None if starts_thread or not self._uses_references else answered)
         except RefusedError as refusal:
-            if refusal.code != REPLY_FORBIDDEN:
+            if refusal.code != REPLY_FORBIDDEN_CODE:
                 raise
             self._uses_references = False
             message = await post(None)
@@ -244,7 +244,7 @@ class DiscordSurface(DiscordMessageSurface):
                 self._channel, int(message_id), text, buttons, priority=priority, has_slot=has_slot
             )
 
-        return await edit_outcome(self._edit_unarchived(edit))
+        return await get_edit_outcome(self._edit_unarchived(edit))
 
     async def _set_files(self, message_id: str, files: Sequence[File]) -> None:
         await self._edit_unarchived(lambda: self._api.set_files(self._channel, int(message_id), files))
@@ -273,17 +273,17 @@ class DiscordSurface(DiscordMessageSurface):
             The result of `edit`.
 
         Raises:
-            RefusedError: the thread is locked (code `THREAD_LOCKED`), or Discord refuses the edit.
+            RefusedError: the thread is locked (code `THREAD_LOCKED_CODE`), or Discord refuses the edit.
         """
         try:
             return await edit()
         except RefusedError as refusal:
-            if refusal.code != THREAD_ARCHIVED:
+            if refusal.code != THREAD_ARCHIVED_CODE:
                 raise
         try:
             await self._api.unarchive_thread(self._channel)
         except RefusedError as refusal:
-            raise RefusedError("edit", THREAD_LOCKED) from refusal
+            raise RefusedError("edit", THREAD_LOCKED_CODE) from refusal
         return await edit()
 
     async def add_reaction(self, emoji: str) -> None:
@@ -341,7 +341,7 @@ class DiscordSurface(DiscordMessageSurface):
         )
 
 
-async def edit_outcome(edit: Awaitable[object]) -> EditOutcome:
+async def get_edit_outcome(edit: Awaitable[object]) -> EditOutcome:
     """Await an edit of a message, and return its outcome.
 
     Args:

@@ -91,7 +91,7 @@ def clean_discord_library(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(DiscordWebSocket, "DEFAULT_GATEWAY", DiscordWebSocket.DEFAULT_GATEWAY)
     monkeypatch.setattr(ExponentialBackoff, "delay", lambda _: 0.02)
     for module in (shards, adapter):
-        monkeypatch.setattr(module, "IDENTIFY_SECONDS", 0.0)
+        monkeypatch.setattr(module, "IDENTIFY_INTERVAL_SECONDS", 0.0)
 
 
 def create_settings(server: DiscordSandbox, **kwargs: Any) -> DiscordSettings:

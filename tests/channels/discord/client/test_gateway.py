@@ -126,7 +126,7 @@ async def test_a_message_while_the_socket_is_lost_is_answered_once(tmp_path: Pat
 
 
 async def test_a_dead_connection_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gateway, "SILENCE_SECONDS", 0.5)
+    monkeypatch.setattr(gateway, "HEARTBEAT_TIMEOUT_SECONDS", 0.5)
     async with run_discord(speed=400) as server, run_bot(server, tmp_path, echo) as bot:
         await server.freeze_sockets()
         await check_bot_answers(bot)

@@ -19,7 +19,7 @@ from tests.channels.wiring import echo
 async def test_each_shard_has_a_connection_and_a_message_is_answered_once(
     server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(channel_module, "IDENTIFY_SECONDS", 0.5)
+    monkeypatch.setattr(channel_module, "IDENTIFY_INTERVAL_SECONDS", 0.5)
     server.recommend_shards(3)
     async with run_bot(server, tmp_path, echo) as bot:
         sessions = sorted(server.sessions, key=lambda session: session.started_at)
@@ -53,7 +53,7 @@ async def test_the_setting_decides_the_number_of_shards(server: DiscordSandbox, 
 
 
 async def test_only_the_silent_shard_is_reconnected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gateway, "SILENCE_SECONDS", 600.0)  # discord.py does not notice it
+    monkeypatch.setattr(gateway, "HEARTBEAT_TIMEOUT_SECONDS", 600.0)  # discord.py does not notice it
     monkeypatch.setattr(shards, "HEARTBEAT_SECONDS", 0.5)
     async with run_discord(speed=400) as server:
         server.recommend_shards(2, max_concurrency=2)
