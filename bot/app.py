@@ -183,7 +183,7 @@ async def _build(settings: Settings) -> AsyncIterator[_BotParts]:
         await stack.enter_async_context(run_in_background(lease.keep_renewed(), name="lease"))
         pruning = CleanupService(database, days=settings.turn_retention_days)
         await stack.enter_async_context(run_in_background(pruning.run(), name="pruning"))
-        await stack.enter_async_context(run_in_background(spending.run_counting(), name="spending"))
+        await stack.enter_async_context(run_in_background(spending.run_recording(), name="spending"))
         retention = RetentionService(database, prices, days=settings.retention_days)
         await stack.enter_async_context(run_in_background(retention.run(), name="retention"))
         channels = dict[str, Channel]()

@@ -29,7 +29,7 @@ from core.store.database import Database
 from core.store.lock import get_lock_holder
 from core.store.turn_states import ENDED_STATES, State
 from core.turns.cancel import StopTurnResult
-from core.turns.rerun import RerunDenied
+from core.turns.rerun import RerunDenial
 from core.turns.store import TurnStore
 from core.turns.turn import Turn
 from core.turns.worker import Worker
@@ -275,7 +275,7 @@ def retry(turn: str, wait: float, *, as_json: bool) -> None:
         report = await _find_report(reports, turn)
         inbox, _ = _make_services(database, report)
         result = await inbox.request_rerun(report.id, author=None, kind="retry")
-        if isinstance(result, RerunDenied):
+        if isinstance(result, RerunDenial):
             if report.state != "failed":
                 raise ParleyError(f"turn {report.id} is {report.state}: only failed turns can be retried")
             newer = f": `parley why {report.reruns[-1]}`" if report.reruns else ""

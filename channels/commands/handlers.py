@@ -21,7 +21,7 @@ from core.conversations.feedback import Rating
 from core.identity import UNKNOWN_LOCATION, Actor, Location
 from core.inbox_message import InboxMessage
 from core.privacy.export import ExportFormat, ExportViewer
-from core.turns.rerun import RerunDenied
+from core.turns.rerun import RerunDenial
 from core.usage.user_rate_limits import CommandLimiter, RateLimitDenial
 
 CommandName = Literal["reset", "stop", "help", "info", "why", "agent", "model", "export", "mute", "listen", "usage"]
@@ -243,7 +243,7 @@ class CommandHandler:
         Returns:
             The exceeded rate limit; None if the command may run.
         """
-        return self._limiter.count(f"{context.channel}:{context.author}")
+        return self._limiter.consume(f"{context.channel}:{context.author}")
 
     async def explain_message(
         self, message_id: str, event_key: str, file_ids: Sequence[str], context: CommandContext
@@ -383,7 +383,7 @@ class CommandHandler:
         command = context.to_message(session, "reset")
         requests = await self._services.human_requests.list_open(session_id=session)
         dropped = await self._services.inbox.reset_session(command, until=context.until)
-        if isinstance(dropped, RerunDenied):
+        if isinstance(dropped, RerunDenial):
             return CommandResult(say(words.RESET_SUPERSEDED))
         for request in requests if dropped is not None else ():
             self._run_in_background(self._services.update_request_message(request, is_void=True), name="request")

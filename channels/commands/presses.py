@@ -16,7 +16,7 @@ from core.inbox.store import AcceptResult
 from core.inbox_message import InboxMessage
 from core.tools.human_requests import Verdict
 from core.turns.cancel import StopTurnResult
-from core.turns.rerun import RerunDenied
+from core.turns.rerun import RerunDenial
 from core.usage.user_rate_limits import RateLimitDenial
 
 log = logging.getLogger(__name__)
@@ -24,10 +24,10 @@ log = logging.getLogger(__name__)
 _VERDICTS: Mapping[ApprovalAction, Verdict] = {"approve": "approved", "always": "always", "deny": "denied"}
 
 #: The message to the user by the reason why a turn is not run again.
-_RERUN_REFUSALS: Mapping[RerunDenied, str] = {
-    RerunDenied.NOT_OWNER: words.RETRY_NOT_ALLOWED,
-    RerunDenied.EXPIRED: words.RETRY_EXPIRED,
-    RerunDenied.SUPERSEDED: words.NEWER_MESSAGES,
+_RERUN_REFUSALS: Mapping[RerunDenial, str] = {
+    RerunDenial.NOT_OWNER: words.RETRY_NOT_ALLOWED,
+    RerunDenial.EXPIRED: words.RETRY_EXPIRED,
+    RerunDenial.SUPERSEDED: words.NEWER_MESSAGES,
 }
 
 
@@ -96,7 +96,7 @@ class PressHandler:
                 return say(words.FEEDBACK_THANKS if is_given else words.ANSWER_NOT_STORED)
         requests = await self._services.human_requests.list_of_turn(turn_id) if action != "retry" else ()
         match await self._services.inbox.request_rerun(turn_id, author=author, kind=action):
-            case RerunDenied() as denied:
+            case RerunDenial() as denied:
                 return say(_RERUN_REFUSALS[denied])
             case RateLimitDenial() as limited:
                 return question_limit_message(limited, say)

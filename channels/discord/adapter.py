@@ -220,7 +220,7 @@ class DiscordChannel:
             )
 
         async def acquire_slot(shard: int) -> None:  # Discord: sessions of a group start one after another
-            await self._assignment.acquire_slot(shard % max_concurrency, count, IDENTIFY_INTERVAL_SECONDS)
+            await self._assignment.acquire_identify_slot(shard % max_concurrency, count, IDENTIFY_INTERVAL_SECONDS)
 
         return ShardConnections(count, max_concurrency, self._make_client, backfill, acquire_slot)
 

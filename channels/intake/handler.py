@@ -149,7 +149,7 @@ class MessageHandler:
         logged, and the result is None.
         """
         try:
-            return await self._services.inbox.find_rate_limit(
+            return await self._services.inbox.find_limit_denial(
                 message.event_key, author=message.author, place=message.place
             )
         except StoreError as error:

@@ -64,7 +64,7 @@ class ErrorMessages:
         """
         if self._spending is None or not self._admins:
             return say(words.LIMIT_OPERATOR)
-        names = await self._spending.list_names([f"{platform}:{id_}" for id_ in self._admins])
+        names = await self._spending.get_latest_names([f"{platform}:{id_}" for id_ in self._admins])
         return ", ".join(sorted(names.values())) or say(words.LIMIT_ADMINS)
 
 

@@ -36,7 +36,7 @@ from core.tools.adk_confirmations import apply_standing_approval, find_secret_pa
 from core.tools.call_log import ToolCallEntry, ToolCallLog, ToolInvocation
 from core.tools.results import save_files, to_model_result
 from core.tools.tool import ToolAdapter, is_allowed, is_idempotent, limit_tool
-from core.usage.meter import ModelCall, current_meter
+from core.usage.meter import ModelCall, get_current_meter
 
 log = logging.getLogger(__name__)
 
@@ -391,14 +391,15 @@ class MeterPlugin(BasePlugin):
     async def before_model_callback(self, *, callback_context: CallbackContext, llm_request: LlmRequest) -> None:
         """Check the spending limits before an external model is called; note the time.
 
-        The time is set in `call_starts` of `current_meter()`. For a `ModelAdapter`, nothing is done.
+        The time is set in `call_starts` of `get_current_meter()`. For a `ModelAdapter`, nothing is done.
 
         Raises:
             SpendingLimitError: a limit is reached; the model is not called.
         """
         if (model := _get_external_model(callback_context)) is not None:
-            await current_meter().check_limits(llm_request.model or model.model, partial(_estimate_tokens, llm_request))
-            current_meter().call_starts[_call_key(callback_context)] = time.monotonic()
+            meter = get_current_meter()
+            await meter.check_limits(llm_request.model or model.model, partial(_estimate_tokens, llm_request))
+            meter.call_starts[_call_key(callback_context)] = time.monotonic()
 
     async def after_model_callback(self, *, callback_context: CallbackContext, llm_response: LlmResponse) -> None:
         """Add the call of an external model, with its token counts, to the current meter.
@@ -407,7 +408,7 @@ class MeterPlugin(BasePlugin):
         and those of a `ModelAdapter` are not added.
         """
         if (model := _get_external_model(callback_context)) is not None and not llm_response.partial:
-            current_meter().add_answer(llm_response, model.model, _measure_seconds(callback_context))
+            get_current_meter().add_answer(llm_response, model.model, _measure_seconds(callback_context))
 
     async def on_model_error_callback(
         self, *, callback_context: CallbackContext, llm_request: LlmRequest, error: Exception
@@ -418,7 +419,7 @@ class MeterPlugin(BasePlugin):
         """
         if (model := _get_external_model(callback_context)) is not None:
             name, seconds = llm_request.model or model.model, round(_measure_seconds(callback_context), 3)
-            current_meter().add(ModelCall(name, seconds=seconds, error=type(error).__name__))
+            get_current_meter().add(ModelCall(name, seconds=seconds, error=type(error).__name__))
 
 
 def _get_external_model(context: CallbackContext) -> BaseLlm | None:
@@ -442,7 +443,7 @@ def _measure_seconds(context: CallbackContext) -> float:
     It returns 0 if no start is stored. Each response with token counts is the end of one call, so the next call starts
     then.
     """
-    now, starts = time.monotonic(), current_meter().call_starts
+    now, starts = time.monotonic(), get_current_meter().call_starts
     since = now - starts.get(_call_key(context), now)
     starts[_call_key(context)] = now
     return since

@@ -14,9 +14,9 @@ from core.agents.run_record import RunRecord
 from core.store.database import Database
 from core.store.schema import human_requests, inbox, messages, sessions, turns
 from core.store.turn_states import State
-from core.usage.meter import ModelCall, stored_calls
+from core.usage.meter import ModelCall, parse_stored_calls
 from core.usage.prices import Prices
-from core.usage.spending import list_last_names
+from core.usage.spending import get_latest_names
 
 #: The most turns of a session, newest first, whose replies are searched for a message.
 _MAX_TURNS_SEARCHED = 200
@@ -282,12 +282,12 @@ async def load_reports(connection: AsyncConnection, rows: Sequence[sa.Row[Any]],
     rerun_rows = sa.select(turns.c.origin, turns.c.id, turns.c.created_at).where(turns.c.origin.in_(origins))
     reruns = _group_by_first_column(await connection.execute(rerun_rows.order_by(turns.c.created_at)))
     people = {_ledger_key(row.session, message.author) for row in rows for message in accepted.get(row.origin, ())}
-    names = await list_last_names(connection, people)
+    names = await get_latest_names(connection, people)
 
     def build_report(row: sa.Row[Any]) -> TurnReport:
         answered, session = accepted.get(row.origin, []), found_sessions.get(row.session)
         requested_at = min((message.accepted_at for message in accepted.get(row.id, ())), default=row.created_at)
-        usage, calls = row.usage or {}, stored_calls(row.usage)
+        usage, calls = row.usage or {}, parse_stored_calls(row.usage)
         cost, unpriced = prices.total_cost(calls)
         return TurnReport(
             **{name: getattr(row, name) for name in _COLUMNS},

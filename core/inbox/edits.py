@@ -108,7 +108,7 @@ async def edit_message(
 
 
 async def delete_message(
-    connection: AsyncConnection, event_key: str, turns_: TurnStore
+    connection: AsyncConnection, event_key: str, turn_store: TurnStore
 ) -> DeleteResult | ClaimedMessage:
     """Delete the text of an inbox message, in the caller's transaction.
 
@@ -118,7 +118,7 @@ async def delete_message(
 
     Args:
         event_key: the event key of the message, not of the deletion.
-        turns_: cancels the turn, and notifies the workers.
+        turn_store: cancels the turn, and notifies the workers.
 
     Returns:
         A `ClaimedMessage` if a turn had claimed the message; `DROPPED` if the message waited; `UNKNOWN` if nothing was
@@ -148,7 +148,7 @@ async def delete_message(
         await connection.execute(sa.delete(human_requests).where(*undecided))
     is_ended = False
     if not others and turn.state in ACTIVE_STATES:
-        is_ended = await turns_.request_cancel(connection, row.session, CancelReason.MESSAGE_DELETED) is not None
+        is_ended = await turn_store.request_cancel(connection, row.session, CancelReason.MESSAGE_DELETED) is not None
     return ClaimedMessage(turn.id, turn.state, is_only_message=not others, is_turn_cancelled=is_ended)
 
 

@@ -23,7 +23,7 @@ from core.turns.queries import (
     parse_inbox_message,
     record_message,
 )
-from core.turns.rerun import RerunDenied, create_rerun_message
+from core.turns.rerun import RerunDenial, create_rerun_message
 from core.turns.store import TurnStore
 from core.turns.turn import CancelReason, TurnKind
 from core.turns.worker import Worker
@@ -45,7 +45,7 @@ class AcceptResult(Enum):
 
 
 #: Result of a request for a rerun: the message to answer again, or the denial.
-RerunResult = tuple[AcceptResult, InboxMessage] | RerunDenied | RateLimitDenial
+RerunResult = tuple[AcceptResult, InboxMessage] | RerunDenial | RateLimitDenial
 
 
 class InboxStore:
@@ -88,7 +88,7 @@ class InboxStore:
         async with self._database.write() as connection:
             # in the transaction of the insert: concurrent messages must not pass the limit together
             if self._rates:
-                limited = await self._find_rate_limit(connection, inbound.event_key, inbound.author, inbound.place)
+                limited = await self._find_limit_denial(connection, inbound.event_key, inbound.author, inbound.place)
                 if limited is not None:
                     await record_message(connection, inbound, InboxOutcome.RATE_LIMITED)
                     return limited
@@ -97,15 +97,15 @@ class InboxStore:
             self._worker.wake()
         return accepted
 
-    async def _find_rate_limit(
+    async def _find_limit_denial(
         self, connection: AsyncConnection, event_key: str, author: str, place: str
     ) -> RateLimitDenial | None:
         if await has_message(connection, event_key):
             return None
-        until = await self._rates.limited_until(connection, author=author, place=place)
+        until = await self._rates.get_limit_end(connection, author=author, place=place)
         return None if until is None else RateLimitDenial(until)
 
-    async def find_rate_limit(self, event_key: str, *, author: str, place: str) -> RateLimitDenial | None:
+    async def find_limit_denial(self, event_key: str, *, author: str, place: str) -> RateLimitDenial | None:
         """Return the user rate limit that a new message would exceed now; None if none.
 
         The result is None too if the message is stored already. Nothing is stored.
@@ -121,7 +121,7 @@ class InboxStore:
         if not self._rates:
             return None
         async with self._database.read() as connection:
-            return await self._find_rate_limit(connection, event_key, author, place)
+            return await self._find_limit_denial(connection, event_key, author, place)
 
     async def has_message(self, event_key: str) -> bool:
         """Return whether the inbox has a row with this event key, whatever its outcome.
@@ -145,7 +145,7 @@ class InboxStore:
                 wrote one of the messages.
 
         Returns:
-            A `RateLimitDenial` if `author` exceeds a user rate limit, which is checked first; else a `RerunDenied` if
+            A `RateLimitDenial` if `author` exceeds a user rate limit, which is checked first; else a `RerunDenial` if
             the turn must not be repeated. Otherwise a tuple: the `AcceptResult` of the request, and its message, a copy
             of the newest message of the turn. For `DUPLICATE`, the message is not stored: a request for this turn waits
             or runs.
@@ -155,10 +155,10 @@ class InboxStore:
         """
 
         async def work(connection: AsyncConnection) -> tuple[RerunResult, str | None]:
-            if author and self._rates and (until := await self._limited_until(connection, turn_id, author)) is not None:
+            if author and self._rates and (until := await self._get_limit_end(connection, turn_id, author)) is not None:
                 return RateLimitDenial(until), None
             message = await create_rerun_message(connection, turn_id, author=author, kind=kind)
-            if isinstance(message, RerunDenied):
+            if isinstance(message, RerunDenial):
                 return message, None
             accepted = await self._insert(connection, message, kind=kind, parent=turn_id)
             stopped = None
@@ -170,7 +170,7 @@ class InboxStore:
         self._worker.cancel_and_wake(stopped, CancelReason.STOP)
         return accepted
 
-    async def _limited_until(self, connection: AsyncConnection, turn_id: str, author: str) -> float | None:
+    async def _get_limit_end(self, connection: AsyncConnection, turn_id: str, author: str) -> float | None:
         """Return the time until which a person exceeds a user rate limit.
 
         The limits are that of the person's messages at all places, and that of all people's messages at the place of
@@ -181,7 +181,7 @@ class InboxStore:
         """
         query = sa.select(sessions.c.user_id).join(turns, turns.c.session == sessions.c.id).where(turns.c.id == turn_id)
         place = (await connection.execute(query)).scalar_one_or_none() or ""
-        return await self._rates.limited_until(connection, author=author, place=place)
+        return await self._rates.get_limit_end(connection, author=author, place=place)
 
     async def edit_message(self, event_key: str, text: str, *, is_mention: bool = False) -> EditResult | ClaimedMessage:
         """Store the new text of an edited message, and make the worker claim turns.
@@ -264,7 +264,7 @@ class InboxStore:
 
     async def reset_session(
         self, inbound: InboxMessage, *, until: float = inf
-    ) -> list[InboxMessage] | RerunDenied | None:
+    ) -> list[InboxMessage] | RerunDenial | None:
         """Reset a session: delete its history, and begin a new generation of the session.
 
         The request is stored in the inbox. Messages that wait get the outcome `dropped`, the active turn is cancelled,
@@ -276,7 +276,7 @@ class InboxStore:
                 claimed one of them, nothing is reset.
 
         Returns:
-            The dropped messages, maybe none. None if the request was stored before. `RerunDenied.SUPERSEDED` if a turn
+            The dropped messages, maybe none. None if the request was stored before. `RerunDenial.SUPERSEDED` if a turn
             has claimed a message that was sent after `until`.
 
         Raises:
@@ -288,7 +288,7 @@ class InboxStore:
             if await _has_later_turn(connection, inbound, until):
                 update = sa.update(inbox).where(inbox.c.event_key == inbound.event_key)
                 await connection.execute(update.values(outcome=InboxOutcome.SUPERSEDED))
-                return RerunDenied.SUPERSEDED
+                return RerunDenial.SUPERSEDED
             # lock turns before messages, as a claim does: the same order everywhere prevents deadlocks
             running_turn = await self._turns.request_cancel(connection, inbound.session_id, CancelReason.RESET)
             dropped = await self._begin_generation(connection, inbound.session_id, until)

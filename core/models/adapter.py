@@ -186,7 +186,7 @@ class ModelAdapter(BaseLlm):
         Raises:
             SpendingLimitError: a spending limit is reached; the request is not sent.
         """
-        meter, last = metering.current_meter(), None
+        meter, last = metering.get_current_meter(), None
         await meter.check_limits(name, partial(_estimate_input_tokens, request))
         answer = _AnswerBuilder(request.messages, handle.provider.name)
         with meter.measure_call(name, instead_of=instead_of) as call:

@@ -67,7 +67,7 @@ limit_headroom = _meter.create_gauge(
 )
 
 
-def count_model_call(model: str, error: str, **used: int) -> None:
+def record_model_call(model: str, error: str, **used: int) -> None:
     """Add a model call and its tokens to the metrics.
 
     Args:

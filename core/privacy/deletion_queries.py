@@ -27,7 +27,7 @@ from core.store.schema import (
 from core.store.upsert import insert_new
 from core.turns.queries import is_active, is_waiting
 from core.usage.prices import Prices
-from core.usage.spending import count_turns, has_person_id, redact_rows
+from core.usage.spending import has_person_id, record_turns, redact_rows
 
 #: The outcome of an inbox message of which only the event key is left.
 FORGOTTEN = "forgotten"
@@ -88,7 +88,7 @@ async def delete_session(
         old_messages &= inbox.c.generation < before_generation
     unfinished = its_turns & turns.c.finished_at.is_(None)
     await connection.execute(sa.update(turns).where(unfinished).values(finished_at=time.time()))
-    await count_turns(connection, prices, its_turns)
+    await record_turns(connection, prices, its_turns)
     await connection.execute(sa.delete(feedback).where(feedback.c.turn.in_(sa.select(turns.c.id).where(its_turns))))
     await connection.execute(sa.delete(turns).where(its_turns))
     await tombstone_messages(connection, old_messages)
@@ -156,14 +156,15 @@ async def delete_old_runs(connection: AsyncConnection, prices: Prices, session_i
     deleted as well, otherwise those from before the time. Runs that wait for people, belong to an active turn, or have
     later messages too stay; only their memories from before the time are deleted.
 
-    The model calls and costs of all ended turns of the session are first stored in `spending`: see `count_turns`. Inbox
-    messages that were sent before the time become tombstones, except those that wait for a turn or whose turn stays.
+    The model calls and costs of all ended turns of the session are first stored in `spending`: see `record_turns`.
+    Inbox messages that were sent before the time become tombstones, except those that wait for a turn or whose turn
+    stays.
 
     Args:
         prices: the prices of models, for turns whose cost is not stored yet.
         before: seconds since the epoch.
     """
-    await count_turns(connection, prices, turns.c.session == session_id)
+    await record_turns(connection, prices, turns.c.session == session_id)
     kept_runs = await _list_runs_to_keep(connection, session_id, before)
     in_session = messages.c.session == session_id
     old = in_session & (messages.c.created_at < before) & messages.c.invocation_id.not_in(kept_runs)

@@ -14,7 +14,7 @@ from core.privacy.transcript import TranscriptMessage, TranscriptRun, stream_run
 from core.secret_redaction import mask_json
 from core.store.database import Database
 from core.store.schema import sessions, turns
-from core.usage.meter import stored_calls
+from core.usage.meter import parse_stored_calls
 from core.usage.prices import Prices, format_dollars, format_exact_dollars
 
 #: Markdown for people, or JSON for programs.
@@ -136,7 +136,7 @@ def _add_cost(run: TranscriptRun, prices: Prices) -> TranscriptRun:
 
     A run without a turn, or whose turn has no stored model calls, is returned unchanged.
     """
-    if run.turn is None or "cost" in run.turn or not (calls := stored_calls(run.turn.get("usage"))):
+    if run.turn is None or "cost" in run.turn or not (calls := parse_stored_calls(run.turn.get("usage"))):
         return run
     return replace(run, turn={**run.turn, "cost": prices.total_cost(calls)[0]})
 

@@ -13,7 +13,7 @@ from core.store.database import Database
 from core.store.schema import denial_notices, inbox, tool_calls, turns, workers
 from core.turns.queries import is_waiting
 from core.usage.prices import Prices
-from core.usage.user_rate_limits import is_expired
+from core.usage.user_rate_limits import is_notice_expired
 
 log = logging.getLogger(__name__)
 
@@ -118,7 +118,7 @@ class CleanupService:
                 + await _delete(connection, inbox, _is_expired_message(before))
                 + await _delete(connection, tool_calls, tool_calls.c.started_at < before)
                 + await _delete(connection, workers, workers.c.lease_expires_at < an_hour_ago)
-                + await _delete(connection, denial_notices, is_expired())
+                + await _delete(connection, denial_notices, is_notice_expired())
             )
 
 

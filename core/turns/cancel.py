@@ -61,7 +61,7 @@ class StopResult:
 
 
 async def stop_session(
-    connection: AsyncConnection, turns_: TurnStore, session_id: str, *, author: str | None, until: float = inf
+    connection: AsyncConnection, turn_store: TurnStore, session_id: str, *, author: str | None, until: float = inf
 ) -> StopResult:
     """Cancel a session's running turn, and drop the messages that wait for a turn.
 
@@ -71,7 +71,7 @@ async def stop_session(
     Everything is written in the transaction of `connection`.
 
     Args:
-        turns_: marks the turn as cancelled, and notifies the workers.
+        turn_store: marks the turn as cancelled, and notifies the workers.
         author: the platform's id of the person whose turn, messages and open questions are stopped; None for those of
             all people.
         until: seconds since the epoch. Messages that were sent later stay, and so does a turn that answers one of them.
@@ -86,7 +86,7 @@ async def stop_session(
     # lock the turn before the messages, as a claim does: the same order everywhere prevents deadlocks
     turn = await _get_running_turn(connection, session_id)
     is_theirs = turn is not None and await _may_stop(connection, turn, author, until)
-    cancelled = await turns_.request_cancel(connection, session_id, CancelReason.STOP) if is_theirs else None
+    cancelled = await turn_store.request_cancel(connection, session_id, CancelReason.STOP) if is_theirs else None
     # read after the lock: the turn may have claimed messages meanwhile
     waits = sa.select(inbox).where(in_session, is_waiting(inbox)).with_for_update()
     waiting = (await connection.execute(waits)).all()
@@ -106,14 +106,14 @@ async def stop_session(
 
 
 async def stop_turn(
-    connection: AsyncConnection, turns_: TurnStore, turn_id: str, *, author: str | None
+    connection: AsyncConnection, turn_store: TurnStore, turn_id: str, *, author: str | None
 ) -> StopTurnResult:
     """Mark a turn without a final text as cancelled, and notify the workers.
 
     Both happen in the transaction of `connection`. The worker that runs the turn ends it.
 
     Args:
-        turns_: marks the turn as cancelled.
+        turn_store: marks the turn as cancelled.
         author: the platform's id of the person who asks, who may stop a turn that answers a message of theirs; None
             for an operator, who may stop any turn.
     """
@@ -125,7 +125,7 @@ async def stop_turn(
         return StopTurnResult.NOT_RUNNING
     if not await _may_stop(connection, turn, author):
         return StopTurnResult.NOT_OWNER
-    cancelled = await turns_.request_cancel(connection, turn.session, CancelReason.STOP)
+    cancelled = await turn_store.request_cancel(connection, turn.session, CancelReason.STOP)
     return StopTurnResult.STOPPED if cancelled is not None else StopTurnResult.NOT_RUNNING
 
 

@@ -19,7 +19,7 @@ from core.turns.queries import RerunKind, get_inbox_rows, is_waiting, parse_inbo
 from core.turns.turn import CancelReason
 
 
-class RerunDenied(Enum):
+class RerunDenial(Enum):
     """Reason why a turn is not run again.
 
     Attributes:
@@ -41,7 +41,7 @@ class RerunDenied(Enum):
 
 async def create_rerun_message(
     connection: AsyncConnection, turn_id: str, *, author: str | None, kind: RerunKind
-) -> InboxMessage | RerunDenied:
+) -> InboxMessage | RerunDenial:
     """Return the inbox message that requests a rerun of a turn, or the denial.
 
     The caller has to store the message. All requests for one turn have the same event key, so that the inbox stores
@@ -64,17 +64,17 @@ async def create_rerun_message(
     undeleted = [row for row in rows if row.outcome is None]
     answered = [message for row in undeleted if (message := parse_inbox_message(row.message))]
     if turn is None or turn.generation != generation or not answered:
-        return RerunDenied.EXPIRED
+        return RerunDenial.EXPIRED
     if author is not None and author not in {message.author for message in answered}:
-        return RerunDenied.NOT_OWNER
+        return RerunDenial.NOT_OWNER
     message = replace(answered[-1], event_key=f"{answered[-1].channel}:rerun:{turn_id}", sent_at=time.time())
     if (has_ended := await _has_ended(connection, message.event_key)) is not None:
-        return RerunDenied.EXPIRED if has_ended else message
+        return RerunDenial.EXPIRED if has_ended else message
     continues_by_decision = kind == "retry" and await _has_approvals(connection, turn_id)
     if continues_by_decision or not _is_permitted(turn, kind, is_revised=any(row.edited_message for row in undeleted)):
-        return RerunDenied.EXPIRED
+        return RerunDenial.EXPIRED
     if kind != "retry" and await _has_followers(connection, turn):
-        return RerunDenied.SUPERSEDED
+        return RerunDenial.SUPERSEDED
     # its open requests to people are void
     await connection.execute(sa.delete(human_requests).where(human_requests.c.turn == turn_id))
     return message

@@ -183,7 +183,7 @@ class TurnStore:
         Raises:
             TurnLostError: another worker has claimed the turn.
         """
-        if not self._lease.is_trustworthy:
+        if not self._lease.may_take_over:
             await self._database.read_with_retries(self.fencing_token(turn).check, operation=f"turn {turn.id}")
 
     async def has_stored_prompt(self, turn: Turn) -> bool:

@@ -213,7 +213,7 @@ class UsageMeter:
     def add(self, call: ModelCall) -> None:
         """Add a model call that has ended, and count its tokens in the metrics."""
         tokens = {name: getattr(call, name) for name in _TOKEN_FIELDS}
-        metrics.count_model_call(call.model, call.error, **tokens)
+        metrics.record_model_call(call.model, call.error, **tokens)
         self._calls.append(call)
 
     def add_stored_answers(self, events: Iterable[Event]) -> None:
@@ -314,7 +314,7 @@ def utc_day(timestamp: float) -> str:
     return f"{datetime.fromtimestamp(timestamp, UTC):%Y-%m-%d}"
 
 
-def stored_calls(usage: Mapping[str, Any] | None) -> list[ModelCall]:
+def parse_stored_calls(usage: Mapping[str, Any] | None) -> list[ModelCall]:
     """Return the model calls in a turn's stored usage (`UsageMeter.to_json`).
 
     Args:
@@ -326,7 +326,7 @@ def stored_calls(usage: Mapping[str, Any] | None) -> list[ModelCall]:
 _current: ContextVar[UsageMeter | None] = ContextVar("meter", default=None)
 
 
-def current_meter() -> UsageMeter:
+def get_current_meter() -> UsageMeter:
     """Return the meter of the current run; outside of a run, a new one at each call."""
     return _current.get() or UsageMeter()
 

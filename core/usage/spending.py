@@ -1,8 +1,8 @@
 """Spending ledger: the table `spending` has one row per model call, with its cost.
 
-Each row names the author and the place of its call. The rows outlive their turns. To count a turn is to insert the rows
-of its model calls, and to write their sum to `turns.cost`, in one transaction. The first worker that finds the turn
-ended counts it. Under spending limits, a running turn has estimated rows, which counting replaces
+Each row names the author and the place of its call. The rows outlive their turns. To record a turn is to insert the
+rows of its model calls, and to write their sum to `turns.cost`, in one transaction. The first worker that finds the
+turn ended records it. Under spending limits, a running turn has estimated rows, which the record of the turn replaces
 (`core.usage.spending_limits`).
 """
 
@@ -25,10 +25,10 @@ from core.usage.prices import UNITS_PER_DOLLAR, Prices
 
 log = logging.getLogger(__name__)
 
-#: Maximum number of turns in one counting transaction.
+#: Maximum number of turns that one transaction records.
 BATCH_TURNS = 200
 
-COUNT_INTERVAL_SECONDS = 60.0
+INTERVAL_SECONDS = 60.0
 
 FIRST_DAY, LAST_DAY = "0001-01-01", "9999-12-31"
 
@@ -74,42 +74,42 @@ class SpendingStore:
     """Store of the spending ledger, in the table `spending`.
 
     Args:
-        interval_seconds: seconds between two runs of `count_ended_turns` by `run_counting`.
+        interval_seconds: seconds between two runs of `record_ended_turns` by `run_recording`.
 
     Attributes:
         prices: prices by which the cost of model calls is computed when they are inserted.
     """
 
-    def __init__(self, database: Database, prices: Prices, *, interval_seconds: float = COUNT_INTERVAL_SECONDS) -> None:
+    def __init__(self, database: Database, prices: Prices, *, interval_seconds: float = INTERVAL_SECONDS) -> None:
         self._database = database
         self.prices = prices
         self._interval_seconds = interval_seconds
 
-    async def run_counting(self) -> None:
-        """Count ended turns every `interval_seconds`, until cancelled.
+    async def run_recording(self) -> None:
+        """Record ended turns every `interval_seconds`, until cancelled.
 
-        To count turns is to insert their model calls into `spending`. A failure is logged.
+        To record turns is to insert their model calls into `spending`. A failure is logged.
         """
-        await run_every(self._interval_seconds, self.count_ended_turns, failure="the spending cannot be counted")
+        await run_every(self._interval_seconds, self.record_ended_turns, failure="the spending cannot be counted")
 
-    async def count_ended_turns(self) -> None:
-        """Insert the model calls of ended turns that are not counted yet into `spending`.
+    async def record_ended_turns(self) -> None:
+        """Insert the model calls of ended turns that are not recorded yet into `spending`.
 
-        The cost of each turn is written to the turn. Estimated rows (`turn` is set) of counted or deleted turns are
+        The cost of each turn is written to the turn. Estimated rows (`turn` is set) of recorded or deleted turns are
         deleted.
 
         Raises:
             StoreError: the database cannot be used.
         """
-        counted = BATCH_TURNS
-        while counted == BATCH_TURNS:
+        count = BATCH_TURNS
+        while count == BATCH_TURNS:
             async with self._database.write() as connection:
-                counted = await count_batch(connection, self.prices)
-        uncounted = sa.exists().where(turns.c.id == spending.c.turn, turns.c.cost.is_(None))
+                count = await record_batch(connection, self.prices)
+        is_unrecorded = sa.exists().where(turns.c.id == spending.c.turn, turns.c.cost.is_(None))
         async with self._database.write() as connection:  # a tool may call a model after its turn has ended
-            await connection.execute(sa.delete(spending).where(spending.c.turn.is_not(None), ~uncounted))
+            await connection.execute(sa.delete(spending).where(spending.c.turn.is_not(None), ~is_unrecorded))
 
-    async def count_turn(self, turn_id: str) -> None:
+    async def record_turn(self, turn_id: str) -> None:
         """Insert the model calls of an ended turn into `spending`, unless they are there.
 
         The cost of the turn is written to the turn. A turn that has not ended or is unknown stays as it is.
@@ -118,7 +118,7 @@ class SpendingStore:
             StoreError: the database cannot be used.
         """
         async with self._database.write() as connection:
-            await count_batch(connection, self.prices, turns.c.id == turn_id)
+            await record_batch(connection, self.prices, turns.c.id == turn_id)
 
     async def add_followup(self, meter: UsageMeter) -> None:
         """Insert model calls that followed a turn, such as a summary, into `spending`.
@@ -136,7 +136,7 @@ class SpendingStore:
             return
         is_turn = turns.c.id == meter.turn
         async with self._database.write() as connection:
-            await count_batch(connection, self.prices, is_turn)
+            await record_batch(connection, self.prices, is_turn)
             turn = (await connection.execute(sa.select(turns).where(is_turn).with_for_update())).one_or_none()
             usage = (turn.usage if turn is not None else None) or {}  # a deleted turn has no author
             rows = make_rows(calls, {"day": meter.day, "place": meter.place, **usage}, self.prices)
@@ -172,7 +172,7 @@ class SpendingStore:
         Raises:
             StoreError: the database cannot be used.
         """
-        await self.count_ended_turns()
+        await self.record_ended_turns()
         sums = [
             sa.cast(sa.func.coalesce(sa.func.sum(spending.c[name]), 0), sa.Numeric).label(name) for name in _SUM_COLUMNS
         ]
@@ -187,13 +187,13 @@ class SpendingStore:
             query = query.group_by(key).order_by(key if by == "day" else sa.desc("cost"), key)
         async with self._database.read() as connection:
             rows = (await connection.execute(query.select_from(spending))).all()
-            names = await list_last_names(connection, [row.key for row in rows]) if by == "user" else {}
+            names = await get_latest_names(connection, [row.key for row in rows]) if by == "user" else {}
         return [
             SpendingSum(row.key, names.get(row.key, ""), row.calls, *(int(getattr(row, name)) for name in _SUM_COLUMNS))
             for row in rows
         ]
 
-    async def list_names(self, persons: Collection[str]) -> dict[str, str]:
+    async def get_latest_names(self, persons: Collection[str]) -> dict[str, str]:
         """Return the last known names of people, by `platform:id`.
 
         People without a known name are left out.
@@ -205,21 +205,21 @@ class SpendingStore:
             StoreError: the database cannot be read.
         """
         async with self._database.read() as connection:
-            return await list_last_names(connection, persons)
+            return await get_latest_names(connection, persons)
 
 
-async def count_batch(connection: AsyncConnection, prices: Prices, *conditions: sa.ColumnElement[bool]) -> int:
-    """Insert the model calls of ended turns that are not counted yet into `spending`.
+async def record_batch(connection: AsyncConnection, prices: Prices, *conditions: sa.ColumnElement[bool]) -> int:
+    """Insert the model calls of ended turns that are not recorded yet into `spending`.
 
     The cost of each turn is written to the turn, and its estimated rows are deleted, all in the caller's transaction. A
     call of a model without a price counts as cost 0, and its tokens are in the column `unpriced`. On PostgreSQL, turns
     that another transaction has locked are skipped.
 
     Args:
-        conditions: SQL conditions on `turns` for the turns to count; none for all.
+        conditions: SQL conditions on `turns` for the turns to record; none for all.
 
     Returns:
-        The number of counted turns, at most `BATCH_TURNS`: those that ended first.
+        The number of recorded turns, at most `BATCH_TURNS`: those that ended first.
     """
     query = (
         sa.select(turns.c.id, turns.c.usage, turns.c.created_at)
@@ -270,30 +270,30 @@ def make_rows(
     return rows
 
 
-async def count_turns(connection: AsyncConnection, prices: Prices, *conditions: sa.ColumnElement[bool]) -> None:
+async def record_turns(connection: AsyncConnection, prices: Prices, *conditions: sa.ColumnElement[bool]) -> None:
     """Insert the model calls of all matching ended turns into `spending`.
 
-    Turns that are counted already are skipped; the others get their costs: see `count_batch`. Call it before the turns
-    are deleted, in the same transaction.
+    Turns that are recorded already are skipped; the others get their costs: see `record_batch`. Call it before the
+    turns are deleted, in the same transaction.
 
     Args:
-        conditions: SQL conditions on `turns` for the turns to count.
+        conditions: SQL conditions on `turns` for the turns to record.
     """
-    while await count_batch(connection, prices, *conditions) == BATCH_TURNS:
+    while await record_batch(connection, prices, *conditions) == BATCH_TURNS:
         pass
 
 
 async def redact_person(connection: AsyncConnection, prices: Prices, person_id: str) -> None:
     """Remove a person from `spending` and from the usage of turns; the sums stay.
 
-    Ended turns of the person are counted first. The person's ids and names, and the place of their direct messages,
+    Ended turns of the person are recorded first. The person's ids and names, and the place of their direct messages,
     become "". All is done in the caller's transaction.
 
     Args:
         person_id: the platform's id of the person.
     """
     named = sa.cast(turns.c.usage, sa.Text).contains(person_id, autoescape=True)
-    await count_turns(connection, prices, named)
+    await record_turns(connection, prices, named)
     for id_, usage in (await connection.execute(sa.select(turns.c.id, turns.c.usage).where(named))).all():
         author = {"author": "", "author_name": ""} if text_has_person_id(usage.get("author", ""), person_id) else {}
         place = {"place": ""} if text_has_person_id(usage.get("place", ""), person_id) else {}
@@ -310,7 +310,7 @@ async def redact_rows(connection: AsyncConnection, condition: sa.ColumnElement[b
     await connection.execute(sa.update(spending).where(condition).values(author="", name=""))
 
 
-async def list_last_names(connection: AsyncConnection, persons: Collection[str]) -> dict[str, str]:
+async def get_latest_names(connection: AsyncConnection, persons: Collection[str]) -> dict[str, str]:
     """Return the newest name in `spending` of each person, by `platform:id`.
 
     People without a name are left out.

@@ -3,7 +3,7 @@
 Before each call one transaction writes estimated rows to `spending`: the calls of the turn so far, and the expected
 cost of the next one. A call is made while the spending is below every limit. So one call may exceed a limit by its own
 cost, and no call follows it. The rows belong to the turn, not to the worker: the next attempt at the turn replaces
-them, and so do the final rows when the turn is counted (`core.usage.spending`).
+them, and so do the final rows when the turn is recorded (`core.usage.spending`).
 """
 
 import logging
@@ -97,7 +97,7 @@ class SpendingLimiter:
     async def limit_run(self, meter: UsageMeter) -> AsyncIterator[None]:
         """Check the spending limits before each model call of a run in the block.
 
-        At exit, the turn is counted if it has ended: its calls are inserted into `spending`. A failure of that is
+        At exit, the turn is recorded if it has ended: its calls are inserted into `spending`. A failure of that is
         logged. Without spending limits, nothing is done.
 
         Args:
@@ -111,7 +111,7 @@ class SpendingLimiter:
             yield
         finally:
             try:
-                await self._spending.count_turn(meter.turn)
+                await self._spending.record_turn(meter.turn)
             except StoreError as error:
                 log.warning("turn %s: its cost will be counted later: %s", meter.turn, format_error(error))
 

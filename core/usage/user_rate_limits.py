@@ -85,7 +85,7 @@ class CommandLimiter:
         self._window = 0
         self._counts = Counter[str]()
 
-    def count(self, person: str) -> RateLimitDenial | None:
+    def consume(self, person: str) -> RateLimitDenial | None:
         """Count a command of a person; return a denial over the limit, else None.
 
         Args:
@@ -117,7 +117,7 @@ class UserRateLimiter:
     def __bool__(self) -> bool:
         return self.user is not None or self.channel is not None
 
-    async def limited_until(self, connection: AsyncConnection, *, author: str, place: str) -> float | None:
+    async def get_limit_end(self, connection: AsyncConnection, *, author: str, place: str) -> float | None:
         """Return the time until which an author's messages at a place exceed a rate limit.
 
         The caller stores the message in the same transaction. Until its end, other messages of the author and at the
@@ -195,7 +195,7 @@ class DenialNoticeStore:
             return (await connection.execute(upsert.returning(denial_notices.c.user_key))).first() is not None
 
 
-def is_expired() -> sa.ColumnElement[bool]:
+def is_notice_expired() -> sa.ColumnElement[bool]:
     """Return the SQL condition that a row in `denial_notices` has expired by now.
 
     Now is this process's time at the call. The person may be notified again, and the row can be deleted.

@@ -43,7 +43,7 @@ class Lease:
     def __init__(self, database: Database, *, seconds: float = LEASE_SECONDS) -> None:
         self._database = database
         self._seconds = seconds
-        self._trustworthy_from = 0.0
+        self._takeover_from = 0.0
         self._until = 0.0
         self.worker_id = uuid.uuid4().hex[:12]
 
@@ -80,13 +80,13 @@ class Lease:
     async def _renew(self) -> None:
         """Write a new expiry time of the lease to `workers`.
 
-        After a failure, which is raised, `is_trustworthy` is False for twice the duration of the lease.
+        After a failure, which is raised, `may_take_over` is False for twice the duration of the lease.
         """
         try:
             async with asyncio.timeout(self._seconds), self._database.write() as connection:
                 started_at = await self._write(connection)
         except Exception:
-            self._distrust_leases()
+            self._delay_takeover()
             raise
         self._extend(started_at)
 
@@ -102,31 +102,31 @@ class Lease:
             log.warning("the lease cannot be released, and ends in %s s: %s", self._seconds, format_error(error))
 
     @property
-    def is_trustworthy(self) -> bool:
+    def may_take_over(self) -> bool:
         """True if this worker may take over turns of workers whose leases ended.
 
         It is False for twice the duration of a lease after this worker's own lease ended or a renewal failed. The same
         cause, such as an outage of the database, may have stopped all workers, so they get time to renew.
         """
-        return self.is_valid and event_loop.now() >= self._trustworthy_from
+        return self.is_valid and event_loop.now() >= self._takeover_from
 
     def has_no_live_worker(self, owner: sa.ColumnElement[Any]) -> sa.ColumnElement[bool]:
         """Return the SQL condition that a row has no owner, or one whose lease has ended.
 
-        While `is_trustworthy` is False, no lease counts as ended.
+        While `may_take_over` is False, no lease counts as ended.
 
         Args:
             owner: the column with the id of the worker that owns the row.
         """
         live = sa.select(workers.c.id).where(workers.c.lease_expires_at > self._database.now)
-        return owner.is_(None) | (sa.literal(self.is_trustworthy) & owner.not_in(live))
+        return owner.is_(None) | (sa.literal(self.may_take_over) & owner.not_in(live))
 
-    def _distrust_leases(self) -> None:
-        """Set `is_trustworthy` to False for twice the duration of a lease.
+    def _delay_takeover(self) -> None:
+        """Set `may_take_over` to False for twice the duration of a lease.
 
         Other workers may have failed to renew for the same reason as this one.
         """
-        self._trustworthy_from = event_loop.now() + 2 * self._seconds
+        self._takeover_from = event_loop.now() + 2 * self._seconds
 
     async def _write(self, connection: AsyncConnection) -> float:
         """Write this worker's expiry time to its row in `workers`, or insert the row.
@@ -146,9 +146,9 @@ class Lease:
     def _extend(self, started_at: float) -> None:
         """Set the time until which `is_valid` is True, from the start of the renewal.
 
-        If the lease had ended, a warning is logged, and `is_trustworthy` is False for twice the duration of a lease.
+        If the lease had ended, a warning is logged, and `may_take_over` is False for twice the duration of a lease.
         """
         if self._until and not self.is_valid:
             log.warning("this worker was blocked for longer than its lease lasts")
-            self._distrust_leases()
+            self._delay_takeover()
         self._until = float("inf") if self._database.is_sqlite else started_at + self._seconds

@@ -118,7 +118,7 @@ class ShardAssignment:
         )  # a shard that is assigned again is connected anew
         await self._release(self._is_row_of(shards, count), no_shards_until=self._database.now + UNFIT_SECONDS)
 
-    async def acquire_slot(self, part: int, count: int, seconds: float) -> None:
+    async def acquire_identify_slot(self, part: int, count: int, seconds: float) -> None:
         """Wait until no worker identifies a shard of a group, and reserve the group.
 
         Discord requires that the shards of one group identify one after another. A database error is logged and ends

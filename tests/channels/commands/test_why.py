@@ -163,7 +163,7 @@ async def test_chat_terminal_status_and_inspector_report_the_same_turn(
         await wait_for_answer(chat, "Sun on Monday.")
         (turn,) = await chat.bot.wait_for_turns(1)
         reports = chat.bot.services.turn_reports
-        await chat.bot.services.spending.count_ended_turns()
+        await chat.bot.services.spending.record_ended_turns()
         report = await reports.get(turn.id)
         assert report is not None
         assert (await reports.list(limit=1)) == [replace(report, omitted_messages=None)]

@@ -177,7 +177,7 @@ async def test_authors_have_their_last_known_names(
     turn.meter.add(ModelCall("m", input=1))
     await turns.save_answer(turn, "the answer", turn.meter.to_json())
     await turns.end(turn, "done")
-    await SpendingStore(database, Prices()).count_ended_turns()
+    await SpendingStore(database, Prices()).record_ended_turns()
     (report,) = await TurnReports(database, Prices()).list(limit=1)
     assert report.authors == {"ada": "Ada"}
 

@@ -17,7 +17,7 @@ from core.sessions.service import SessionService
 from core.store.schema import blobs
 from core.store.schema import inbox as inbox_table
 from core.store.schema import turns as turns_table
-from core.turns.rerun import RerunDenied
+from core.turns.rerun import RerunDenial
 from core.turns.store import TurnStore
 from core.turns.turn import CancelReason, Turn
 from tests.core.conftest import FailingDatabase, complete_turn, create_turn_store
@@ -77,7 +77,7 @@ async def test_an_edit_during_a_turn_is_stored_until_it_is_reverted(
         assert await inbox.edit_message(key, f"two, {state}") == edited
         assert await inbox.edit_message(key, f"two, {state}") is EditResult.UNCHANGED
     assert await inbox.edit_message(key, "two") == ClaimedMessage(turn.id, "done", is_only_message=False)
-    assert await inbox.request_rerun(turn.id, author="ada", kind="revise") is RerunDenied.EXPIRED
+    assert await inbox.request_rerun(turn.id, author="ada", kind="revise") is RerunDenial.EXPIRED
 
 
 async def test_an_edit_names_the_newest_turn_that_answers_the_message(inbox: InboxStore, turns: TurnStore) -> None:
@@ -149,7 +149,7 @@ async def test_a_turn_whose_messages_are_all_deleted_is_cancelled_on_any_worker(
     await other.end(claimed, "cancelled", error=CancelReason.MESSAGE_DELETED)
     assert "secret" not in await read_inbox(database)
     for kind in ("retry", "regenerate", "revise"):
-        assert await inbox.request_rerun(turn.id, author="ada", kind=kind) is RerunDenied.EXPIRED
+        assert await inbox.request_rerun(turn.id, author="ada", kind=kind) is RerunDenial.EXPIRED
 
 
 async def test_the_events_of_a_run_are_deleted_with_its_deleted_message(

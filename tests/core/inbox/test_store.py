@@ -14,7 +14,7 @@ from core.store.database import Database
 from core.store.schema import inbox as table
 from core.store.schema import sessions
 from core.store.schema import turns as turns_table
-from core.turns.rerun import RerunDenied
+from core.turns.rerun import RerunDenial
 from core.turns.store import TurnStore
 from core.turns.turn import CancelReason, Turn
 from tests.core.conftest import FailingDatabase, complete_turn
@@ -152,7 +152,7 @@ async def test_a_late_reset_does_not_end_a_turn_of_a_later_message(inbox: InboxS
     await inbox.accept(after)
     (running,) = await turns.claim(10)
     await inbox.accept(next_one)
-    for became in (RerunDenied.SUPERSEDED, None):
+    for became in (RerunDenial.SUPERSEDED, None):
         assert await inbox.reset_session(reset, until=reset.sent_at) is became
     assert CancelReason.RESET not in (await turns.list_owned()).values()
     await complete_turn(turns, running)
@@ -205,7 +205,7 @@ async def test_repeated_requests_retry_a_turn_once(inbox: InboxStore, turns: Tur
     (reclaimed,) = await turns.claim(10)
     assert (await request_retry(inbox, failed))[0] is AcceptResult.DUPLICATE
     await complete_turn(turns, reclaimed)
-    assert await inbox.request_rerun(failed.id, author="ada", kind="retry") is RerunDenied.EXPIRED
+    assert await inbox.request_rerun(failed.id, author="ada", kind="retry") is RerunDenial.EXPIRED
 
 
 async def test_a_button_press_waits_for_the_database_and_a_message_does_not(
@@ -234,7 +234,7 @@ async def test_a_retry_waits_for_older_messages(inbox: InboxStore, turns: TurnSt
 
 async def test_only_the_author_may_request_a_retry(inbox: InboxStore, turns: TurnStore) -> None:
     failed = await create_failed_turn(inbox, turns)
-    assert await inbox.request_rerun(failed.id, author="grace", kind="retry") is RerunDenied.NOT_OWNER
+    assert await inbox.request_rerun(failed.id, author="grace", kind="retry") is RerunDenial.NOT_OWNER
     assert await turns.claim(10) == []
 
 
@@ -245,7 +245,7 @@ async def test_done_reset_and_unknown_turns_are_not_retried(inbox: InboxStore, t
     await complete_turn(turns, answered)
     await inbox.reset_session(inbound("reset"))
     for turn_id in (failed.id, answered.id, "nothing"):
-        assert await inbox.request_rerun(turn_id, author="ada", kind="retry") is RerunDenied.EXPIRED
+        assert await inbox.request_rerun(turn_id, author="ada", kind="retry") is RerunDenial.EXPIRED
 
 
 async def test_a_reset_drops_a_retry_that_waits(inbox: InboxStore, turns: TurnStore) -> None:

@@ -165,7 +165,7 @@ class StoredConversations:
         await self.turns.save_answer(turn, f"{name}, you said {words}.", turn.meter.to_json())
         await self.turns.end(turn, "done")
         if is_counted:
-            await self.books.count_ended_turns()
+            await self.books.record_ended_turns()
         await FeedbackStore(self.database).save_feedback(turn.id, author, "good")
         return turn.id
 

@@ -174,7 +174,7 @@ async def test_the_export_has_the_cost_of_running_and_counted_turns(
     assert await get_dollars() == format_exact_dollars(COST)
     await turns.end(turn, "done")
     assert await get_dollars() == format_exact_dollars(COST)
-    await SpendingStore(database, Prices()).count_ended_turns()
+    await SpendingStore(database, Prices()).record_ended_turns()
     assert await get_dollars() == format_exact_dollars(COST)
     assert "*1,010 tokens, $0.0003*" in await export_text(database, "md")
 

@@ -17,7 +17,7 @@ from core.sessions.service import SessionService
 from core.store.schema import messages, tool_calls
 from core.store.schema import turns as turns_table
 from core.turns.queries import RerunKind
-from core.turns.rerun import RerunDenied
+from core.turns.rerun import RerunDenial
 from core.turns.store import TurnStore
 from core.turns.turn import CancelReason, Turn
 from core.turns.worker import Worker
@@ -139,7 +139,7 @@ async def test_repeated_requests_on_two_workers_rerun_a_turn_once(
     assert (rerun.kind, rerun.newest_message.text) == ("revise", "two")
     assert (await request_rerun(inbox, turn))[0] is AcceptResult.DUPLICATE
     await complete_turn(second, rerun)
-    assert await inbox.request_rerun(turn.id, author="ada", kind="regenerate") is RerunDenied.EXPIRED
+    assert await inbox.request_rerun(turn.id, author="ada", kind="regenerate") is RerunDenial.EXPIRED
     await request_rerun(inbox, rerun)
     assert (await claim_turn(second)).origin == turn.id
 
@@ -162,24 +162,24 @@ async def test_an_answered_or_stopped_turn_can_be_rerun(inbox: InboxStore, turns
 async def test_running_failed_and_unknown_turns_cannot_be_regenerated(inbox: InboxStore, turns: TurnStore) -> None:
     await inbox.accept(inbound())
     turn = await claim_turn(turns)
-    assert await inbox.request_rerun(turn.id, author="ada", kind="regenerate") is RerunDenied.EXPIRED
+    assert await inbox.request_rerun(turn.id, author="ada", kind="regenerate") is RerunDenial.EXPIRED
     await turns.end(turn, "failed")
-    assert await inbox.request_rerun(turn.id, author="ada", kind="regenerate") is RerunDenied.EXPIRED
-    assert await inbox.request_rerun("nothing", author="ada", kind="regenerate") is RerunDenied.EXPIRED
-    assert await inbox.request_rerun(turn.id, author="ada", kind="revise") is RerunDenied.EXPIRED
+    assert await inbox.request_rerun(turn.id, author="ada", kind="regenerate") is RerunDenial.EXPIRED
+    assert await inbox.request_rerun("nothing", author="ada", kind="regenerate") is RerunDenial.EXPIRED
+    assert await inbox.request_rerun(turn.id, author="ada", kind="revise") is RerunDenial.EXPIRED
 
 
 async def test_only_the_author_of_the_newest_turn_may_rerun_it(
     inbox: InboxStore, turns: TurnStore, service: SessionService
 ) -> None:
     turn = await create_answered_turn(inbox, turns, service, "one")
-    assert await inbox.request_rerun(turn.id, author="grace", kind="regenerate") is RerunDenied.NOT_OWNER
+    assert await inbox.request_rerun(turn.id, author="grace", kind="regenerate") is RerunDenial.NOT_OWNER
     await inbox.accept(inbound("two"))
-    assert await inbox.request_rerun(turn.id, author="ada", kind="regenerate") is RerunDenied.SUPERSEDED
+    assert await inbox.request_rerun(turn.id, author="ada", kind="regenerate") is RerunDenial.SUPERSEDED
     second = await claim_turn(turns)
-    assert await inbox.request_rerun(turn.id, author="ada", kind="regenerate") is RerunDenied.SUPERSEDED
+    assert await inbox.request_rerun(turn.id, author="ada", kind="regenerate") is RerunDenial.SUPERSEDED
     await complete_turn(turns, second)
-    assert await inbox.request_rerun(turn.id, author="ada", kind="regenerate") is RerunDenied.SUPERSEDED
+    assert await inbox.request_rerun(turn.id, author="ada", kind="regenerate") is RerunDenial.SUPERSEDED
     assert (await request_rerun(inbox, second))[0] is AcceptResult.NEXT
 
 
@@ -211,7 +211,7 @@ async def test_a_reset_drops_and_refuses_reruns(inbox: InboxStore, turns: TurnSt
     turn = await create_answered_turn(inbox, turns, service, "one")
     await request_rerun(inbox, turn)
     assert len(cast(list[InboxMessage], await inbox.reset_session(inbound("reset")))) == 1
-    assert await inbox.request_rerun(turn.id, author="ada", kind="regenerate") is RerunDenied.EXPIRED
+    assert await inbox.request_rerun(turn.id, author="ada", kind="regenerate") is RerunDenial.EXPIRED
     assert await turns.claim(10) == []
 
 

@@ -18,7 +18,7 @@ from core.store.schema import inbox as inbox_table
 from core.store.schema import turns as turns_table
 from core.store.schema import workers
 from core.turns.claims import MAX_MESSAGES
-from core.turns.rerun import RerunDenied
+from core.turns.rerun import RerunDenial
 from core.turns.store import TurnStore
 from core.turns.turn import Turn
 from tests.core.conftest import FailingDatabase, complete_turn, create_turn_store
@@ -147,7 +147,7 @@ async def test_a_retry_is_a_new_turn_with_the_messages_of_the_failed_one(
         await inbox.accept(message)
     (failed,) = await turns.claim(1)
     await turns.end(failed, "failed", error="why")
-    assert await inbox.request_rerun(failed.id, author="eve", kind="retry") is RerunDenied.NOT_OWNER
+    assert await inbox.request_rerun(failed.id, author="eve", kind="retry") is RerunDenial.NOT_OWNER
     await inbox.request_rerun(failed.id, author="bob", kind="retry")
     await inbox.accept(inbound("meanwhile", sent_at=time.time() + 1))
     (retry,) = await turns.claim(10)

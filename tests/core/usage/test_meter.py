@@ -20,7 +20,7 @@ from core.identity import DEFAULT_AGENT_NAME
 from core.models.adapter import ModelAdapter
 from core.models.provider import Done, ModelRequest, ProviderEvent, Text, ToolCall
 from core.models.tokens import estimate_tokens
-from core.usage.meter import CANCELLED, ModelCall, Usage, UsageMeter, stored_calls
+from core.usage.meter import CANCELLED, ModelCall, Usage, UsageMeter, parse_stored_calls
 from sandbox.models import Say, Stall
 from tests.core.models.conftest import VENDORS, connect_provider
 from tests.fixtures.conversation import Converse, ScriptedProvider, adapter
@@ -147,7 +147,7 @@ async def test_a_stopped_answer_is_counted_by_its_text(converse: Converse, vendo
         assert call.input >= estimate_tokens(question)
     else:  # the first piece of the answer has the vendor's own count
         assert call.input == {"gemini": 7, "anthropic": 1}[vendor]
-    assert stored_calls(meter.to_json()) == [call]
+    assert parse_stored_calls(meter.to_json()) == [call]
 
 
 async def test_a_call_that_fails_before_its_answer_costs_nothing(converse: Converse) -> None:
@@ -161,5 +161,5 @@ def test_stored_calls_are_read_unchanged(calls: list[ModelCall]) -> None:
     meter = UsageMeter("t")
     for call in calls:
         meter.add(call)
-    assert stored_calls(meter.to_json()) == calls
+    assert parse_stored_calls(meter.to_json()) == calls
     assert list(UsageMeter("t", meter.to_json()).calls) == calls

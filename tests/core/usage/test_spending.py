@@ -76,7 +76,7 @@ async def test_a_turn_is_counted_by_person_place_model_and_day_and_once(
     await end_turn(turns, await claim_turn(inbox, turns), CALL, dear)
     await end_turn(turns, await claim_turn(inbox, turns, "bob", place="slack:T:D"), CALL, ModelCall(UNKNOWN, 5, 6))
     others = [SpendingStore(database, PRICES) for _ in range(4)]
-    await asyncio.gather(*(other.count_ended_turns() for other in others))  # several processes count at the same time
+    await asyncio.gather(*(other.record_ended_turns() for other in others))  # several processes count at the same time
     cost, today = PRICES.get_cost(dear) or 0, f"{time.strftime('%Y-%m-%d', time.gmtime())}"
     assert to_rows(await books.sum_spending(since=today)) == [("", "", 4, 12_007, 25, 26, 2 * COST + cost)]
     assert metered == pytest.approx({MODEL: 2 * COST, OTHER: cost, UNKNOWN: 0})
@@ -124,7 +124,7 @@ async def test_all_attempts_of_a_returned_or_reset_turn_are_counted(
     assert reclaimed.meter.calls == (CALL,)
     reclaimed.meter.add(CALL)
     await inbox.reset_session(inbound(session=turn.session_id, author="ada", text="reset"))
-    assert (await books.sum_spending(since=FIRST_DAY))[0].calls == 0  # a running turn is not counted
+    assert (await books.sum_spending(since=FIRST_DAY))[0].calls == 0  # a running turn is not recorded
     other = await create_turn_store(database)
     async with database.write() as connection:
         await connection.execute(sa.update(turns_table).values(owner=other.worker_id))
@@ -149,7 +149,7 @@ async def test_the_ledger_has_one_row_per_model_call(
     inbox: InboxStore, turns: TurnStore, database: FailingDatabase, books: SpendingStore
 ) -> None:
     await end_turn(turns, await claim_turn(inbox, turns), CALL, CALL, ModelCall(UNKNOWN, 5, 6))
-    await books.count_ended_turns()
+    await books.record_ended_turns()
     async with database.read() as connection:
         rows = (await connection.execute(sa.select(spending).order_by(spending.c.id))).all()
     assert [(row.turn, row.author, row.model, row.cost, row.unpriced) for row in rows] == [
@@ -194,7 +194,7 @@ async def test_turns_are_counted_before_their_deletion(
         await connection.execute(sa.update(turns_table).values(finished_at=1.0))
     pruning = CleanupService(database, days=30)
     assert await pruning.delete_batch() == 0
-    await books.count_ended_turns()
+    await books.record_ended_turns()
     assert await pruning.delete_batch() == 1
     assert (await books.sum_spending(since=FIRST_DAY))[0].cost == COST
 
@@ -205,7 +205,7 @@ async def test_a_redacted_person_has_no_name_and_the_sums_stay(
     for author in ("ada", "bob"):
         await end_turn(turns, await claim_turn(inbox, turns, author), CALL)
     before = await books.sum_spending(since=FIRST_DAY)
-    await end_turn(turns, await claim_turn(inbox, turns, "ada", "bob"), CALL)  # this turn is not counted yet
+    await end_turn(turns, await claim_turn(inbox, turns, "ada", "bob"), CALL)  # this turn is not recorded yet
     for author in ("ada", "bob"):
         async with database.write() as connection:
             await redact_person(connection, PRICES, author)
@@ -214,7 +214,7 @@ async def test_a_redacted_person_has_no_name_and_the_sums_stay(
     assert [(used["author"], used["author_name"]) for used in usages] == [("", "")] * 3
     assert (await books.sum_spending(since=FIRST_DAY))[0].cost == before[0].cost + COST
     assert [(each.key, each.name) for each in await books.sum_spending("user", since=FIRST_DAY)] == [("", "")]
-    assert await books.list_names(["slack:ada"]) == {}
+    assert await books.get_latest_names(["slack:ada"]) == {}
 
 
 async def test_estimated_rows_end_with_their_turn_and_are_not_summed(
@@ -241,7 +241,7 @@ async def test_an_unreadable_usage_does_not_block_other_turns(
     async with database.write() as connection:
         await connection.execute(sa.update(turns_table).values(usage=sa.text(f"'{usage}'")))
     await end_turn(turns, await claim_turn(inbox, turns), CALL)
-    await books.count_ended_turns()
+    await books.record_ended_turns()
     async with database.read() as connection:
         costs = sa.select(turns_table.c.cost).order_by(turns_table.c.created_at)
         assert (await connection.execute(costs)).scalars().all() == [0, COST]

@@ -78,7 +78,7 @@ async def test_a_reached_spending_limit_refuses_calls_for_that_day(
     async with make_limiter(database, **limits).limit_run(turn.meter):
         await turn.meter.check_limits(MODEL, lambda: 10)
         await end_turn(turns, turn, CALL)
-    if limits:  # the turn is counted at its end, which frees the reservation
+    if limits:  # the turn is recorded at its end, which frees the reservation
         assert await count_reservations(database) == 0
     asking = make_meter("another")
     for name, value in asks.items():
@@ -126,7 +126,7 @@ async def test_a_run_is_checked_before_each_call_with_its_own_cost(database: Fai
         run.add(CALL)
     with pytest.raises(UserSpendingLimitError):
         await caps.reserve(run, MODEL, 1)
-    async with database.read() as connection:  # the cost stays reserved until the turn is counted
+    async with database.read() as connection:  # the cost stays reserved until the turn is recorded
         assert int((await connection.execute(sa.select(sa.func.sum(spending.c.cost)))).scalar_one()) == 2 * COST
     with pytest.raises(UserSpendingLimitError):
         await caps.reserve(make_meter("another"), MODEL, 1)
@@ -175,7 +175,7 @@ async def test_an_ended_turn_keeps_its_reservation_until_it_is_counted(
     for _ in range(2):
         with pytest.raises(DailySpendingLimitError):
             await caps.reserve(make_meter("another", day=turn.meter.day), MODEL, 1)
-        await SpendingStore(database, PRICES).count_ended_turns()
+        await SpendingStore(database, PRICES).record_ended_turns()
     assert await count_reservations(database) == 0
 
 
@@ -211,7 +211,7 @@ async def test_a_nearly_spent_limit_is_listed_with_reservations(
     database: FailingDatabase, inbox: InboxStore, turns: TurnStore
 ) -> None:
     await end_turn(turns, await claim_turn(inbox, turns), CALL)
-    await SpendingStore(database, PRICES).count_ended_turns()
+    await SpendingStore(database, PRICES).record_ended_turns()
     caps = make_limiter(database, user=COST, channel=10 * COST, model=COST + 1, all=2 * COST)
     assert await caps.list_nearly_spent(0.8) == [
         SpendingUsage("user", "slack:ada", COST, COST),

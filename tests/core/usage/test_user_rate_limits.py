@@ -11,7 +11,7 @@ from core.inbox_message import InboxOutcome
 from core.sessions.routing import AgentRouter
 from core.store.database import Database
 from core.store.schema import inbox as table
-from core.turns.rerun import RerunDenied
+from core.turns.rerun import RerunDenial
 from core.turns.store import TurnStore
 from core.turns.worker import Worker
 from core.usage.user_rate_limits import (
@@ -68,7 +68,7 @@ async def test_people_share_the_limit_of_a_place_and_commands_do_not_count(worke
     assert await inbox.accept(inbound(session="place:2", author="grace")) is AcceptResult.NEXT
     assert isinstance(await inbox.accept(inbound(session="place:3", author="linus")), RateLimitDenial)
     assert await inbox.accept(inbound(session="elsewhere:1", author="linus")) is AcceptResult.NEXT
-    assert await inbox.request_rerun("unknown", author="ada", kind="retry") is RerunDenied.EXPIRED
+    assert await inbox.request_rerun("unknown", author="ada", kind="retry") is RerunDenial.EXPIRED
 
 
 async def test_a_limit_ends_with_its_time(workers: Workers, database: Database) -> None:
@@ -117,9 +117,9 @@ def test_each_person_has_a_window_of_commands(monkeypatch: pytest.MonkeyPatch) -
     now = 1_020.0
     monkeypatch.setattr(time, "time", lambda: now)
     limiter = CommandLimiter(RateLimit(2, 60))
-    assert [limiter.count("slack:U1") for _ in range(3)] == [None, None, RateLimitDenial(1_080.0)]
-    assert limiter.count("slack:U2") is None
+    assert [limiter.consume("slack:U1") for _ in range(3)] == [None, None, RateLimitDenial(1_080.0)]
+    assert limiter.consume("slack:U2") is None
     now = 1_079.0
-    assert limiter.count("slack:U1") == RateLimitDenial(1_080.0)
+    assert limiter.consume("slack:U1") == RateLimitDenial(1_080.0)
     now = 1_080.0
-    assert limiter.count("slack:U1") is None
+    assert limiter.consume("slack:U1") is None

@@ -156,7 +156,7 @@ async def test_a_stalled_worker_declares_nobody_dead_before_all_could_renew(
     assert not await is_gone(shared_database, judge, other.worker_id)
     keeping = [asyncio.create_task(lease.keep_renewed()) for lease in (judge, other)]
     await wait_until(lambda: judge.is_valid and other.is_valid)
-    assert not judge.is_trustworthy
+    assert not judge.may_take_over
     assert not await is_gone(shared_database, judge, other.worker_id)
     keeping[1].cancel()
     await age_leases_during_renewals(age_leases, shared_database, SECONDS, judge)

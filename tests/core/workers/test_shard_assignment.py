@@ -186,7 +186,8 @@ async def test_identifies_in_one_bucket_keep_their_interval(database: FailingDat
     async with aclosing(first.watch(2)) as changes:
         await get_next_shards(changes)
     began = asyncio.get_running_loop().time()
-    await asyncio.gather(first.acquire_slot(0, 2, 0.3), second.acquire_slot(0, 2, 0.3), second.acquire_slot(1, 2, 0.3))
+    groups = (first, 0), (second, 0), (second, 1)
+    await asyncio.gather(*(candidate.acquire_identify_slot(group, 2, 0.3) for candidate, group in groups))
     assert 0.3 <= asyncio.get_running_loop().time() - began < 3.0
 
 

@@ -144,7 +144,7 @@ async def test_a_rate_limited_question_leaves_no_message(
         await ask_about_report()
         await slack.wait_for(lambda: list_private_texts() == [refusal])
         assert len(bot.slack.messages("general", deleted=True)) == len(bot.slack.messages("general"))
-        monkeypatch.setattr(InboxStore, "find_rate_limit", find_no_limit)
+        monkeypatch.setattr(InboxStore, "find_limit_denial", find_no_limit)
         await ask_about_report()
         await slack.wait_for(lambda: list_private_texts() == [refusal, refusal])
         assert bot.list_texts(report) == ["the report"]
