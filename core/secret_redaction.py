@@ -113,7 +113,7 @@ def redact_secrets(text: str) -> str:
     return redacted
 
 
-def replace_known(text: str, mask: Callable[[int], str]) -> str:
+def replace_known_secrets(text: str, mask: Callable[[int], str]) -> str:
     """Return a text with only the secrets of `add_secret` replaced.
 
     Args:
@@ -151,7 +151,7 @@ def _replace(text: str, hidden: list[tuple[int, int]], mask: Callable[[int], str
     return "".join([*shown, text[end:]])
 
 
-def mask_json(value: Any, depth: int = _MAX_DEPTH) -> Any:
+def redact_json_secrets(value: Any, depth: int = _MAX_DEPTH) -> Any:
     """Return a copy of a JSON value with `[redacted]` for secrets.
 
     All texts and names are changed by `redact_secrets`. Texts, lists and objects under names such as `password` or
@@ -168,7 +168,7 @@ def mask_json(value: Any, depth: int = _MAX_DEPTH) -> Any:
         case dict():
             return {redact_secrets(str(name)): _mask_value(str(name), item, depth - 1) for name, item in value.items()}
         case list():
-            return [mask_json(item, depth - 1) for item in value]
+            return [redact_json_secrets(item, depth - 1) for item in value]
         case _:
             return value
 
@@ -177,14 +177,14 @@ def _mask_value(name: str, value: Any, depth: int) -> Any:
     """Return the value of a JSON object's key, with `[redacted]` for secrets.
 
     Under a name such as `password` or `token`, the whole value is `[redacted]`, except a number, a boolean or None. Any
-    other value is the result of `mask_json`.
+    other value is the result of `redact_json_secrets`.
 
     Args:
         name: the key of the value.
         depth: the number of nesting levels of the value; deeper values are replaced as a whole.
     """
     is_named = _SECRET_NAME.search(name) and not isinstance(value, (bool, int, float, type(None)))
-    return MASK if is_named else mask_json(value, depth)
+    return MASK if is_named else redact_json_secrets(value, depth)
 
 
 def format_error(error: BaseException) -> str:

@@ -14,7 +14,7 @@ from typing import Any, Literal
 from pythonjsonlogger.json import JsonFormatter
 
 from core.observability.tracing import get_current_turn, get_trace_id
-from core.secret_redaction import mask_json, redact_secrets
+from core.secret_redaction import redact_json_secrets, redact_secrets
 
 LogFormat = Literal["console", "json"]
 
@@ -75,7 +75,7 @@ class RedactingJsonFormatter(JsonFormatter):
         self.default_time_format, self.default_msec_format = "%Y-%m-%dT%H:%M:%S", "%s.%03dZ"
 
     def process_log_record(self, log_data: dict[str, Any]) -> dict[str, Any]:
-        found: dict[str, Any] = mask_json({**super().process_log_record(log_data), **_context_ids()})
+        found: dict[str, Any] = redact_json_secrets({**super().process_log_record(log_data), **_context_ids()})
         return found
 
     def format(self, record: logging.LogRecord) -> str:

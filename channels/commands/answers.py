@@ -13,7 +13,7 @@ from channels.services import ChannelServices
 from core.errors import SurfaceError
 from core.identity import User
 from core.tools.human_requests import HumanRequest, Question
-from core.tools.question_form import OPTION_PREFIX, Entries, EntryError, check_form
+from core.tools.question_form import OPTION_PREFIX, Entries, EntryError, validate_form
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +110,7 @@ class AnswerHandler:
         choice = question.form.choice
         if choice is None:
             return say(words.UNKNOWN_BUTTON)
-        value, errors = check_form(question.form, {choice.name: f"{OPTION_PREFIX}{position}"})
+        value, errors = validate_form(question.form, {choice.name: f"{OPTION_PREFIX}{position}"})
         return say(words.UNKNOWN_BUTTON) if errors else await self._answer(question, user, value, say)
 
     async def show_page(self, id_: str, page: int, user: User, say: MessageCatalog) -> str:
@@ -141,7 +141,7 @@ class AnswerHandler:
         Returns:
             The error message by the index of each invalid field (as text); empty if all are valid.
         """
-        _, errors = check_form(question.form, _by_name(question, positions))
+        _, errors = validate_form(question.form, _by_name(question, positions))
         return {
             str(i): entry_error_text(errors[field.name], say)
             for i, field in enumerate(question.form.fields)
@@ -175,7 +175,7 @@ class AnswerHandler:
         known = {**question.drafts.get(user.id, {}), **_by_name(question, positions)}
         size = page_size or len(question.form.fields)
         fields = question.form.fields[page * size : (page + 1) * size]
-        value, errors = check_form(question.form, known)
+        value, errors = validate_form(question.form, known)
         wrong_entries = {field.name: errors[field.name] for field in fields if field.name in errors}
         has_more = (page + 1) * size < len(question.form.fields)
         if not wrong_entries and not has_more and errors:  # an earlier page is missing

@@ -17,7 +17,7 @@ from channels.i18n.messages import MessageCatalog
 from channels.replies.buttons import approval_buttons
 from core.identity import AUTHOR, EVERYONE, OTHERS
 from core.inbox_message import INVISIBLE, storable_text
-from core.secret_redaction import mask_json, redact_secrets, replace_known
+from core.secret_redaction import redact_json_secrets, redact_secrets, replace_known_secrets
 from core.tools.adk_confirmations import ArgumentPath
 from core.tools.human_requests import Approval, HumanRequest
 
@@ -74,7 +74,7 @@ def fence_arguments(arguments: Any) -> str:
 
     The JSON has at most `MAX_ARGUMENTS` characters: first long texts in it are truncated, and at last the JSON itself.
     """
-    return _fence(_fit_arguments(mask_json(arguments))[0])
+    return _fence(_fit_arguments(redact_json_secrets(arguments))[0])
 
 
 def _fence(json_text: str) -> str:
@@ -118,11 +118,11 @@ def _mask_secrets(approval: Approval) -> tuple[Any, int]:
             return mask(len(value if isinstance(value, str) else json.dumps(value)))
         match value:
             case str():
-                return replace_known(value, mask)
+                return replace_known_secrets(value, mask)
             case dict():
                 masked = dict[str, Any]()
                 for name, item in value.items():
-                    key = replace_known(name, mask)
+                    key = replace_known_secrets(name, mask)
                     while key in masked:  # two names that differ only in a secret
                         key += "*"
                     masked[key] = hide(item, (*path, name))

@@ -18,7 +18,7 @@ from channels.replies.buttons import create_button
 from channels.replies.question_fields import option_label
 from core.identity import AUTHOR, EVERYONE, OTHERS
 from core.inbox_message import INVISIBLE, storable_text
-from core.secret_redaction import mask_json, redact_secrets
+from core.secret_redaction import redact_json_secrets, redact_secrets
 from core.tools.human_requests import Question
 from core.tools.question_form import EntryError, describe_answer
 
@@ -147,7 +147,7 @@ def _state_text(question: Question, say: MessageCatalog) -> str:
             )
         case verdict:
             lines = []
-            for label, value in describe_answer(question.form, mask_json(question.answer)):
+            for label, value in describe_answer(question.form, redact_json_secrets(question.answer)):
                 text = plain_line(redact_secrets(value))
                 text = text if len(text) <= MAX_ANSWER else f"{text[:MAX_ANSWER].rstrip()}…"
                 lines.append(f"- {plain_line(label)}: **{text}**" if label else f"**{text}**")

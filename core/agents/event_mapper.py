@@ -22,7 +22,7 @@ from core.models.retries_and_fallbacks import is_retraction
 from core.models.tool_calls import format_value, part_text
 from core.sessions.history import CONFIRMATION_CALL_NAME
 from core.sessions.resume import INPUT_CALL
-from core.tools.adk_confirmations import ConfirmationRequest, confirmations_in
+from core.tools.adk_confirmations import ConfirmationRequest, find_confirmations
 from core.tools.adk_requests import CHOICE_TOOL, find_questions
 
 #: Names of calls that ask a person. The channel posts a message for each, so the reply shows no status line for them.
@@ -70,7 +70,7 @@ class EventMapper:
             elif text:
                 yield from self._set_step_text(self._open_step(event), text)
                 self._open_steps.pop((event.author, event.branch))
-        self._confirmations |= {request.call_id: request for request in confirmations_in(event)}
+        self._confirmations |= {request.call_id: request for request in find_confirmations(event)}
         if event.get_function_calls() or event.get_function_responses():
             self._call_events.append(event)
         if event.author != "user":

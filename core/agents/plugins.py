@@ -32,10 +32,10 @@ from core.models.tool_calls import format_value, unique_id
 from core.secret_redaction import redact_secrets
 from core.sessions.history import INTERRUPTED
 from core.sessions.writer import StoredSession
-from core.tools.adk_confirmations import apply_standing_approval, find_secret_paths, set_rule
+from core.tools.adk_confirmations import apply_standing_approval, find_secret_paths, set_approval_rule
 from core.tools.call_log import ToolCallEntry, ToolCallLog, ToolInvocation
 from core.tools.results import save_files, to_model_result
-from core.tools.tool import ToolAdapter, is_allowed, is_idempotent, limit_tool
+from core.tools.tool import ToolAdapter, is_idempotent, is_tool_allowed, set_tool_timeout
 from core.usage.meter import ModelCall, get_current_meter
 
 log = logging.getLogger(__name__)
@@ -116,7 +116,7 @@ class GuardPlugin(BasePlugin):
         Raises:
             SessionResetError, TurnLostError, StoreError: see `ToolCallLog.begin`; the call is not made.
         """
-        limit_tool(tool, self._tool_seconds)
+        set_tool_timeout(tool, self._tool_seconds)
         if isinstance(run := tool_context.run_config, AgentRunConfig):
             run.tool_timer.start(tool_context.function_call_id or tool.name)
         if (error := _check_speaker(tool, tool_context)) is not None or isinstance(tool, TransferToAgentTool):
@@ -299,12 +299,12 @@ def _add_approval_rule(tool: BaseTool, tool_args: dict[str, Any], tool_context: 
     The approvers are those of the tool, else those of the settings. The paths of the arguments that the tool's schema
     marks as secret are written, not their values: see `find_secret_paths`.
 
-    Nothing is done if the tool has made no request in `tool_context`: see `set_rule`.
+    Nothing is done if the tool has made no request in `tool_context`: see `set_approval_rule`.
     """
     approvers, always = (tool.approvers, tool.may_allow_always) if isinstance(tool, ToolAdapter) else (None, True)
     declaration = tool._get_declaration()  # ADK: no public method returns a tool's schema without a request
     paths = find_secret_paths(parameter_schema(declaration), tool_args) if declaration is not None else []
-    set_rule(tool_context, approvers, may_allow_always=always, secret_paths=paths)
+    set_approval_rule(tool_context, approvers, may_allow_always=always, secret_paths=paths)
 
 
 def _has_decision(entry: ToolCallEntry, tool_context: ToolContext) -> bool:
@@ -323,7 +323,7 @@ def _check_speaker(tool: BaseTool, tool_context: ToolContext) -> dict[str, Any] 
 
     The user is the one for whom the agent runs; without one, it is `ANONYMOUS`.
     """
-    if is_allowed(tool, _get_speaker(tool_context.run_config) or ANONYMOUS):
+    if is_tool_allowed(tool, _get_speaker(tool_context.run_config) or ANONYMOUS):
         return None
     return {"error": f"{tool.name} may not be used by this user: tell them so"}
 

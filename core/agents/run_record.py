@@ -14,7 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from core.agents.events import StreamEvent
 from core.inbox_message import storable_text
-from core.secret_redaction import mask_json, redact_secrets
+from core.secret_redaction import redact_json_secrets, redact_secrets
 from core.sessions.history import HistoryWindow
 
 #: Limits of a run record: tool calls, files, sources, and characters of their texts.
@@ -224,7 +224,7 @@ def format_arguments(arguments: Mapping[str, Any]) -> tuple[str, int]:
     Returns:
         The first `MAX_ARGUMENTS_CHARACTERS` characters of the JSON, and the number of characters after them.
     """
-    text = storable_text(json.dumps(mask_json(dict(arguments)), ensure_ascii=False, default=str))
+    text = storable_text(json.dumps(redact_json_secrets(dict(arguments)), ensure_ascii=False, default=str))
     return text[:MAX_ARGUMENTS_CHARACTERS], max(len(text) - MAX_ARGUMENTS_CHARACTERS, 0)
 
 

@@ -16,7 +16,7 @@ from core.sessions.lifecycle import find_session_row, new_session_row
 from core.store.database import Database
 from core.store.schema import inbox, sessions, turns
 from core.store.turn_states import State
-from core.store.upsert import insert_new
+from core.store.upsert import insert_or_ignore
 from core.turns.cancel import StopResult, StopTurnResult, stop_session, stop_turn
 from core.turns.queries import get_inbox_rows, message_columns, parse_inbox_message, record_message
 from core.turns.store import TurnStore
@@ -390,7 +390,7 @@ class ConversationService:
         if newest.author == inbound.author:
             return True
         async with self._database.write() as connection:
-            await insert_new(
+            await insert_or_ignore(
                 connection, inbox, {**message_columns(inbound, row.generation), "outcome": InboxOutcome.UNADDRESSED}
             )
         return False
@@ -453,7 +453,7 @@ class ConversationService:
         """
         async with self._database.write() as connection:
             if new is not None:
-                await insert_new(connection, sessions, new)
+                await insert_or_ignore(connection, sessions, new)
             changed = await connection.execute(sa.update(sessions).where(sessions.c.id == session_id).values(values))
             await self._turns.notify_workers(connection)  # a claim skips a session whose row is locked
         self._worker.wake()

@@ -13,7 +13,7 @@ from core.inbox_message import InboxMessage, InboxOutcome
 from core.sessions.lifecycle import begin_generation, lock_session_row, new_session_row
 from core.store.database import Database
 from core.store.schema import inbox, sessions, turns
-from core.store.upsert import build_insert, insert_new
+from core.store.upsert import build_insert, insert_or_ignore
 from core.turns.queries import (
     RerunKind,
     has_message,
@@ -338,7 +338,7 @@ class InboxStore:
             return AcceptResult.DUPLICATE
         if generation is None:
             new_session = new_session_row(inbound.session_id, self._turns.agents.default, inbound.place)
-            await insert_new(connection, sessions, new_session)
+            await insert_or_ignore(connection, sessions, new_session)
         return AcceptResult.WAITING if has_predecessor else AcceptResult.NEXT
 
     async def _begin_generation(self, connection: AsyncConnection, session_id: str, until: float) -> list[InboxMessage]:

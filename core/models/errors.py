@@ -1,6 +1,6 @@
 """Conversion of vendors' errors to `ProviderError`, without the vendors' texts."""
 
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import aclosing, asynccontextmanager, suppress
 from email.utils import parsedate_to_datetime
 from math import isfinite
@@ -39,7 +39,7 @@ async def convert_errors(
 
 
 @asynccontextmanager
-async def parse_errors(provider: str, *, has_response: Callable[[], bool] = lambda: True) -> AsyncGenerator[None, None]:
+async def convert_parse_error(provider: str, *, has_response: Callable[[], bool] = lambda: True) -> AsyncIterator[None]:
     """Raise a `ProviderUnavailableError` if the block cannot parse a response.
 
     It replaces `ValueError`, `TypeError`, `LookupError` and `AttributeError`. Other errors are raised unchanged.

@@ -24,7 +24,7 @@ from core.store.schema import (
     tool_calls,
     turns,
 )
-from core.store.upsert import insert_new
+from core.store.upsert import insert_or_ignore
 from core.turns.queries import is_active, is_waiting
 from core.usage.prices import Prices
 from core.usage.spending import has_person_id, record_turns, redact_rows
@@ -43,7 +43,7 @@ async def lock_or_create_session(connection: AsyncConnection, session_id: str) -
     session; the caller has to delete the row. The result is then None.
     """
     while (row := await find_session_row(connection, session_id, for_update=True)) is None:
-        await insert_new(connection, sessions, new_session_row(session_id, "", ""))
+        await insert_or_ignore(connection, sessions, new_session_row(session_id, "", ""))
     return row if row.user_id else None
 
 

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from core.privacy.export_attachments import ExportedFile
 from core.privacy.transcript import TranscriptMessage, TranscriptRun, stream_runs
-from core.secret_redaction import mask_json
+from core.secret_redaction import redact_json_secrets
 from core.store.database import Database
 from core.store.schema import sessions, turns
 from core.usage.meter import parse_stored_calls
@@ -39,7 +39,7 @@ class ExportViewer:
     is_admin: bool
     is_private: bool
 
-    def limit_run(self, run: TranscriptRun, authors: Collection[str]) -> TranscriptRun:
+    def redact_run(self, run: TranscriptRun, authors: Collection[str]) -> TranscriptRun:
         """Return a run with only those tool arguments and results that the viewer may see.
 
         The viewer may see them if they are one of `authors`, or an admin in a private export. Else the arguments and
@@ -55,7 +55,7 @@ class ExportViewer:
             return run
 
         def view(value: Any) -> Any:
-            return mask_json(value) if may_see else _HIDDEN
+            return redact_json_secrets(value) if may_see else _HIDDEN
 
         messages = [
             replace(message, calls=[{**call, **_apply_view(call, view)} for call in message.calls])
@@ -120,7 +120,7 @@ async def stream_export(
             if viewer is not None:
                 of_run = authors.setdefault(run.id, set())
                 of_run |= {id_ for message in run.messages for id_, _, _ in message.parts if id_}
-                counted = viewer.limit_run(counted, of_run)
+                counted = viewer.redact_run(counted, of_run)
             has_begun, written = True, writer.format_run(counted)
             size += len(written.encode())
             if max_bytes is not None and size > max_bytes:

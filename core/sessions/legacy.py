@@ -17,7 +17,7 @@ _ROLES = {"", "user", "model", "assistant", "tool", "function", "system", "event
 class EventRebuilder:
     """Builder of ADK events from the role, content and tool calls of `messages` rows.
 
-    It has to get all rows of a conversation, oldest first: a row with an event by `note_row`, any other by
+    It has to get all rows of a conversation, oldest first: a row with an event by `track_calls`, any other by
     `rebuild_event`. A stored tool response without a call id is assigned to the oldest call without a response.
 
     Args:
@@ -28,7 +28,7 @@ class EventRebuilder:
         self._agent = agent or FALLBACK_AUTHOR
         self._unanswered: list[dict[str, str]] = []
 
-    def note_row(self, row: sa.Row[Any]) -> None:
+    def track_calls(self, row: sa.Row[Any]) -> None:
         """Update the list of calls without a response by the calls and responses of a row.
 
         A row of an agent replaces the list by its calls. A row of tool responses removes as many of the oldest calls,
@@ -44,7 +44,7 @@ class EventRebuilder:
     def rebuild_event(self, row: sa.Row[Any]) -> Event:
         """Return an ADK event with the text, calls or responses of a row of `messages`.
 
-        The list of calls without a response is updated as by `note_row`.
+        The list of calls without a response is updated as by `track_calls`.
         """
         event = Event(
             id=f"message-{row.id}",
@@ -53,7 +53,7 @@ class EventRebuilder:
             author=self._get_author(row),
             content=self._build_content(row),
         )
-        self.note_row(row)
+        self.track_calls(row)
         return event
 
     def _get_author(self, row: sa.Row[Any]) -> str:

@@ -21,7 +21,7 @@ from core.sessions.codec import fold_text, has_word, to_folded_column
 from core.sessions.writer import StoredSession
 from core.store.database import Database
 from core.store.schema import memories
-from core.store.upsert import insert_new
+from core.store.upsert import insert_or_ignore
 from core.workers.fencing import FencingToken, lock_session_and_turn
 
 #: The most characters of one stored memory, and of all results of a search.
@@ -176,7 +176,7 @@ class MemoryService(BaseMemoryService):
 
         async def write(connection: AsyncConnection) -> None:
             await self._lock_session(connection)
-            await insert_new(connection, memories, *rows)
+            await insert_or_ignore(connection, memories, *rows)
 
         await self.database.write_with_retries(write, operation=f"the memories of session {session}")
 

@@ -412,7 +412,7 @@ class HistoryLoader:
             if read_events[i] is None:
                 events[i] = rebuilder.rebuild_event(columns[message.id])
             else:
-                rebuilder.note_row(columns[message.id])
+                rebuilder.track_calls(columns[message.id])
         return events
 
     async def _read_blobs(self, digests: Set[str]) -> dict[str, bytes]:

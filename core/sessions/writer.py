@@ -22,7 +22,7 @@ from core.sessions.prompt_text import AttributedPrompt
 from core.store import schema
 from core.store.database import Database
 from core.store.schema import messages, sessions
-from core.store.upsert import build_insert, insert_new
+from core.store.upsert import build_insert, insert_or_ignore
 from core.workers.fencing import OWNS_TURN, FencingToken, join_owned_turn, lock_session_and_turn
 
 
@@ -115,8 +115,8 @@ class EventWriter:
                 return
             await self._record_answers(connection, event)
             data = ({"session": session.id, "hash": digest, "data": data} for digest, data in blobs.items())
-            await insert_new(connection, schema.blobs, *data)
-            await insert_new(connection, messages, values)
+            await insert_or_ignore(connection, schema.blobs, *data)
+            await insert_or_ignore(connection, messages, values)
 
     async def _insert_row(self, event: Event, values: dict[str, Any]) -> bool:
         """Insert a row into `messages` by one SQL statement, for an event without state.

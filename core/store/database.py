@@ -17,7 +17,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_en
 from core.concurrency.retry import retry_store
 from core.errors import DatabaseClosedError
 from core.store.engine_options import engine_options
-from core.store.errors import store_errors
+from core.store.errors import convert_database_errors
 from core.store.schema import write_checks
 from core.store.upsert import insert_or_update
 
@@ -62,7 +62,7 @@ class Database:
         self._is_closed = False
         if self.is_sqlite:
             if self.file is not None:
-                with store_errors():
+                with convert_database_errors():
                     self.file.parent.mkdir(parents=True, exist_ok=True)
             sa.event.listen(self.engine.sync_engine, "connect", _prepare_sqlite)
             sa.event.listen(self.engine.sync_engine, "begin", _begin_immediate)
@@ -96,7 +96,7 @@ class Database:
     @asynccontextmanager
     async def read(self) -> AsyncIterator[AsyncConnection]:
         """Yield a connection for reads; each statement is a transaction of its own."""
-        with store_errors():
+        with convert_database_errors():
             async with self._connect(self._autocommit) as connection:
                 yield connection
 
@@ -110,7 +110,7 @@ class Database:
         Raises:
             IntegrityError: SQLAlchemy's error; a constraint of a table does not hold.
         """
-        with store_errors():
+        with convert_database_errors():
             async with self._write_lock, self._connect(self.engine) as connection, connection.begin():
                 yield connection
 
@@ -128,7 +128,7 @@ class Database:
             IntegrityError: SQLAlchemy's error; a constraint of the table does not hold.
         """
         lock = self._write_lock if isinstance(statement, sa.UpdateBase) else nullcontext()
-        with store_errors():
+        with convert_database_errors():
             async with lock, self._connect(self._autocommit) as connection:
                 return (await connection.execute(statement, values)).all()
 

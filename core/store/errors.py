@@ -86,7 +86,7 @@ def collect_unreadable(id_: str, damaged: set[str]) -> Iterator[None]:
 
 
 @contextmanager
-def store_errors() -> Iterator[None]:
+def convert_database_errors() -> Iterator[None]:
     """Translate the drivers' and SQLAlchemy's errors in the block to `StoreError`.
 
     Each `StoreError` is counted in the metric `database_errors`.

@@ -10,7 +10,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 
-async def insert_new(connection: AsyncConnection, table: sa.Table, *rows: dict[str, Any]) -> None:
+async def insert_or_ignore(connection: AsyncConnection, table: sa.Table, *rows: dict[str, Any]) -> None:
     """Insert rows, and skip each row with a unique key that a stored row has.
 
     Args:

@@ -75,7 +75,7 @@ class ConfirmationRequest:
         return hash_arguments(to_json_value(self.arguments))
 
 
-def confirmations_in(event: Event) -> Iterator[ConfirmationRequest]:
+def find_confirmations(event: Event) -> Iterator[ConfirmationRequest]:
     """Yield the confirmation requests in an ADK event; malformed ones are skipped."""
     for question in event.get_function_calls():
         if question.name == INPUT_CALL and (question.id or "").startswith(_NODE_PREFIX):
@@ -128,7 +128,7 @@ def _parse_node_confirmation(run: str, question: types.FunctionCall) -> Confirma
     )
 
 
-def set_rule(
+def set_approval_rule(
     context: ToolContext,
     approvers: Sequence[str] | None,
     *,

@@ -18,7 +18,7 @@ from google.genai import types
 
 from core.sessions.history import CONFIRMATION_CALL_NAME
 from core.sessions.resume import INPUT_CALL, NOT_ANSWERED
-from core.tools.adk_confirmations import ConfirmationRequest, confirmations_in
+from core.tools.adk_confirmations import ConfirmationRequest, find_confirmations
 
 #: ADK: names of the tools whose only purpose is a question, and of the request for credentials.
 CHOICE_TOOL, CREDENTIAL_CALL = "get_user_choice", "adk_request_credential"
@@ -107,7 +107,7 @@ def find_questions(events: Sequence[Event]) -> list[QuestionRequest]:
             is_long = call.id in (event.long_running_tool_ids or ()) or call.name == INPUT_CALL
             if call.id and is_long and call.name not in (CONFIRMATION_CALL_NAME, CREDENTIAL_CALL):
                 waiting[call.id] = _to_question(event.invocation_id, call)
-    confirmed = {request.call_id for event in events for request in confirmations_in(event)}
+    confirmed = {request.call_id for event in events for request in find_confirmations(event)}
     return [question for question in waiting.values() if question.call_id not in confirmed]
 
 
@@ -149,7 +149,7 @@ def to_contents(stored: Sequence[Event], decisions: Sequence[Decision | Answer])
         for call in event.get_function_calls()
         if call.id
     }
-    confirmations = {request.call_id: request for event in stored for request in confirmations_in(event)}
+    confirmations = {request.call_id: request for event in stored for request in find_confirmations(event)}
     given = _find_responses(stored)
     messages = dict[tuple[str | None, str | None], list[types.Part]]()
     for decision in decisions:
@@ -246,7 +246,7 @@ def find_approved_calls(
         for answer in event.get_function_responses()
     }
     for event in stored:
-        for request in confirmations_in(event):
+        for request in find_confirmations(event):
             is_due = request.call_id in approved_ids and request.tool_call_id not in ended_ids
             if is_due and request.tool_call_id:
                 yield request

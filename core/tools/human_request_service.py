@@ -25,7 +25,7 @@ from core.sessions.resume import close_calls
 from core.store.database import Database
 from core.store.schema import human_requests, inbox, sessions, turns
 from core.store.turn_states import states_before
-from core.store.upsert import insert_new
+from core.store.upsert import insert_or_ignore
 from core.tools.adk_confirmations import ConfirmationRequest, standing_approval_key
 from core.tools.adk_requests import Answer, Decision, MessageAnswer, QuestionRequest
 from core.tools.call_log import hash_arguments
@@ -176,7 +176,7 @@ class HumanRequestService:
                 "drafts": {},
                 **self._kind_columns(request),
             }
-            await insert_new(connection, human_requests, row)
+            await insert_or_ignore(connection, human_requests, row)
 
     def _kind_columns(self, request: ConfirmationRequest | QuestionRequest) -> dict[str, Any]:
         """Return the columns of `human_requests` that depend on the kind of a request.
@@ -278,7 +278,7 @@ class HumanRequestService:
         Args:
             question: the question; the entries of other people are taken from it. A decided one is not refused.
             person: the platform's id of the person.
-            entries: the texts or chosen options by field name, as for `check_form`.
+            entries: the texts or chosen options by field name, as for `validate_form`.
 
         Raises:
             StoreError: the database cannot be written.
@@ -543,7 +543,7 @@ class HumanRequestService:
         generation = sa.select(sessions.c.generation).where(sessions.c.id == request.session_id).scalar_subquery()
         row = message_columns(message, (await connection.execute(sa.select(generation))).scalar_one())
         values = {"message": message.to_json(), "kind": "decision", "parent": request.turn_id}
-        await insert_new(connection, inbox, row | values)
+        await insert_or_ignore(connection, inbox, row | values)
         await self._turns.notify_workers(connection)
 
 

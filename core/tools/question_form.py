@@ -1,7 +1,7 @@
 """Forms of questions: the fields of a JSON Schema, and checks of people's entries.
 
 An entry is the text that a person has entered in a field; for a chosen option, it is `OPTION_PREFIX` and the option's
-position. `check_form` converts entries to the JSON value that the schema requires. A schema that cannot be shown as
+position. `validate_form` converts entries to the JSON value that the schema requires. A schema that cannot be shown as
 fields becomes one field for JSON or text.
 """
 
@@ -149,15 +149,15 @@ def create_form(tool: str, arguments: Mapping[str, Any]) -> QuestionForm:
     if tool == INPUT_CALL:
         schema = arguments.get("response_schema", arguments.get("responseSchema"))
         is_of_workflow = "interruptId" in arguments  # ADK: a model's call has no such argument
-        form = replace(plan_form(schema), accepts_any_text=not is_of_workflow)
+        form = replace(schema_to_form(schema), accepts_any_text=not is_of_workflow)
         return replace(form, fields=(FormField("", "json"),)) if form.problem and form.accepts_any_text else form
     options = arguments.get("options")
     if tool == "get_user_choice" and isinstance(options, list) and options:
-        return replace(plan_form({"enum": options}), accepts_any_text=True)
+        return replace(schema_to_form({"enum": options}), accepts_any_text=True)
     return QuestionForm((FormField(""),), accepts_any_text=True)
 
 
-def plan_form(schema: Any) -> QuestionForm:
+def schema_to_form(schema: Any) -> QuestionForm:
     """Return the form for a JSON Schema; one text field if it is None, True or empty.
 
     A schema that cannot be shown as fields becomes one field for JSON, with the reason in `QuestionForm.problem`.
@@ -167,8 +167,8 @@ def plan_form(schema: Any) -> QuestionForm:
         resolved = _resolve(root, root)
         properties = resolved.schema.get("properties")
         if _get_type(resolved.schema) in ("object", "several", "") and properties:
-            return _plan_object(resolved.schema, root)
-        field_ = _plan_field("", resolved, root, is_required=not resolved.is_nullable)
+            return _create_object_form(resolved.schema, root)
+        field_ = _create_field("", resolved, root, is_required=not resolved.is_nullable)
         if resolved.is_nullable and field_.kind in ("choice", "boolean"):  # a button is the only way to leave it empty
             field_ = replace(field_, options=(*field_.options, FormOption("None", None)))
         return QuestionForm((field_,))
@@ -177,7 +177,7 @@ def plan_form(schema: Any) -> QuestionForm:
         return QuestionForm((FormField("", "object" if is_object else "json"),), problem=str(error))
 
 
-def _plan_object(schema: Mapping[str, Any], root: Mapping[str, Any]) -> QuestionForm:
+def _create_object_form(schema: Mapping[str, Any], root: Mapping[str, Any]) -> QuestionForm:
     """Return the form for an object schema, with one field per property.
 
     Raises:
@@ -193,11 +193,11 @@ def _plan_object(schema: Mapping[str, Any], root: Mapping[str, Any]) -> Question
     fields = []
     for name, property_ in properties.items():
         resolved = _resolve(property_, root)
-        fields.append(_plan_field(str(name), resolved, root, is_required=name in names and not resolved.is_nullable))
+        fields.append(_create_field(str(name), resolved, root, is_required=name in names and not resolved.is_nullable))
     return QuestionForm(tuple(fields), is_object=True)
 
 
-def _plan_field(name: str, resolved: _Resolved, root: Mapping[str, Any], *, is_required: bool) -> FormField:
+def _create_field(name: str, resolved: _Resolved, root: Mapping[str, Any], *, is_required: bool) -> FormField:
     """Return the form field for a schema.
 
     Args:
@@ -225,26 +225,26 @@ def _plan_field(name: str, resolved: _Resolved, root: Mapping[str, Any], *, is_r
     match _get_type(schema):
         case "boolean":
             yes_or_no = FormOption("Yes", True), FormOption("No", False)
-            planned = replace(plain, kind="boolean", options=yes_or_no)
+            field_ = replace(plain, kind="boolean", options=yes_or_no)
         case "integer" | "number" as kind:
             smallest, largest = _to_limit(schema, "minimum"), _to_limit(schema, "maximum")
-            planned = replace(plain, kind=kind, minimum=smallest, maximum=largest)
+            field_ = replace(plain, kind=kind, minimum=smallest, maximum=largest)
         case "string" | "":
             lengths = (_to_limit(schema, key) for key in ("minLength", "maxLength"))
             shortest, longest = (None if length is None else int(length) for length in lengths)
-            planned = replace(plain, min_length=shortest, max_length=longest)
+            field_ = replace(plain, min_length=shortest, max_length=longest)
         case "array":
-            planned = _plan_list(plain, _resolve(schema.get("items") or {}, root).schema, root)
+            field_ = _create_list_field(plain, _resolve(schema.get("items") or {}, root).schema, root)
         case "object":
-            planned = replace(plain, kind="object")
+            field_ = replace(plain, kind="object")
         case "null" | "several":
-            planned = replace(plain, kind="json")
+            field_ = replace(plain, kind="json")
         case kind:
             raise _SchemaError(f"its type {kind!r} is unknown")
-    return planned
+    return field_
 
 
-def _plan_list(plain: FormField, items: Mapping[str, Any], root: Mapping[str, Any]) -> FormField:
+def _create_list_field(plain: FormField, items: Mapping[str, Any], root: Mapping[str, Any]) -> FormField:
     """Return `plain` as the field of an array schema: options, lines of text, or JSON.
 
     Args:
@@ -369,11 +369,11 @@ def _to_line(text: Any) -> str:
     return " ".join(storable_text(str(text)).split())
 
 
-def check_form(form: QuestionForm, entries: Entries) -> tuple[Any, dict[str, EntryError]]:
+def validate_form(form: QuestionForm, entries: Entries) -> tuple[Any, dict[str, EntryError]]:
     """Return the JSON value of a person's entries in a form, and the errors in them.
 
     Args:
-        entries: what `check_entry` takes, by field name; a missing entry is an empty one. An empty optional entry
+        entries: what `validate_entry` takes, by field name; a missing entry is an empty one. An empty optional entry
             becomes the default; without a default, the answer lacks the field, and ADK passes None for it.
 
     Returns:
@@ -385,7 +385,7 @@ def check_form(form: QuestionForm, entries: Entries) -> tuple[Any, dict[str, Ent
         try:
             entry = entries.get(field_.name, "")
             if entry or field_.is_required:
-                values[field_.name] = check_entry(field_, entry)
+                values[field_.name] = validate_entry(field_, entry)
             elif field_.has_default:
                 values[field_.name] = field_.default
         except EntryError as error:
@@ -395,7 +395,7 @@ def check_form(form: QuestionForm, entries: Entries) -> tuple[Any, dict[str, Ent
     return values.get(form.fields[0].name), errors
 
 
-def check_entry(field_: FormField, entry: str | Sequence[str]) -> Any:
+def validate_entry(field_: FormField, entry: str | Sequence[str]) -> Any:
     """Return the JSON value of a person's entry in a field.
 
     Args:
@@ -462,9 +462,9 @@ def parse_answer(form: QuestionForm, text: str) -> Any:
     """
     try:
         if not form.is_object:
-            return check_entry(form.fields[0], text)
+            return validate_entry(form.fields[0], text)
         if len(form.fields) == 1:
-            return {form.fields[0].name: check_entry(form.fields[0], text)}
+            return {form.fields[0].name: validate_entry(form.fields[0], text)}
         return _parse_object(form, text)
     except EntryError:
         if form.accepts_any_text:
@@ -481,14 +481,14 @@ def _parse_object(form: QuestionForm, text: str) -> Any:
     if not isinstance(given, dict):
         raise EntryError("form")
     entries = {field_.name: to_entry(field_, given[field_.name]) for field_ in form.fields if field_.name in given}
-    value, errors = check_form(form, entries)
+    value, errors = validate_form(form, entries)
     if errors:
         raise next(iter(errors.values()))
     return value
 
 
 def to_entry(field_: FormField, value: Any) -> str | list[str]:
-    """Return the entry for a JSON value: the text for which `check_entry` returns it.
+    """Return the entry for a JSON value: the text for which `validate_entry` returns it.
 
     The text of an option is `OPTION_PREFIX` and its position. The entry of `choices` is a list of such texts, or an
     empty one if the value is no list. None becomes an empty text.

@@ -125,7 +125,7 @@ def restrict_to(*ids: str) -> Callable[[AnyTool], AnyTool]:
     return mark
 
 
-def is_allowed(tool: BaseTool, speaker: User) -> bool:
+def is_tool_allowed(tool: BaseTool, speaker: User) -> bool:
     """Return whether a user may use a tool, by the ids in its `restrict_to`.
 
     These are ids of users and of roles (on Slack: user groups), or `admins`; one of them must match. A tool without
@@ -135,7 +135,7 @@ def is_allowed(tool: BaseTool, speaker: User) -> bool:
     return all(is_permitted(rule, speaker) for rule in rules if isinstance(rule, tuple))
 
 
-def limit_tool(tool: BaseTool, seconds: float) -> None:
+def set_tool_timeout(tool: BaseTool, seconds: float) -> None:
     """Change a tool so that each call raises `ToolError` after a time limit.
 
     The tool is changed in place, at most once. Exceptions that would end the process, such as `SystemExit`, become a

@@ -14,7 +14,7 @@ from core.errors import StoreError
 from core.secret_redaction import format_error
 from core.store.database import Database
 from core.store.schema import channels, workers
-from core.store.upsert import insert_new
+from core.store.upsert import insert_or_ignore
 from core.workers.lease import RELEASE_SECONDS, Lease
 
 log = logging.getLogger(__name__)
@@ -190,7 +190,7 @@ class ShardAssignment:
         if missing := [name for name in names if name not in leaders]:
             async with self._database.write() as connection:
                 for name in missing:
-                    await insert_new(connection, channels, {"name": name})
+                    await insert_or_ignore(connection, channels, {"name": name})
         fit_workers = [worker for worker, is_fit in fitness if is_fit]
         return [leaders.get(name) for name in names], fit_workers or [worker for worker, _ in fitness]
 

@@ -62,7 +62,7 @@ from core.inbox_message import InboxMessage
 from core.privacy.deletion import DeletionPreview, DeletionResult
 from core.store.database import Database
 from core.store.migrate import migrate
-from core.tools.tool import is_allowed, is_idempotent, load_tools
+from core.tools.tool import is_idempotent, is_tool_allowed, load_tools
 from core.usage.meter import ModelCall
 from core.usage.user_rate_limits import DenialNoticeStore
 from core.workers.lease import Lease
@@ -410,8 +410,8 @@ async def test_the_tools_of_the_docs_are_valid_tools(tmp_path: Path, monkeypatch
         ]
     )
     ada = User("U1", "Ada")
-    assert [is_allowed(tool, ada) for tool in (tickets, restart)] == [True, False]
-    assert is_allowed(restart, replace(ada, is_admin=True))
+    assert [is_tool_allowed(tool, ada) for tool in (tickets, restart)] == [True, False]
+    assert is_tool_allowed(restart, replace(ada, is_admin=True))
     tool_context: Any = SimpleNamespace(state={"temp:speaker": to_user_state(ada)})
     assert await tickets.run_async(args={}, tool_context=tool_context) == ["a ticket of Ada"]
     assert [is_idempotent(tool) for tool in (on_call, rate, holidays)] == [False, False, True]

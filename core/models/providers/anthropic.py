@@ -39,7 +39,7 @@ from core.errors import (
     ProviderStreamError,
     ProviderUnavailableError,
 )
-from core.models.errors import convert_errors, parse_errors, parse_retry_after, status_error
+from core.models.errors import convert_errors, convert_parse_error, parse_retry_after, status_error
 from core.models.grounding import Source, make_grounding
 from core.models.media import move_files_to_user
 from core.models.messages import answer_schema, clean_tool_name, wants_search
@@ -150,7 +150,7 @@ class AnthropicProvider:
         """
         answer = _AnthropicAnswer()
         chunks = await self._client.messages.create(**build_body(request), stream=True)
-        async with parse_errors(self.name), chunks:
+        async with convert_parse_error(self.name), chunks:
             while not answer.is_complete:
                 chunk = await anext(chunks, None)
                 if chunk is None:

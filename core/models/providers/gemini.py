@@ -22,7 +22,7 @@ from core.errors import (
     ProviderStreamError,
     ProviderUnavailableError,
 )
-from core.models.errors import convert_errors, parse_errors, status_error
+from core.models.errors import convert_errors, convert_parse_error, status_error
 from core.models.media import UNKNOWN_TYPE, to_playable
 from core.models.messages import clean_tool_name
 from core.models.provider import (
@@ -110,7 +110,7 @@ class GeminiProvider:
             finish: types.FinishReason | None = None
             usage = Usage()
             while True:
-                async with parse_errors(self.name, has_response=lambda: bool(responses)):
+                async with convert_parse_error(self.name, has_response=lambda: bool(responses)):
                     with _collect_responses_in(responses):
                         chunk = await anext(chunks, None)
                 if chunk is None:

@@ -23,7 +23,7 @@ from core.errors import (
     ProviderStreamError,
     ProviderUnavailableError,
 )
-from core.models.errors import convert_errors, parse_errors, parse_retry_after, status_error, unknown_model
+from core.models.errors import convert_errors, convert_parse_error, parse_retry_after, status_error, unknown_model
 from core.models.grounding import Source, make_grounding
 from core.models.media import UNKNOWN_TYPE, move_files_to_user, to_playable
 from core.models.messages import answer_schema, clean_tool_name, wants_search
@@ -138,7 +138,7 @@ class OpenAIProvider:
         calls, sound = _CallBuilder(), bytearray()
         finish: str | None = None
         usage = Usage()
-        async with parse_errors(self.name), chunks:
+        async with convert_parse_error(self.name), chunks:
             while True:
                 try:
                     async with asyncio.timeout(None if finish is None else _USAGE_WAIT_SECONDS):

@@ -12,7 +12,7 @@ import pytest
 
 from bot.monitoring import logs
 from core.observability.tracing import trace_turn
-from core.secret_redaction import add_secret, mask_json
+from core.secret_redaction import add_secret, redact_json_secrets
 
 #: Secret of each kind, and a text that contains it.
 SECRETS = {
@@ -84,7 +84,7 @@ def show_warning(text: str) -> None:
 
 
 def log_tool_arguments(text: str) -> None:
-    logging.getLogger("core").error("called with %s", mask_json({"query": text, "nested": [{"text": text}]}))
+    logging.getLogger("core").error("called with %s", redact_json_secrets({"query": text, "nested": [{"text": text}]}))
 
 
 PATHS = [log_message, log_argument, log_exception, log_cause, fail_thread, show_warning, log_tool_arguments]

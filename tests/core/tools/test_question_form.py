@@ -17,13 +17,13 @@ from core.tools.question_form import (
     EntryError,
     FormField,
     QuestionForm,
-    check_entry,
-    check_form,
     create_form,
     describe_answer,
     parse_answer,
-    plan_form,
+    schema_to_form,
     to_entry,
+    validate_entry,
+    validate_form,
 )
 
 names = st.text(st.characters(codec="utf-8", exclude_categories=("Cs", "Cc")), min_size=1, max_size=12)
@@ -61,7 +61,7 @@ FITTING: list[tuple[dict[str, Any], st.SearchStrategy[Any]]] = [
 @given(wild_schemas)
 @example({"anyOf": True})
 def test_any_schema_has_a_form(schema: Any) -> None:
-    form = plan_form(schema)
+    form = schema_to_form(schema)
     assert 1 <= len(form.fields) <= MAX_FIELDS
     assert not form.problem or [field.kind for field in form.fields] in (["json"], ["object"])
     for field in form.fields:
@@ -74,26 +74,26 @@ def test_a_value_that_fits_survives_its_entry(data: st.DataObject) -> None:
     chosen = data.draw(st.lists(st.sampled_from(FITTING), min_size=1, max_size=6))
     properties = {f"f{i}": schema for i, (schema, _) in enumerate(chosen)}
     value = {f"f{i}": data.draw(fitting) for i, (_, fitting) in enumerate(chosen)}
-    form = plan_form({"type": "object", "properties": properties, "required": list(properties)})
+    form = schema_to_form({"type": "object", "properties": properties, "required": list(properties)})
     assert form.problem == ""
     entries = {field.name: to_entry(field, value[field.name]) for field in form.fields}
-    assert check_form(form, entries) == (value, {})
+    assert validate_form(form, entries) == (value, {})
     assert len(describe_answer(form, value)) == len(chosen)
 
 
 @given(st.lists(scalars, min_size=1, max_size=200, unique_by=json.dumps), st.data())
 def test_each_option_is_chosen_by_its_position(options: list[Any], data: st.DataObject) -> None:
-    choice = plan_form({"enum": options}).choice
+    choice = schema_to_form({"enum": options}).choice
     assert choice is not None
     position = data.draw(st.integers(0, len(options) - 1))
-    assert check_entry(choice, f"{OPTION_PREFIX}{position}") == options[position]
+    assert validate_entry(choice, f"{OPTION_PREFIX}{position}") == options[position]
 
 
 @given(st.text(max_size=30))
 def test_a_text_is_an_answer_or_has_an_error(text: str) -> None:
     for schema, _ in FITTING:
         with suppress(EntryError):
-            parse_answer(plan_form(schema), text)
+            parse_answer(schema_to_form(schema), text)
 
 
 class Color(BaseModel):
@@ -108,7 +108,7 @@ class Order(BaseModel):
 
 
 def test_a_pydantic_model_becomes_fields_with_labels_and_defaults() -> None:
-    form = plan_form(TypeAdapter(Order).json_schema())
+    form = schema_to_form(TypeAdapter(Order).json_schema())
     assert [(field.name, field.kind, field.label, field.is_required) for field in form.fields] == [
         ("count", "integer", "Count", False),
         ("note", "text", "Note", False),
@@ -116,15 +116,15 @@ def test_a_pydantic_model_becomes_fields_with_labels_and_defaults() -> None:
         ("tags", "list", "Tags", True),
     ]
     assert (form.fields[0].default, form.fields[0].description) == (1, "How many")
-    value, errors = check_form(form, {"count": "10", "color": "{}", "tags": "a\n b \n"})
+    value, errors = validate_form(form, {"count": "10", "color": "{}", "tags": "a\n b \n"})
     assert value == {"color": {}, "tags": ["a", "b"]}
     assert [(name, error.fault, error.limit) for name, error in errors.items()] == [("count", "maximum", 9)]
 
 
 def test_an_empty_field_has_its_default_and_is_not_described() -> None:
     note = {"type": "string", "title": "Note", "default": ""}
-    form = plan_form({"type": "object", "properties": {"count": {"type": "integer", "default": 1}, "note": note}})
-    value, errors = check_form(form, {"count": "", "note": ""})
+    form = schema_to_form({"type": "object", "properties": {"count": {"type": "integer", "default": 1}, "note": note}})
+    value, errors = validate_form(form, {"count": "", "note": ""})
     assert (value, errors) == ({"count": 1, "note": ""}, {})
     assert describe_answer(form, value) == [("Count", "1")]
 
@@ -142,7 +142,7 @@ def test_an_empty_field_has_its_default_and_is_not_described() -> None:
     ids=["no schema", "reference", "enum", "type", "circle", "options"],
 )
 def test_a_schema_that_is_no_form_takes_any_text(schema: Any) -> None:
-    form = plan_form(schema)
+    form = schema_to_form(schema)
     assert form.problem
     assert parse_answer(form, "two shirts") == "two shirts"
     assert parse_answer(form, '{"shirts": 2}') == {"shirts": 2}
@@ -185,7 +185,7 @@ def test_an_object_that_is_no_form_takes_a_json_object(schema: Any) -> None:
 )
 def test_an_entry_that_does_not_fit_says_why(field: FormField, entry: str, fault: str) -> None:
     with pytest.raises(EntryError) as raised:
-        check_entry(field, entry)
+        validate_entry(field, entry)
     assert raised.value.fault == fault
 
 
@@ -204,6 +204,6 @@ def test_a_secret_answer_is_not_described() -> None:
         name: str
         key: SecretStr
 
-    form = plan_form(Account.model_json_schema())
+    form = schema_to_form(Account.model_json_schema())
     assert describe_answer(form, {"name": "Ada", "key": "hunter2"}) == [("Name", "Ada"), ("Key", MASK)]
-    assert describe_answer(plan_form({"type": "string", "format": "password"}), "hunter2") == [("", MASK)]
+    assert describe_answer(schema_to_form({"type": "string", "format": "password"}), "hunter2") == [("", MASK)]
