@@ -23,7 +23,7 @@ from core.inbox.store import InboxStore
 from core.inbox_message import InboxMessage
 from core.models.adapter import ModelAdapter
 from core.models.coalescing import CoalescingProvider
-from core.models.provider import NO_FILES, Done, ModelRequest, Provider, ProviderEvent, SupportedFiles, Text
+from core.models.provider import NO_SUPPORTED_FILES, Done, ModelRequest, Provider, ProviderEvent, SupportedFiles, Text
 from core.models.tokens import TokenCounter
 from core.sessions.routing import AgentRouter
 from core.sessions.service import SessionService
@@ -49,7 +49,7 @@ class PacedModel:
 
     def supported_files(self, model: str) -> SupportedFiles:
         del model
-        return NO_FILES
+        return NO_SUPPORTED_FILES
 
     async def stream(self, _request: ModelRequest) -> AsyncIterator[ProviderEvent]:
         began = time.perf_counter()

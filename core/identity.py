@@ -147,7 +147,7 @@ def is_permitted(rule: Collection[str], user: User) -> bool:
 
 
 #: A user without rights.
-ANONYMOUS = User("", "")
+ANONYMOUS_USER = User("", "")
 
 
 class UserState(dict[str, Any]):

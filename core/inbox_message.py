@@ -12,7 +12,7 @@ from core.identity import BOT_PREFIX, UNKNOWN_LOCATION, Actor, Location
 
 #: Invisible characters, except line feed, space and ideographic space: controls, default ignorables, separators, spaces
 #: of other widths, and two characters that are blank.
-INVISIBLE = regex.compile(
+INVISIBLE_CHARACTERS = regex.compile(
     r"[\p{C}\p{Default_Ignorable_Code_Point}\p{Zl}\p{Zp}\p{Zs}\u2800\U0001D159--[ \n\u3000]]", regex.VERSION1
 )
 
@@ -25,7 +25,7 @@ ReplyWithoutMention = Literal["never", "author", "everyone"]
 class InboxOutcome(StrEnum):
     """Reason why no turn answers an inbox message.
 
-    `inbox.outcome` may also be `core.privacy.deletion_queries.FORGOTTEN`: the data of the message was deleted.
+    `inbox.outcome` may also be `core.privacy.deletion_queries.FORGOTTEN_OUTCOME`: the data of the message was deleted.
 
     Attributes:
         RESET: the message was the command that reset the session.

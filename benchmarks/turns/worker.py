@@ -37,7 +37,7 @@ from core.conversations.service import ConversationService
 from core.inbox.store import InboxStore
 from core.inbox_message import Attachment, InboxMessage
 from core.models.adapter import ModelAdapter
-from core.models.provider import NO_FILES, Done, ModelRequest, ProviderEvent, SupportedFiles, Text
+from core.models.provider import NO_SUPPORTED_FILES, Done, ModelRequest, ProviderEvent, SupportedFiles, Text
 from core.models.tokens import TokenCounter
 from core.sessions.routing import AgentRouter
 from core.sessions.service import SessionService
@@ -64,7 +64,7 @@ class OneWordModel:
 
     def supported_files(self, model: str) -> SupportedFiles:
         del model
-        return NO_FILES
+        return NO_SUPPORTED_FILES
 
     async def stream(self, _request: ModelRequest) -> AsyncIterator[ProviderEvent]:
         if self._seconds:

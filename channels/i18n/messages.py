@@ -12,7 +12,7 @@ from contextvars import ContextVar
 from functools import cache
 from pathlib import Path
 
-from core.models.finish_reasons import CUT_OFF, FILE_EMPTY, FILE_TOO_LARGE, WITHHELD
+from core.models.finish_reasons import BLOCKED_NOTE, CUT_OFF_NOTE, EMPTY_FILE_NOTE, FILE_TOO_LARGE_NOTE
 
 #: The text of a reply without text; the same in each language.
 PLACEHOLDER = "…"
@@ -273,7 +273,7 @@ class MessageCatalog:
 
         The core adds a note at the end if an answer was cut off or withheld, or a file is left out.
         """
-        for sentence in (CUT_OFF, WITHHELD, FILE_TOO_LARGE, FILE_EMPTY):
+        for sentence in (CUT_OFF_NOTE, BLOCKED_NOTE, FILE_TOO_LARGE_NOTE, EMPTY_FILE_NOTE):
             text = text.replace(sentence, self(sentence))
         return text
 

@@ -17,7 +17,7 @@ from channels.settings import CONTEXT_MAX_TOKENS
 from core.agents.run_record import ContextRecord
 from core.concurrency.retry import retry_store
 from core.conversations.history_state import get_history_state
-from core.inbox_message import INVISIBLE, InboxMessage, storable_text
+from core.inbox_message import INVISIBLE_CHARACTERS, InboxMessage, storable_text
 from core.secret_redaction import format_error
 from core.sessions.prompt_text import (
     LINE_PREFIX,
@@ -203,7 +203,7 @@ def _clean_name(name: str) -> str:
 
     It has at most `_MAX_NAME_LENGTH` characters.
     """
-    visible = INVISIBLE.sub(" ", escape_brackets(storable_text(name)).replace(":", " "))
+    visible = INVISIBLE_CHARACTERS.sub(" ", escape_brackets(storable_text(name)).replace(":", " "))
     return " ".join(visible[:_MAX_NAME_LENGTH].split())
 
 

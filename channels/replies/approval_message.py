@@ -16,7 +16,7 @@ from channels.i18n import messages as words
 from channels.i18n.messages import MessageCatalog
 from channels.replies.buttons import approval_buttons
 from core.identity import AUTHOR, EVERYONE, OTHERS
-from core.inbox_message import INVISIBLE, storable_text
+from core.inbox_message import INVISIBLE_CHARACTERS, storable_text
 from core.secret_redaction import redact_json_secrets, redact_secrets, replace_known_secrets
 from core.tools.adk_confirmations import ArgumentPath
 from core.tools.human_requests import Approval, HumanRequest
@@ -66,7 +66,7 @@ def format_tool(name: str) -> str:
 
     It has at most `MAX_NAME` characters.
     """
-    return " ".join(INVISIBLE.sub(" ", storable_text(name)).replace("`", "").split())[:MAX_NAME]
+    return " ".join(INVISIBLE_CHARACTERS.sub(" ", storable_text(name)).replace("`", "").split())[:MAX_NAME]
 
 
 def fence_arguments(arguments: Any) -> str:
@@ -161,7 +161,7 @@ def _to_json(arguments: Any, *, indent: int | None = None) -> str:
         indent: the spaces per level; None for JSON on one line.
     """
     text = storable_text(json.dumps(arguments, ensure_ascii=False, indent=indent))
-    escaped: str = INVISIBLE.sub(lambda found: json.dumps(found[0])[1:-1], text)
+    escaped: str = INVISIBLE_CHARACTERS.sub(lambda found: json.dumps(found[0])[1:-1], text)
     return escaped
 
 
@@ -222,5 +222,5 @@ def plain_line(text: str) -> str:
     Each run of spaces, line breaks and invisible characters becomes one space, or nothing at the ends. Then
     backslashes, backticks and the characters `*_~|<>[]()#` are deleted.
     """
-    line: str = _MARKUP.sub("", " ".join(INVISIBLE.sub(" ", text).split()))
+    line: str = _MARKUP.sub("", " ".join(INVISIBLE_CHARACTERS.sub(" ", text).split()))
     return line

@@ -17,7 +17,7 @@ from channels.replies.approval_message import (
 from channels.replies.buttons import create_button
 from channels.replies.question_fields import option_label
 from core.identity import AUTHOR, EVERYONE, OTHERS
-from core.inbox_message import INVISIBLE, storable_text
+from core.inbox_message import INVISIBLE_CHARACTERS, storable_text
 from core.secret_redaction import redact_json_secrets, redact_secrets
 from core.tools.human_requests import Question
 from core.tools.question_form import EntryError, describe_answer
@@ -107,7 +107,7 @@ def entry_error_text(error: EntryError, say: MessageCatalog) -> str:
 
 
 def _describe(question: Question, say: MessageCatalog) -> str:
-    text = redact_secrets(storable_text(INVISIBLE.sub(" ", question.text))).strip()[:MAX_QUESTION]
+    text = redact_secrets(storable_text(INVISIBLE_CHARACTERS.sub(" ", question.text))).strip()[:MAX_QUESTION]
     if question.takes_messages:
         return f"❓ {text or say(words.CHOOSE_ONE if question.form.choice else words.NEEDS_ANSWER)}"
     return f"❓ {say(words.TOOL_WAITS, tool=format_tool(question.tool))}\n\n{fence_arguments(question.arguments)}"

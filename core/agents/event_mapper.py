@@ -15,8 +15,8 @@ from google.genai import types
 
 from core.agents.events import StreamEvent
 from core.errors import ContentBlockedError, ProviderError
-from core.models.adapter import NO_CONTENT
-from core.models.finish_reasons import BLOCKED_REASONS, with_ending_note
+from core.models.adapter import NO_CONTENT_ERROR_CODE
+from core.models.finish_reasons import BLOCKED_REASONS, add_ending_note
 from core.models.grounding import Source, find_sources, is_web_address
 from core.models.retries_and_fallbacks import is_retraction
 from core.models.tool_calls import format_value, part_text
@@ -63,7 +63,7 @@ class EventMapper:
         if event.content is not None:
             text = _visible_text(event)
             if text.strip() and not event.get_function_calls():  # with calls, the run continues
-                text = with_ending_note(text, event.finish_reason)
+                text = add_ending_note(text, event.finish_reason)
             step = self._open_steps.pop((event.author, event.branch), None)
             if step is not None:
                 yield from self._set_step_text(step, text)
@@ -112,11 +112,11 @@ class EventMapper:
 
         It is `error` if the newest ADK event has an error code and neither text nor a file. The error is a
         `ContentBlockedError` if safety rules blocked the content, else a `ProviderError`. An empty answer that ended
-        normally (`NO_CONTENT`) is `done`. The caller sets `calls` and `usage`.
+        normally (`NO_CONTENT_ERROR_CODE`) is `done`. The caller sets `calls` and `usage`.
         """
         if self._error_code in BLOCKED_REASONS:
             return StreamEvent("error", error=ContentBlockedError(f"blocked: {self._error_code}"))
-        if self._error_code and self._error_code != NO_CONTENT:
+        if self._error_code and self._error_code != NO_CONTENT_ERROR_CODE:
             return StreamEvent("error", error=ProviderError(f"the model ended with {self._error_code}"))
         return StreamEvent(
             "done",

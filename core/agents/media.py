@@ -11,12 +11,12 @@ from google.adk.events.event import Event
 from google.adk.plugins import BasePlugin
 from google.genai import types
 
-from core.models.finish_reasons import FILE_EMPTY, FILE_TOO_LARGE
-from core.models.media import UNKNOWN_TYPE, detect_mime_type, format_size, guess_suffix, to_playable
+from core.models.finish_reasons import EMPTY_FILE_NOTE, FILE_TOO_LARGE_NOTE
+from core.models.media import UNKNOWN_TYPE, add_wav_header, detect_mime_type, format_size, guess_suffix
 from core.models.provider import Media
 from core.models.selection import AgentRunConfig
 from core.secret_redaction import format_error
-from core.sessions.artifacts import FROM_EVENT
+from core.sessions.artifacts import FROM_EVENT_KEY
 from core.tools.public_web import Address, UrlRefusedError, is_public, open_url, read_body
 
 log = logging.getLogger(__name__)
@@ -72,7 +72,7 @@ class MediaPlugin(BasePlugin):
             kind = blob.mime_type or UNKNOWN_TYPE
             if kind == UNKNOWN_TYPE:
                 kind = detect_mime_type(blob.data or b"", kind) or kind
-            sound = to_playable(Media(kind, blob.data))
+            sound = add_wav_header(Media(kind, blob.data))
             blob.mime_type, blob.data = sound.mime_type, sound.data
             name = _choose_name(blob, invocation_context)
             session = invocation_context.session
@@ -82,7 +82,7 @@ class MediaPlugin(BasePlugin):
                 session_id=session.id,
                 filename=name,
                 artifact=types.Part(inline_data=types.Blob(mime_type=blob.mime_type, data=blob.data)),
-                custom_metadata={FROM_EVENT: True},
+                custom_metadata={FROM_EVENT_KEY: True},
             )
             blob.display_name = name
             event.actions.artifact_delta[name] = version
@@ -202,7 +202,7 @@ def _find_fault(blob: _Blob | None) -> str:
     if blob is None or 0 < len(blob.data or b"") <= MAX_FILE_BYTES:
         return ""
     log.warning("a file of an agent is left out: it has %s", format_size(len(blob.data or b"")))
-    return FILE_TOO_LARGE if blob.data else FILE_EMPTY
+    return FILE_TOO_LARGE_NOTE if blob.data else EMPTY_FILE_NOTE
 
 
 def _choose_name(blob: _Blob, context: InvocationContext) -> str:

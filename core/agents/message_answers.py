@@ -72,7 +72,7 @@ def merge_runs(
     return merged
 
 
-def hide_schemas(event: Event) -> Event:
+def remove_response_schemas(event: Event) -> Event:
     """Return an event without the `response_schema` of its `adk_request_input` calls.
 
     It is a copy; an event without such calls is returned itself.
@@ -82,11 +82,11 @@ def hide_schemas(event: Event) -> Event:
     """
     if event.content is None or not _requests_input(event):
         return event
-    parts = [_hide_schema(part) for part in event.content.parts or ()]
+    parts = [_remove_response_schema(part) for part in event.content.parts or ()]
     return event.model_copy(update={"content": event.content.model_copy(update={"parts": parts})})
 
 
-def _hide_schema(part: types.Part) -> types.Part:
+def _remove_response_schema(part: types.Part) -> types.Part:
     call = part.function_call
     if call is None or call.name != INPUT_CALL:
         return part

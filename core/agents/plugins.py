@@ -24,13 +24,13 @@ from google.genai import types
 
 from core.agents.config import TOOL_TIMEOUT_SECONDS
 from core.errors import ToolError
-from core.identity import ANONYMOUS, USER_STATE_KEY, User, to_user_state
+from core.identity import ANONYMOUS_USER, USER_STATE_KEY, User, to_user_state
 from core.models.adapter import ModelAdapter
 from core.models.messages import parameter_schema
 from core.models.selection import AgentRunConfig
 from core.models.tool_calls import format_value, unique_id
 from core.secret_redaction import redact_secrets
-from core.sessions.history import INTERRUPTED
+from core.sessions.history import INTERRUPTED_ERROR
 from core.sessions.writer import StoredSession
 from core.tools.adk_confirmations import apply_standing_approval, find_secret_paths, set_approval_rule
 from core.tools.call_log import ToolCallEntry, ToolCallLog, ToolInvocation
@@ -110,8 +110,8 @@ class GuardPlugin(BasePlugin):
             None to make the call; else the result for the model. It is an error if the user may not use the tool, or
             if a transfer names an unknown agent. It is also an error if the tool needs an approval, and its agent runs
             as a tool. If an earlier attempt at the run made the same call, it is the stored result; without one, it is
-            the error `INTERRUPTED`. Two such calls are made again: an unfinished call of an idempotent tool, and a
-            call whose confirmation request has been decided.
+            the error `INTERRUPTED_ERROR`. Two such calls are made again: an unfinished call of an idempotent tool, and
+            a call whose confirmation request has been decided.
 
         Raises:
             SessionResetError, TurnLostError, StoreError: see `ToolCallLog.begin`; the call is not made.
@@ -239,10 +239,10 @@ class _LoggedResult(dict[str, Any]):
 
         Returns:
             The logged dict; any other logged result under the key `result`. It is empty if a long-running tool returned
-            nothing. If the logged call has not ended, `error` is `INTERRUPTED`, and nothing is applied.
+            nothing. If the logged call has not ended, `error` is `INTERRUPTED_ERROR`, and nothing is applied.
         """
         if not entry.has_ended:
-            return cls(error=INTERRUPTED)
+            return cls(error=INTERRUPTED_ERROR)
         changed = entry.actions.state_delta
         tool_context.state.update(changed)
         for name in entry.actions.model_fields_set - {"state_delta"}:
@@ -321,9 +321,9 @@ def _has_decision(entry: ToolCallEntry, tool_context: ToolContext) -> bool:
 def _check_speaker(tool: BaseTool, tool_context: ToolContext) -> dict[str, Any] | None:
     """Return a tool result with an `error` if the user may not use a tool, else None.
 
-    The user is the one for whom the agent runs; without one, it is `ANONYMOUS`.
+    The user is the one for whom the agent runs; without one, it is `ANONYMOUS_USER`.
     """
-    if is_tool_allowed(tool, _get_speaker(tool_context.run_config) or ANONYMOUS):
+    if is_tool_allowed(tool, _get_speaker(tool_context.run_config) or ANONYMOUS_USER):
         return None
     return {"error": f"{tool.name} may not be used by this user: tell them so"}
 

@@ -14,7 +14,7 @@ from google.adk.sessions import Session
 from google.genai import types
 
 from core.agents.event_mapper import find_open_calls
-from core.agents.message_answers import filter_answer_events, hide_schemas, merge_runs
+from core.agents.message_answers import filter_answer_events, merge_runs, remove_response_schemas
 from core.errors import SessionResetError
 from core.sessions.codec import get_role
 from core.sessions.history import HistoryWindow, is_user_message
@@ -153,7 +153,7 @@ class ResumableRunner(Runner):
         texts = await service.read_stored_events(session, filter_answer_events(session.events, run, answers))
         session.events[:] = merge_runs(session.events, run, answers, texts)
         run_events = self._get_run_events(session)
-        session.events[:] = map(hide_schemas, session.events)
+        session.events[:] = map(remove_response_schemas, session.events)
         return run_events
 
     def _get_run_events(self, session: Session) -> list[Event]:

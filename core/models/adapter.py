@@ -51,7 +51,7 @@ from core.usage.meter import Usage
 log = logging.getLogger(__name__)
 
 #: Error code of an empty answer that ended normally, as ADK calls it.
-NO_CONTENT = "MODEL_RETURNED_NO_CONTENT"
+NO_CONTENT_ERROR_CODE = "MODEL_RETURNED_NO_CONTENT"
 
 #: Default maximum time between two events of a model's stream.
 IDLE_SECONDS = 120.0
@@ -68,8 +68,8 @@ class ModelAdapter(BaseLlm):
     - one response with `partial=False` that has the whole text, the thoughts, the files and the tool calls.
       `finish_reason` is the model's; anything but `STOP` beside text means that the text breaks off there.
       `grounding_metadata` has the pages of the answer, and `custom_metadata` those that the model read as a whole.
-    - the same with `error_code` if there is neither text nor a file nor a call: `NO_CONTENT`, or else the finish reason
-      (`MAX_TOKENS`, `MALFORMED_FUNCTION_CALL`, ...). ADK stores it and ends its run.
+    - the same with `error_code` if there is neither text nor a file nor a call: `NO_CONTENT_ERROR_CODE`, or else the
+      finish reason (`MAX_TOKENS`, `MALFORMED_FUNCTION_CALL`, ...). ADK stores it and ends its run.
     - an error of `core.errors`: the provider's, `ContentBlockedError` if the safety rules left nothing,
       `ProviderTimeoutError` after `idle_seconds` without an event, or `ProviderStreamError` if the stream ends early.
       The time that tools take between two calls does not count. At a spending limit, it is `SpendingLimitError`.
@@ -83,7 +83,7 @@ class ModelAdapter(BaseLlm):
         fallbacks: models that replace one that fails.
         is_fixed: whether the agent names its model, and no selection replaces it.
         idle_seconds: the most seconds between two events of a stream.
-        retry_seconds: seconds before each retry of a call with a `retryable` error; empty for no retry.
+        retry_delays: seconds before each retry of a call with a `retryable` error; empty for no retry.
     """
 
     provider: SkipValidation[Provider] = Field(exclude=True, repr=False)
@@ -91,7 +91,7 @@ class ModelAdapter(BaseLlm):
     fallbacks: SkipValidation[Fallbacks] = Field(default_factory=Fallbacks, exclude=True, repr=False)
     is_fixed: bool = False
     idle_seconds: float = IDLE_SECONDS
-    retry_seconds: tuple[float, ...] = ()
+    retry_delays: tuple[float, ...] = ()
 
     @property
     def capabilities(self) -> LlmCapabilities:
@@ -126,7 +126,7 @@ class ModelAdapter(BaseLlm):
             stream: whether partial responses are wanted.
         """
         attempt = partial(self._attempt, llm_request, stream)
-        return self.fallbacks.stream(llm_request.model or self.model, attempt, self.retry_seconds)
+        return self.fallbacks.stream(llm_request.model or self.model, attempt, self.retry_delays)
 
     def _get_handle(self, name: str | None) -> ModelHandle:
         """Return the provider of a model, and the model's name at that vendor.
@@ -295,8 +295,8 @@ def _estimate_input_tokens(request: ModelRequest) -> int:
 def _final_response(answer: "_AnswerBuilder", done: Done) -> LlmResponse:
     """Return the complete response of a model call from the pieces of its answer.
 
-    A response without text, file or call has an error code: `NO_CONTENT` after a normal end, otherwise the finish
-    reason.
+    A response without text, file or call has an error code: `NO_CONTENT_ERROR_CODE` after a normal end, otherwise the
+    finish reason.
 
     Raises:
         ContentBlockedError: safety rules left no content.
@@ -319,7 +319,7 @@ def _final_response(answer: "_AnswerBuilder", done: Done) -> LlmResponse:
             reason = done.finish_reason.value
             raise ContentBlockedError(f"{answer.provider} withheld the answer ({reason})")
         ended_well = done.finish_reason is types.FinishReason.STOP
-        response.error_code = NO_CONTENT if ended_well else done.finish_reason.value
+        response.error_code = NO_CONTENT_ERROR_CODE if ended_well else done.finish_reason.value
         response.error_message = "The model ended without an answer."
     return response
 

@@ -16,7 +16,7 @@ MIN_INTERVAL_SECONDS = 0.03
 
 #: Seconds between any two deltas of all streams: at most 700 a second, so that 200 streams get one each 0.28 s, and
 #: never all of them in the same pass of the event loop.
-SPACING_SECONDS = 0.0014
+DELTA_SPACING_SECONDS = 0.0014
 
 
 class DeltaSchedule:
@@ -32,10 +32,10 @@ class DeltaSchedule:
     def next_delay(self) -> float:
         """Reserve a time for a stream's next text delta; return the seconds until then.
 
-        The time is at least `MIN_INTERVAL_SECONDS` from now, and `SPACING_SECONDS` after the last reserved one.
+        The time is at least `MIN_INTERVAL_SECONDS` from now, and `DELTA_SPACING_SECONDS` after the last reserved one.
         """
         now = event_loop.now()
-        self._last = max(now + MIN_INTERVAL_SECONDS, self._last + SPACING_SECONDS)
+        self._last = max(now + MIN_INTERVAL_SECONDS, self._last + DELTA_SPACING_SECONDS)
         return self._last - now
 
 

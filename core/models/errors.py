@@ -72,7 +72,7 @@ def status_error(provider: str, model: str, status: int, *, retry_after: float |
     if status in (401, 403):
         return ProviderAuthError(f"{provider} refused the key (HTTP {status})")
     if status == 404:
-        return unknown_model(provider, model)
+        return ModelNotFoundError(f"{provider} has no model {model!r} at this address and for this key")
     if status == 429:
         message = f"{provider} refuses requests over its rate limit (HTTP 429)"
         return ProviderRateLimitError(message, retry_after=retry_after)
@@ -80,11 +80,6 @@ def status_error(provider: str, model: str, status: int, *, retry_after: float |
         message = f"{provider} could not answer (HTTP {status})"
         return ProviderUnavailableError(message, retry_after=retry_after)
     return ProviderRequestError(f"{provider} refused the request to {model!r} (HTTP {status})")
-
-
-def unknown_model(provider: str, model: str) -> ModelNotFoundError:
-    """Return the error for a model that the vendor does not have."""
-    return ModelNotFoundError(f"{provider} has no model {model!r} at this address and for this key")
 
 
 def parse_retry_after(headers: Mapping[str, str]) -> float | None:

@@ -23,12 +23,12 @@ BLOCKED_REASONS = frozenset(
     }
 )
 
-CUT_OFF = "⚠️ The answer stops here: it reached the model's length limit."
-WITHHELD = "⚠️ The answer stops here: the model's safety filter blocked the rest."
+CUT_OFF_NOTE = "⚠️ The answer stops here: it reached the model's length limit."
+BLOCKED_NOTE = "⚠️ The answer stops here: the model's safety filter blocked the rest."
 
 #: Notes in an answer in place of a file that a model or a tool returned.
-FILE_TOO_LARGE = "⚠️ A file is left out here: it has more than 20 MB."
-FILE_EMPTY = "⚠️ A file is left out here: it came without content."
+FILE_TOO_LARGE_NOTE = "⚠️ A file is left out here: it has more than 20 MB."
+EMPTY_FILE_NOTE = "⚠️ A file is left out here: it came without content."
 
 #: CommonMark: the marker of a list item.
 _MARKER = r"(?:[-*+]|\d{1,9}[.)])[ \t]+"
@@ -41,7 +41,7 @@ _FENCE = re.compile(rf"^([ \t]*(?:{_MARKER})*)(`{{3,}}+(?!.*`)|~{{3,}})(.*)$", r
 _MAX_INDENT = 3
 
 
-def with_ending_note(text: str, finish_reason: FinishReason | None) -> str:
+def add_ending_note(text: str, finish_reason: FinishReason | None) -> str:
     """Return the text of an answer, with a note at its end if it is cut off there.
 
     An open code fence is closed before the note.
@@ -50,9 +50,9 @@ def with_ending_note(text: str, finish_reason: FinishReason | None) -> str:
         finish_reason: the finish reason of the answer; only a length limit or a safety filter leads to a note.
     """
     if finish_reason == "MAX_TOKENS":
-        return f"{close_code_fence(text)}\n\n{CUT_OFF}"
+        return f"{close_code_fence(text)}\n\n{CUT_OFF_NOTE}"
     if finish_reason in BLOCKED_REASONS:
-        return f"{close_code_fence(text)}\n\n{WITHHELD}"
+        return f"{close_code_fence(text)}\n\n{BLOCKED_NOTE}"
     return text
 
 

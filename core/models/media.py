@@ -11,7 +11,7 @@ from mimetypes import guess_extension, guess_type
 
 from google.genai import types
 
-from core.models.provider import NO_FILES, Media, ModelMessage, Part, SupportedFiles, Text, ToolResult
+from core.models.provider import NO_SUPPORTED_FILES, Media, ModelMessage, Part, SupportedFiles, Text, ToolResult
 from core.models.tool_calls import fence_code
 
 #: File signatures: offset, bytes, MIME type.
@@ -226,7 +226,7 @@ def make_part(mime_type: str, data: bytes) -> types.Part:
     return types.Part(inline_data=types.Blob(mime_type=mime_type, data=data))
 
 
-def to_playable(file: Media) -> Media:
+def add_wav_header(file: Media) -> Media:
     """Return an audio file that players can open: raw samples get a WAV header.
 
     Raw samples (`audio/l16` or `audio/pcm`) have 16 bits and one channel; their rate is that of the MIME type, else
@@ -269,7 +269,7 @@ def drop_files(messages: Sequence[ModelMessage]) -> list[ModelMessage]:
 
     Text files and addresses of files stay.
     """
-    return drop_unsupported_files(messages, NO_FILES)
+    return drop_unsupported_files(messages, NO_SUPPORTED_FILES)
 
 
 def shorten_history(messages: Sequence[ModelMessage]) -> list[ModelMessage] | None:

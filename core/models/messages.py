@@ -17,7 +17,7 @@ from core.models.provider import Media, ModelMessage, Part, Role, Text, Thought,
 from core.models.tool_calls import MAX_ID_LENGTH, part_text, unique_id
 
 #: Result of a call without a stored result.
-INTERRUPTED: Mapping[str, Any] = {"error": "interrupted, may have taken effect"}
+INTERRUPTED_RESULT: Mapping[str, Any] = {"error": "interrupted, may have taken effect"}
 
 
 def convert_messages(
@@ -28,8 +28,8 @@ def convert_messages(
     The messages stay in order. The text parts of the system instruction, joined by newlines, are the first message, the
     only one with the role `system`. A call id has only ASCII letters, digits, `_` and `-`, at most 40. A call without
     an id gets `call_` and its tool's name. A repeated id gets a number (`call_t`, `call_t_2`). Responses without ids
-    belong to the calls of their tool in order. A call without a response gets `INTERRUPTED`; a response without a call
-    is dropped.
+    belong to the calls of their tool in order. A call without a response gets `INTERRUPTED_RESULT`; a response without
+    a call is dropped.
     """
     history = _MessageBuilder()
     for content in contents:
@@ -130,13 +130,13 @@ class _MessageBuilder:
     def build(self) -> list[ModelMessage]:
         """Return the messages, each with a tool message after it if it has calls.
 
-        The tool message has one result per call; for a call without a response, it is `INTERRUPTED`.
+        The tool message has one result per call; for a call without a response, it is `INTERRUPTED_RESULT`.
         """
         messages: list[ModelMessage] = []
         for message, calls in self._messages:
             messages.append(message)
             if calls:
-                results = (call.result or ToolResult(call.id, call.name, INTERRUPTED) for call in calls)
+                results = (call.result or ToolResult(call.id, call.name, INTERRUPTED_RESULT) for call in calls)
                 messages.append(ModelMessage("tool", tuple(results)))
         return messages
 
@@ -241,7 +241,7 @@ def list_tools(config: types.GenerateContentConfig) -> list[ToolSpec]:
     ]
 
 
-def answer_schema(config: types.GenerateContentConfig) -> dict[str, Any] | None:
+def get_response_schema(config: types.GenerateContentConfig) -> dict[str, Any] | None:
     """Return the JSON Schema that the answer must match; None if there is none.
 
     It is `response_json_schema` of the configuration if that is set, otherwise `response_schema`.

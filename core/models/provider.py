@@ -168,7 +168,7 @@ class SupportedFiles:
         return size <= self.max_bytes.get(mime_type, -1)
 
 
-NO_FILES = SupportedFiles({}, 0)
+NO_SUPPORTED_FILES = SupportedFiles({}, 0)
 
 #: Files that nearly every model accepts, for external models.
 DEFAULT_FILES = SupportedFiles(dict.fromkeys((*IMAGE_TYPES, PDF_TYPE), 3_900_000), max_total_bytes=14 * 2**20)

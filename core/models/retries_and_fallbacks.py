@@ -27,13 +27,13 @@ from core.secret_redaction import format_error
 log = logging.getLogger(__name__)
 
 #: Seconds before the second and the third attempt, times a random factor of 0.5 to 1.5.
-RETRY_SECONDS = (0.5, 2.0)
+RETRY_DELAYS_SECONDS = (0.5, 2.0)
 
 #: A provider that asks for a longer wait gets no retry.
 MAX_RETRY_AFTER_SECONDS = 30.0
 
 #: A model that failed is skipped for this time, if there are fallbacks.
-SKIP_SECONDS = 60.0
+COOLDOWN_SECONDS = 60.0
 
 _RETRACTION = "parley_retraction"
 
@@ -46,7 +46,7 @@ def is_retraction(response: LlmResponse) -> bool:
     return bool(response.custom_metadata and response.custom_metadata.get(_RETRACTION))
 
 
-def retraction() -> LlmResponse:
+def create_retraction() -> LlmResponse:
     """Return a partial response that cancels all earlier ones of its call."""
     content = types.ModelContent("")  # ADK drops a response without content
     return LlmResponse(content=content, partial=True, custom_metadata={_RETRACTION: True})
@@ -71,7 +71,7 @@ class Fallbacks:
     """Models that replace a model that fails, and the models that are skipped for now.
 
     One instance serves all calls of a process. If there are fallbacks, a model that failed is skipped for
-    `SKIP_SECONDS`, unless the request was at fault: `ContentBlockedError` or `ProviderRequestError`.
+    `COOLDOWN_SECONDS`, unless the request was at fault: `ContentBlockedError` or `ProviderRequestError`.
 
     Args:
         models: the fallbacks by their full names, in the order in which they are tried.
@@ -108,7 +108,7 @@ class Fallbacks:
                         async for response in responses:
                             if is_stale:
                                 is_stale = False
-                                yield retraction()
+                                yield create_retraction()
                             has_output = True
                             yield response
                     self._skipped_until.pop(name, None)
@@ -125,7 +125,7 @@ class Fallbacks:
             if first_error is None and is_request_fault:
                 raise failure
             if self.models and not is_request_fault:
-                self._skipped_until[name] = event_loop.now() + SKIP_SECONDS
+                self._skipped_until[name] = event_loop.now() + COOLDOWN_SECONDS
             first_error = first_error or failure
             log.warning("%s cannot answer: %s", name, format_error(failure))
         assert first_error is not None, "at least one model was tried"

@@ -17,7 +17,7 @@ from core.models.adapter import IDLE_SECONDS, ModelAdapter
 from core.models.coalescing import CoalescingProvider, DeltaSchedule
 from core.models.provider import ModelHandle
 from core.models.provider_registry import make_provider
-from core.models.retries_and_fallbacks import RETRY_SECONDS, Fallbacks
+from core.models.retries_and_fallbacks import RETRY_DELAYS_SECONDS, Fallbacks
 from core.models.vendors import VendorSettings, lacks_key
 from core.usage.meter import ToolTimer
 
@@ -105,7 +105,7 @@ class ModelRegistry:
             fallbacks=self.fallbacks if name == self.default else Fallbacks(),
             is_fixed=name != self.default,
             idle_seconds=self._idle_seconds,
-            retry_seconds=RETRY_SECONDS,
+            retry_delays=RETRY_DELAYS_SECONDS,
         )
 
     def _load_all(self, names: Sequence[str], setting: str) -> list[str]:

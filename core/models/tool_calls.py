@@ -18,7 +18,7 @@ from core.models.provider import Media, ModelMessage, Part, Text, Thought, ToolC
 
 #: Prefix of the tool's name in a call whose arguments are no JSON object. No such tool exists, so nothing runs, and the
 #: model gets an error.
-MALFORMED_CALL = "malformed_call_to_"
+MALFORMED_CALL_PREFIX = "malformed_call_to_"
 
 #: OpenAI: a call's id has at most 40 characters. Anthropic: at most 64.
 MAX_ID_LENGTH = 40
@@ -33,8 +33,8 @@ _TICKS = re.compile("`{3,}")
 def parse_call(call_id: str, name: str, arguments: str, *, is_truncated: bool) -> ToolCall | None:
     """Return the tool call with these arguments, a JSON text.
 
-    If they are no JSON object, and `is_truncated` is False, the call's name is `MALFORMED_CALL` followed by the tool's
-    name. Its only argument, `arguments`, is then the text.
+    If they are no JSON object, and `is_truncated` is False, the call's name is `MALFORMED_CALL_PREFIX` followed by the
+    tool's name. Its only argument, `arguments`, is then the text.
 
     Args:
         call_id: the id of the call.
@@ -48,7 +48,7 @@ def parse_call(call_id: str, name: str, arguments: str, *, is_truncated: bool) -
     read = _parse_object(arguments)
     if read is not None:
         return ToolCall(call_id, name, read)
-    return None if is_truncated else ToolCall(call_id, MALFORMED_CALL + name, {"arguments": arguments})
+    return None if is_truncated else ToolCall(call_id, MALFORMED_CALL_PREFIX + name, {"arguments": arguments})
 
 
 def _parse_object(text: str) -> dict[str, Any] | None:

@@ -30,7 +30,7 @@ from core.usage.prices import Prices
 from core.usage.spending import has_person_id, record_turns, redact_rows
 
 #: The outcome of an inbox message of which only the event key is left.
-FORGOTTEN = "forgotten"
+FORGOTTEN_OUTCOME = "forgotten"
 
 #: The beginning of the event key of a row that marks a session as deleted.
 TOMBSTONE_PREFIX = "forgotten:"
@@ -103,7 +103,7 @@ async def delete_session(
 async def tombstone_messages(connection: AsyncConnection, condition: sa.ColumnElement[bool]) -> None:
     """Replace inbox messages by tombstones: rows without session, author and message.
 
-    Id, event key, times, kind and generation stay; the outcome becomes `FORGOTTEN`; all other columns are emptied.
+    Id, event key, times, kind and generation stay; the outcome becomes `FORGOTTEN_OUTCOME`; other columns are emptied.
 
     Args:
         condition: the SQL condition on the rows of `inbox`.
@@ -117,7 +117,7 @@ async def tombstone_messages(connection: AsyncConnection, condition: sa.ColumnEl
         "parent": None,
         "turn": None,
     }
-    await connection.execute(sa.update(inbox).where(condition).values(**empty, outcome=FORGOTTEN))
+    await connection.execute(sa.update(inbox).where(condition).values(**empty, outcome=FORGOTTEN_OUTCOME))
 
 
 async def _insert_tombstone(connection: AsyncConnection, session: sa.Row[Any], reset_at: float) -> None:

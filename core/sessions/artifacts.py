@@ -23,7 +23,7 @@ from core.workers.fencing import FencingToken, lock_session_and_turn
 _USER_PREFIX = "user:"
 
 #: Key in the custom metadata of an artifact that was saved from an ADK event: a file that a model or a tool returned.
-FROM_EVENT = "parley_from_event"
+FROM_EVENT_KEY = "parley_from_event"
 
 
 @dataclass(frozen=True, slots=True)

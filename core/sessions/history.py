@@ -21,7 +21,7 @@ DEFAULT_BUDGET_TOKENS = 32_000
 #: The most turns of history that are sent by default.
 DEFAULT_MAX_TURNS = 40
 
-INTERRUPTED = "interrupted, may have taken effect"
+INTERRUPTED_ERROR = "interrupted, may have taken effect"
 
 #: ADK: name of the call that requests a confirmation of another call.
 CONFIRMATION_CALL_NAME = "adk_request_confirmation"
@@ -218,8 +218,8 @@ def repair_history(events: Sequence[Event]) -> list[Event]:
     """Return a history that every model accepts: with a response for each call.
 
     Responses without a call are removed, and repeated call ids are renamed. A call without a response gets the error
-    `INTERRUPTED` if other messages follow: see `answer_interrupted_calls`. Calls that may still be answered have none:
-    long-running calls, and the calls of the last message of each ADK branch.
+    `INTERRUPTED_ERROR` if other messages follow: see `answer_interrupted_calls`. Calls that may still be answered have
+    none: long-running calls, and the calls of the last message of each ADK branch.
 
     Args:
         events: the ADK events of the history, oldest first.
@@ -264,7 +264,7 @@ def _is_confirmation(part: types.Part) -> bool:
 
 
 def answer_interrupted_calls(event: Event, ids: set[str]) -> Event:
-    """Return a new event with the error `INTERRUPTED` as the response to some calls.
+    """Return a new event with the error `INTERRUPTED_ERROR` as the response to some calls.
 
     The response is `{"error": "interrupted, may have taken effect"}`.
 
@@ -272,7 +272,7 @@ def answer_interrupted_calls(event: Event, ids: set[str]) -> Event:
         event: the event that makes the calls.
         ids: the ids of the calls.
     """
-    return answer_calls(event, {id_: {"error": INTERRUPTED} for id_ in ids})
+    return answer_calls(event, {id_: {"error": INTERRUPTED_ERROR} for id_ in ids})
 
 
 def answer_calls(event: Event, answers: Mapping[str, dict[str, Any]]) -> Event:

@@ -15,9 +15,9 @@ from google.adk.events.event import Event
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.models.tokens import estimate_tokens
-from core.sessions.artifacts import FROM_EVENT
+from core.sessions.artifacts import FROM_EVENT_KEY
 from core.sessions.codec import measure_event, parse_event, to_row
-from core.sessions.history import INTERRUPTED, answer_calls
+from core.sessions.history import INTERRUPTED_ERROR, answer_calls
 from core.sessions.lifecycle import delete_unreferenced_blobs
 from core.store.schema import artifacts, human_requests, memories, messages, sessions, tool_calls
 
@@ -27,8 +27,8 @@ _REQUEST_CALLS = ("adk_request_confirmation", "adk_request_credential")
 #: ADK: name of the call by which a workflow or a model requests input of the user.
 INPUT_CALL = "adk_request_input"
 
-NOT_STARTED = "interrupted before it began"
-NOT_ANSWERED = "nobody answered this"
+NOT_STARTED_ERROR = "interrupted before it began"
+NOT_ANSWERED_ERROR = "nobody answered this"
 
 
 def correction_run_id(run_id: str) -> str:
@@ -99,7 +99,7 @@ async def _delete_files(
     names = {name for row in kept for name in row.event.actions.artifact_delta}
     query = sa.select(artifacts.c.id, artifacts.c.name, artifacts.c.custom_metadata)
     rows = await connection.execute(query.where(artifacts.c.session == session_id, artifacts.c.run.in_(runs)))
-    ids = [row.id for row in rows if row.name not in names and (row.custom_metadata or {}).get(FROM_EVENT)]
+    ids = [row.id for row in rows if row.name not in names and (row.custom_metadata or {}).get(FROM_EVENT_KEY)]
     if ids:
         await connection.execute(sa.delete(artifacts).where(artifacts.c.id.in_(ids)))
 
@@ -151,7 +151,7 @@ async def close_questions(connection: AsyncConnection, session_id: str, author: 
 
 
 async def close_calls(connection: AsyncConnection, session_id: str, calls: Set[tuple[str, str]]) -> None:
-    """Store the error `NOT_ANSWERED` as the response to open long-running calls.
+    """Store the error `NOT_ANSWERED_ERROR` as the response to open long-running calls.
 
     The response is `{"error": "nobody answered this"}`.
 
@@ -174,7 +174,7 @@ async def close_calls(connection: AsyncConnection, session_id: str, calls: Set[t
         }
         if not ids:
             continue
-        response = _RunMessage.create(answer_calls(row.event, {id_: {"error": NOT_ANSWERED} for id_ in ids}), row)
+        response = _RunMessage.create(answer_calls(row.event, {id_: {"error": NOT_ANSWERED_ERROR} for id_ in ids}), row)
         await connection.execute(sa.insert(messages).values(response.columns))
         answered = {id_: done or id_ in ids for id_, done in calls_answered.items()}
         update = sa.update(messages).where(messages.c.id == row.id)
@@ -406,11 +406,11 @@ def _get_outcome(call: sa.Row[Any] | None) -> dict[str, Any]:
         call: the `tool_calls` row of the call; None if the call never began.
 
     Returns:
-        `{"error": NOT_STARTED}` if the call never began, `{"error": INTERRUPTED}` if it did not end. Else the stored
-        result; a result that is no JSON object is the value of `result`.
+        `{"error": NOT_STARTED_ERROR}` if the call never began, `{"error": INTERRUPTED_ERROR}` if it did not end. Else
+        the stored result; a result that is no JSON object is the value of `result`.
     """
     if call is None:
-        return {"error": NOT_STARTED}
+        return {"error": NOT_STARTED_ERROR}
     if call.state == "begun":
-        return {"error": INTERRUPTED}
+        return {"error": INTERRUPTED_ERROR}
     return call.result if isinstance(call.result, dict) else {"result": call.result}

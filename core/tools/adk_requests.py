@@ -17,7 +17,7 @@ from google.adk.events.request_input import RequestInput
 from google.genai import types
 
 from core.sessions.history import CONFIRMATION_CALL_NAME
-from core.sessions.resume import INPUT_CALL, NOT_ANSWERED
+from core.sessions.resume import INPUT_CALL, NOT_ANSWERED_ERROR
 from core.tools.adk_confirmations import ConfirmationRequest, find_confirmations
 
 #: ADK: names of the tools whose only purpose is a question, and of the request for credentials.
@@ -185,7 +185,7 @@ def to_response_part(
             is_same = confirmation is not None and confirmation.arguments_hash == decision.arguments_hash
             response = {"confirmed": decision.is_allowed and is_same}
         case Answer(is_expired=True):
-            name, response = decision.tool, {"error": NOT_ANSWERED}
+            name, response = decision.tool, {"error": NOT_ANSWERED_ERROR}
         case Answer():
             name, response = decision.tool, {"result": _to_result(decision.value, call)}
     return types.Part(function_response=types.FunctionResponse(id=decision.call_id, name=name, response=response))

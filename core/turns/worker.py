@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 TurnRunner = Callable[[Turn], Awaitable[None]]
 
 #: Seconds in which a turn that `stop` has cancelled may end its reply.
-CLOSING_SECONDS = 6.0
+CANCEL_GRACE_SECONDS = 6.0
 
 #: The first and the longest pause before this worker claims a turn again whose run raised an error, in seconds. The
 #: pause doubles with each claim.
@@ -29,7 +29,7 @@ BACKOFF_SECONDS, MAX_BACKOFF_SECONDS = 0.1, 30.0
 
 #: Seconds between the starts of two turns of one claim. Without them, 50 turns that start in one iteration of the event
 #: loop hold it for 80 to 200 ms (`make bench-deltas STREAMS=50`).
-SPACING_SECONDS = 0.002
+TURN_SPACING_SECONDS = 0.002
 
 #: Seconds from a turn's end to the claim of the next turns. Turns that end together share one claim: 300 of them on
 #: SQLite end in 1.3 s instead of 1.5 (`make bench-turns`).
@@ -155,7 +155,7 @@ class Worker:
         """Stop claiming turns, wait for the running ones, then cancel the unfinished ones.
 
         A cancelled turn is handed back, so that another worker can claim it. Turns that have not ended within
-        `CLOSING_SECONDS` after their cancellation are logged, and their tasks go on.
+        `CANCEL_GRACE_SECONDS` after their cancellation are logged, and their tasks go on.
 
         Args:
             grace: seconds until the running turns are cancelled with `SHUTDOWN`.
@@ -167,11 +167,11 @@ class Worker:
         if running := list(self._running.values()):
             await asyncio.wait([run.task for run in running], timeout=max(0.0, until - event_loop.now()))
         self._is_closing = True
-        closed = event_loop.now() + CLOSING_SECONDS
+        closed = event_loop.now() + CANCEL_GRACE_SECONDS
         if unfinished := list(self._running.values()):
             for run in unfinished:
                 run.cancel(CancelReason.SHUTDOWN)
-            await asyncio.wait([run.task for run in unfinished], timeout=CLOSING_SECONDS)
+            await asyncio.wait([run.task for run in unfinished], timeout=CANCEL_GRACE_SECONDS)
         await self._wait_for_claim(closed)
         if self._running:
             log.error(
@@ -203,7 +203,7 @@ class Worker:
                         continue
                     task = asyncio.create_task(self._run(turn), name=f"turn {turn.id}")
                     self._running[turn.id] = _Run(turn, task)
-                    await asyncio.sleep(SPACING_SECONDS)
+                    await asyncio.sleep(TURN_SPACING_SECONDS)
                 if len(claimed) < free:
                     return
 

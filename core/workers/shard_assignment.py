@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 LOOK_SECONDS, SLOT_SECONDS = 2.0, 0.25
 
 #: Seconds for which a worker gets no shards after it could not connect one.
-UNFIT_SECONDS = 600.0
+NO_SHARDS_SECONDS = 600.0
 
 
 class ShardAssignment:
@@ -104,7 +104,7 @@ class ShardAssignment:
         await self._release(self._is_ours())
 
     async def release_failed_shards(self, shards: Collection[int], count: int) -> None:
-        """Release shards that cannot be connected, and claim none for `UNFIT_SECONDS`.
+        """Release shards that cannot be connected, and claim none for `NO_SHARDS_SECONDS`.
 
         `watch` takes this worker's other shards away as well. If all live workers have failed so, they divide the
         shards all the same. A failure of the database is logged.
@@ -116,7 +116,7 @@ class ShardAssignment:
         self._assigned = (self._assigned or frozenset()).difference(
             shards
         )  # a shard that is assigned again is connected anew
-        await self._release(self._is_row_of(shards, count), no_shards_until=self._database.now + UNFIT_SECONDS)
+        await self._release(self._is_row_of(shards, count), no_shards_until=self._database.now + NO_SHARDS_SECONDS)
 
     async def acquire_identify_slot(self, part: int, count: int, seconds: float) -> None:
         """Wait until no worker identifies a shard of a group, and reserve the group.

@@ -42,7 +42,7 @@ from core.errors import (
 from core.models.errors import convert_errors, convert_parse_error, parse_retry_after, status_error
 from core.models.grounding import Source, make_grounding
 from core.models.media import move_files_to_user
-from core.models.messages import answer_schema, clean_tool_name, wants_search
+from core.models.messages import clean_tool_name, get_response_schema, wants_search
 from core.models.provider import (
     IMAGE_TYPES,
     PDF_TYPE,
@@ -315,7 +315,7 @@ def build_body(request: ModelRequest) -> dict[str, Any]:
     if thinking is not None and "budget_tokens" in thinking:
         limit = max(limit, thinking["budget_tokens"] + _MIN_THINKING_TOKENS)
     system = "\n".join(message.text for message in request.messages if message.role == "system")
-    schema, tools = answer_schema(config), _format_tools(request)
+    schema, tools = get_response_schema(config), _format_tools(request)
     options = {
         "system": [_text_block(system)] if system.strip() else None,
         "thinking": thinking,

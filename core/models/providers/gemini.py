@@ -23,7 +23,7 @@ from core.errors import (
     ProviderUnavailableError,
 )
 from core.models.errors import convert_errors, convert_parse_error, status_error
-from core.models.media import UNKNOWN_TYPE, to_playable
+from core.models.media import UNKNOWN_TYPE, add_wav_header
 from core.models.messages import clean_tool_name
 from core.models.provider import (
     IMAGE_TYPES,
@@ -262,7 +262,7 @@ def _parse_part(part: types.Part) -> Iterable[ProviderEvent]:
     if part.thought and (part.inline_data or part.file_data):
         return  # Gemini: a draft of the image that follows
     if (blob := part.inline_data) is not None:
-        yield to_playable(
+        yield add_wav_header(
             Media(blob.mime_type or UNKNOWN_TYPE, blob.data or b"", None, blob.display_name or "", signature)
         )
         return

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from core.errors import ProviderUnavailableError, SettingsError
-from core.models.provider import NO_FILES, ModelMessage, ModelRequest, ProviderEvent, SupportedFiles, Text
+from core.models.provider import NO_SUPPORTED_FILES, ModelMessage, ModelRequest, ProviderEvent, SupportedFiles, Text
 from core.models.providers.openai import OpenAIProvider
 
 _SERVER = Path(__file__).with_name("local_server.py")
@@ -74,7 +74,7 @@ class LocalProvider:
 
     def supported_files(self, model: str) -> SupportedFiles:
         del model
-        return NO_FILES
+        return NO_SUPPORTED_FILES
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ProviderEvent, None]:
         client = await self._ensure_started()

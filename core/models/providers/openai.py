@@ -23,10 +23,10 @@ from core.errors import (
     ProviderStreamError,
     ProviderUnavailableError,
 )
-from core.models.errors import convert_errors, convert_parse_error, parse_retry_after, status_error, unknown_model
+from core.models.errors import convert_errors, convert_parse_error, parse_retry_after, status_error
 from core.models.grounding import Source, make_grounding
-from core.models.media import UNKNOWN_TYPE, move_files_to_user, to_playable
-from core.models.messages import answer_schema, clean_tool_name, wants_search
+from core.models.media import UNKNOWN_TYPE, add_wav_header, move_files_to_user
+from core.models.messages import clean_tool_name, get_response_schema, wants_search
 from core.models.provider import (
     IMAGE_TYPES,
     PDF_TYPE,
@@ -159,7 +159,7 @@ class OpenAIProvider:
         if finish is None:
             raise ProviderStreamError(f"{self.name} ended its stream before the answer was complete")
         if sound:
-            yield to_playable(Media(_SOUND_TYPE, bytes(sound)))
+            yield add_wav_header(Media(_SOUND_TYPE, bytes(sound)))
         for call in calls.build(is_truncated=finish == "length"):
             yield call
         yield Done(_FINISH_REASONS.get(finish, types.FinishReason.OTHER), usage)
@@ -203,7 +203,7 @@ class OpenAIProvider:
         """
         match error.code:
             case "model_not_found":
-                return unknown_model(self.name, model)
+                return status_error(self.name, model, 404)
             case "content_filter" | "content_policy_violation":
                 return ContentBlockedError(f"{self.name} withheld the answer: the prompt was blocked")
             case "context_length_exceeded":
@@ -388,7 +388,7 @@ def _response_format(request: ModelRequest) -> dict[str, Any] | None:
 
     It has the type `json_schema` if the request has a schema, and `json_object` if it only requires JSON.
     """
-    schema = answer_schema(request.config)
+    schema = get_response_schema(request.config)
     if schema is not None:
         return {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema}}
     if request.config.response_mime_type == "application/json":

@@ -5,7 +5,7 @@ import pytest
 from channels.i18n import messages as words
 from channels.i18n.messages import ENGLISH
 from core.errors import ParleyError
-from core.models.finish_reasons import CUT_OFF
+from core.models.finish_reasons import CUT_OFF_NOTE
 from tests.channels.i18n import catalogue
 
 
@@ -65,7 +65,7 @@ def test_texts_are_formatted_in_the_language() -> None:
 
 
 def test_the_notice_of_an_interrupted_answer_is_translated() -> None:
-    text = f"Half an\n\n{CUT_OFF}"
+    text = f"Half an\n\n{CUT_OFF_NOTE}"
     assert ENGLISH.translate_ending(text) == text
     assert words.messages_for("ko").translate_ending(text).startswith("Half an\n\n⚠️ 답변이")
 

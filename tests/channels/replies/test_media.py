@@ -11,7 +11,7 @@ from google.genai import types
 from channels.i18n import messages as words
 from channels.replies.sources import MAX_LINKS, add_sources
 from core.errors import ProviderRateLimitError, ProviderUnavailableError, StoreError, TurnLostError
-from core.models.finish_reasons import FILE_EMPTY, FILE_TOO_LARGE
+from core.models.finish_reasons import EMPTY_FILE_NOTE, FILE_TOO_LARGE_NOTE
 from core.models.grounding import Source
 from core.tools.tool import to_adk_tool
 from core.turns.store import TurnStore
@@ -145,7 +145,9 @@ async def test_an_image_of_an_unknown_type_is_a_file(sandbox: Any, tmp_path: Pat
         assert chat.list_files()[1:] == [("image-1.png", PNG)]
 
 
-@pytest.mark.parametrize(("size", "sentence"), [(0, FILE_EMPTY), (30 * 2**20, FILE_TOO_LARGE)], ids=["empty", "30 MB"])
+@pytest.mark.parametrize(
+    ("size", "sentence"), [(0, EMPTY_FILE_NOTE), (30 * 2**20, FILE_TOO_LARGE_NOTE)], ids=["empty", "30 MB"]
+)
 @pytest.mark.parametrize("vendor", ["gemini", "openai"])
 async def test_an_empty_or_large_image_ends_in_a_sentence(
     sandbox: Any, tmp_path: Path, vendor: str, size: int, sentence: str

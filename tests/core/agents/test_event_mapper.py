@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from core.agents.event_mapper import EventMapper, find_open_calls
 from core.agents.events import StreamEvent
 from core.errors import ContentBlockedError
-from core.models.adapter import NO_CONTENT
-from core.models.finish_reasons import CUT_OFF
+from core.models.adapter import NO_CONTENT_ERROR_CODE
+from core.models.finish_reasons import CUT_OFF_NOTE
 from tests.fixtures.conversation import apply_text_events, list_types
 
 
@@ -85,7 +85,7 @@ def test_applying_all_events_yields_the_reply(lines: list[Event]) -> None:
 
 def test_a_truncated_answer_with_an_error_code_gets_a_note() -> None:
     cut = {"error_code": "MAX_TOKENS", "finish_reason": types.FinishReason.MAX_TOKENS}
-    assert map_events(final("Once upon").model_copy(update=cut))[-1].text == f"Once upon\n\n{CUT_OFF}"
+    assert map_events(final("Once upon").model_copy(update=cut))[-1].text == f"Once upon\n\n{CUT_OFF_NOTE}"
 
 
 def test_a_blocked_answer_is_an_error_of_its_own_kind() -> None:
@@ -94,7 +94,7 @@ def test_a_blocked_answer_is_an_error_of_its_own_kind() -> None:
 
 
 def test_an_empty_last_answer_keeps_the_earlier_text() -> None:
-    assert map_events(final("Done."), Event(author="teller", error_code=NO_CONTENT))[-1].text == "Done."
+    assert map_events(final("Done."), Event(author="teller", error_code=NO_CONTENT_ERROR_CODE))[-1].text == "Done."
 
 
 def call_event(*ids: str, waits: bool = False) -> Event:

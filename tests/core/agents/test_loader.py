@@ -180,7 +180,7 @@ root_agent = LlmAgent(
     assert models["root"] == models["heir"] == ("RegisteredAdapter", "openai/named")
     assert isinstance(found["asked"], ModelAdapter)
     assert found["asked"].is_fixed
-    assert found["asked"].retry_seconds
+    assert found["asked"].retry_delays
 
 
 def test_an_agent_without_a_model_uses_the_default_or_the_chosen_one(

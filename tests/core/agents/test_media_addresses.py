@@ -13,7 +13,7 @@ from google.adk.runners import InMemoryRunner
 from google.genai import types
 
 from core.agents.media import MAX_FILE_BYTES, MediaPlugin
-from core.models.finish_reasons import FILE_TOO_LARGE
+from core.models.finish_reasons import FILE_TOO_LARGE_NOTE
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"pixels" * 50
 
@@ -104,7 +104,7 @@ async def test_an_address_without_the_file_stays(origin: str, path: str, caplog:
 async def test_a_sentence_replaces_a_file_that_is_too_large(origin: str) -> None:
     (part,) = await run([file_part(f"{origin}/huge")], MediaPlugin(lambda address: address.is_loopback))
     assert part.text is not None
-    assert part.text.strip() == FILE_TOO_LARGE
+    assert part.text.strip() == FILE_TOO_LARGE_NOTE
 
 
 @pytest.mark.parametrize("uri", ["gs://bucket/a.png", "files/abc", "http://127.0.0.1:1/a.png", "http://[::1]/a.png"])

@@ -18,7 +18,7 @@ from google.genai import types
 from core.agents.events import StreamEvent
 from core.agents.runtime import AgentRuntime
 from core.models.provider import Done, ToolCall
-from core.sessions.resume import NOT_ANSWERED, discard_run, resume_run
+from core.sessions.resume import NOT_ANSWERED_ERROR, discard_run, resume_run
 from core.tools.adk_requests import Answer, MessageAnswer, QuestionRequest
 from tests.fixtures.conversation import SESSION, Conversation, Converse, ScriptedProvider, adapter
 
@@ -301,7 +301,7 @@ async def test_the_model_gets_a_result_for_an_unanswered_question(converse: Conv
     dialog = Dialog(await converse(root=single(CHOICE)))
     await dialog.say("a shirt")
     assert await dialog.choose(None, is_expired=True) == "asker is ready."
-    assert await read_answers(dialog.conversation) == [{"error": NOT_ANSWERED}]
+    assert await read_answers(dialog.conversation) == [{"error": NOT_ANSWERED_ERROR}]
 
 
 async def test_a_text_that_looks_like_a_number_stays_a_text(converse: Converse) -> None:

@@ -20,7 +20,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from core.models.provider import Done, Text, ToolCall, ToolResult
-from core.sessions.history import INTERRUPTED
+from core.sessions.history import INTERRUPTED_ERROR
 from core.sessions.resume import resume_run
 from core.sessions.service import SessionService
 from core.sessions.writer import StoredSession
@@ -116,7 +116,7 @@ async def test_a_sequence_resumes_at_the_interrupted_agent(converse: Converse) -
     assert await resume(conversation) == "Looked.\n\nNow to pay.\n\nPaid?"
     assert (look.calls, pay.calls) == (1, 1)
     assert (len(one.requests), len(two.requests)) == (2, 2)
-    assert await get_results(conversation) == {"c1": "used 1", "c2": INTERRUPTED}
+    assert await get_results(conversation) == {"c1": "used 1", "c2": INTERRUPTED_ERROR}
 
 
 async def test_a_resumed_run_replays_its_events_before_it_continues(converse: Converse) -> None:
@@ -155,7 +155,7 @@ async def test_each_parallel_agent_resumes_by_itself(converse: Converse) -> None
     text = await resume(conversation)
     assert sorted(text.split("\n\n")) == ["Hello.", "Looked.", "Paid?"]
     assert (look.calls, pay.calls, len(greeter.requests)) == (2, 1, 1)
-    assert await get_results(conversation) == {"c1": "used 1", "c2": INTERRUPTED, "c3": INTERRUPTED}
+    assert await get_results(conversation) == {"c1": "used 1", "c2": INTERRUPTED_ERROR, "c3": INTERRUPTED_ERROR}
 
 
 @in_either_order
@@ -168,7 +168,7 @@ async def test_a_loop_resumes_in_its_interrupted_iteration(converse: Converse) -
     await interrupt_run(conversation, pay)
     assert await resume(conversation) == "One.\n\nTwo.\n\nThree.\n\nFour."
     assert (look.calls, pay.calls) == (2, 2)
-    assert await get_results(conversation) == {"c1": "used 1", "c2": "used 1", "c3": "used 2", "c4": INTERRUPTED}
+    assert await get_results(conversation) == {"c1": "used 1", "c2": "used 1", "c3": "used 2", "c4": INTERRUPTED_ERROR}
 
 
 @in_either_order
@@ -188,9 +188,9 @@ async def test_a_workflow_resumes_at_its_interrupted_node(converse: Converse) ->
     assert await resume(conversation) == "Looked.\n\nPaid?"
     assert (look.calls, pay.calls, len(steps)) == (1, 1, 1)
     assert (len(one.requests), len(two.requests)) == (2, 2)
-    assert await get_results(conversation) == {"c1": "used 1", "c2": INTERRUPTED}
+    assert await get_results(conversation) == {"c1": "used 1", "c2": INTERRUPTED_ERROR}
     seen = [part for message in two.requests[1].messages for part in message.parts]
-    assert seen == [Text("go on"), ToolCall("c2", "pay", {}), ToolResult("c2", "pay", {"error": INTERRUPTED})]
+    assert seen == [Text("go on"), ToolCall("c2", "pay", {}), ToolResult("c2", "pay", {"error": INTERRUPTED_ERROR})]
 
 
 class StatelessAgent(BaseAgent):
@@ -213,7 +213,7 @@ async def test_an_agent_without_stored_progress_restarts_and_its_tools_do_not(co
     await interrupt_run(conversation, pay)
     assert await resume(conversation) == "Looked, as I said.\n\nPaid?"
     assert (look.calls, pay.calls) == (1, 1)
-    assert await get_results(conversation) == {"c1": "used 1", "c2": INTERRUPTED}
+    assert await get_results(conversation) == {"c1": "used 1", "c2": INTERRUPTED_ERROR}
 
 
 @in_either_order
@@ -227,7 +227,7 @@ async def test_an_agent_resumes_after_a_transfer(converse: Converse) -> None:
     await interrupt_run(conversation, pay)
     assert await resume(conversation) == "Paid?"
     assert pay.calls == 1
-    assert (await get_results(conversation))["c2"] == INTERRUPTED
+    assert (await get_results(conversation))["c2"] == INTERRUPTED_ERROR
 
 
 async def test_a_run_resumes_after_the_correction_of_an_invented_agent(converse: Converse) -> None:
@@ -241,7 +241,7 @@ async def test_a_run_resumes_after_the_correction_of_an_invented_agent(converse:
     await interrupt_run(conversation, pay)
     assert await resume(conversation) == "Then I do it.\n\nPaid?"
     assert (pay.calls, len(provider.requests)) == (1, 3)
-    assert await get_results(conversation) == {"c1": INTERRUPTED}
+    assert await get_results(conversation) == {"c1": INTERRUPTED_ERROR}
     assert [row.role for row in await conversation.rows()].count("user") == 2
 
 
@@ -292,7 +292,7 @@ class StoredCall:
     def response(self) -> dict[str, Any]:
         if self.runs_now:
             return {"result": f"new {self.id}"}
-        return {"error": INTERRUPTED} if self.state is CallState.BEGUN else {"result": f"old {self.id}"}
+        return {"error": INTERRUPTED_ERROR} if self.state is CallState.BEGUN else {"result": f"old {self.id}"}
 
     @property
     def tool(self) -> BaseTool:

@@ -16,8 +16,8 @@ from google.adk.tools.tool_context import ToolContext
 from google.genai import types
 
 from core.models.provider import Done, ToolCall
-from core.sessions.history import INTERRUPTED
-from core.sessions.resume import NOT_STARTED, resume_run
+from core.sessions.history import INTERRUPTED_ERROR
+from core.sessions.resume import NOT_STARTED_ERROR, resume_run
 from core.store.schema import messages
 from core.tools.call_log import ToolCallLog, ToolInvocation
 from tests.fixtures.conversation import SESSION, USER, Answer, Conversation, Converse, ScriptedProvider, adapter
@@ -128,7 +128,7 @@ async def test_an_interrupted_approved_call_is_not_repeated(converse: Converse) 
         await running
     assert await resume(conversation) == "Paid?"
     assert till.paid == 1
-    assert (await list_results(conversation))[-1] == INTERRUPTED
+    assert (await list_results(conversation))[-1] == INTERRUPTED_ERROR
 
 
 @pytest.mark.parametrize("dynamic", [False, True], ids=["the tool's declaration asks", "the tool asks"])
@@ -152,11 +152,11 @@ async def test_an_unstored_confirmation_is_requested_again_once(converse: Conver
     ("states", "answered"),
     [
         ({}, []),
-        ({"c1": "begun"}, [INTERRUPTED]),
+        ({"c1": "begun"}, [INTERRUPTED_ERROR]),
         ({"c1": "pending"}, []),
         ({"c1": "ended"}, ["ticket"]),
-        ({"c2": "ended"}, [NOT_STARTED, "looked"]),
-        ({"c1": "pending", "c2": "begun"}, [INTERRUPTED]),
+        ({"c2": "ended"}, [NOT_STARTED_ERROR, "looked"]),
+        ({"c1": "pending", "c2": "begun"}, [INTERRUPTED_ERROR]),
     ],
     ids=["nothing begun", "begun", "answered later", "answered at once", "the other ended", "the other begun"],
 )
@@ -212,5 +212,5 @@ async def test_the_state_change_of_a_partly_stored_step_is_applied_once(converse
     later = Event(author="root", invocation_id="elsewhere", actions=EventActions(state_delta={"user:paid": 2}))
     await conversation.sessions.append_event(session, later)
     assert await resume(conversation) == "Done."
-    assert await list_results(conversation) == ["paid", INTERRUPTED]
+    assert await list_results(conversation) == ["paid", INTERRUPTED_ERROR]
     assert (await conversation.session()).state == {"user:paid": 2}

@@ -27,7 +27,7 @@ from core.errors import (
 from core.identity import User
 from core.models.adapter import ModelAdapter
 from core.models.coalescing import CoalescingProvider
-from core.models.finish_reasons import CUT_OFF, WITHHELD
+from core.models.finish_reasons import BLOCKED_NOTE, CUT_OFF_NOTE
 from core.models.provider import Done, ProviderEvent, Text, Thought, ToolCall, ToolResult
 from core.store.schema import state
 from core.tools.tool import Tool, to_adk_tool
@@ -209,7 +209,7 @@ async def test_a_blank_answer_that_was_cut_off_is_an_error(converse: Converse) -
 
 @pytest.mark.parametrize("streaming", [True, False])
 @pytest.mark.parametrize(
-    ("finish", "sentence"), [(types.FinishReason.MAX_TOKENS, CUT_OFF), (types.FinishReason.SAFETY, WITHHELD)]
+    ("finish", "sentence"), [(types.FinishReason.MAX_TOKENS, CUT_OFF_NOTE), (types.FinishReason.SAFETY, BLOCKED_NOTE)]
 )
 async def test_an_answer_cut_off_in_the_middle_is_the_reply_with_a_note(
     converse: Converse, finish: types.FinishReason, sentence: str, streaming: bool
@@ -262,7 +262,7 @@ async def test_cancelling_the_reader_cancels_the_model(converse: Converse) -> No
 
 
 async def converse_with_retries(converse: Converse, provider: ScriptedProvider, *tools: Tool) -> Conversation:
-    model = ModelAdapter(model="scripted", provider=CoalescingProvider(provider), retry_seconds=(0, 0))
+    model = ModelAdapter(model="scripted", provider=CoalescingProvider(provider), retry_delays=(0, 0))
     return await converse(app=create_app(AgentConfig(), model=model, tools=[to_adk_tool(tool) for tool in tools]))
 
 

@@ -14,7 +14,7 @@ from google.adk.runners import InMemoryRunner
 from google.genai import types
 
 from core.errors import ContentBlockedError, ProviderRateLimitError, ProviderStreamError
-from core.models.adapter import NO_CONTENT, ModelAdapter
+from core.models.adapter import NO_CONTENT_ERROR_CODE, ModelAdapter
 from core.models.provider import Done, ModelRequest, ProviderEvent, SupportedFiles, Text, Thought, ToolCall
 from core.usage.meter import Usage
 
@@ -197,7 +197,7 @@ async def test_a_later_signature_joins_its_thought() -> None:
 @both_modes
 async def test_an_empty_answer_has_an_error_code(events: list[ProviderEvent], stream: bool) -> None:
     final = (await respond([*events, Done()], stream))[-1]
-    assert final.error_code == NO_CONTENT
+    assert final.error_code == NO_CONTENT_ERROR_CODE
     assert final.content is None or final.content.parts
 
 

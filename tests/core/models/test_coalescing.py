@@ -12,7 +12,7 @@ from core.errors import ProviderUnavailableError
 from core.models import coalescing as merging
 from core.models.coalescing import CoalescingProvider
 from core.models.provider import (
-    NO_FILES,
+    NO_SUPPORTED_FILES,
     Done,
     ModelRequest,
     ProviderEvent,
@@ -38,7 +38,7 @@ class ScriptedStream:
 
     def supported_files(self, model: str) -> SupportedFiles:
         del model
-        return NO_FILES
+        return NO_SUPPORTED_FILES
 
     async def stream(self, _request: ModelRequest) -> AsyncIterator[ProviderEvent]:
         try:
@@ -63,7 +63,7 @@ class EndlessStream:
 
     def supported_files(self, model: str) -> SupportedFiles:
         del model
-        return NO_FILES
+        return NO_SUPPORTED_FILES
 
     async def stream(self, _request: ModelRequest) -> AsyncIterator[ProviderEvent]:
         while True:
@@ -131,7 +131,7 @@ def test_deltas_are_rarer_with_more_streams_and_never_simultaneous(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(merging, "MIN_INTERVAL_SECONDS", 0.01)
-    monkeypatch.setattr(merging, "SPACING_SECONDS", 0.02)
+    monkeypatch.setattr(merging, "DELTA_SPACING_SECONDS", 0.02)
     came = list[float]()
 
     async def listen(provider: CoalescingProvider) -> None:

@@ -99,7 +99,7 @@ async def test_a_fallback_within_a_text_retracts_it_and_calls_tools_once(
     broken: list[ProviderEvent | asyncio.Event | Exception] = [Text("The sky is gr"), *DOWN]
     first = ScriptedProvider([Text("Let me look. "), ToolCall("c", "current_time", {}), Done()], broken, broken)
     other = ScriptedProvider("The sky is blue.")
-    conversation = await converse(app=create_app(AgentConfig(), model=make_adapter(first, other, retry_seconds=(0,))))
+    conversation = await converse(app=create_app(AgentConfig(), model=make_adapter(first, other, retry_delays=(0,))))
     events = await conversation.events("hi")
     assert apply_text_events(events) == events[-1].text == "Let me look. \n\nThe sky is blue."
     assert list_types(events).count("step_reset") >= 1
@@ -119,7 +119,7 @@ async def test_a_failed_model_is_skipped_for_a_minute_and_then_tried_once(
     now = 1000.0
     monkeypatch.setattr(event_loop, "now", lambda: now)
     first, other = ScriptedProvider(*[DOWN] * 5), ScriptedProvider(*["Yes."] * 9)
-    conversation = await converse(app=create_app(AgentConfig(), model=make_adapter(first, other, retry_seconds=(0, 0))))
+    conversation = await converse(app=create_app(AgentConfig(), model=make_adapter(first, other, retry_delays=(0, 0))))
 
     async def count_calls(at: float) -> int:
         nonlocal now
@@ -153,7 +153,7 @@ async def test_concurrent_failures_skip_a_model_once(monkeypatch: pytest.MonkeyP
             await asyncio.sleep(0.01)
     gate.set()
     assert await asyncio.gather(*asking) == ["Yes."] * 8
-    now += fallbacks.SKIP_SECONDS + 1
+    now += fallbacks.COOLDOWN_SECONDS + 1
     assert await ask() == "I am back."
 
 

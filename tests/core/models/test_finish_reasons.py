@@ -3,21 +3,21 @@
 import pytest
 from google.genai.types import FinishReason
 
-from core.models.finish_reasons import BLOCKED_REASONS, CUT_OFF, WITHHELD, with_ending_note
+from core.models.finish_reasons import BLOCKED_NOTE, BLOCKED_REASONS, CUT_OFF_NOTE, add_ending_note
 
 
 @pytest.mark.parametrize("finish", [None, FinishReason.STOP, FinishReason.OTHER, FinishReason.MALFORMED_FUNCTION_CALL])
 def test_a_complete_answer_gets_no_note(finish: FinishReason | None) -> None:
-    assert with_ending_note("Once upon", finish) == "Once upon"
+    assert add_ending_note("Once upon", finish) == "Once upon"
 
 
 def test_an_answer_cut_off_by_the_token_limit_gets_a_note() -> None:
-    assert with_ending_note("Once upon", FinishReason.MAX_TOKENS) == f"Once upon\n\n{CUT_OFF}"
+    assert add_ending_note("Once upon", FinishReason.MAX_TOKENS) == f"Once upon\n\n{CUT_OFF_NOTE}"
 
 
 @pytest.mark.parametrize("finish", [FinishReason(name) for name in sorted(BLOCKED_REASONS)])
 def test_a_partly_blocked_answer_gets_a_note(finish: FinishReason) -> None:
-    assert with_ending_note("Once upon", finish) == f"Once upon\n\n{WITHHELD}"
+    assert add_ending_note("Once upon", finish) == f"Once upon\n\n{BLOCKED_NOTE}"
 
 
 @pytest.mark.parametrize(
@@ -36,4 +36,4 @@ def test_a_partly_blocked_answer_gets_a_note(finish: FinishReason) -> None:
     ],
 )
 def test_the_note_is_outside_an_open_code_fence(text: str, closing: str) -> None:
-    assert with_ending_note(text, FinishReason.MAX_TOKENS) == f"{text}{closing}\n\n{CUT_OFF}"
+    assert add_ending_note(text, FinishReason.MAX_TOKENS) == f"{text}{closing}\n\n{CUT_OFF_NOTE}"

@@ -10,7 +10,7 @@ from google.genai import types
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.models.messages import INTERRUPTED, clean_json, clean_text, convert_messages
+from core.models.messages import INTERRUPTED_RESULT, clean_json, clean_text, convert_messages
 from core.models.provider import Media, ModelMessage, Text, Thought, ToolCall, ToolResult
 
 
@@ -132,7 +132,7 @@ def test_a_response_may_have_the_generated_id_of_its_call() -> None:
 def test_a_call_without_a_response_gets_an_interrupted_result() -> None:
     contents = [user("Hi"), model(call("t", "a"), call("t", "b")), function(response("t", "b")), user("so?")]
     assert convert_messages(contents)[2:] == [
-        ModelMessage("tool", (ToolResult("a", "t", INTERRUPTED), ToolResult("b", "t", {}))),
+        ModelMessage("tool", (ToolResult("a", "t", INTERRUPTED_RESULT), ToolResult("b", "t", {}))),
         ModelMessage("user", (Text("so?"),)),
     ]
 
@@ -140,7 +140,7 @@ def test_a_call_without_a_response_gets_an_interrupted_result() -> None:
 def test_a_later_call_does_not_get_the_response_of_an_interrupted_one() -> None:
     contents = [model(call("t")), user("again"), model(call("t")), function(response("t", n=2))]
     results = [part for message in convert_messages(contents) for part in message.parts]
-    assert [part.result for part in results if isinstance(part, ToolResult)] == [INTERRUPTED, {"n": 2}]
+    assert [part.result for part in results if isinstance(part, ToolResult)] == [INTERRUPTED_RESULT, {"n": 2}]
 
 
 def test_a_response_to_no_call_is_dropped() -> None:

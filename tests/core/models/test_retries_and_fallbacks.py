@@ -19,7 +19,7 @@ from core.errors import (
     ProviderStreamError,
     ProviderUnavailableError,
 )
-from core.models.retries_and_fallbacks import MAX_RETRY_AFTER_SECONDS, RETRY_SECONDS, Fallbacks, is_retraction
+from core.models.retries_and_fallbacks import MAX_RETRY_AFTER_SECONDS, RETRY_DELAYS_SECONDS, Fallbacks, is_retraction
 
 Script = Sequence[str | Exception | asyncio.Event]
 BUSY = ProviderRateLimitError("busy")
@@ -124,7 +124,7 @@ async def test_without_retries_a_call_is_tried_once() -> None:
 
 async def test_the_waits_grow_and_vary(sleep_seconds: list[float]) -> None:
     for _ in range(20):
-        await collect_texts(ScriptedCalls([BUSY], [BUSY], ["Fine."]), RETRY_SECONDS)
+        await collect_texts(ScriptedCalls([BUSY], [BUSY], ["Fine."]), RETRY_DELAYS_SECONDS)
     first, second = sleep_seconds[::2], sleep_seconds[1::2]
     assert all(0.25 <= wait <= 0.75 for wait in first)
     assert all(1 <= wait <= 3 for wait in second)
@@ -134,7 +134,7 @@ async def test_the_waits_grow_and_vary(sleep_seconds: list[float]) -> None:
 @pytest.mark.parametrize("retry_after", [0.0, 7.0, MAX_RETRY_AFTER_SECONDS])
 async def test_a_retry_waits_for_retry_after(sleep_seconds: list[float], retry_after: float) -> None:
     await collect_texts(
-        ScriptedCalls([ProviderRateLimitError("busy", retry_after=retry_after)], ["Fine."]), RETRY_SECONDS
+        ScriptedCalls([ProviderRateLimitError("busy", retry_after=retry_after)], ["Fine."]), RETRY_DELAYS_SECONDS
     )
     [wait] = sleep_seconds
     assert retry_after + 0.25 <= wait <= retry_after + 0.75
@@ -143,7 +143,7 @@ async def test_a_retry_waits_for_retry_after(sleep_seconds: list[float], retry_a
 async def test_a_long_retry_after_prevents_a_retry(sleep_seconds: list[float]) -> None:
     error = ProviderRateLimitError("busy", retry_after=MAX_RETRY_AFTER_SECONDS + 1)
     with pytest.raises(ProviderRateLimitError):
-        await collect_texts(ScriptedCalls([error], ["never asked for"]), RETRY_SECONDS)
+        await collect_texts(ScriptedCalls([error], ["never asked for"]), RETRY_DELAYS_SECONDS)
     assert sleep_seconds == []
 
 

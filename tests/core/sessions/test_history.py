@@ -11,7 +11,7 @@ from core.sessions.codec import get_role
 from core.sessions.history import (
     DEFAULT_BUDGET_TOKENS,
     DEFAULT_MAX_TURNS,
-    INTERRUPTED,
+    INTERRUPTED_ERROR,
     HistoryEntry,
     count_sent_turns,
     is_user_message,
@@ -161,7 +161,7 @@ def test_an_unanswered_call_is_answered_when_others_spoke_since() -> None:
     repaired = repair_history(events)
     assert [get_role(event) for event in repaired] == ["user", "assistant", "tool", "tool", "user"]
     synthetic = repaired[3].get_function_responses()[0]
-    assert (synthetic.id, synthetic.name, synthetic.response) == ("b", "t", {"error": INTERRUPTED})
+    assert (synthetic.id, synthetic.name, synthetic.response) == ("b", "t", {"error": INTERRUPTED_ERROR})
     assert repaired[3].author == "bot"
     assert events == [repaired[0], repaired[1], repaired[2], repaired[4]]
 

@@ -10,7 +10,7 @@ from google.genai.types import FinishReason
 
 from core.errors import ProviderRequestError
 from core.models.provider import Done, ModelMessage, Text, ToolCall, ToolResult
-from core.sessions.history import INTERRUPTED
+from core.sessions.history import INTERRUPTED_ERROR
 from core.sessions.resume import resume_run
 from core.tools.tool import Tool
 from tests.fixtures.conversation import SESSION, Conversation, Converse, ScriptedProvider
@@ -127,7 +127,7 @@ async def test_an_interrupted_tool_is_reported_and_not_run_again(converse: Conve
     await interrupt(conversation.events("pay", run_id="run-1"), at=till.begun)
     assert await resume(conversation, "pay") == "I do not know whether it was paid."
     assert len(till.paid) == 1
-    assert list_request_texts(provider)[-1] == ("tool", str({"error": INTERRUPTED}))
+    assert list_request_texts(provider)[-1] == ("tool", str({"error": INTERRUPTED_ERROR}))
 
 
 @pytest.mark.parametrize("finish", [FinishReason.MAX_TOKENS, FinishReason.MALFORMED_FUNCTION_CALL, FinishReason.SAFETY])

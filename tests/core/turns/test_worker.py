@@ -174,7 +174,7 @@ async def test_a_flood_delays_another_person_by_no_more_than_one_turn(database_u
 
 
 async def test_turns_of_one_claim_start_one_after_the_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worker, "SPACING_SECONDS", 0.2)
+    monkeypatch.setattr(worker, "TURN_SPACING_SECONDS", 0.2)
     async with run_worker(tmp_path) as bench:
         async with bench.worker._claiming:  # until all of them are queued
             for number in range(2):
@@ -201,7 +201,7 @@ async def test_turns_that_end_together_share_one_claim(tmp_path: Path, monkeypat
 async def test_a_claimed_turn_that_is_reset_before_it_starts_ends_with_the_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(worker, "SPACING_SECONDS", 0.5)
+    monkeypatch.setattr(worker, "TURN_SPACING_SECONDS", 0.5)
     async with run_worker(tmp_path) as bench:
         async with bench.worker._claiming:
             await bench.inbox.accept(inbound("first", session="p:a"))

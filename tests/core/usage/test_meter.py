@@ -66,7 +66,7 @@ async def test_failed_calls_and_calls_of_agent_tools_are_counted(
         [Text("The sky."), Done(usage=REPORTED)],
     )
     expert = LlmAgent(name="expert", model=adapter(ScriptedProvider([Text("It is blue."), Done(usage=Usage(5, 3))])))
-    model = ModelAdapter(model="openai/boss", provider=provider, retry_seconds=(0,))
+    model = ModelAdapter(model="openai/boss", provider=provider, retry_delays=(0,))
     root = LlmAgent(name=DEFAULT_AGENT_NAME, model=model, tools=[AgentTool(expert)])
     conversation = await converse(app=App(name=DEFAULT_AGENT_NAME, root_agent=root, plugins=create_plugins()))
     done = (await conversation.events("Which colour?"))[-1]

@@ -21,7 +21,7 @@ from core.errors import TurnLostError
 from core.inbox.store import InboxStore
 from core.models.provider import Done, Text, ToolCall
 from core.models.tokens import TokenCounter
-from core.sessions.history import INTERRUPTED
+from core.sessions.history import INTERRUPTED_ERROR
 from core.sessions.lifecycle import begin_generation
 from core.sessions.service import SessionService
 from core.sessions.writer import StoredSession
@@ -322,7 +322,7 @@ async def test_a_lease_that_ends_at_any_point_leaves_one_run_and_one_tool_call(
         assert list_texts(events).count("Paid.") == 1
         assert list_call_ids(events) == list_response_ids(events) == ["c1"]
         (response,) = (answer.response for event in events for answer in event.get_function_responses())
-        assert pair.paid == 1 or (pair.paid == 0 and response == {"error": INTERRUPTED})
+        assert pair.paid == 1 or (pair.paid == 0 and response == {"error": INTERRUPTED_ERROR})
         turn = replace(turn, generation=turn.generation + 1)
         async with database.write() as connection:  # restore the first state
             await begin_generation(connection, SESSION)

@@ -24,7 +24,7 @@ from core.errors import (
 from core.models.adapter import ModelAdapter
 from core.models.provider import Done, Media, ModelMessage, Text, Thought, ToolCall, ToolResult
 from core.models.providers.openai import OpenAIProvider, _CallBuilder
-from core.models.tool_calls import MALFORMED_CALL
+from core.models.tool_calls import MALFORMED_CALL_PREFIX
 from core.usage.meter import Usage
 from sandbox.models import (
     CallTool,
@@ -145,7 +145,7 @@ async def test_a_model_can_correct_a_malformed_call() -> None:
         if not request.tool_results:
             return CallTool("weather", id="c1", raw='{"city": "Par')
         result = request.tool_results[0]
-        if result.name == MALFORMED_CALL + "weather":
+        if result.name == MALFORMED_CALL_PREFIX + "weather":
             assert "weather" in result.content["error"]
             return CallTool("weather", {"city": "Paris"}, id="c2")
         return f"It is {result.content['result']}."

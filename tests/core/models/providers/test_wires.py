@@ -21,7 +21,7 @@ from core.errors import (
     ProviderTimeoutError,
     ProviderUnavailableError,
 )
-from core.models.adapter import NO_CONTENT, ModelAdapter
+from core.models.adapter import NO_CONTENT_ERROR_CODE, ModelAdapter
 from core.models.coalescing import CoalescingProvider
 from core.models.retries_and_fallbacks import is_retraction
 from sandbox.models import (
@@ -90,7 +90,7 @@ def stream_responses(
         model="the-model",
         provider=CoalescingProvider(wire.provider),
         idle_seconds=idle_seconds,
-        retry_seconds=(0.01, 0.01),
+        retry_delays=(0.01, 0.01),
     )
     return adapter.generate_content_async(LlmRequest(contents=list(contents or [types.UserContent("Hi")])), stream)
 
@@ -221,7 +221,7 @@ async def test_an_empty_answer_has_an_error_code_and_is_not_retried(
     for step in (Finish(), Say(" \n"), Think("Hm.")):
         with subtests.test(str(step)):
             wire.server.add_responses(step)
-            assert (await collect_responses(wire, stream=stream))[-1].error_code == NO_CONTENT
+            assert (await collect_responses(wire, stream=stream))[-1].error_code == NO_CONTENT_ERROR_CODE
             assert len(wire.server.requests) == 1
         wire.server.requests.clear()
 
