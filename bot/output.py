@@ -207,7 +207,9 @@ _current_spinner = ContextVar[ProgressSpinner | None]("progress", default=None)
 
 @contextmanager
 def show_progress(title: str) -> Iterator[None]:
-    """Show a spinner on standard error during the block, until other output appears.
+    """Show a spinner on standard error during the block, until this module prints.
+
+    Other output does not stop it. For the time of its appearance see `ProgressSpinner`.
 
     Args:
         title: the text beside the spinner.

@@ -27,7 +27,7 @@ class Throughput:
         seconds: the time until all turns have ended.
         cpu: CPU seconds of all workers.
         max_delay: the longest delay of an event loop in seconds.
-        max_busy: the longest CPU time of an event loop without a pause, in seconds.
+        max_busy: the longest CPU time of an event loop's thread between two samples of `LoopMonitor`, in seconds.
         shares: the number of turns of each worker, by the worker's number.
     """
 

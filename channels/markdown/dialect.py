@@ -43,7 +43,10 @@ class Dialect:
         return text
 
     def render_code_line(self, line: str) -> str:
-        """Return a line of a code block in this dialect; by default see `render_code`."""
+        """Return a line of a code block in this dialect, by default as `render_code` does.
+
+        Subclasses must disable mentions in it.
+        """
         return self.render_code(line)
 
     def render_fence(self, marks: str, info: str) -> tuple[str, str]:

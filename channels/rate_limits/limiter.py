@@ -228,8 +228,11 @@ class RateLimiter:
         """Return whether `calls` more slots can be reserved; reserve none.
 
         The slots must be free now. If more than half of the limit is reserved already, slots that become free within
-        `RESERVE_SECONDS` count too, unless the window is longer. At most `MAX_RESERVED_FRACTION` of the counted windows
-        can be reserved, and nothing while a 429 allows no call.
+        `RESERVE_SECONDS` count too, unless the window is longer. At most `MAX_RESERVED_FRACTION` of all these slots can
+        be reserved, and nothing while a 429 allows no call.
+
+        Args:
+            calls: the slots besides those that are reserved; 0 asks whether the reserved ones still fit.
         """
         seconds = RESERVE_SECONDS / self._speed if self._reserved > self._limit // 2 else 0.0
         windows = int(seconds / self._window.seconds)

@@ -78,6 +78,7 @@ def growing_buttons(turn_id: str, say: MessageCatalog, *, is_revised: bool = Fal
     """Return the buttons under a reply whose text is still being written: *Stop*.
 
     Args:
+        say: translates the labels.
         is_revised: whether a user edited a message of the turn since the turn was claimed; then *Answer the edited
             message* comes first.
     """
