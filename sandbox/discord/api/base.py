@@ -90,8 +90,7 @@ class DiscordRestApi:
         channel = self.guild.channels.get(request.path_ids["channel"])
         if channel is None:
             raise DiscordError(404, UNKNOWN_CHANNEL, "Unknown Channel")
-        is_visible = self.guild.is_visible(channel, self.guild.bot.id)
-        if not is_visible or not (channel.is_dm or "view_channel" in self.permissions):
+        if not self.can_view(channel):
             raise DiscordError(403, MISSING_ACCESS, "Missing Access")
         if not channel.is_dm:
             self.check_permissions(*permissions)
@@ -112,6 +111,11 @@ class DiscordRestApi:
         if channel.locked:
             raise DiscordError(400, THREAD_LOCKED, "This thread is locked")
         return channel
+
+    def can_view(self, channel: GuildChannel) -> bool:
+        """Return whether the bot is in a channel and, except in DMs, may view channels."""
+        is_visible = self.guild.is_visible(channel, self.guild.bot.id)
+        return is_visible and (channel.is_dm or "view_channel" in self.permissions)
 
     def check_permissions(self, *permissions: str) -> None:
         """Check that the bot has permissions; those that the sandbox does not know pass.

@@ -93,7 +93,7 @@ class DiscordEventDispatcher:
         lost during its outage: see `GatewayServer.dispatch`.
         """
         message = change.message
-        if message.ephemeral_to is not None or not self._is_visible(message.channel):
+        if message.ephemeral_to is not None or not self._api.can_view(message.channel):
             return
         place = self._guild_fields(message.channel)
         if name := _MESSAGE_EVENTS.get(change.kind):
@@ -122,7 +122,7 @@ class DiscordEventDispatcher:
             return
         # Discord: bots know all channels of a server, also those that they cannot see.
         is_known = event.name in ("CHANNEL_CREATE", "CHANNEL_UPDATE", "CHANNEL_DELETE")
-        if channel is not None and not is_known and not self._is_visible(channel):
+        if channel is not None and not is_known and not self._api.can_view(channel):
             return
         in_guild, in_dm = _INTENTS[event.name]
         intent = in_dm if channel is not None and channel.is_dm else in_guild
@@ -180,11 +180,6 @@ class DiscordEventDispatcher:
         number = len(channel.thread_members.keys() - set(event.removed_ids))
         about = {"id": channel.id, "guild_id": self._guild.id, "member_count": min(number, MAX_MEMBER_COUNT)}
         return about | {"added_members": added, "removed_member_ids": list(event.removed_ids)}
-
-    def _is_visible(self, channel: GuildChannel) -> bool:
-        """Return whether the bot is in a channel and, except in DMs, may view channels."""
-        is_visible = self._guild.is_visible(channel, self._guild.bot.id)
-        return is_visible and (channel.is_dm or "view_channel" in self._api.permissions)
 
     def _guild_fields(self, channel: GuildChannel) -> Json:
         return {} if channel.is_dm else {"guild_id": self._guild.id}

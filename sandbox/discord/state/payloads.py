@@ -270,7 +270,7 @@ class DiscordPayloads:
         Args:
             with_counts: whether to include the numbers of members.
         """
-        if self._guild.bot.id in self._guild.roles.absent_user_ids:
+        if not self._guild.has_bot:
             return []
         about = {name: value for name, value in self.guild().items() if name in ("id", "name", "icon", "banner")}
         if with_counts:

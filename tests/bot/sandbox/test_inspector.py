@@ -6,16 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aiohttp import web
-from aiohttp.test_utils import TestServer
 
 from bot.sandbox import inspector
-from bot.sandbox.inspector import connect_inspector
 from core.conversations.turn_report import TurnReports
 from core.errors import StoreError
 from core.store.database import Database
 from core.store.migrate import migrate
 from core.usage.prices import Prices
+from tests.fixtures.inspector_page import run_inspector_page
 
 
 @pytest.fixture
@@ -38,20 +36,9 @@ async def test_updates_go_on_after_a_failed_poll(
         is_polled_again.set()
         return await list_reports(reports, **arguments)
 
-    received = asyncio.Queue[dict[str, Any]]()
-
-    async def receive(request: web.Request) -> web.WebSocketResponse:
-        socket = web.WebSocketResponse()
-        await socket.prepare(request)
-        async for message in socket:
-            received.put_nowait(message.json())
-        return socket
-
-    page = web.Application()
-    page.router.add_get("/", receive)
     monkeypatch.setattr(inspector, "IDLE_POLL_SECONDS", 0.01)
     monkeypatch.setattr(TurnReports, "list", fail_once)
-    async with TestServer(page) as server, connect_inspector(str(server.make_url("/")), database, Prices()) as plugin:
+    async with run_inspector_page(database, Prices()) as (plugin, received):
         await asyncio.wait_for(is_polled_again.wait(), 30)
         plugin.send_notice("still here")
         assert (await asyncio.wait_for(received.get(), 30))["notice"]["id"] == "still here"

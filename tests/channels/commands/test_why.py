@@ -1,17 +1,13 @@
-"""ScriptedResponse reports ("Why?") for the author of a message, on both platforms."""
+"""Turn reports ("Why?") for the author of a message, on both platforms."""
 
-import asyncio
 import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from aiohttp import web
-from aiohttp.test_utils import TestServer
 
 from bot.cli import turn_view
-from bot.sandbox.inspector import connect_inspector
 from channels.commands.why import MAX_REPORT_SIZE, MAX_TOOLS, render_report_text
 from channels.i18n import messages as words
 from core.agents.run_record import ContextRecord, FileRecord, RunRecord, ToolCallRecord
@@ -29,6 +25,7 @@ from tests.channels.platforms import (
     wait_for_answer,
     wait_for_texts,
 )
+from tests.fixtures.inspector_page import run_inspector_page
 
 SCHEMA = {"type": "object", "properties": {"day": {"type": "string"}}}
 
@@ -138,18 +135,7 @@ async def test_a_reset_deletes_the_turn_report(sandbox: Any, tmp_path: Path) -> 
 
 async def get_inspector_report(database: Database, prices: Prices) -> dict[str, Any]:
     """Return the newest turn report that the bot sends to the sandbox's inspector."""
-    received = asyncio.Queue[dict[str, Any]]()
-
-    async def receive(request: web.Request) -> web.WebSocketResponse:
-        socket = web.WebSocketResponse()
-        await socket.prepare(request)
-        async for message in socket:
-            received.put_nowait(message.json())
-        return socket
-
-    page = web.Application()
-    page.router.add_get("/", receive)
-    async with TestServer(page) as server, connect_inspector(str(server.make_url("/")), database, prices):
+    async with run_inspector_page(database, prices) as (_, received):
         turn: dict[str, Any] = (await received.get())["turn"]
     return turn
 
