@@ -192,7 +192,8 @@ class _Wizard:
         tables.print_wrapped(question.instructions)
         default = _mask(answer) if question.is_secret else answer or question.default
         prompt, may_keep, is_kept = f"{name}{f' [{default}]' if default else ''}: ", False, False
-        has_failed, answer = False, answer or question.default
+        has_failed = False
+        answer = answer or question.default
         while True:
             typed = _clean(_prompt(prompt, is_secret=question.is_secret), name)
             if typed == _SKIP_WORD:
