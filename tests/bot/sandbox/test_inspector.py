@@ -11,15 +11,15 @@ from bot.sandbox import inspector
 from core.conversations.turn_report import TurnReports
 from core.errors import StoreError
 from core.store.database import Database
-from core.store.migrate import migrate
 from core.usage.prices import Prices
+from tests.fixtures.empty_databases import create_tables
 from tests.fixtures.inspector_page import run_inspector_page
 
 
 @pytest.fixture
 async def database(tmp_path: Path) -> AsyncIterator[Database]:
     database = Database(f"sqlite+aiosqlite:///{tmp_path / 'parley.db'}")
-    await migrate(database)
+    await create_tables(database)
     yield database
     await database.aclose()
 
