@@ -1,4 +1,4 @@
-# Parley in a container: `docker build -t parley .`. Extras are named at the build: --build-arg EXTRAS="--extra otel"
+# Parley in a container: `docker build -t parley .`. Add extras with --build-arg EXTRAS="--extra otel".
 FROM python:3.11-slim AS build
 COPY --from=ghcr.io/astral-sh/uv:0.9 /uv /usr/local/bin/uv
 ENV UV_PYTHON_DOWNLOADS=never UV_LINK_MODE=copy UV_COMPILE_BYTECODE=1
@@ -22,7 +22,7 @@ USER parley
 WORKDIR /data
 VOLUME /data
 EXPOSE 3000
-# Docker: not ready is no reason to be started anew, not alive is.
+# /healthz fails if the process hangs. /readyz also fails while a platform is disconnected: no reason for a restart.
 HEALTHCHECK --interval=30s --timeout=5s --start-period=60s \
     CMD ["python", "-c", "import os, urllib.request as r; r.urlopen(f'http://127.0.0.1:{os.environ[\"PORT\"]}/healthz', timeout=4)"]
 STOPSIGNAL SIGTERM
