@@ -182,7 +182,7 @@ async def test_stream_updates_are_dropped_during_a_rate_limit(reply: DiscordSurf
     assert not await reply.show("a b", priority=Priority.STREAM_UPDATE)
     assert reply.count_calls(PATCH) == 1
     assert await reply.show("a b c")
-    assert 1 <= asyncio.get_running_loop().time() - start < 2
+    assert asyncio.get_running_loop().time() - start >= 1
     assert reply.texts == ["a b c"]
 
 

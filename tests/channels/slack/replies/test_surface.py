@@ -124,7 +124,7 @@ async def test_stream_updates_are_dropped_during_a_rate_limit(reply: SlackSurfac
     assert not await reply.show("a b", priority=Priority.STREAM_UPDATE)
     assert reply.count_calls("chat.update") == 1
     assert await reply.show("a b c")
-    assert 1 <= asyncio.get_running_loop().time() - start < 2
+    assert asyncio.get_running_loop().time() - start >= 1
     assert reply.count_calls("chat.update") == 2
     assert reply.texts == ["a b c"]
 
