@@ -31,7 +31,7 @@ ARRIVED_AT = web.RequestKey("arrived_at", float)
 RecordMessageId = Callable[[int, str], Awaitable[None]]
 
 #: The relation of a context message to a message of the turn: sent before it, quoted or forwarded by it, or the subject
-#: of its question.
+#: of its prompt.
 ContextKind = Literal["before", "quoted", "forwarded", "about"]
 
 

@@ -84,7 +84,7 @@ class InboxMessage:
             are answered in this order.
         attachments: the files of the message.
         references: the messages that this one forwards, replies to or asks about, in the adapter's own format (JSON):
-            see `channels.intake.context.question_subject`.
+            see `channels.intake.context.about_reference`.
         actor: the author with roles; None if the roles are unknown; see `actor_or_author`.
         location: the ids of workspace, channel and parents; `UNKNOWN_LOCATION` if they are unknown.
         is_addressed: whether the message mentions the bot, replies to it, or is a direct message. An agent may leave

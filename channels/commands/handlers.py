@@ -41,7 +41,7 @@ COMMAND_DESCRIPTIONS: Mapping[CommandName, str] = {
     "help": words.HELP_HELP,
 }
 
-#: The commands that choose an agent or a model by name, also before the first question.
+#: The commands that choose an agent or a model by name, also before the first prompt.
 CHOICE_COMMANDS: frozenset[CommandName] = frozenset({"agent", "model"})
 
 #: The placeholder of a command's argument.
@@ -88,7 +88,7 @@ class CommandSyntax:
 
     Attributes:
         slash_commands: the slash command (with the slash) of each command that has one.
-        ask_command: the slash command that asks a question; empty if there is none.
+        ask_command: the slash command that sends a prompt; empty if there is none.
         list_menu_entries: returns the labels of the bot's entries in the menu of a message.
     """
 
@@ -310,7 +310,7 @@ class CommandHandler:
                 return CommandResult(await self._why(argument, context, say))
         session = context.session_id
         if session is None and name in CHOICE_COMMANDS and not argument:
-            session = ""  # the session begins with the first question
+            session = ""  # the session begins with the first prompt
         if session is None or not (name in CHOICE_COMMANDS or await self._services.inbox.has_session(session)):
             return CommandResult(say(words.NOTHING_TO_RESET))
         match name:
@@ -423,7 +423,7 @@ class CommandHandler:
         For a name that users may not choose here, nothing is changed, and the text says so and lists the agents.
 
         Args:
-            session: the id of the session; empty for the list before the first question.
+            session: the id of the session; empty for the list before the first prompt.
             agent: the name of the agent; empty for the list.
         """
         conversations = self._services.conversations
@@ -512,7 +512,7 @@ def command_limit_message(limited: RateLimitDenial, say: MessageCatalog) -> str:
     return say(words.COMMAND_LIMIT_REACHED, minutes=limited.minutes)
 
 
-def question_limit_message(limited: RateLimitDenial, say: MessageCatalog) -> str:
+def prompt_limit_message(limited: RateLimitDenial, say: MessageCatalog) -> str:
     """Return the text for a user who exceeds the rate limit of messages."""
     return say(words.MESSAGE_LIMIT_REACHED, minutes=limited.minutes)
 

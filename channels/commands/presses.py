@@ -4,7 +4,7 @@ import logging
 from collections.abc import Mapping
 
 from channels.commands.answers import AnswerHandler, ensure_message_ids
-from channels.commands.handlers import RunInBackground, question_limit_message
+from channels.commands.handlers import RunInBackground, prompt_limit_message
 from channels.i18n import messages as words
 from channels.i18n.messages import MessageCatalog
 from channels.replies.buttons import ApprovalAction, Press, QuestionAction, TurnAction, parse_button
@@ -99,7 +99,7 @@ class PressHandler:
             case RerunDenial() as denied:
                 return say(_RERUN_REFUSALS[denied])
             case RateLimitDenial() as limited:
-                return question_limit_message(limited, say)
+                return prompt_limit_message(limited, say)
             case accepted, InboxMessage() as inbound:
                 if accepted is AcceptResult.WAITING:
                     self._queued_reactions.add(inbound.address)

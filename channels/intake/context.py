@@ -55,7 +55,7 @@ _CONFUSABLES = str.maketrans(
     "ABESlJKMHOPCTYXGQWaeljkopcyxshdqwllABEZHlKMNOPTYXalkvopuaglllllo",
 )
 
-#: The key in `InboxMessage.references` of the message that a question is about.
+#: The key in `InboxMessage.references` of the message that a prompt is about.
 ABOUT = "about"
 
 CountTokens = Callable[[str], Awaitable[int]]
@@ -157,7 +157,7 @@ class ContextBuilder:
             return SurroundingMessages()
 
 
-def question_subject(author: str, name: str, text: str, sent_at: float) -> dict[str, Any]:
+def about_reference(author: str, name: str, text: str, sent_at: float) -> dict[str, Any]:
     """Return the message that a user asks about, for `InboxMessage.references`.
 
     The user chose the bot's entry in the menu of this message; its author may be anybody.
@@ -230,7 +230,7 @@ async def build_context_quotes(
 ) -> tuple[dict[str, list[str]], ContextRecord]:
     """Return the context messages as quotes, to insert before each message of a turn.
 
-    The messages that a question is about are not truncated. The others share `max_tokens`: first quoted and forwarded
+    The messages that a prompt is about are not truncated. The others share `max_tokens`: first quoted and forwarded
     messages and the start of the thread, then the newest messages of the conversation. A note replaces older messages
     that do not fit. Blank messages are left out, and so are messages of the conversation that were sent after the
     turn's newest message.

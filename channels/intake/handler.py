@@ -19,7 +19,7 @@ from channels.commands.handlers import (
     CommandSyntax,
     command_limit_message,
     parse_command,
-    question_limit_message,
+    prompt_limit_message,
 )
 from channels.commands.presses import PressHandler
 from channels.i18n import messages as words
@@ -199,7 +199,7 @@ class MessageHandler:
             author = message.inbound.actor_or_author
             if message.deny_privately or await self._should_notify(author, "rate", until=accepted.until):
                 self.run_in_background(
-                    self._deny_privately(message, partial(question_limit_message, accepted)), name="refusal"
+                    self._deny_privately(message, partial(prompt_limit_message, accepted)), name="refusal"
                 )
         elif accepted is AcceptResult.WAITING:
             self._queued_reactions.add(message.inbound.address)

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar, Literal
 
 from channels.base import Button
-from channels.commands.handlers import CommandContext, CommandResult, command_limit_message, question_limit_message
+from channels.commands.handlers import CommandContext, CommandResult, command_limit_message, prompt_limit_message
 from channels.i18n import messages as words
 from channels.intake.handler import IncomingMessage, MessageHandler
 from channels.services import ChannelServices
@@ -33,13 +33,13 @@ ACK_SECONDS = 1.5
 AUTHORIZE_TIMEOUT_SECONDS = 1.0
 
 #: A "form" is a request to open a form: it is acknowledged by the form itself and not stored. The user then submits a
-#: "question" to the agent, or an "answer" to a question of the agent.
-Kind = Literal["command", "press", "question", "menu", "form", "answer"]
+#: "prompt" for the agent, or an "answer" to a question of the agent.
+Kind = Literal["command", "press", "prompt", "menu", "form", "answer"]
 
 #: Action of an entry in the menu of a message: it shows the turn report of the answer, or rates the answer.
 MenuAction = Literal["why", "good", "bad"]
 
-#: Awaited with a sentence: deletes a posted question, and tells its author by the sentence why it is not answered.
+#: Awaited with a sentence: deletes a posted prompt, and sends its author the sentence with the reason.
 Retract = Callable[[str], Awaitable[None]]
 
 
@@ -48,10 +48,10 @@ class Interaction:
     """Command, button press, menu entry or submitted form of a user.
 
     Attributes:
-        kind: `command`, `press` of a button, `menu` entry, or `form` to open. Of submitted forms, `question` is the
-            user's question to the agent, and `answer` answers a question of the agent.
+        kind: `command`, `press` of a button, `menu` entry, or `form` to open. Of submitted forms, `prompt` is a
+            text for the agent, and `answer` answers a question of the agent.
         context: the author, the place and the event key. Its `actor` is None until the author is identified.
-        values: the input (JSON): of a command its `name` and `argument`; of a press the `button`; of a question its
+        values: the input (JSON): of a command its `name` and `argument`; of a press the `button`; of a prompt its
             `text` and what the adapter needs to show it; of a menu entry its `action`, the id of the `message`, its
             event `key` and perhaps the ids of its `files`; of an answer the id of the agent's `question`, the `page` of
             its form and the `entries`.
@@ -94,7 +94,7 @@ class InteractionHandler(ABC):
     A subclass parses interactions, and shows their results on the platform.
 
     Args:
-        intake: checks access, and accepts questions as messages.
+        intake: checks access, and accepts prompts as messages.
         cipher: encrypts the stored interactions.
 
     Attributes:
@@ -144,18 +144,18 @@ class InteractionHandler(ABC):
         del interaction
 
     @abstractmethod
-    async def show_question(self, interaction: Interaction) -> tuple[InboxMessage, Retract] | None:
-        """Post a user's question to the agent, so that others see it too.
+    async def post_prompt(self, interaction: Interaction) -> tuple[InboxMessage, Retract] | None:
+        """Post a user's prompt for the agent, so that others see it too.
 
         Args:
             interaction: the command, form or menu entry by which the user asked.
 
         Returns:
-            The posted question as a message to answer, and a function that deletes the question and tells its author
-            the reason. None if the question cannot be shown and the author was told.
+            The posted prompt as a message to answer, and a function that deletes the prompt and tells its author the
+            reason. None if the prompt cannot be shown and the author was told.
 
         Raises:
-            SurfaceError: the question cannot be shown, and the author was not told.
+            SurfaceError: the prompt cannot be shown, and the author was not told.
         """
 
     async def find_session(self, interaction: Interaction) -> Interaction | None:
@@ -223,7 +223,7 @@ class InteractionHandler(ABC):
     async def authorize(self, identify: Identify) -> Interaction | str:
         """Identify an interaction's author, and check their access.
 
-        Of a question, the rate limits are checked, too; nothing is counted. For notices of missing access see
+        Of a prompt, the rate limits are checked, too; nothing is counted. For notices of missing access see
         `MessageHandler.get_refusal`.
 
         Args:
@@ -270,7 +270,7 @@ class InteractionHandler(ABC):
     async def _get_refusal(self, interaction: Interaction) -> str | None:
         """Return the reason to refuse an interaction: missing access or a rate limit.
 
-        Only a question is refused for a rate limit. If the reason is missing access, the database stores that the
+        Only a prompt is refused for a rate limit. If the reason is missing access, the database stores that the
         author was told: see `MessageHandler.get_refusal`.
 
         Returns:
@@ -281,8 +281,8 @@ class InteractionHandler(ABC):
         refusal = await self._intake.get_refusal(self._get_actor(interaction), context.location, must_reply=must_reply)
         if refusal is not None:
             return say(refusal) if refusal else ""
-        limited = await self._intake.find_rate_limit_denial(context) if interaction.kind == "question" else None
-        return question_limit_message(limited, say) if limited else None
+        limited = await self._intake.find_rate_limit_denial(context) if interaction.kind == "prompt" else None
+        return prompt_limit_message(limited, say) if limited else None
 
     async def _run_orphaned(self, key: str, payload: str) -> None:
         """Process a stored interaction of a dead worker; delete it, also after a failure.
@@ -320,8 +320,8 @@ class InteractionHandler(ABC):
                     await self._handle_press(interaction)
                 case "answer":
                     await self._submit_answer(interaction)
-                case "question":
-                    await self._ask_question(interaction)
+                case "prompt":
+                    await self._accept_prompt(interaction)
                 case "menu":
                     await self.answer(interaction, await self._use_menu(interaction))
                 case "command":
@@ -376,17 +376,17 @@ class InteractionHandler(ABC):
                 result = await commands.run(command.values["name"], command.values["argument"], context)
             await self.answer(command, result)
 
-    async def _ask_question(self, interaction: Interaction) -> None:
-        if await self._intake.is_known(interaction.context):  # a worker died after it accepted the question
+    async def _accept_prompt(self, interaction: Interaction) -> None:
+        if await self._intake.is_known(interaction.context):  # a worker died after it accepted the prompt
             return
-        question = await self.show_question(interaction)
-        if question is None:
+        posted = await self.post_prompt(interaction)
+        if posted is None:
             return
-        inbound, retract = question
+        inbound, retract = posted
         try:
             await self._intake.accept(IncomingMessage(inbound, is_mention=True, deny_privately=retract))
         except StoreError as error:
-            log.error("a question cannot be stored: %s", format_error(error))
+            log.error("a prompt cannot be stored: %s", format_error(error))
             await retract(words.messages_for(interaction.context.locale).format_error(error.public))
 
     async def _refuse(self, interaction: Interaction, text: str) -> None:

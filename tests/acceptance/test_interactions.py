@@ -100,7 +100,7 @@ async def test_slack_interactions_survive_sigkill_and_run_once(
     slack.faults.delay(("response_url", "chat.postEphemeral", "chat.postMessage"), 60, times=3)
     assert await slack.click_button("ada", answer, rating)
     responses = await slack.run_command("ada", "general", "/model", "openai/scripted")
-    assert await slack.submit_modal(form, question="one two three")
+    assert await slack.submit_modal(form, prompt="one two three")
     with closing(sqlite3.connect(file, isolation_level=None)) as database:
         await wait_for_pending(database, 3)
         await slack.wait_for(lambda: not slack.faults.has_pending("delay"), timeout=60)

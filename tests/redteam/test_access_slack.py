@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from channels.access import AccessRules
 from channels.commands import handlers
 from channels.i18n import messages as words
-from channels.slack.interactions.shortcuts import ASK, QUESTION_INPUT
+from channels.slack.interactions.shortcuts import ASK, ASK_INPUT
 from core.errors import StoreError, SurfaceError
 from core.store.schema import metadata
 from core.usage.user_rate_limits import CommandLimiter, RateLimit, RateLimitDenial, UserRateLimiter
@@ -105,7 +105,7 @@ async def test_a_modal_opened_before_a_block_is_denied(slack: SlackSandbox, tmp_
         bot.services.access_policy._rules = {
             "slack": AccessRules(block=frozenset({f"user:{slack.people['grace'].id}"}))
         }
-        await slack.submit_modal(view, **{QUESTION_INPUT: "let me in"})
+        await slack.submit_modal(view, **{ASK_INPUT: "let me in"})
         await slack.wait_for(lambda: list_ephemeral_texts(bot, "grace") == [words.USER_NOT_ALLOWED])
         assert await bot.list_inbox_messages() == []
 

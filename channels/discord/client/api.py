@@ -177,22 +177,22 @@ class DiscordApi:
         )
 
     async def send_notification(
-        self, channel: int, question: int | None, author: int, text: str, *, nonce_key: str
+        self, channel: int, prompt_id: int | None, author: int, text: str, *, nonce_key: str
     ) -> None:
         """Post a message that notifies the author of a user's message.
 
-        The post replies to the user's message, or mentions the author if `question` is None.
+        The post replies to the user's message, or mentions the author if `prompt_id` is None.
 
         Args:
             channel: the id of the channel in which to post.
-            question: the id of the user's message; None if that is in another channel.
+            prompt_id: the id of the user's message; None if that is in another channel.
             author: the author's user id.
             nonce_key: see `post_message`.
         """
-        reference: Any = None if question is None else _reference(channel, question)
-        mentioned = [] if question is not None else [discord.Object(author)]
+        reference: Any = None if prompt_id is None else _reference(channel, prompt_id)
+        mentioned = [] if prompt_id is not None else [discord.Object(author)]
         allowed = discord.AllowedMentions(everyone=False, users=mentioned, roles=False, replied_user=True)
-        text = text if question is not None else f"<@{author}> {text}"
+        text = text if prompt_id is not None else f"<@{author}> {text}"
 
         async def send() -> None:
             target = self._client.get_partial_messageable(channel)

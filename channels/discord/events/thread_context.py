@@ -28,7 +28,7 @@ from core.conversations.history_state import HistoryState
 from core.identity import BOT_PREFIX
 from core.inbox_message import InboxMessage, storable_text
 
-#: Messages of a thread that are fetched for one question, the newest ones. Discord returns 100 a call.
+#: Messages of a thread that are fetched for one turn, the newest ones. Discord returns 100 a call.
 MAX_MESSAGES = 300
 
 #: Most characters of a quoted message of the bot: the session's history has the whole text.
@@ -74,14 +74,14 @@ class DiscordContextFetcher:
         names = await self._mentions.resolve_names(
             _get_guild_id(messages[-1]), (message.content for message in known.values())
         )
-        question_ids = {int(message.address["message"]) for message in messages}
+        prompt_ids = {int(message.address["message"]) for message in messages}
         return SurroundingMessages(
             [
                 *(
                     replace(_to_context_message(message, names), is_thread_start=message.id == thread)
                     for message in sorted(messages_by_key.values(), key=lambda message: message.id)
                     if (message.author != self._api.bot_user or message.id == thread)
-                    and message.id not in question_ids
+                    and message.id not in prompt_ids
                     and not is_empty(message)
                 ),
                 *(
@@ -126,7 +126,7 @@ class DiscordContextFetcher:
             SurfaceError: Discord cannot be reached, or does not let the bot read the thread.
         """
         if not history.since and any(int(message.address["message"]) == thread for message in messages):
-            return {}  # the thread was started for the question
+            return {}  # the thread was started on the prompt
         after = time_snowflake(history.since) if history.since else 0
         before, channel = int(messages[-1].address["message"]), self._api.get_partial_channel(thread)
         page = await self._api.fetch_messages(channel, after=after, before=before, limit=MAX_MESSAGES)

@@ -47,7 +47,7 @@ def make_commands(handler: DiscordInteractionHandler) -> list[Command]:
     commands: list[Command] = [
         *(_make_command(name, handler) for name in COMMAND_DESCRIPTIONS),
         _make_ask(handler),
-        app_commands.ContextMenu(name=_localize(words.ASK_ABOUT), callback=handler.handle_question_about),
+        app_commands.ContextMenu(name=_localize(words.ASK_ABOUT), callback=handler.handle_ask_about),
         *(_make_menu_entry(action, handler) for action in MENU_ACTIONS),
     ]
     for command in commands:
@@ -91,7 +91,7 @@ def _make_menu_entry(action: MenuAction, handler: DiscordInteractionHandler) -> 
 def _make_ask(handler: DiscordInteractionHandler) -> Command:
     @app_commands.describe(question=_localize(words.ASK_OPTION))
     async def ask(interaction: discord.Interaction, question: str) -> None:
-        await handler.handle_question(interaction, question)
+        await handler.handle_ask(interaction, question)
 
     return app_commands.Command(name="ask", description=_localize(words.ASK_HELP), callback=ask)
 

@@ -28,7 +28,7 @@ from channels.discord.settings import DiscordSettings
 from channels.discord.text import disable_mentions, quote_lines, shorten
 from channels.i18n import messages as words
 from channels.i18n.messages import MessageCatalog
-from channels.intake.context import question_subject
+from channels.intake.context import about_reference
 from channels.intake.handler import MessageHandler
 from channels.intake.interactions import Interaction, InteractionHandler, Kind, MenuAction, Retract
 from channels.rate_limits.caller import RefusedError
@@ -52,8 +52,8 @@ FORM_TIMEOUT_SECONDS = 2.0
 #: Discord's code for an interaction that was acknowledged before.
 ALREADY_ACKNOWLEDGED = 40060
 
-#: Most characters of a quoted question, and of a quoted message.
-_MAX_QUESTION_CHARACTERS, _MAX_QUOTE_CHARACTERS = 1500, 200
+#: Most characters of a quoted prompt, and of a quoted message.
+_MAX_PROMPT_CHARACTERS, _MAX_QUOTE_CHARACTERS = 1500, 200
 
 
 class DiscordInteractionHandler(InteractionHandler):
@@ -104,30 +104,30 @@ class DiscordInteractionHandler(InteractionHandler):
         """
         await self._receive(interaction, "command", {"name": name, "argument": argument})
 
-    async def handle_question(self, interaction: discord.Interaction, question: str) -> None:
-        """Post the question of a user's command, and store it as a message to answer.
+    async def handle_ask(self, interaction: discord.Interaction, prompt: str) -> None:
+        """Post the prompt of a user's `/ask` command, and store it as a message to answer.
 
-        If the bot may post in the channel, everyone there sees question and answer; else only the author does. An
-        empty question is refused.
+        If the bot may post in the channel, everyone there sees prompt and answer; else only the author does. An
+        empty prompt is refused.
         """
-        text = storable_text(question).strip()
-        await self._receive_question(interaction, text, quote=quote_lines(shorten(text, _MAX_QUESTION_CHARACTERS)))
+        text = storable_text(prompt).strip()
+        await self._receive_prompt(interaction, text, quote=quote_lines(shorten(text, _MAX_PROMPT_CHARACTERS)))
 
-    async def handle_question_about(self, interaction: discord.Interaction, message: discord.Message) -> None:
-        """Post a question about a message, and store it as a message to answer.
+    async def handle_ask_about(self, interaction: discord.Interaction, message: discord.Message) -> None:
+        """Post a prompt about a message, and store it as a message to answer.
 
-        The user chose the bot's entry in the menu of the message. The question has a fixed text, and the message's text
+        The user chose the bot's entry in the menu of the message. The prompt has a fixed text, and the message's text
         and files as reference. A message with neither is refused. Discord sends the message with its text, even without
         the message content intent.
         """
         content, files = parse_text(message, self._api.bot_user), parse_attachments(message)
-        question = words.messages_for(interaction.locale.value)(words.ABOUT_THIS) if content or files else ""
-        quote = quote_lines(shorten(content or files[0].name, _MAX_QUOTE_CHARACTERS)) if question else ""
+        prompt = words.messages_for(interaction.locale.value)(words.ABOUT_THIS) if content or files else ""
+        quote = quote_lines(shorten(content or files[0].name, _MAX_QUOTE_CHARACTERS)) if prompt else ""
         author = f"{BOT_PREFIX}{message.author.id}" if message.author.bot else str(message.author.id)
-        references = (question_subject(author, message.author.display_name, content, snowflake_time(message.id)),)
-        await self._receive_question(interaction, question, files, references, quote=f"{quote}\n-# {message.jump_url}")
+        references = (about_reference(author, message.author.display_name, content, snowflake_time(message.id)),)
+        await self._receive_prompt(interaction, prompt, files, references, quote=f"{quote}\n-# {message.jump_url}")
 
-    async def _receive_question(
+    async def _receive_prompt(
         self,
         interaction: discord.Interaction,
         text: str,
@@ -142,7 +142,7 @@ class DiscordInteractionHandler(InteractionHandler):
             "references": list(references),
             "quote": quote,
         }
-        await self._receive(interaction, "question", values)
+        await self._receive(interaction, "prompt", values)
 
     async def handle_menu(self, interaction: discord.Interaction, message: discord.Message, action: MenuAction) -> None:
         """Show the turn report of an answer, or store a rating of the answer.
@@ -288,7 +288,7 @@ class DiscordInteractionHandler(InteractionHandler):
             event_key=f"{PLATFORM}:{channel_id}:command:{interaction.id}",
             locale=interaction.locale.value,
             sent_at=snowflake_time(interaction.id),
-            is_private=kind != "question" or is_aside,
+            is_private=kind != "prompt" or is_aside,
         )
         is_private = interaction.message is not None and interaction.message.flags.ephemeral
         return Interaction(kind, context, values, {**surface, "is_of_private_message": is_private}, user.display_name)
@@ -302,7 +302,7 @@ class DiscordInteractionHandler(InteractionHandler):
 
         Returns:
             The interaction. The text to show its author if they cannot be identified, may not write in the channel, or
-            sent an empty question.
+            sent an empty prompt.
         """
         say, channel = words.messages_for(interaction.locale.value), interaction.channel
         try:
@@ -315,7 +315,7 @@ class DiscordInteractionHandler(InteractionHandler):
         is_allowed = interaction.guild_id is None or _can_send_messages(interaction.permissions, channel)
         if not is_allowed and parsed.kind not in ("press", "form", "answer"):
             return say(words.NO_WRITE_PERMISSION)
-        if parsed.kind == "question" and not parsed.values["text"]:
+        if parsed.kind == "prompt" and not parsed.values["text"]:
             return say(words.NO_READABLE_TEXT)
         return replace(parsed, context=replace(parsed.context, actor=actor, location=location))
 
@@ -367,24 +367,24 @@ class DiscordInteractionHandler(InteractionHandler):
             await responder.delete_message(RESPONSE_ID)
             await responder.send_ephemeral(text)
 
-    async def show_question(self, interaction: Interaction) -> tuple[InboxMessage, Retract]:
-        """Post a question as the response to the interaction, unless it is private.
+    async def post_prompt(self, interaction: Interaction) -> tuple[InboxMessage, Retract]:
+        """Post a prompt as the response to the interaction, unless it is private.
 
-        The bot's reply then replies to the posted message. A private question is not posted: the reply is the response,
-        which only the author sees. See `InteractionHandler.show_question`.
+        The bot's reply then replies to the posted message. A private prompt is not posted: the reply is the response,
+        which only the author sees. See `InteractionHandler.post_prompt`.
 
         Returns:
-            The question as a message to answer, and a function that deletes the posted question and tells its author
-            the reason.
+            The prompt as a message to answer, and a function that deletes the posted prompt and tells its author the
+            reason.
 
         Raises:
-            SurfaceError: the question cannot be posted.
+            SurfaceError: the prompt cannot be posted.
         """
         context, values = interaction.context, interaction.values
         assert context.session_id is not None, "Discord tells the channel of an interaction"
         address = dict(context.address)
         if not context.is_private:
-            address |= {"message": await self._post_question(interaction), "is_bot_message": True}
+            address |= {"message": await self._post_prompt(interaction), "is_bot_message": True}
         inbound = replace(
             context.to_message(context.session_id, values["text"]),
             address=address,
@@ -395,8 +395,8 @@ class DiscordInteractionHandler(InteractionHandler):
         )
         return inbound, partial(self.refuse, interaction)
 
-    async def _post_question(self, interaction: Interaction) -> str:
-        """Post a user's question in the channel, and return the id of the message.
+    async def _post_prompt(self, interaction: Interaction) -> str:
+        """Post a user's prompt in the channel, and return the id of the message.
 
         The message is the response to the interaction or, if Discord refuses the response, a normal message.
         """

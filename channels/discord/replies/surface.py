@@ -109,12 +109,12 @@ class DiscordSurface(DiscordMessageSurface):
         super().__init__(queued_reactions, address)
         self._api = api
         self._channel = int(address["channel"])
-        self._question = int(address["message"])
+        self._prompt_id = int(address["message"])
         self._author = int(address.get("author", 0))
         self._guild = int(address.get("guild", 0))
         self._messages = words.messages_for(address.get("locale", ""))
         self._is_thread_start = "root" in address
-        self._is_question_in_channel = not (self._is_thread_start or "is_bot_message" in address)
+        self._is_prompt_in_channel = not (self._is_thread_start or "is_bot_message" in address)
         notifies = ping_after and self._author
         self._notify_at = event_loop.now() + ping_after if notifies else math.inf
         self._is_refusal_explained = False
@@ -137,12 +137,12 @@ class DiscordSurface(DiscordMessageSurface):
         self, position: int, text: str, buttons: Sequence[Button], priority: Priority, previous: str | None
     ) -> PostedMessage | None:
         starts_thread = self._is_thread_start and previous is None  # Discord: no reply to a message in another channel
-        answered = int(previous) if previous else self._question
+        answered = int(previous) if previous else self._prompt_id
         if self._first_controls is None:
             self._first_controls = buttons
 
         async def find_posted() -> SentMessage | None:
-            after = self._question if self._side_name else answered
+            after = self._prompt_id if self._side_name else answered
             own_messages = await self._fetch_reply(after, None if starts_thread else answered)
             return SentMessage(own_messages[0].id, own_messages[0].content) if own_messages else None
 
@@ -229,10 +229,10 @@ class DiscordSurface(DiscordMessageSurface):
         await self._show_typing_until_text(plan)
         if is_shown and plan.priority in FINAL_PRIORITIES and event_loop.now() >= self._notify_at:
             self._notify_at = math.inf
-            question = self._question if self._is_question_in_channel else None
+            prompt_id = self._prompt_id if self._is_prompt_in_channel else None
             try:
                 text, key = self._messages(words.ANSWER_READY), f"{self._nonce_prefix} ping"
-                await self._api.send_notification(self._channel, question, self._author, text, nonce_key=key)
+                await self._api.send_notification(self._channel, prompt_id, self._author, text, nonce_key=key)
             except SurfaceError as error:
                 log.warning("the author cannot be notified of the reply: %s", error)
         return is_shown
@@ -306,18 +306,18 @@ class DiscordSurface(DiscordMessageSurface):
         if self._side_name:
             return ()
         try:
-            own_messages = await self._api.fetch_own_messages(self._channel, self._question)
+            own_messages = await self._api.fetch_own_messages(self._channel, self._prompt_id)
         except SurfaceError as error:
             log.warning("stray posts cannot be searched for: %s", error)
             return ()
         known = {int(id_) for id_ in shown_ids}
         return [
             str(message.id)
-            for message in find_stray_replies(own_messages, None if self._is_thread_start else self._question, known)
+            for message in find_stray_replies(own_messages, None if self._is_thread_start else self._prompt_id, known)
         ]
 
     async def _find_own(self) -> dict[int, str]:
-        own_messages = await self._fetch_reply(self._question, None if self._is_thread_start else self._question)
+        own_messages = await self._fetch_reply(self._prompt_id, None if self._is_thread_start else self._prompt_id)
         return {position: str(message.id) for position, message in enumerate(own_messages)}
 
     async def _fetch_reply(self, after: int, answered: int | None) -> list[discord.Message]:
@@ -379,15 +379,15 @@ async def ignore_deleted(call: Awaitable[object]) -> None:
             raise
 
 
-def find_reply_chain(own_messages: Sequence[discord.Message], question: int | None) -> list[discord.Message]:
+def find_reply_chain(own_messages: Sequence[discord.Message], prompt_id: int | None) -> list[discord.Message]:
     """Return the bot's first reply to a message, the first reply to that reply, etc.
 
     Args:
         own_messages: the bot's messages, oldest first.
-        question: the id of the user's message; None in a thread that was started on that message, where the bot's
+        prompt_id: the id of the user's message; None in a thread that was started on that message, where the bot's
             first message replies to nothing.
     """
-    found, last = list[discord.Message](), question
+    found, last = list[discord.Message](), prompt_id
     for message in own_messages:
         if message.type in USER_MESSAGE_TYPES and _get_replied_id(message) == last:
             found.append(message)
@@ -396,7 +396,7 @@ def find_reply_chain(own_messages: Sequence[discord.Message], question: int | No
 
 
 def find_stray_replies(
-    own_messages: Sequence[discord.Message], question: int | None, known_ids: Collection[int]
+    own_messages: Sequence[discord.Message], prompt_id: int | None, known_ids: Collection[int]
 ) -> list[discord.Message]:
     """Return the bot's extra replies to a user's message, which `known_ids` lacks.
 
@@ -405,10 +405,10 @@ def find_stray_replies(
 
     Args:
         own_messages: the bot's messages, oldest first.
-        question: the id of the user's message; None in a thread that was started on that message.
+        prompt_id: the id of the user's message; None in a thread that was started on that message.
         known_ids: the ids of the known messages of the reply.
     """
-    answered = {question, *known_ids} - {None}
+    answered = {prompt_id, *known_ids} - {None}
     return [
         message
         for message in own_messages

@@ -55,11 +55,11 @@ class SlackContextFetcher:
             SurfaceError: Slack cannot be reached, or does not let the bot read the thread.
         """
         newest = messages[-1]
-        team, questions = str(newest.address["team"]), {str(message.address["ts"]): message for message in messages}
+        team, prompts = str(newest.address["team"]), {str(message.address["ts"]): message for message in messages}
         thread = await self._read_thread(messages, history)
-        current = {message["ts"]: get_forwarded_messages(message) for message in thread if message["ts"] in questions}
+        current = {message["ts"]: get_forwarded_messages(message) for message in thread if message["ts"] in prompts}
         forwarded = [
-            (message, part) for ts, message in questions.items() for part in current.get(ts) or _forwards_of(message)
+            (message, part) for ts, message in prompts.items() for part in current.get(ts) or _forwards_of(message)
         ]
         earlier = []
         if history is not None:
@@ -69,7 +69,7 @@ class SlackContextFetcher:
                 message
                 for message in thread
                 if is_from_person_or_bot(message)
-                and message["ts"] not in questions
+                and message["ts"] not in prompts
                 and message.get("user") != bot
                 and history.since < float(message["ts"]) <= newest.sent_at
             ]

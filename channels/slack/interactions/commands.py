@@ -28,7 +28,7 @@ SLASH_COMMANDS: Mapping[str, CommandName] = {
 }
 
 #: The request to choose, for a command that may apply to several sessions. Other commands apply to the latest session.
-_QUESTIONS: Mapping[CommandName, str] = {"reset": words.CHOOSE_RESET, "export": words.CHOOSE_EXPORT}
+_CHOICE_TEXTS: Mapping[CommandName, str] = {"reset": words.CHOOSE_RESET, "export": words.CHOOSE_EXPORT}
 
 #: The most sessions to choose from.
 MAX_CHOICES = 5
@@ -37,7 +37,7 @@ MAX_CHOICES = 5
 CHOICE_PREFIX = "pick:"
 
 
-def choice_question(name: CommandName, argument: str, found: Sequence[RecentSession]) -> str:
+def choice_text(name: CommandName, argument: str, found: Sequence[RecentSession]) -> str:
     """Return the untranslated sentence that asks the user to choose a session.
 
     It is empty if the user need not choose: for fewer than two sessions, or a command other than `reset` and `export`.
@@ -48,7 +48,7 @@ def choice_question(name: CommandName, argument: str, found: Sequence[RecentSess
         found: the user's recent sessions in the channel.
     """
     is_known = name != "export" or argument.lower() in ("", *EXPORT_FORMATS)
-    return _QUESTIONS.get(name, "") if len(found) > 1 and is_known else ""
+    return _CHOICE_TEXTS.get(name, "") if len(found) > 1 and is_known else ""
 
 
 def choice_buttons(name: CommandName, argument: str, found: Sequence[RecentSession]) -> list[Button]:

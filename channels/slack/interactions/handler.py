@@ -14,7 +14,7 @@ from typing import Any
 
 from channels.commands.handlers import CommandName, CommandResult
 from channels.i18n import messages as words
-from channels.intake.context import question_subject
+from channels.intake.context import about_reference
 from channels.intake.handler import MessageHandler
 from channels.intake.interactions import Interaction, InteractionHandler, Retract
 from channels.rate_limits.caller import RefusedError
@@ -29,19 +29,19 @@ from channels.slack.interactions.commands import (
     MAX_CHOICES,
     SLASH_COMMANDS,
     choice_buttons,
-    choice_question,
+    choice_text,
     parse_choice,
 )
 from channels.slack.interactions.forms import ANSWER_MODAL, FIELD_PREFIX, answer_modal, is_answer, parse_form
 from channels.slack.interactions.responses import PrivateResponder, ResponseTarget
 from channels.slack.interactions.shortcuts import (
     ASK,
-    QUESTION_INPUT,
-    QUESTION_MODAL,
+    ASK_INPUT,
+    ASK_MODAL,
     RESET,
     WHY,
+    ask_modal,
     modal_metadata,
-    question_modal,
 )
 from channels.slack.replies.surface import SlackSurface
 from channels.slack.session_ids import PLATFORM, event_key, session_id, thread_ts_of
@@ -148,8 +148,8 @@ class SlackInteractionHandler(InteractionHandler):
                 return self._parse_press(body)
             case "message_action" if body.get("callback_id") in (WHY, RESET):
                 return self._parse_shortcut(body)
-            case "view_submission" if body["view"].get("callback_id") in (QUESTION_MODAL, ANSWER_MODAL):
-                return self._parse_answer(body) if is_answer(body) else self._parse_question(body)
+            case "view_submission" if body["view"].get("callback_id") in (ASK_MODAL, ANSWER_MODAL):
+                return self._parse_answer(body) if is_answer(body) else self._parse_prompt(body)
         return None
 
     def _parse_command(self, body: Mapping[str, Any], name: CommandName) -> Interaction:
@@ -197,13 +197,13 @@ class SlackInteractionHandler(InteractionHandler):
         values = {"action": "why", "message": ts, "key": event_key(target.team, target.channel, ts), "files": files}
         return Interaction("menu", context, values, asdict(target))
 
-    def _parse_question(self, body: Mapping[str, Any]) -> Interaction:
+    def _parse_prompt(self, body: Mapping[str, Any]) -> Interaction:
         view = body["view"]
         metadata = json.loads(view["private_metadata"])
         target, root = ResponseTarget.of_form(body, metadata), metadata["root"]
-        text = storable_text(str(view["state"]["values"][QUESTION_INPUT][QUESTION_INPUT]["value"] or "")).strip()
+        text = storable_text(str(view["state"]["values"][ASK_INPUT][ASK_INPUT]["value"] or "")).strip()
         context = target.context(session_id(target.team, target.channel, root, self._dm_sessions), root)
-        return Interaction("question", context, {"text": text, "about": metadata}, asdict(target))
+        return Interaction("prompt", context, {"text": text, "about": metadata}, asdict(target))
 
     def _parse_answer(self, body: Mapping[str, Any]) -> Interaction:
         target = ResponseTarget.of_form(body, json.loads(body["view"]["private_metadata"]))
@@ -266,7 +266,7 @@ class SlackInteractionHandler(InteractionHandler):
             return
         target, say = ResponseTarget.of_message(body), words.messages_for(opener.context.locale)
         try:
-            await self._responder.open_modal(target, question_modal(say, modal_metadata(target, body["message"])))
+            await self._responder.open_modal(target, ask_modal(say, modal_metadata(target, body["message"])))
         except SurfaceError as error:
             log.warning("a modal cannot be opened: %s", error)
             await self._refuse(opener, say.format_error(error.public))
@@ -319,10 +319,10 @@ class SlackInteractionHandler(InteractionHandler):
         found = await self._services.conversations.list_recent(
             context.place, context.author, MAX_CHOICES, until=context.until
         )
-        if question := choice_question(name, argument, found):
-            await self._responder.offer_choices(target, say(question), choice_buttons(name, argument, found))
+        if text := choice_text(name, argument, found):
+            await self._responder.offer_choices(target, say(text), choice_buttons(name, argument, found))
             return None
-        if not found or name == "why":  # the latest answer is that of the latest question, in any session
+        if not found or name == "why":  # the latest answer is that of the latest prompt, in any session
             return interaction
         root = thread_ts_of(found[0].session_id)
         address = {**context.address, "thread_ts": root, "ts": root}
@@ -341,35 +341,35 @@ class SlackInteractionHandler(InteractionHandler):
             text = await self._responder.deliver_file(target, text, result.file, say, thread_ts=thread_ts)
         await self._responder.respond(target, text, replaces=replaces)
 
-    async def show_question(self, interaction: Interaction) -> tuple[InboxMessage, Retract] | None:
-        """Post a user's question about a message in the thread of that message.
+    async def post_prompt(self, interaction: Interaction) -> tuple[InboxMessage, Retract] | None:
+        """Post a user's prompt about a message in the thread of that message.
 
-        See `InteractionHandler.show_question`.
+        See `InteractionHandler.post_prompt`.
 
         Returns:
-            The question as a message to answer, and a function that deletes the posted question and tells its author
-            the reason. None if Slack refuses the post; the user is then told that the bot is no member of the channel.
+            The prompt as a message to answer, and a function that deletes the posted prompt and tells its author the
+            reason. None if Slack refuses the post; the user is then told that the bot is no member of the channel.
         """
         target, context = ResponseTarget(**interaction.surface), interaction.context
-        question, message, user = interaction.values["text"], interaction.values["about"], target.user
+        prompt, message, user = interaction.values["text"], interaction.values["about"], target.user
         author, is_bot = message["author"], message["author"].startswith(BOT_PREFIX)
         names = await self._directory.get_names(target.team, {user} if is_bot else {user, author}, [message["text"]])
         author_name = message["name"] if is_bot else names[author]
-        title = make_title(escape(question))
+        title = make_title(escape(prompt))
         assert context.session_id is not None, "a modal keeps the thread of its message"
         inbound = replace(
-            context.to_message(context.session_id, escape(question)),
+            context.to_message(context.session_id, escape(prompt)),
             address={**context.address, "user": user, "user_team": target.home_team or target.team, "title": title},
             attachments=tuple(Attachment(**file) for file in message["files"]),
             actor=context.actor,
             location=context.location,
             references=(
-                question_subject(author, author_name, to_plain_text(message["text"], names), float(message["ts"])),
+                about_reference(author, author_name, to_plain_text(message["text"], names), float(message["ts"])),
             ),
         )
         surface = self._surface(inbound)
         try:
-            ts = await surface.post_text(f"**{escape_tokens(names[user])}**: {escape_tokens(question)}")
+            ts = await surface.post_text(f"**{escape_tokens(names[user])}**: {escape_tokens(prompt)}")
         except RefusedError:
             await self._responder.respond(target, words.messages_for(context.locale)(words.NOT_A_MEMBER))
             return None

@@ -1,4 +1,4 @@
-"""Message shortcuts, and the modal for a question about a message.
+"""Message shortcuts, and the modal for a prompt about a message.
 
 Slack: docs.slack.dev/interactivity/implementing-shortcuts and docs.slack.dev/surfaces/modals.
 """
@@ -35,28 +35,28 @@ COMMAND_SYNTAX = CommandSyntax(
 )
 
 #: The callback id of the modal, and the id of its input.
-QUESTION_MODAL, QUESTION_INPUT = "asked", "question"
+ASK_MODAL, ASK_INPUT = "ask", "prompt"
 
-#: Most characters of a message that a question about it quotes, and of the modal's metadata. Slack: 3,000.
+#: Most characters of a message that a prompt about it quotes, and of the modal's metadata. Slack: 3,000.
 MAX_QUOTED_CHARS, MAX_METADATA_CHARS = 2_000, 3_000
 
 
-def question_modal(say: MessageCatalog, metadata: str) -> dict[str, Any]:
-    """Return the view object of the modal for a user's question about a message.
+def ask_modal(say: MessageCatalog, metadata: str) -> dict[str, Any]:
+    """Return the view object of the modal for a user's prompt about a message.
 
     Args:
         metadata: the message as JSON, from `modal_metadata`.
     """
-    element = {"type": "plain_text_input", "action_id": QUESTION_INPUT, "multiline": True}
+    element = {"type": "plain_text_input", "action_id": ASK_INPUT, "multiline": True}
     label = _plain_text(say(words.YOUR_QUESTION))
     return {
         "type": "modal",
-        "callback_id": QUESTION_MODAL,
+        "callback_id": ASK_MODAL,
         "private_metadata": metadata,
         "title": _plain_text(say(words.ASK_ABOUT)),
         "submit": _plain_text(say(words.ASK)),
         "close": _plain_text(say(words.CANCEL)),
-        "blocks": [{"type": "input", "block_id": QUESTION_INPUT, "label": label, "element": element}],
+        "blocks": [{"type": "input", "block_id": ASK_INPUT, "label": label, "element": element}],
     }
 
 

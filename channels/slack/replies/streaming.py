@@ -214,7 +214,7 @@ class StreamSurface(SlackSurface):
 
         Starts and stops have small rate limits: a stream needs a free slot for its start, and one for its stop. In a
         channel, Slack shows the growing text to only one user. With `auto`, streams are therefore used only in direct
-        messages and for the first question of a thread. Appends must also be allowed as often as edits.
+        messages and for the first prompt of a thread. Appends must also be allowed as often as edits.
         """
         if not (self._may_stream and self._policy.is_enabled(self._channel)):
             return False
@@ -224,7 +224,7 @@ class StreamSurface(SlackSurface):
             return False
         if self._policy.streaming == "native":
             return True
-        has_one_reader = self._is_direct or self._question_ts == self._thread_ts
+        has_one_reader = self._is_direct or self._prompt_ts == self._thread_ts
         return has_one_reader and self._append_limiter.calls_per_reply >= self._edit_limiter.calls_per_reply
 
     @property

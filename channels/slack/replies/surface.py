@@ -78,7 +78,7 @@ class SlackSurface(MessageSurface):
         self._api = api.for_team(self._team)
         self._channel = str(address["channel"])
         self._thread_ts = str(address["thread_ts"])
-        self._question_ts = str(address["ts"])
+        self._prompt_ts = str(address["ts"])
         self._bot = str(address.get("bot", ""))
         self._turn_id = turn_id
         self._assistant = assistant
@@ -238,7 +238,7 @@ class SlackSurface(MessageSurface):
     def _is_unmarked(self, message: ApiObject) -> bool:
         if (message.get("metadata") or {}).get("event_type") == _METADATA_EVENT or message.get("files"):
             return False
-        return bool(self._bot) and message.get("user") == self._bot and float(message["ts"]) > float(self._question_ts)
+        return bool(self._bot) and message.get("user") == self._bot and float(message["ts"]) > float(self._prompt_ts)
 
     async def _find_strays(self, shown_ids: Sequence[str]) -> Sequence[str]:
         try:
@@ -269,7 +269,7 @@ class SlackSurface(MessageSurface):
             {
                 "channel": self._channel,
                 **({"ts": self._thread_ts} if self._thread_ts else {}),
-                "oldest": self._question_ts,
+                "oldest": self._prompt_ts,
                 "include_all_metadata": True,
                 "limit": 200,
             },

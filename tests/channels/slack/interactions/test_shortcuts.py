@@ -29,7 +29,7 @@ async def test_a_question_about_a_message_is_answered_in_its_thread_with_its_aut
         assert await slack.use_shortcut("ada", report, ASK)
         (modal,) = await slack.wait_for(lambda: slack.modals("ada"))
         assert modal.title == words.ASK_ABOUT
-        assert await slack.submit_modal(modal, question="is that <wise>, @here?")
+        assert await slack.submit_modal(modal, prompt="is that <wise>, @here?")
         texts = await bot.wait_for_texts(report, lambda texts: len(texts) == 3 and "heard" in texts[2])
         assert texts[1] == "**ada**: is that <wise>, @here?"
         assert texts[2] == "heard: ada: is that <wise>, @here?"
@@ -60,7 +60,7 @@ async def test_opening_the_form_is_not_stored_and_submitting_it_is(
         assert await slack.use_shortcut("ada", report, ASK)
         (modal,) = await slack.wait_for(lambda: slack.modals("ada"))
         assert stored == []
-        assert await slack.submit_modal(modal, question="why?")
+        assert await slack.submit_modal(modal, prompt="why?")
         await bot.wait_for_turns(1)
         assert len(stored) == 1
 
@@ -76,7 +76,7 @@ async def test_a_question_that_cannot_be_stored_is_deleted_and_reported(
         assert await slack.use_shortcut("ada", report, ASK)
         (modal,) = await slack.wait_for(lambda: slack.modals("ada"))
         monkeypatch.setattr(InboxStore, "accept", raise_store_error)
-        assert await slack.submit_modal(modal, question="why?")
+        assert await slack.submit_modal(modal, prompt="why?")
         await slack.wait_for(lambda: [m.text for m in slack.messages("general") if m.ephemeral_to])
         assert [m.text for m in bot.slack.messages("general") if m.ephemeral_to] == [
             ENGLISH.format_error(StoreError.public)
@@ -90,7 +90,7 @@ async def test_a_follow_up_in_the_thread_is_in_the_same_session(slack: SlackSand
         reply = await slack.post_message("linus", "general", "thanks", thread_ts=report.ts)
         assert await slack.use_shortcut("ada", reply, ASK)
         (modal,) = await slack.wait_for(lambda: slack.modals("ada"))
-        assert await slack.submit_modal(modal, question="for what?")
+        assert await slack.submit_modal(modal, prompt="for what?")
         await bot.wait_for_turns(1)
         await slack.post_message("ada", "general", "and now?", thread_ts=report.ts)
         await bot.wait_for_texts(report, lambda texts: "heard: ada: and now?" in texts)
@@ -104,7 +104,7 @@ async def test_the_quote_of_a_long_message_is_truncated(slack: SlackSandbox, tmp
         assert await slack.use_shortcut("ada", report, ASK)
         (modal,) = await slack.wait_for(lambda: slack.modals("ada"))
         assert len(modal.content["private_metadata"]) <= MAX_METADATA_CHARS
-        assert await slack.submit_modal(modal, question="what?")
+        assert await slack.submit_modal(modal, prompt="what?")
         await bot.wait_for_texts(report, lambda texts: texts[-1] == "heard: ada: what?")
         assert '> grace: say "so"' in bot.model.received[-1].text
 
@@ -115,7 +115,7 @@ async def test_a_bot_outside_the_channel_asks_to_be_invited(slack: SlackSandbox,
         report.channel.members.discard(slack.bot_user_id)
         assert await slack.use_shortcut("ada", report, ASK)
         (modal,) = await slack.wait_for(lambda: slack.modals("ada"))
-        assert await slack.submit_modal(modal, question="why?")
+        assert await slack.submit_modal(modal, prompt="why?")
         await slack.wait_for(lambda: slack.messages("general")[-1].text == words.NOT_A_MEMBER)
         assert slack.messages("general")[-1].ephemeral_to == slack.people["ada"].id
         assert await bot.list_inbox_messages() == []
@@ -135,7 +135,7 @@ async def test_a_rate_limited_question_leaves_no_message(
         async def ask_about_report() -> None:
             assert await slack.use_shortcut("ada", report, ASK)
             (modal,) = await slack.wait_for(lambda: slack.modals("ada"))
-            assert await slack.submit_modal(modal, question="why?")
+            assert await slack.submit_modal(modal, prompt="why?")
 
         def list_private_texts() -> list[str]:
             return [message.text for message in slack.messages("general") if message.ephemeral_to]
