@@ -31,7 +31,7 @@ class ContextRecord:
 
     Attributes:
         messages: number of context messages that were sent to the model.
-        tokens: number of tokens of these messages, except those that a question is about.
+        tokens: number of tokens of these messages, except those that a prompt is about.
         omitted_messages: number of context messages that did not fit into the prompt.
     """
 

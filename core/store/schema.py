@@ -109,8 +109,8 @@ sa.Index(
 )
 
 #: Turns: one run of the agent for all inbox messages that name it. A rerun has the turn before it as its `parent`, and
-#: its `kind`: `retry` continues the stored part of a failed turn, `regenerate` begins after the question, `revise`
-#: begins with the edited question. `origin`: the first turn in the line of parents, or the turn itself; its id is the
+#: its `kind`: `retry` continues the stored part of a failed turn, `regenerate` begins after the prompt, `revise`
+#: begins with the edited prompt. `origin`: the first turn in the line of parents, or the turn itself; its id is the
 #: run id of stored events. A turn of the kind `decision` continues a run that waited for people: its `parent` is the
 #: turn that asked, it is its own `origin`, and `run` is the run that it continues. `model`: the chosen model (null: the
 #: default); `agent`: the name of the agent. `owner`: the worker that runs the turn; `claim_number`: the number of its

@@ -14,8 +14,8 @@ from core.store.schema import human_requests, inbox, sessions, turns
 from core.store.turn_states import ACTIVE_STATES
 from core.store.upsert import build_insert
 
-#: Kind of a rerun: `retry` continues from the stored events of the failed turn, `regenerate` starts after the question,
-#: and `revise` starts with the edited question.
+#: Kind of a rerun: `retry` continues from the stored events of the failed turn, `regenerate` starts after the prompt,
+#: and `revise` starts with the edited prompt.
 RerunKind = Literal["retry", "regenerate", "revise"]
 
 

@@ -2,7 +2,7 @@
 
 `core.store.turn_states` has the states of a turn and their order. A turn that has ended is never run again: a rerun of
 its messages is a new turn in the same reply. A `retry` continues from the stored events of the failed turn, a
-`regenerate` answers the same question again, and a `revise` answers the edited question. A turn of the kind `decision`
+`regenerate` answers the same prompt again, and a `revise` answers the edited prompt. A turn of the kind `decision`
 continues a run that asked people for approvals or answers, and has a reply of its own.
 
 A session has at most one turn that is `queued`, `running` or `answered`: an index of the database ensures it.
@@ -137,7 +137,7 @@ class TurnStore:
         """Claim abandoned turns, and a new turn for each idle session with messages.
 
         A turn is abandoned if it has not ended and no live worker runs it. New turns begin round robin over people:
-        many questions of one person delay another person by at most one turn.
+        many prompts of one person delay another person by at most one turn.
 
         Args:
             limit: the most turns to claim.

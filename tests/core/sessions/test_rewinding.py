@@ -30,9 +30,9 @@ pytestmark = [
 ]
 
 
-async def rerun(conversation: Conversation, text: str = "go", *, keeps_question: bool = True) -> str:
+async def rerun(conversation: Conversation, text: str = "go", *, keeps_prompt: bool = True) -> str:
     async with conversation.database.write() as connection:
-        await discard_run(connection, SESSION, "run-1", keep_prompt=keeps_question)
+        await discard_run(connection, SESSION, "run-1", keep_prompt=keeps_prompt)
     return (await conversation.events(text, run_id="run-1"))[-1].text
 
 
@@ -55,17 +55,17 @@ class CountingPaymentTool:
 CALL: Answer = [Text("To pay."), ToolCall("c1", "pay", {}), Done()]
 
 
-@pytest.mark.parametrize("keeps_question", [True, False])
+@pytest.mark.parametrize("keeps_prompt", [True, False])
 async def test_events_of_a_discarded_run_are_deleted_and_its_prompt_is_sent_once(
-    converse: Converse, keeps_question: bool
+    converse: Converse, keeps_prompt: bool
 ) -> None:
     used = CountingPaymentTool()
     provider = ScriptedProvider("Hello.", CALL, "Paid one.", CALL, "Paid two.")
     conversation = await converse(root=LlmAgent(name="root", model=adapter(provider), tools=[used.tool]))
     await conversation.events("hi", run_id="run-0")
     await conversation.events("go", run_id="run-1")
-    text = "go" if keeps_question else "come"
-    assert await rerun(conversation, text, keeps_question=keeps_question) == "To pay.\n\nPaid two."
+    text = "go" if keeps_prompt else "come"
+    assert await rerun(conversation, text, keeps_prompt=keeps_prompt) == "To pay.\n\nPaid two."
     assert used.calls == 2
     assert await list_history(conversation) == [
         ("user", "hi"),
