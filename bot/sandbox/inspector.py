@@ -132,7 +132,7 @@ class InspectorPlugin(BasePlugin):
 
     async def _receive_settings(self, socket: aiohttp.ClientWebSocketResponse) -> None:
         async for message in socket:
-            self._model_delay = float(json.loads(message.data)["slow"])
+            self._model_delay = float(json.loads(message.data)["model_delay"])
 
     async def _poll_turns(self) -> None:
         async def poll() -> None:
@@ -151,15 +151,15 @@ class InspectorPlugin(BasePlugin):
         """Queue a line of text that the page shows at its top."""
         self._queue_update("notice", {"id": text})
 
-    def _queue_update(self, kind: str, about: Mapping[str, Any]) -> None:
+    def _queue_update(self, kind: str, fields: Mapping[str, Any]) -> None:
         """Queue an update for the page, unless it equals the last one of its kind and id.
 
         Args:
-            kind: `turn`, `tool`, `ask` (prompt of a model call), `answer` (answer to it) or `notice`.
-            about: fields of the turn, call or notice, with its `id`.
+            kind: `turn`, `tool_call`, `model_call` (with its prompt), `model_response` or `notice`.
+            fields: the fields of the turn, call or notice, with its `id`.
         """
-        update = json.dumps({kind: about}, ensure_ascii=False, default=str)
-        key = f"{kind} {about['id']}"
+        update = json.dumps({kind: fields}, ensure_ascii=False, default=str)
+        key = f"{kind} {fields['id']}"
         if self._last_sent.get(key) != update:
             self._last_sent[key] = update
             self._updates.put_nowait(update)
@@ -179,9 +179,9 @@ class InspectorPlugin(BasePlugin):
             oldest_first = called.where(is_reported).order_by(turns.c.created_at, tool_calls.c.started_at)
             calls = {(call.run, call.id): call for call in await connection.execute(oldest_first)}
         for report in reports:
-            self._queue_update("turn", _turn_json(report) | {"question": redact_secrets(titles.get(report.id, ""))})
+            self._queue_update("turn", _turn_json(report) | {"title": redact_secrets(titles.get(report.id, ""))})
         for call in calls.values():
-            self._queue_update("tool", _tool_json(call, call.turn_id))
+            self._queue_update("tool_call", _tool_json(call, call.turn_id))
         return any(report.state in ACTIVE_STATES for report in reports)
 
     async def before_model_callback(self, *, callback_context: CallbackContext, llm_request: LlmRequest) -> None:
@@ -194,15 +194,16 @@ class InspectorPlugin(BasePlugin):
         if not turn:
             return
         sent = convert_messages(llm_request.contents, llm_request.config.system_instruction)
-        ask = uuid4().hex
-        self._model_calls[context.invocation_id, callback_context.agent_name] = ask, time.monotonic()
+        call_id = uuid4().hex
+        self._model_calls[context.invocation_id, callback_context.agent_name] = call_id, time.monotonic()
         prompt: Json = {
             "messages": [_message_json(message) for message in sent],
             "tools": list(llm_request.tools_dict),
             "cut": await self._describe_cut(context.session.id, [event.id for event in context.session.events]),
         }
-        about = {"id": ask, "turn": turn, "agent": callback_context.agent_name, "model": llm_request.model or ""}
-        self._queue_update("ask", about | {"prompt": prompt, "messages": len(sent), "cut": prompt["cut"]["messages"]})
+        call = {"id": call_id, "turn": turn, "agent": callback_context.agent_name, "model": llm_request.model or ""}
+        counts = {"message_count": len(sent), "cut_count": prompt["cut"]["count"]}
+        self._queue_update("model_call", {**call, "prompt": prompt, **counts})
         await asyncio.sleep(self._model_delay)
 
     async def after_model_callback(self, *, callback_context: CallbackContext, llm_response: LlmResponse) -> None:
@@ -211,12 +212,12 @@ class InspectorPlugin(BasePlugin):
         The end has the tokens and the error code. Each part of a streamed answer is delayed by a tenth of the delay
         that the user of the page has set. Nothing is queued outside of a turn.
         """
-        about = self._current_call(callback_context)
-        if about is None:
+        call = self._current_call(callback_context)
+        if call is None:
             return
         if llm_response.partial:
-            if f"answer {about['id']}" not in self._last_sent:
-                self._queue_update("answer", {**about, "first": about["seconds"]})
+            if f"model_response {call['id']}" not in self._last_sent:
+                self._queue_update("model_response", {**call, "first_text_seconds": call["seconds"]})
             await asyncio.sleep(self._model_delay / 10)
             return
         usage = llm_response.usage_metadata
@@ -230,15 +231,16 @@ class InspectorPlugin(BasePlugin):
             if usage
             else {}
         )
-        self._queue_update("answer", {**about, "tokens": tokens, "ended": True, "error": llm_response.error_code or ""})
+        end = {"tokens": tokens, "ended": True, "error": llm_response.error_code or ""}
+        self._queue_update("model_response", {**call, **end})
 
     async def on_model_error_callback(
         self, *, callback_context: CallbackContext, llm_request: LlmRequest, error: Exception
     ) -> None:
         """Queue the error type of a failed model call in a turn for the page."""
         del llm_request
-        if (about := self._current_call(callback_context)) is not None:
-            self._queue_update("answer", {**about, "ended": True, "error": type(error).__name__})
+        if (call := self._current_call(callback_context)) is not None:
+            self._queue_update("model_response", {**call, "ended": True, "error": type(error).__name__})
 
     def _current_call(self, context: CallbackContext) -> Json | None:
         """Return the model call that an agent is making; None outside of a turn.
@@ -260,7 +262,7 @@ class InspectorPlugin(BasePlugin):
             sent: event ids of the messages in the prompt.
 
         Returns:
-            The number of `messages`, the sum of their `tokens`, and the `newest` ones, oldest first. These are at most
+            The `count` of messages, the sum of their `tokens`, and the `newest` ones, oldest first. These are at most
             `MAX_CUT_MESSAGES` dictionaries with `role` and `text` (truncated to `MAX_PART_CHARS`, then redacted).
         """
         known = set(sent)
@@ -276,7 +278,7 @@ class InspectorPlugin(BasePlugin):
         newest = [
             {"role": row.role, "text": redact_secrets(row.content[:MAX_PART_CHARS])} for row in rows[-MAX_CUT_MESSAGES:]
         ]
-        return {"messages": len(rows), "tokens": sum(row.tokens for row in rows), "newest": newest}
+        return {"count": len(rows), "tokens": sum(row.tokens for row in rows), "newest": newest}
 
 
 def _turn_json(report: TurnReport) -> Json:
@@ -290,8 +292,8 @@ def _turn_json(report: TurnReport) -> Json:
         "tokens": report.tokens,
         "cost": None if report.known_cost is None else report.known_cost / UNITS_PER_DOLLAR,
         "error": report.error or "",
-        "others": None if report.run_record is None else asdict(report.run_record.context),
-        "at": report.created_at,
+        "context": None if report.run_record is None else asdict(report.run_record.context),
+        "created_at": report.created_at,
         "seconds": None if report.duration_seconds is None else round(report.duration_seconds, 3),
     }
 
@@ -334,8 +336,8 @@ async def _load_titles(connection: AsyncConnection, condition: sa.ColumnElement[
 def _tool_json(call: sa.Row[Any], turn: str) -> Json:
     result = None if call.result is None else json.dumps(call.result, ensure_ascii=False)[:MAX_PART_CHARS]
     arguments = json.dumps(call.arguments, ensure_ascii=False)[:MAX_PART_CHARS]
-    about = {"id": f"{call.run} {call.id}", "turn": turn, "tool": call.tool, "state": call.state}
-    return {**about, "arguments": redact_secrets(arguments), "result": result and redact_secrets(result)}
+    fields = {"id": f"{call.run} {call.id}", "turn": turn, "tool": call.tool, "state": call.state}
+    return {**fields, "arguments": redact_secrets(arguments), "result": result and redact_secrets(result)}
 
 
 def _message_json(message: ModelMessage) -> Json:

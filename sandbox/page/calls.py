@@ -31,21 +31,21 @@ class ApiCallList:
         """Return the newest API calls and the use of rate limits as JSON values by key.
 
         Returns:
-            `calls`: the keys of the newest `MAX_CALLS` calls, newest first. `calls_total`: the number of all calls.
-            `budgets`: the rate-limit windows with calls: `on` (the platform), `name`, `left` (remaining calls), `of`
-            (calls per window) and `seconds` (length of the window).
+            `calls`: the keys of the newest `MAX_CALLS` calls, newest first. `call_count`: the number of all calls.
+            `rate_limits`: the rate-limit windows with calls: `platform`, `name`, `remaining` (calls), `limit` (calls
+            per window) and `seconds` (length of the window).
 
             `call/S7` and so on: one of the newest calls (S for Slack, D for Discord, then its number). It has:
 
-            - `on`: the platform.
+            - `platform`: `Slack` or `Discord`.
             - `name`: the method (Slack) or the route (Discord).
-            - `words`: an extract of the request.
+            - `summary`: an extract of the request.
             - `time`: the local time, `HH:MM:SS`.
             - `status`: the HTTP status; 0 before the response and for a lost one.
             - `error`: the error code; "" for none.
-            - `limited`: whether a rate limit refused the call.
-            - `lost`: whether the response was lost.
-            - `budget`: remaining calls and limit; None without a limit.
+            - `rate_limited`: whether a rate limit refused the call.
+            - `response_lost`: whether the response was lost.
+            - `rate_limit`: remaining calls and limit; None without a limit.
         """
         slack = [(c.received_at, f"call/S{i}", self._create_slack_row(c)) for i, c in _newest_calls(self._slack.calls)]
         discord = [
@@ -53,18 +53,22 @@ class ApiCallList:
         ]
         newest_calls = sorted([*slack, *discord], key=lambda call: call[0], reverse=True)[:MAX_CALLS]
         slack_usage, discord_usage = self._slack.rate_limit_usage(), self._discord.rate_limit_usage()
-        budgets = {"Slack": slack_usage, "Discord": discord_usage}
+        usages_by_platform = {"Slack": slack_usage, "Discord": discord_usage}
         return {
             **{key: call for _, key, call in newest_calls},
             "calls": [key for _, key, _ in newest_calls],
-            "calls_total": len(self._slack.calls) + len(self._discord.calls),
-            "budgets": [self._create_usage_row(name, budget) for name, usages in budgets.items() for budget in usages],
+            "call_count": len(self._slack.calls) + len(self._discord.calls),
+            "rate_limits": [
+                self._create_usage_row(platform, usage)
+                for platform, usages in usages_by_platform.items()
+                for usage in usages
+            ],
         }
 
     def get_details(self, key: str) -> Json:
-        """Return the request (`sent`) and the response (`got`) of an API call.
+        """Return the `request` and the `response` of an API call.
 
-        Both are indented JSON text, cut at `MAX_JSON_LENGTH` characters. Without a response, `got` is `null`.
+        Both are indented JSON text, cut at `MAX_JSON_LENGTH` characters. Without a response, `response` is `null`.
 
         Args:
             key: the platform's letter and the number of the call, such as `S7`.
@@ -76,21 +80,21 @@ class ApiCallList:
         if not key[1:].isdecimal() or int(key[1:]) >= len(calls):
             raise ValueError("This call does not exist.")
         call = calls[int(key[1:])]
-        sent = call.arguments if key[0] == "S" else call.body
-        return {"sent": _format_json(sent), "got": _format_json(call.response)}
+        request = call.arguments if key[0] == "S" else call.body
+        return {"request": _format_json(request), "response": _format_json(call.response)}
 
-    def _create_usage_row(self, platform: str, budget: RateLimitUsage) -> Json:
+    def _create_usage_row(self, platform: str, usage: RateLimitUsage) -> Json:
         names = {channel.id: f"#{channel.name}" for channel in self._slack.channels.values()}
         names |= {channel.id: f"#{channel.name}" for channel in self._discord.channels.values()}
-        method, _, channel = budget.name.replace("/channels/{channel}", "…").rpartition(" ")
+        method, _, channel = usage.name.replace("/channels/{channel}", "…").rpartition(" ")
         is_named = channel in names or channel.isdecimal() or channel[:1] in "CDG"
-        name = f"{method} in {names.get(channel, 'a DM')}" if method and is_named else budget.name or "all calls"
+        name = f"{method} in {names.get(channel, 'a DM')}" if method and is_named else usage.name or "all calls"
         return {
-            "on": platform,
+            "platform": platform,
             "name": name,
-            "left": budget.remaining,
-            "of": budget.limit,
-            "seconds": budget.seconds,
+            "remaining": usage.remaining,
+            "limit": usage.limit,
+            "seconds": usage.seconds,
         }
 
     def _create_slack_row(self, call: SlackCall) -> Json:
@@ -100,19 +104,19 @@ class ApiCallList:
         error = str(call.code) if call.code else ""
         return self._create_row("Discord", call, call.route, call.body, error)
 
-    def _create_row(self, platform: str, call: SlackCall | DiscordCall, name: str, sent: Any, error: str) -> Json:
-        about = sent if isinstance(sent, dict) else {}
-        words = next((str(about[key]) for key in _SUMMARY_KEYS if about.get(key)), "")
+    def _create_row(self, platform: str, call: SlackCall | DiscordCall, name: str, request: Any, error: str) -> Json:
+        arguments = request if isinstance(request, dict) else {}
+        summary = next((str(arguments[key]) for key in _SUMMARY_KEYS if arguments.get(key)), "")
         return {
-            "on": platform,
+            "platform": platform,
             "name": name,
-            "words": " ".join(words.split())[:90],
+            "summary": " ".join(summary.split())[:90],
             "time": time.strftime("%H:%M:%S", time.localtime(self._monotonic_offset + call.received_at)),
             "status": call.status,
             "error": error,
-            "limited": call.rate_limited,
-            "lost": call.status == 0 and call.response is not None,
-            "budget": call.remaining,
+            "rate_limited": call.rate_limited,
+            "response_lost": call.status == 0 and call.response is not None,
+            "rate_limit": call.remaining,
         }
 
 
@@ -122,8 +126,8 @@ def _newest_calls(calls: list[Any]) -> list[tuple[int, Any]]:
     return list(enumerate(calls[first:], first))
 
 
-def _format_json(about: Any) -> str:
-    text = json.dumps(about, indent=2, ensure_ascii=False, default=str)
+def _format_json(value: Any) -> str:
+    text = json.dumps(value, indent=2, ensure_ascii=False, default=str)
     return (
         text
         if len(text) <= MAX_JSON_LENGTH

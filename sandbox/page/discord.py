@@ -68,7 +68,7 @@ class DiscordPane:
             "commands": sort_commands(
                 [_create_command_view(c) for c in self._discord.commands if c.get("type", SLASH) == SLASH]
             ),
-            "prompts": [],
+            "suggested_prompts": [],
         }
 
     async def toggle_reaction(self, session: ChatSession, message: str, emoji: str) -> None:
@@ -145,12 +145,12 @@ class DiscordPane:
             "own": message.author.id == user_id and message.type not in _SYSTEM_TEXTS,
             "source": replace_ids(content.text, names) if message.author.id == user_id else "",
             "pings": user_id in message.pings or bool({"everyone", "here"} & message.pings),
-            "to": self._create_reference_view(message, names),
+            "reference": self._create_reference_view(message, names),
             "files": [
                 create_file_view(file.name, len(file.data), f"/files/discord/{file.id}", file.description or "")
                 for file in content.attachments
             ],
-            "buttons": [
+            "controls": [
                 *map(create_menu_view, list_menus(self._discord, message)),
                 *_create_button_views(content),
             ],
@@ -208,14 +208,14 @@ class DiscordPane:
 
 def _create_command_view(command: Mapping[str, Any]) -> dict[str, str]:
     options = " ".join(f"{option['name']}:" for option in command.get("options", ()))
-    return {"name": command["name"], "hint": options, "about": command.get("description") or ""}
+    return {"name": command["name"], "usage": options, "description": command.get("description") or ""}
 
 
 def _create_button_views(content: DiscordContent) -> list[Json]:
     """Return the buttons of a message as JSON for the browser.
 
-    Keys: `id` (the custom id), `label`, `emoji` (its name or character), `look` (a CSS class: `primary`, `success`,
-    `danger`, `link` or `plain`), `off` (disabled), and `url` (None for none). Missing texts are "".
+    Keys: `id` (the custom id), `label`, `emoji` (its name or character), `style` (a CSS class: `primary`, `success`,
+    `danger`, `link` or `plain`), `disabled`, and `url` (None for none). Missing texts are "".
     """
     buttons: list[Json] = []
     for part in iterate_components(content.components):
@@ -223,8 +223,8 @@ def _create_button_views(content: DiscordContent) -> list[Json]:
             emoji = (part.get("emoji") or {}).get("name") or ""
             style = _BUTTON_STYLES.get(part.get("style", 2), "plain")
             label, id_ = part.get("label") or "", part.get("custom_id") or ""
-            button = {"id": id_, "label": label, "emoji": emoji, "look": style}
-            buttons.append(button | {"off": bool(part.get("disabled")), "url": part.get("url")})
+            button = {"id": id_, "label": label, "emoji": emoji, "style": style}
+            buttons.append(button | {"disabled": bool(part.get("disabled")), "url": part.get("url")})
     return buttons
 
 

@@ -79,7 +79,7 @@ class FaultSwitches:
         switch = next((switch for switch in self._switches if (switch.platform, switch.name) == (platform, name)), None)
         if switch is None:
             raise ValueError(f"there is no switch {name} for {platform}")
-        if not self._is_on(switch):
+        if not self._is_active(switch):
             await switch.activate()
         elif kind := _ONE_TIME_FAULTS.get(name):
             self._get_faults(switch).cancel(kind)
@@ -90,15 +90,21 @@ class FaultSwitches:
         """Return the switches as JSON for the browser, in the order of display.
 
         Returns:
-            For each switch: `name`, `on` (the platform), `label`, `about` (the description), and `active`: whether a
-            one-time fault waits for its call, or calls are slow. A dropped connection is never active.
+            For each switch: `name`, `platform`, `label`, `description`, and `active`: whether a one-time fault waits
+            for its call, or calls are slow. A dropped connection is never active.
         """
         return [
-            {"name": s.name, "on": s.platform, "label": s.label, "about": s.description, "active": self._is_on(s)}
+            {
+                "name": s.name,
+                "platform": s.platform,
+                "label": s.label,
+                "description": s.description,
+                "active": self._is_active(s),
+            }
             for s in self._switches
         ]
 
-    def _is_on(self, switch: FaultSwitch) -> bool:
+    def _is_active(self, switch: FaultSwitch) -> bool:
         faults, kind = self._get_faults(switch), _ONE_TIME_FAULTS.get(switch.name)
         return faults.has_pending(kind) if kind else switch.name == "slow" and faults.latency > 0
 

@@ -1,9 +1,9 @@
 """Turns, model calls and tool calls that the bot sends to the page's inspector.
 
 The bot is another process. It connects a WebSocket to an address from its environment and sends JSON objects. Their
-keys are `turn`, `ask` (a model call), `answer` (its response), `tool` and `notice`. Each value has an `id`; later
-values update earlier ones with that id. The `id` of a notice is its text. The page sends `{"slow": SECONDS}`, the delay
-of each model call.
+keys are `turn`, `model_call`, `model_response`, `tool_call` and `notice`. Each value has an `id`; later values update
+earlier ones with that id. The `id` of a notice is its text. The page sends `{"model_delay": SECONDS}`, the delay of
+each model call.
 """
 
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ class InspectorStore(ChangePublisher[None]):
 
     Attributes:
         turns: the newest `MAX_TURNS` turns by id, oldest first; each has the fields that the bot sent, and `states`
-            (pairs of a state and its Unix time). Its model calls are in `asks`, its tool calls in `tools`, by id.
+            (pairs of a state and its Unix time), `model_calls` and `tool_calls` by id.
         prompts: the requests of model calls by the id of the call.
         notices: the bot's lines for the top of the page.
         model_delay: the delay of each model call that the user set, in seconds.
@@ -46,21 +46,21 @@ class InspectorStore(ChangePublisher[None]):
         ignored.
 
         Args:
-            updates: the objects by kind: `turn`, `ask` (a model call that begins), `answer` (further fields of the
-                model call), `tool` (a tool call) or `notice`. Each has an `id`, which is the text of a notice. A turn
-                also has its `state`, a call the id of its `turn`.
+            updates: the objects by kind: `turn`, `model_call` (one that begins), `model_response` (further fields of
+                the model call), `tool_call` or `notice`. Each has an `id`, which is the text of a notice. A turn also
+                has its `state`, a call the id of its `turn`.
         """
-        for kind, about in updates.items():
+        for kind, fields in updates.items():
             if kind == "turn":
-                self._update_turn(about)
+                self._update_turn(fields)
             elif kind == "notice":
-                self.notices.append(about["id"])
-            elif (turn := self.turns.get(about["turn"])) is not None:
-                part = {key: value for key, value in about.items() if key not in ("turn", "prompt")}
-                parts_by_id = turn["tools" if kind == "tool" else "asks"]
-                parts_by_id[about["id"]] = parts_by_id.get(about["id"], {}) | part
-                if "prompt" in about:
-                    self.prompts[about["id"]] = about["prompt"]
+                self.notices.append(fields["id"])
+            elif (turn := self.turns.get(fields["turn"])) is not None:
+                call = {key: value for key, value in fields.items() if key not in ("turn", "prompt")}
+                calls_by_id = turn["tool_calls" if kind == "tool_call" else "model_calls"]
+                calls_by_id[fields["id"]] = calls_by_id.get(fields["id"], {}) | call
+                if "prompt" in fields:
+                    self.prompts[fields["id"]] = fields["prompt"]
         self.notify()
 
     def create_view(self) -> dict[str, Any]:
@@ -68,21 +68,22 @@ class InspectorStore(ChangePublisher[None]):
 
         Returns:
             `turn/ID` for each turn: the fields that the bot sent, `states` (pairs of a state and its Unix time), and
-            the lists `asks` (model calls) and `tools` (tool calls). `turns`: the ids, newest first.
+            the lists `model_calls` and `tool_calls`. `turns`: the ids, newest first.
         """
         turns_by_key = {
-            f"turn/{id_}": turn | {"asks": list(turn["asks"].values()), "tools": list(turn["tools"].values())}
+            f"turn/{id_}": turn
+            | {"model_calls": list(turn["model_calls"].values()), "tool_calls": list(turn["tool_calls"].values())}
             for id_, turn in self.turns.items()
         }
         return {**turns_by_key, "turns": list(reversed(self.turns))}
 
-    def _update_turn(self, about: Json) -> None:
-        id_ = about["id"]
-        turn = self.turns.setdefault(id_, {"states": [], "asks": {}, "tools": {}})
-        if not turn["states"] or turn["states"][-1][0] != about["state"]:
-            turn["states"].append([about["state"], time()])
-        turn.update(about)
+    def _update_turn(self, fields: Json) -> None:
+        id_ = fields["id"]
+        turn = self.turns.setdefault(id_, {"states": [], "model_calls": {}, "tool_calls": {}})
+        if not turn["states"] or turn["states"][-1][0] != fields["state"]:
+            turn["states"].append([fields["state"], time()])
+        turn.update(fields)
         while len(self.turns) > MAX_TURNS:
             oldest = self.turns.pop(next(iter(self.turns)))
-            for ask in oldest["asks"]:
-                self.prompts.pop(ask, None)
+            for model_call in oldest["model_calls"]:
+                self.prompts.pop(model_call, None)

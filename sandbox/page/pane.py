@@ -44,7 +44,7 @@ class PlatformPane(Protocol):
 
         They are those of the session's open channel, DM or thread. A channel or DM comes without the replies in its
         threads, a thread with its root, a forum with the first message of each post. Each has at least `id`, `author`,
-        `time`, `html`, `files`, `buttons` and `reactions`.
+        `time`, `html`, `files`, `controls` (buttons and menus) and `reactions`.
         """
         ...
 
@@ -59,8 +59,8 @@ class PlatformPane(Protocol):
 
         - `typing`: the text of the typing indicator.
         - `title`: the title of the conversation.
-        - `commands`: the slash commands available there, with `name`, `hint` and `about`.
-        - `prompts`: Slack's suggested prompts, with `title` and `message`.
+        - `commands`: the slash commands available there, with `name`, `usage` and `description`.
+        - `suggested_prompts`: those of Slack, with `title` and `message`.
         """
         ...
 
@@ -110,40 +110,40 @@ def create_pane_view(pane: PlatformPane, session: ChatSession) -> dict[str, Any]
         - `connected`: whether the bot is connected.
         - `bot`: the name of the bot.
         - `place`: the open channel, DM or thread: `channel` (the id), `thread` (the id; None outside threads), `name`,
-          and `home`, the name of its channel or DM.
-        - `direct`: whether the open place is a DM.
-        - `threads`: the `ThreadSupport` of the open place, as its value.
-        - `places`: all places that the user can open. Each has `channel`, `thread`, `name`, `direct`, `posts` (whether
-          it belongs to a forum) and `unread` (number of messages).
-        - `order`: the ids of the messages, oldest first.
-        - `menu`: names of the bot's entries in the context menu.
+          and `channel_name`; that of a DM is the bot's name.
+        - `is_dm`: whether the open place is a DM.
+        - `thread_support`: the `ThreadSupport` of the open place, as its value.
+        - `places`: all places that the user can open. Each has `channel`, `thread`, `name`, `is_dm`, `is_forum`
+          (whether it belongs to a forum) and `unread` (number of messages).
+        - `message_ids`: the ids of the messages, oldest first.
+        - `menu_entries`: names of the bot's entries in the context menu.
         - `modal`: the user's open form, with its `fields`; None without one.
     """
     platform, key = pane.platform, pane.platform.name.lower()
     messages = pane.create_message_views(session)[-MAX_MESSAGES:]
-    place, home = session.place, session.get_home_place()
+    place, channel = session.place, session.get_home_place()
     view: dict[str, Any] = {f"{key}/{message['id']}": message for message in messages}
     places = session.list_places()
     form = platform.find_form(session.user)
     view[key] = {
         "connected": platform.is_connected,
         "bot": platform.bot_name,
-        "place": {"channel": place.channel, "thread": place.thread, "name": place.name, "home": home.name},
-        "direct": place.is_dm,
-        "threads": place.thread_support.value,
+        "place": {"channel": place.channel, "thread": place.thread, "name": place.name, "channel_name": channel.name},
+        "is_dm": place.is_dm,
+        "thread_support": place.thread_support.value,
         "places": [
             {
                 "channel": place.channel,
                 "thread": place.thread,
                 "name": place.name,
-                "direct": place.is_dm,
-                "posts": place.thread_support.value == "all" and not place.is_dm,
+                "is_dm": place.is_dm,
+                "is_forum": place.thread_support.value == "all" and not place.is_dm,
                 "unread": session.unread[place],
             }
             for place in places
         ],
-        "order": [message["id"] for message in messages],
-        "menu": list(platform.menu_entries),
+        "message_ids": [message["id"] for message in messages],
+        "menu_entries": list(platform.menu_entries),
         "modal": _create_form_view(form, pane.render_form_text(session, form)) if form else None,
         **pane.create_state_view(session),
     }
@@ -163,7 +163,7 @@ def find_message(session: ChatSession, message: str) -> ClientMessage:
     """
     messages = list(session.platform.list_messages(session.place, session.user))
     messages += [message.newest_reply for message in messages if message.newest_reply is not None]
-    match = next((one for one in messages if one.id == message), None)
+    match = next((candidate for candidate in messages if candidate.id == message), None)
     if match is None:
         raise ActionRefusedError("This message was deleted.")
     return match
@@ -174,17 +174,17 @@ def format_local_time(seconds: float) -> str:
     return strftime("%H:%M", localtime(seconds))
 
 
-def create_file_view(name: str, size: int, url: str, about: str = "") -> Json:
+def create_file_view(name: str, size: int, url: str, description: str = "") -> Json:
     """Return a file of a message as JSON for the browser.
 
-    Keys: `name`, `size`, `url`, `about`, and `show`, which is `image`, `audio` or `download`.
+    Keys: `name`, `size`, `url`, `description`, and `kind`, which is `image`, `audio` or `download`.
 
     Args:
         size: in bytes.
-        about: the description of the file.
+        description: the alternative text of the file.
     """
-    kind = find_displayable_type(name).partition("/")[0]
-    return {"name": name, "size": size, "url": url, "about": about, "show": kind or "download"}
+    kind = find_displayable_type(name).partition("/")[0] or "download"
+    return {"name": name, "size": size, "url": url, "description": description, "kind": kind}
 
 
 def find_displayable_type(name: str) -> str:
@@ -193,32 +193,38 @@ def find_displayable_type(name: str) -> str:
     Args:
         name: name of the file.
     """
-    kind = guess_type(name)[0] or ""
-    return kind if kind in IMAGE_TYPES else AUDIO_TYPES.get(PurePath(name).suffix.lower(), "")
+    content_type = guess_type(name)[0] or ""
+    return content_type if content_type in IMAGE_TYPES else AUDIO_TYPES.get(PurePath(name).suffix.lower(), "")
 
 
 def create_menu_view(menu: ClientField) -> Json:
-    return {"id": menu.id, "look": "menu"} | _create_field_view(menu)
+    return {"id": menu.id, "style": "menu"} | _create_field_view(menu)
 
 
 def _create_form_view(form: ClientForm, html: str) -> Json:
-    about = {"id": form.id, "title": form.title, "html": html, "submit": form.submit_label, "close": form.close_label}
-    return about | {"fields": [_create_field_view(field) for field in form.fields]}
+    return {
+        "id": form.id,
+        "title": form.title,
+        "html": html,
+        "submit_label": form.submit_label,
+        "close_label": form.close_label,
+        "fields": [_create_field_view(field) for field in form.fields],
+    }
 
 
 def _create_field_view(field: ClientField) -> Json:
     return {
         "name": field.id,
         "label": field.label,
-        "hint": field.hint,
-        "about": field.description,
+        "placeholder": field.hint,
+        "description": field.description,
         "values": field.values,
         "options": [[option.value, option.label] for option in field.options],
-        "several": field.takes_several,
+        "multiple": field.takes_several,
         "multiline": field.is_multiline,
         "required": field.is_required,
         "error": field.error,
-        "kind": field.kind.value,
+        "type": field.kind.value,
     }
 
 

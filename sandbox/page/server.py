@@ -88,7 +88,7 @@ class PageServer:
         app = web.Application(middlewares=[self._check_origin])
         app.router.add_get("/", self._serve_index)
         app.router.add_get("/socket", self._serve_page_socket)
-        app.router.add_get("/files/{on}/{key}", self._serve_file)
+        app.router.add_get("/files/{platform}/{key}", self._serve_file)
         app.router.add_get(f"/inspector/{self._token}", self._serve_inspector_socket)
         app.router.add_static("/static/", STATIC_FOLDER)
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=1)
@@ -142,7 +142,7 @@ class PageServer:
             web.HTTPRequestRangeNotSatisfiable: the header `Range` is invalid.
         """
         try:
-            name, data = self._panes[request.match_info["on"]].get_file(request.match_info["key"])
+            name, data = self._panes[request.match_info["platform"]].get_file(request.match_info["key"])
         except (KeyError, ValueError):
             raise web.HTTPNotFound from None
         kind = find_displayable_type(name)
@@ -168,9 +168,9 @@ class PageServer:
         """
         if request.headers.get("Origin") is None or self._bot is None:  # browsers always send it
             raise web.HTTPForbidden
-        visit = PageSession(self._panes, self._bot, self.inspector, self._calls, self._switches)
+        session = PageSession(self._panes, self._bot, self.inspector, self._calls, self._switches)
         async with self._open_socket(request) as socket:
-            await visit.serve(socket, self._wait_for_change)
+            await session.serve(socket, self._wait_for_change)
         return socket
 
     async def _serve_inspector_socket(self, request: web.Request) -> web.StreamResponse:
@@ -181,11 +181,11 @@ class PageServer:
         """
 
         async def send_model_delay() -> None:
-            sent = 0.0
+            sent_delay = 0.0
             while True:
-                if self.inspector.model_delay != sent:
-                    sent = self.inspector.model_delay
-                    await socket.send_json({"slow": sent})
+                if self.inspector.model_delay != sent_delay:
+                    sent_delay = self.inspector.model_delay
+                    await socket.send_json({"model_delay": sent_delay})
                 await self.inspector.wait_for_change()
 
         self.inspector.notices.clear()

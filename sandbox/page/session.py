@@ -28,9 +28,9 @@ MIN_UPDATE_SECONDS, MAX_UPDATE_SECONDS = 0.06, 1.0
 class PageSession:
     """Session of one browser: sends the page's content to it, and runs its actions.
 
-    The content is a JSON object; its changes are sent as `{"set": {key: value}, "gone": [key]}`. `gone` has the removed
-    keys. An action `{"id": ..., "action": ..., ...}` is answered by `{"id": ..., "notice": ...}`: the requested data, a
-    text for the user (also about a failure), or "".
+    The content is a JSON object; its changes are sent as `{"set": {key: value}, "removed": [key]}`. An action
+    `{"id": ..., "action": ..., ...}` is answered by `{"id": ..., "result": ...}`: the requested data, a text for the
+    user (also about a failure), or "".
     """
 
     def __init__(
@@ -120,7 +120,7 @@ class PageSession:
             self._sent_values = view
             if changed_values or removed_keys:
                 values = ",".join(f"{json.dumps(key)}:{value}" for key, value in changed_values.items())
-                await socket.send_str(f'{{"set":{{{values}}},"gone":{json.dumps(removed_keys)}}}')
+                await socket.send_str(f'{{"set":{{{values}}},"removed":{json.dumps(removed_keys)}}}')
             await asyncio.sleep(MIN_UPDATE_SECONDS)
             try:
                 async with asyncio.timeout(MAX_UPDATE_SECONDS):
@@ -132,7 +132,7 @@ class PageSession:
         user_name = next(iter(self._sessions.values())).user.name
         people = [person.name for person in next(iter(self._panes.values())).platform.people]
         bot = self._bot
-        about = {
+        bot_view = {
             "state": bot.state,
             "exit_reason": bot.exit_reason,
             "log": bot.log_tail,
@@ -146,7 +146,7 @@ class PageSession:
         }
         view: dict[str, Any] = {
             "me": {"name": user_name, "people": people},
-            "bot": about,
+            "bot": bot_view,
             "faults": self._switches.create_view(),
         }
         for key, pane in self._panes.items():
@@ -163,25 +163,25 @@ class PageSession:
         """
         answer: Json = {"id": action.get("id")}
         try:
-            answer["notice"] = await self._actions[action["action"]](action) or ""
+            answer["result"] = await self._actions[action["action"]](action) or ""
         except ActionRefusedError as refusal:
-            answer["notice"] = str(refusal)
+            answer["result"] = str(refusal)
         except (ValueError, KeyError, TypeError) as error:
-            words = str(error) if isinstance(error, ValueError) else "This did not work."
-            answer["notice"] = words[:1].upper() + words[1:]
+            text = str(error) if isinstance(error, ValueError) else "This did not work."
+            answer["result"] = text[:1].upper() + text[1:]
         if not socket.closed:
             await socket.send_json(answer)
 
     def _get_pane(self, action: Json) -> tuple[PlatformPane, ChatSession]:
-        """Return the pane and the chat session of the platform in `action["on"]`.
+        """Return the pane and the chat session of the platform in `action["platform"]`.
 
         Args:
-            action: an action's JSON; `on` is `slack` or `discord`.
+            action: an action's JSON; `platform` is `slack` or `discord`.
 
         Raises:
-            KeyError: `on` is missing or another text.
+            KeyError: `platform` is missing or another text.
         """
-        key = action["on"]
+        key = action["platform"]
         return self._panes[key], self._sessions[key]
 
     async def _switch_user(self, action: Json) -> None:
@@ -204,7 +204,7 @@ class PageSession:
         Without a thread, the pane shows an empty one, which the first message posted there begins.
 
         Args:
-            action: an action's JSON, with the platform in `on` and the id of the `message`.
+            action: an action's JSON, with the `platform` and the id of the `message`.
         """
         _, session = self._get_pane(action)
         session.open_place(session.get_thread(find_message(session, action["message"])))
@@ -216,8 +216,8 @@ class PageSession:
         a message in a Slack DM, the pane shows its thread.
 
         Args:
-            action: an action's JSON, with the platform in `on`, the `text`, and optionally `files` with `name` and
-                `data` (base64).
+            action: an action's JSON, with the `platform`, the `text`, and optionally `files` with `name` and `data`
+                (base64).
 
         Returns:
             A hint for the user if the message needs a mention of the bot, else "".
@@ -277,7 +277,7 @@ class PageSession:
         pane.platform.close_form(session.user, action["modal"])
 
     async def _toggle_fault(self, action: Json) -> None:
-        await self._switches.toggle(action["on"], action["name"])
+        await self._switches.toggle(action["platform"], action["name"])
 
     async def _set_model_delay(self, action: Json) -> None:
         self._inspector.model_delay = max(0.0, min(60.0, float(action["seconds"])))
@@ -299,7 +299,7 @@ class PageSession:
         await self._bot.save_key(str(action["key"]), str(action.get("vendor", "")))
 
     async def _get_prompt(self, action: Json) -> Json:
-        return self._inspector.prompts[action["ask"]]
+        return self._inspector.prompts[action["model_call"]]
 
     async def _get_call(self, action: Json) -> Json:
         return self._calls.get_details(action["call"])

@@ -58,7 +58,7 @@ class SlackPane:
             "typing": f"{self.platform.bot_name} {activity}" if activity else "",
             "title": slack.get_thread_title(root) if root else "",
             "commands": self._create_command_views() if place.thread is None else [],
-            "prompts": self._create_prompt_views(session) if place.is_dm and place.thread is None else [],
+            "suggested_prompts": self._create_prompt_views(session) if place.is_dm and place.thread is None else [],
         }
 
     async def toggle_reaction(self, session: ChatSession, message: str, emoji: str) -> None:
@@ -92,7 +92,7 @@ class SlackPane:
 
     def _create_command_views(self) -> list[Json]:
         return [
-            {"name": c["command"].removeprefix("/"), "hint": c.get("usage_hint", ""), "about": c["description"]}
+            {"name": c["command"].removeprefix("/"), "usage": c.get("usage_hint", ""), "description": c["description"]}
             for c in self._slack.commands
         ]
 
@@ -115,13 +115,13 @@ class SlackPane:
     ) -> Json:
         """Return a message outside threads as JSON, with `replies` if it has any.
 
-        Keys of `replies`: `count`, `people` (the names of up to four authors) and `newest` (the newest reply as JSON).
+        Keys of `replies`: `count`, `authors` (the names of up to four) and `newest` (the newest reply as JSON).
         """
         root = self._create_message_view(message, user_id, names)
         if replies:
             newest = self._create_message_view(replies[-1], user_id, names)
-            people = dict.fromkeys(self._author_name(reply, names) for reply in replies)
-            root["replies"] = {"count": len(replies), "people": list(people)[:4], "newest": newest}
+            authors = dict.fromkeys(self._author_name(reply, names) for reply in replies)
+            root["replies"] = {"count": len(replies), "authors": list(authors)[:4], "newest": newest}
         return root
 
     def _author_name(self, message: SlackMessage, names: Mapping[str, str]) -> str:
@@ -130,10 +130,10 @@ class SlackPane:
     def _create_message_view(self, message: SlackMessage, user_id: str, names: Mapping[str, str]) -> Json:
         version = message.version_for(user_id)
         session = self._slack.find_session(message)
-        streams = message.stream is not None and message.stream.is_live
+        is_streaming = message.stream is not None and message.stream.is_live
         is_by_bot = message.bot_id == self._slack.bot_id
-        stops = is_by_bot and streams and session is not None and session.status == "processing"
-        buttons: list[Json] = [{"id": STOP_BUTTON_ID, "label": "Stop", "look": "plain"}] if stops else []
+        can_stop = is_by_bot and is_streaming and session is not None and session.status == "processing"
+        buttons: list[Json] = [{"id": STOP_BUTTON_ID, "label": "Stop", "style": "plain"}] if can_stop else []
         content = version.content
         return {
             "id": message.ts,
@@ -147,11 +147,11 @@ class SlackPane:
                 {"title": task.title, "status": task.status, "html": render_mrkdwn(task.details or task.output, names)}
                 for task in version.tasks
             ],
-            "streams": streams,
+            "streaming": is_streaming,
             "edited": message.edited,
             "versions": len(message.versions),
             "ephemeral": message.ephemeral_to is not None,
-            "gone": message.is_tombstone,
+            "deleted": message.is_tombstone,
             "own": message.user == user_id and not message.is_tombstone,
             "source": version.text if message.user == user_id else "",
             "pings": user_id in version.pings or bool({"channel", "here", "everyone"} & version.pings),
@@ -159,7 +159,7 @@ class SlackPane:
                 create_file_view(file.name, len(file.data), f"/files/slack/{file.id}", file.alt_text or file.title)
                 for file in message.files
             ],
-            "buttons": [
+            "controls": [
                 *buttons,
                 *map(create_menu_view, list_menus(self._slack, message, user_id)),
                 *(_create_button_view(id_, control) for id_, control in list_buttons(self._slack, message)),
@@ -193,7 +193,7 @@ def _create_button_view(id_: str, control: BlockControl) -> Json:
     return {
         "id": id_,
         "label": control.label,
-        "said": control.accessibility_label,
-        "look": str(control.element.get("style") or "plain"),
+        "accessibility_label": control.accessibility_label,
+        "style": str(control.element.get("style") or "plain"),
         "emoji": thumb,
     }

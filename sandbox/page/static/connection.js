@@ -35,13 +35,13 @@ export function connect(onState) {
   socket.addEventListener("message", (event) => {
     const news = JSON.parse(event.data);
     if ("id" in news) {
-      waiting.get(news.id)?.(news.notice);
+      waiting.get(news.id)?.(news.result);
       waiting.delete(news.id);
       return;
     }
-    for (const key of news.gone) store.delete(key);
+    for (const key of news.removed) store.delete(key);
     for (const [key, value] of Object.entries(news.set)) store.set(key, value);
-    for (const listener of listeners) listener(new Set([...Object.keys(news.set), ...news.gone]));
+    for (const listener of listeners) listener(new Set([...Object.keys(news.set), ...news.removed]));
   });
   socket.addEventListener("close", () => {
     for (const resolve of waiting.values()) resolve("The page lost its connection.");

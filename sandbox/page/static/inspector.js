@@ -35,7 +35,7 @@ export class Inspector {
   }
 
   paint() {
-    const counts = { turns: store.get("turns")?.length ?? 0, calls: store.get("calls_total") ?? 0, faults: (store.get("faults") ?? []).filter((one) => one.active).length };
+    const counts = { turns: store.get("turns")?.length ?? 0, calls: store.get("call_count") ?? 0, faults: (store.get("faults") ?? []).filter((one) => one.active).length };
     keep(this.tabs, TABS.map(([key, label]) => ({ key, value: [label, counts[key], key === this.tab] })), ([label, count, here], key) =>
       h("button", { type: "button", role: "tab", id: `tab-${key}`, "aria-selected": String(here), tabindex: here ? "0" : "-1", "data-focus": `tab ${key}`, onclick: () => this.choose(key) }, label, count ? h("span", { class: "count" }, String(count)) : null),
     );
@@ -80,14 +80,14 @@ export class Inspector {
         "summary",
         { "data-focus": `turn ${turn.id}` },
         h("span", { class: `pill ${turn.state}` }, turn.state),
-        h("span", { class: "question" }, turn.question || turnLabel(turn)),
+        h("span", { class: "question" }, turn.title || turnLabel(turn)),
         h("span", { class: "meta" }, platform, turn.kind && turn.kind !== "message" ? ` · ${turn.kind}` : "", turn.attempt > 1 ? ` · attempt ${turn.attempt}` : "", turn.seconds ? ` · ${turn.seconds.toFixed(1)} s` : "", turn.tokens ? ` · ${turn.tokens} tokens` : "", formatCost(turn)),
       ),
       h("div", { class: "inside" }, h("ol", { class: "states", "aria-label": "States" }, turn.states.map(([state, at], index) => h("li", {}, h("span", { class: `pill ${state}` }, state), index ? h("small", {}, `+${(at - turn.states[0][1]).toFixed(1)} s`) : h("small", {}, new Date(at * 1000).toTimeString().slice(0, 8))))),
         turn.error ? h("p", { class: "error" }, turn.error) : null,
-        turn.asks.map((ask, index) => this.ask(ask, index)),
-        turn.tools.map(tool),
-        turn.others?.messages || turn.others?.omitted_messages ? h("p", { class: "meta" }, `Messages by others in the prompt: ${turn.others.messages}, left out: ${turn.others.omitted_messages}`) : null,
+        turn.model_calls.map((ask, index) => this.ask(ask, index)),
+        turn.tool_calls.map(tool),
+        turn.context?.messages || turn.context?.omitted_messages ? h("p", { class: "meta" }, `Messages by others in the prompt: ${turn.context.messages}, left out: ${turn.context.omitted_messages}`) : null,
         h("p", { class: "ids" }, "turn ", h("code", {}, turn.id), turn.chunks ? ` · ${turn.chunks} message${turn.chunks === 1 ? "" : "s"} shown` : ""),
       ),
     );
@@ -102,14 +102,14 @@ export class Inspector {
         "summary",
         { "data-focus": `ask ${ask.id}` },
         h("b", {}, `Model call ${index + 1}`),
-        h("span", { class: "meta" }, ask.model, ` · ${ask.messages} messages`, ask.cut ? ` · ${ask.cut} cut` : "", ask.first ? ` · first text ${ask.first.toFixed(2)} s` : "", ask.ended ? ` · ${ask.seconds.toFixed(2)} s` : " · running…", tokens.input ? ` · ${tokens.input} in, ${tokens.output} out` : "", ask.error ? ` · ${ask.error}` : ""),
+        h("span", { class: "meta" }, ask.model, ` · ${ask.message_count} messages`, ask.cut_count ? ` · ${ask.cut_count} cut` : "", ask.first_text_seconds ? ` · first text ${ask.first_text_seconds.toFixed(2)} s` : "", ask.ended ? ` · ${ask.seconds.toFixed(2)} s` : " · running…", tokens.input ? ` · ${tokens.input} in, ${tokens.output} out` : "", ask.error ? ` · ${ask.error}` : ""),
       ),
       h("div", { class: "prompt" }, promptView(ask.id, this.prompts.get(ask.id))),
     );
     const load = async () => {
       const room = fold.querySelector(".prompt");
       if (!fold.open || room.childElementCount) return;
-      const prompt = await this.act("get_prompt", { ask: ask.id });
+      const prompt = await this.act("get_prompt", { model_call: ask.id });
       if (!prompt?.messages) return;
       this.prompts.set(ask.id, prompt);
       room.replaceChildren(...promptView(ask.id, prompt));
@@ -121,9 +121,9 @@ export class Inspector {
   // Calls
 
   paintCalls() {
-    const budgets = (store.get("budgets") ?? []).map((one) => ({ key: `${one.on} ${one.name}`, value: one }));
+    const budgets = (store.get("rate_limits") ?? []).map((one) => ({ key: `${one.platform} ${one.name}`, value: one }));
     keep(this.budgets, budgets, (one) =>
-      h("div", { class: `budget${one.left === 0 ? " spent" : ""}`, title: `${one.of} in ${one.seconds} s` }, h("span", { class: "name" }, h("i", { class: one.on.toLowerCase() }), one.name), h("meter", { min: "0", max: String(one.of), low: String(one.of * 0.34), optimum: String(one.of), value: one.left, "aria-label": `${one.name}: remaining` }), h("span", { class: "left" }, `${one.left}/${one.of}`)),
+      h("div", { class: `budget${one.remaining === 0 ? " spent" : ""}`, title: `${one.limit} in ${one.seconds} s` }, h("span", { class: "name" }, h("i", { class: one.platform.toLowerCase() }), one.name), h("meter", { min: "0", max: String(one.limit), low: String(one.limit * 0.34), optimum: String(one.limit), value: one.remaining, "aria-label": `${one.name}: remaining` }), h("span", { class: "left" }, `${one.remaining}/${one.limit}`)),
     );
     const order = store.get("calls") ?? [];
     keep(this.calls, order.map((key) => ({ key, value: store.get(key) })).filter((item) => item.value), (call, key) => this.call(call, key));
@@ -131,18 +131,18 @@ export class Inspector {
 
   call(call, key) {
     const ok = call.status >= 200 && call.status < 300 && !call.error;
-    const result = call.lost ? "response lost" : call.status === 0 ? "…" : ok ? String(call.status) : `${call.status} ${call.error}`.trim();
+    const result = call.response_lost ? "response lost" : call.status === 0 ? "…" : ok ? String(call.status) : `${call.status} ${call.error}`.trim();
     const fold = h(
       "details",
-      { class: `card call${ok || call.status === 0 ? "" : " bad"}${call.lost ? " bad" : ""}`, "data-fold": key },
-      h("summary", { "data-focus": key }, h("i", { class: call.on.toLowerCase(), title: call.on }), h("code", {}, call.name), h("span", { class: "result" }, result), call.budget ? h("span", { class: "left", title: "Remaining in the rate limit" }, `${call.budget[0]}/${call.budget[1]}`) : null, h("span", { class: "meta" }, call.time, call.words ? ` · ${call.words}` : "")),
+      { class: `card call${ok || call.status === 0 ? "" : " bad"}${call.response_lost ? " bad" : ""}`, "data-fold": key },
+      h("summary", { "data-focus": key }, h("i", { class: call.platform.toLowerCase(), title: call.platform }), h("code", {}, call.name), h("span", { class: "result" }, result), call.rate_limit ? h("span", { class: "left", title: "Remaining in the rate limit" }, `${call.rate_limit[0]}/${call.rate_limit[1]}`) : null, h("span", { class: "meta" }, call.time, call.summary ? ` · ${call.summary}` : "")),
       h("div", { class: "inside" }),
     );
     fold.addEventListener("toggle", async () => {
       const room = fold.querySelector(".inside");
       if (!fold.open || room.childElementCount) return;
       const whole = await this.act("get_call", { call: key.slice(5) });
-      if (whole?.sent !== undefined) room.replaceChildren(h("h3", {}, "Request"), h("pre", { tabindex: "0" }, whole.sent), h("h3", {}, "Response"), h("pre", { tabindex: "0" }, whole.got));
+      if (whole?.request !== undefined) room.replaceChildren(h("h3", {}, "Request"), h("pre", { tabindex: "0" }, whole.request), h("h3", {}, "Response"), h("pre", { tabindex: "0" }, whole.response));
     });
     return fold;
   }
@@ -162,7 +162,7 @@ export class Inspector {
           switchOf("Restart", "Graceful shutdown, then a new start", false, () => this.act("restart_bot")),
           switchOf("Slow model", "Delays each model call by two seconds and streams slowly", bot?.model_delay > 0, () => this.act("set_model_delay", { seconds: bot.model_delay > 0 ? 0 : 2 })),
         ]),
-        ...["slack", "discord"].map((on) => group(on === "slack" ? "Slack" : "Discord", faults.filter((one) => one.on === on).map((one) => switchOf(one.label, one.about, one.active, () => this.act("toggle_fault", { on, name: one.name }))))),
+        ...["slack", "discord"].map((on) => group(on === "slack" ? "Slack" : "Discord", faults.filter((one) => one.platform === on).map((one) => switchOf(one.label, one.description, one.active, () => this.act("toggle_fault", { platform: on, name: one.name }))))),
       ),
     );
   }
@@ -185,7 +185,7 @@ function promptView(id, prompt) {
   const cut = prompt.cut;
   return [
     prompt.tools.length ? h("p", { class: "meta" }, `Tools: ${prompt.tools.join(", ")}`) : null,
-    cut.messages ? h("details", { class: "cut", "data-fold": `cut ${id}` }, h("summary", { "data-focus": `cut ${id}` }, `${cut.messages === 1 ? "1 older message was" : `${cut.messages} older messages were`} cut (${cut.tokens} tokens)`), cut.newest.map((one) => entry(one.role, [["text", one.text]]))) : null,
+    cut.count ? h("details", { class: "cut", "data-fold": `cut ${id}` }, h("summary", { "data-focus": `cut ${id}` }, `${cut.count === 1 ? "1 older message was" : `${cut.count} older messages were`} cut (${cut.tokens} tokens)`), cut.newest.map((one) => entry(one.role, [["text", one.text]]))) : null,
     ...prompt.messages.map((one) => entry(one.role, one.parts)),
   ].filter(Boolean);
 }

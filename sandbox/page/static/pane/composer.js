@@ -69,7 +69,7 @@ export class Composer {
 
   paint(about) {
     this.line.placeholder = this.editing ? "Edit message" : placeholder(about);
-    this.line.setAttribute("aria-label", `Message to ${about.place.home} in ${this.pane.name}`);
+    this.line.setAttribute("aria-label", `Message to ${about.place.channel_name} in ${this.pane.name}`);
     this.suggest();
   }
 
@@ -156,7 +156,7 @@ export class Composer {
     if (/^\/[\w-]*$/.test(text)) {
       const found = about.commands.filter((command) => `/${command.name}`.startsWith(text));
       found.sort((one, other) => (`/${other.name}` === text) - (`/${one.name}` === text)); // an exact match is sent, not completed
-      return found.map((command) => ({ text: `/${command.name} `, label: `/${command.name}`, hint: command.hint, about: command.about }));
+      return found.map((command) => ({ text: `/${command.name} `, label: `/${command.name}`, hint: command.usage, about: command.description }));
     }
     const at = /(?:^|\s)@([\w-]*)$/.exec(text.slice(0, this.line.selectionStart));
     if (!at) return [];
@@ -209,8 +209,8 @@ export class Composer {
   }
 }
 
-function placeholder({ place, bot, direct, threads }) {
+function placeholder({ place, bot, is_dm: direct, thread_support: threads }) {
   if (place.thread) return "Reply…";
   if (direct) return `Message ${bot}`;
-  return threads === "all" ? `New post: @${bot} …` : `Message ${place.home}`;
+  return threads === "all" ? `New post: @${bot} …` : `Message ${place.channel_name}`;
 }

@@ -6,12 +6,12 @@ import { h } from "../dom.js";
 export function entry(one, about) {
   const [value = ""] = one.values;
   if (one.options.length) {
-    const chosen = h("select", about, h("option", { value: "" }, one.hint || "Choose an option"), one.options.map(([each, label]) => h("option", { value: each }, label)));
+    const chosen = h("select", about, h("option", { value: "" }, one.placeholder || "Choose an option"), one.options.map(([each, label]) => h("option", { value: each }, label)));
     chosen.value = value;
     return chosen;
   }
-  if (one.multiline) return h("textarea", { rows: "4", ...about, placeholder: one.hint || null, value });
-  return h("input", { type: one.kind, ...about, placeholder: one.hint || null, value, autocomplete: "off" });
+  if (one.multiline) return h("textarea", { rows: "4", ...about, placeholder: one.placeholder || null, value });
+  return h("input", { type: one.type, ...about, placeholder: one.placeholder || null, value, autocomplete: "off" });
 }
 
 // Several options.

@@ -6,7 +6,7 @@ import { boxes, entry } from "./field.js";
 // `send` sends the selected values, and returns the notice of a refusal.
 export function messageMenu(one, id, send) {
   const focus = { "data-focus": `${id} ${one.name}` };
-  if (one.several) return choices(one, id, send);
+  if (one.multiple) return choices(one, id, send);
   if (one.options.length) return select(one, focus, send);
   return picker(one, focus, send);
 }

@@ -24,7 +24,7 @@ export function message(platform, said, { act, edit, openThread, menu, isReply =
       "data-id": id,
       "data-focus": id,
     },
-    said.to ? quoted(said.to) : null,
+    said.reference ? quoted(said.reference) : null,
     said.bot ? h("img", { class: "face bot", src: "/static/icon.svg", alt: "" }) : face(said.author),
     h(
       "div",
@@ -41,15 +41,15 @@ export function message(platform, said, { act, edit, openThread, menu, isReply =
       said.tasks.length ? h("ul", { class: "tasks", "aria-label": "Tasks" }, said.tasks.map(task)) : null,
       said.loading ? h("p", { class: "loading" }, dots(), said.loading) : null,
       said.html ? text(said) : null,
-      said.streams ? h("span", { class: "caret", role: "img", "aria-label": "Streaming" }) : null,
+      said.streaming ? h("span", { class: "caret", role: "img", "aria-label": "Streaming" }) : null,
       said.files.length ? h("div", { class: "files" }, said.files.map(file)) : null,
-      said.buttons.length ? h("div", { class: "buttons" }, said.buttons.map((one) => button(one, id, act))) : null,
+      said.controls.length ? h("div", { class: "buttons" }, said.controls.map((one) => button(one, id, act))) : null,
       said.reactions.length ? h("div", { class: "reactions" }, said.reactions.map((one) => reaction(one, id, act))) : null,
       said.ephemeral ? h("p", { class: "only" }, icon("eye"), "Only visible to you") : null,
       said.replies ? replies(platform, said, { act, edit, openThread, menu }) : null,
       said.thread ? thread(said, openThread) : null,
     ),
-    said.gone || said.system ? null : tools(platform, said, { act, edit, openThread, menu, isReply }),
+    said.deleted || said.system ? null : tools(platform, said, { act, edit, openThread, menu, isReply }),
   );
 }
 
@@ -82,16 +82,16 @@ function task(one) {
 
 function file(one) {
   const size = one.size < 1024 ? `${one.size} B` : one.size < 1048576 ? `${(one.size / 1024).toFixed(1)} kB` : `${(one.size / 1048576).toFixed(1)} MB`;
-  if (one.show === "image") {
-    return h("a", { class: "picture", href: one.url, target: "_blank", rel: "noopener" }, h("img", { src: one.url, alt: one.about || one.name, loading: "lazy" }));
+  if (one.kind === "image") {
+    return h("a", { class: "picture", href: one.url, target: "_blank", rel: "noopener" }, h("img", { src: one.url, alt: one.description || one.name, loading: "lazy" }));
   }
   const link = h("a", { class: "file", href: one.url, download: one.name }, icon("file"), h("span", {}, h("b", {}, one.name), h("small", {}, size)));
-  if (one.show !== "audio") return link;
-  return h("div", { class: "sound" }, link, h("audio", { src: one.url, controls: true, preload: "metadata", "aria-label": one.about || one.name }));
+  if (one.kind !== "audio") return link;
+  return h("div", { class: "sound" }, link, h("audio", { src: one.url, controls: true, preload: "metadata", "aria-label": one.description || one.name }));
 }
 
 function button(one, id, act) {
-  if (one.look === "menu") return messageMenu(one, id, (values) => act("select_values", { message: id, menu: one.id, values }));
+  if (one.style === "menu") return messageMenu(one, id, (values) => act("select_values", { message: id, menu: one.id, values }));
   if (one.url) return h("a", { class: "button link", href: /^https?:/.test(one.url) ? one.url : null, target: "_blank", rel: "noopener noreferrer" }, one.label);
   const press = async (event) => {
     const pressed = event.currentTarget;
@@ -99,10 +99,10 @@ function button(one, id, act) {
     await act("click_button", { message: id, button: one.id });
     pressed.removeAttribute("aria-busy");
   };
-  const only = one.emoji && (one.emoji === "👍" || one.emoji === "👎") && one.said;
+  const only = one.emoji && (one.emoji === "👍" || one.emoji === "👎") && one.accessibility_label;
   return h(
     "button",
-    { class: `button ${one.look}${only ? " thumb" : ""}`, type: "button", disabled: one.off, "aria-label": one.said || one.label, title: only ? one.label : null, "data-focus": `${id} ${one.id}`, onclick: press },
+    { class: `button ${one.style}${only ? " thumb" : ""}`, type: "button", disabled: one.disabled, "aria-label": one.accessibility_label || one.label, title: only ? one.label : null, "data-focus": `${id} ${one.id}`, onclick: press },
     one.emoji ? h("span", { "aria-hidden": "true" }, one.emoji) : null,
     only ? null : one.label,
   );
@@ -118,7 +118,7 @@ function reaction(one, id, act) {
 }
 
 function replies(platform, said, tools) {
-  const { count, people, newest } = said.replies;
+  const { count, authors: people, newest } = said.replies;
   return h(
     "div",
     { class: "replies" },

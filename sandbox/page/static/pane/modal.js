@@ -19,7 +19,7 @@ export function modal(platform, open, act) {
     { onsubmit: send },
     h("header", {}, h("h3", { id: `${open.id}-title` }, open.title), h("button", { type: "button", class: "tool", "aria-label": "Close", onclick: close }, "×")),
     h("div", { class: "parts" }, open.html ? h("div", { class: "text", html: open.html }) : null, open.fields.map((each) => field(platform, each)), refusal),
-    h("footer", {}, h("button", { type: "button", class: "button plain", onclick: close }, open.close), open.submit ? h("button", { type: "submit", class: "button primary" }, open.submit) : null),
+    h("footer", {}, h("button", { type: "button", class: "button plain", onclick: close }, open.close_label), open.submit_label ? h("button", { type: "submit", class: "button primary" }, open.submit_label) : null),
   );
   const dialog = h("div", { class: "modal", role: "dialog", "aria-modal": "true", "aria-labelledby": `${open.id}-title` }, form);
   dialog.addEventListener("keydown", (event) => {
@@ -32,11 +32,11 @@ export function modal(platform, open, act) {
 
 function field(platform, one) {
   const id = `${platform}-${one.name}`;
-  const notes = [one.about ? h("p", { class: "note", id: `${id}-about` }, one.about) : null, one.error ? h("p", { class: "error", id: `${id}-error` }, one.error) : null];
-  const described = [one.about && `${id}-about`, one.error && `${id}-error`].filter(Boolean).join(" ") || null;
+  const notes = [one.description ? h("p", { class: "note", id: `${id}-about` }, one.description) : null, one.error ? h("p", { class: "error", id: `${id}-error` }, one.error) : null];
+  const described = [one.description && `${id}-about`, one.error && `${id}-error`].filter(Boolean).join(" ") || null;
   const about = { name: one.name, "aria-describedby": described, "aria-invalid": one.error ? "true" : null };
   const label = [one.label, one.required ? h("span", { class: "required", "aria-hidden": "true" }, " *") : h("span", { class: "note" }, " (optional)")];
-  if (one.several) {
+  if (one.multiple) {
     return h("fieldset", { class: "field", "aria-describedby": described }, h("legend", {}, label), boxes(one), notes);
   }
   return h("div", { class: "field" }, h("label", { for: id }, label), entry(one, { ...about, id, required: one.required }), notes);

@@ -38,7 +38,7 @@ export class Pane {
   // Sends an action for this platform, and returns the server's notice.
   async request(action, about = {}) {
     try {
-      return await send(action, { on: this.key, ...about });
+      return await send(action, { platform: this.key, ...about });
     } catch (error) {
       return error.message;
     }
@@ -95,7 +95,7 @@ export class Pane {
     const key = keyOf(about.place);
     if (this.target && this.target.key !== key) return this.target;
     this.target = null;
-    const messages = new Map(about.order.map((id) => [id, store.get(`${this.key}/${id}`)]));
+    const messages = new Map(about.message_ids.map((id) => [id, store.get(`${this.key}/${id}`)]));
     this.views.set(key, { key, about, messages });
     return this.views.get(key);
   }
@@ -113,7 +113,7 @@ export class Pane {
     const { places, place } = store.get(this.key);
     const thread = this.key === "slack" ? said.id : said.thread?.id;
     const found = places.find((one) => one.channel === place.channel && one.thread === thread);
-    if (thread && !place.thread) this.showTarget(found ?? { ...place, thread, direct: false }, [said, said.replies?.newest]);
+    if (thread && !place.thread) this.showTarget(found ?? { ...place, thread, is_dm: false }, [said, said.replies?.newest]);
     await this.settle(this.act("open_thread", { message: said.id }));
   }
 
@@ -122,9 +122,9 @@ export class Pane {
     const home = places.find((one) => one.channel === place.channel && !one.thread) ?? about.place;
     const key = keyOf(place);
     const known = messages.filter(Boolean).map((one) => [one.id, { ...one, replies: null, thread: null }]);
-    const view = this.views.get(key) ?? { about: { ...about, title: "", typing: "", prompts: [], isLoading: true, order: known.map(([id]) => id) }, messages: new Map(known) };
-    const shown = { channel: place.channel, thread: place.thread, name: place.name, home: home.home ?? home.name };
-    this.target = { key, about: { ...view.about, places, connected: about.connected, direct: home.direct, place: shown }, messages: view.messages };
+    const view = this.views.get(key) ?? { about: { ...about, title: "", typing: "", suggested_prompts: [], isLoading: true, message_ids: known.map(([id]) => id) }, messages: new Map(known) };
+    const shown = { channel: place.channel, thread: place.thread, name: place.name, channel_name: home.channel_name ?? home.name };
+    this.target = { key, about: { ...view.about, places, connected: about.connected, is_dm: home.is_dm, place: shown }, messages: view.messages };
     this.paint();
     this.focus();
   }
@@ -146,7 +146,7 @@ export class Pane {
 
   // Puts a message into the message box, with a mention where the bot needs one.
   write(text) {
-    const { direct, place, bot } = this.view().about;
+    const { is_dm: direct, place, bot } = this.view().about;
     this.composer.write(direct || place.thread ? text : `@${bot} ${text}`);
   }
 
@@ -195,14 +195,14 @@ export class Pane {
   }
 
   paintTitle(about) {
-    show(this.title, [about.place, about.title, about.direct, about.connected, about.bot], ([place, title, direct]) =>
+    show(this.title, [about.place, about.title, about.is_dm, about.connected, about.bot], ([place, title, direct]) =>
       h(
         "div",
         { class: "bar" },
         h("button", { type: "button", class: "tool open-places", "aria-label": `Channels and threads of ${this.name}`, title: "Channels and threads", "data-focus": "places", onclick: () => this.places.toggle() }, icon("list")),
-        place.thread ? h("button", { type: "button", class: "tool back", "data-focus": "back", "aria-label": `Back to ${place.home}`, title: `Back to ${place.home}`, onclick: () => this.back() }, icon("back")) : null,
-        h("h2", {}, place.thread ? "Thread" : place.home),
-        h("span", { class: "about" }, place.thread ? `${place.home}${title || place.name ? ` · ${title || place.name}` : ""}` : title),
+        place.thread ? h("button", { type: "button", class: "tool back", "data-focus": "back", "aria-label": `Back to ${place.channel_name}`, title: `Back to ${place.channel_name}`, onclick: () => this.back() }, icon("back")) : null,
+        h("h2", {}, place.thread ? "Thread" : place.channel_name),
+        h("span", { class: "about" }, place.thread ? `${place.channel_name}${title || place.name ? ` · ${title || place.name}` : ""}` : title),
         h("span", { class: `state ${about.connected ? "on" : "off"}`, title: `${about.bot} is ${DOT[about.connected]} to ${this.name}` }, h("i", { "aria-hidden": "true" }), h("span", {}, `${about.bot} ${DOT[about.connected]}`)),
       ),
     );
@@ -210,26 +210,26 @@ export class Pane {
 
   paintMessages(about, messages, isMoved) {
     const list = this.list;
-    const tools = { act: (action, more) => this.act(action, more), edit: (said) => this.composer.edit(said), openThread: (said) => this.openThread(said), menu: () => store.get(this.key)?.menu ?? [] };
-    const items = about.order.map((id) => ({ key: id, value: messages.get(id) })).filter((item) => item.value);
+    const tools = { act: (action, more) => this.act(action, more), edit: (said) => this.composer.edit(said), openThread: (said) => this.openThread(said), menu: () => store.get(this.key)?.menu_entries ?? [] };
+    const items = about.message_ids.map((id) => ({ key: id, value: messages.get(id) })).filter((item) => item.value);
     keep(list, items, (said) => message(this.key, said, tools));
     let last = null;
     for (const element of list.children) {
       const said = messages.get(element.dataset.key);
-      const follows = last && last.author === said.author && last.time === said.time && !said.to && !last.replies && said.ephemeral === last.ephemeral;
+      const follows = last && last.author === said.author && last.time === said.time && !said.reference && !last.replies && said.ephemeral === last.ephemeral;
       element.classList.toggle("follows", Boolean(follows));
       last = said;
     }
     list.classList.toggle("is-thread", Boolean(about.place.thread));
     this.empty.hidden = items.length > 0 || Boolean(about.isLoading);
-    show(this.empty, [about.place, about.prompts, about.direct, this.empty.hidden], () => (this.empty.hidden ? h("div") : this.welcome(about)));
+    show(this.empty, [about.place, about.suggested_prompts, about.is_dm, this.empty.hidden], () => (this.empty.hidden ? h("div") : this.welcome(about)));
     if (isMoved) this.scrollToEnd();
     else this.keepEnd();
   }
 
   welcome(about) {
-    const direct = about.direct && !about.place.thread;
-    const suggested = about.prompts.length ? about.prompts : direct ? [{ title: "Say hello", message: "Hello! Who are you?" }] : [{ title: `@${about.bot} hello`, message: `@${about.bot} hello!` }];
+    const direct = about.is_dm && !about.place.thread;
+    const suggested = about.suggested_prompts.length ? about.suggested_prompts : direct ? [{ title: "Say hello", message: "Hello! Who are you?" }] : [{ title: `@${about.bot} hello`, message: `@${about.bot} hello!` }];
     const ask = ({ message: text }) => {
       this.act("post_message", { text });
       this.focus();
@@ -238,7 +238,7 @@ export class Pane {
       "div",
       { class: "welcome" },
       direct ? h("img", { class: "big", src: "/static/icon.svg", alt: "" }) : h("div", { class: "big", "aria-hidden": "true" }, icon("hash")),
-      h("h3", {}, direct ? `This is the beginning of your direct messages with ${about.bot}` : `Welcome to ${about.place.home}`),
+      h("h3", {}, direct ? `This is the beginning of your direct messages with ${about.bot}` : `Welcome to ${about.place.channel_name}`),
       h("p", {}, direct ? "Ask something below, and watch the answer stream in." : `No messages yet. In a channel, mention @${about.bot} to get an answer.`),
       h("div", { class: "prompts" }, suggested.map((prompt) => h("button", { type: "button", class: "prompt", "data-focus": `prompt ${prompt.title}`, onclick: () => ask(prompt) }, prompt.title))),
     );

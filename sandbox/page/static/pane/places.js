@@ -31,8 +31,8 @@ export class Places {
   paint(about, user) {
     const homes = about.places.filter((place) => !place.thread);
     const groups = [
-      ["Direct messages", homes.filter((place) => place.direct)],
-      ["Channels", homes.filter((place) => !place.direct)],
+      ["Direct messages", homes.filter((place) => place.is_dm)],
+      ["Channels", homes.filter((place) => !place.is_dm)],
     ];
     const items = groups.flatMap(([title, places]) => [
       { key: title, value: { title } },
@@ -70,6 +70,6 @@ export function keyOf(place) {
 
 function sign(place) {
   if (place.thread) return icon("thread");
-  if (place.direct) return h("img", { src: "/static/icon.svg", alt: "" });
-  return icon(place.posts ? "forum" : "hash");
+  if (place.is_dm) return h("img", { src: "/static/icon.svg", alt: "" });
+  return icon(place.is_forum ? "forum" : "hash");
 }
