@@ -21,7 +21,7 @@ PANE_WIDTH, WINDOW_WIDTH, WINDOW_HEIGHT, TITLE_HEIGHT, MARGIN = 470, 1200, 1000,
 
 _STYLE = f"""
 #inspector, #top, #tabs, #notices, #toasts, .typing, .state {{ display: none !important; }}
-.places {{ display: none !important; }}
+.sidebar {{ display: none !important; }}
 main {{ grid-template-columns: {PANE_WIDTH}px {PANE_WIDTH}px !important; }}
 """
 
@@ -95,7 +95,7 @@ async def _take_pictures(settings: Mapping[str, str]) -> None:
         await _take_form(page)
         await _ask(page, "Draw a chart of the revenue.", "Friday was")
         for pane in PANES:
-            await expect(page.locator(f"#{pane} .picture img")).to_be_visible()
+            await expect(page.locator(f"#{pane} .image img")).to_be_visible()
         await _take_picture(page, "chat-image")
         await _ask(page, "How much coffee does an espresso take?", "sca.coffee")
         await _take_picture(page, "chat-sources")

@@ -23,8 +23,8 @@ export class Header {
     this.dismissed = new Set();
     this.tabs = h("nav", { id: "tabs", "aria-label": "Views" });
     this.settings = h("div", { id: "settings" });
-    this.menu = h("button", { type: "button", class: "tool menu-button", "aria-label": "Settings", "aria-expanded": "false", "aria-controls": "settings", onclick: () => this.toggleSettings() });
-    this.inspect = h("button", { type: "button", class: "tool inspect", "aria-label": "Inspector", title: "Inspector (Alt+3)", onclick: () => views.toggleInspector() }, icon("inspect"));
+    this.menu = h("button", { type: "button", class: "icon-button menu-button", "aria-label": "Settings", "aria-expanded": "false", "aria-controls": "settings", onclick: () => this.toggleSettings() });
+    this.inspect = h("button", { type: "button", class: "icon-button inspect", "aria-label": "Inspector", title: "Inspector (Alt+3)", onclick: () => views.toggleInspector() }, icon("inspect"));
     find("bar").append(
       h("h1", {}, h("img", { src: "/static/icon.svg", alt: "", width: "26", height: "26" }), h("span", {}, "Parley ", h("small", {}, "sandbox"))),
       this.tabs,
@@ -66,7 +66,7 @@ export class Header {
     const bot = store.get("bot");
     if (!me || !bot) return;
     this.inspect.setAttribute("aria-pressed", String(this.views.hasInspector));
-    show(this.menu, me.name, (name) => h("span", { class: "menu-face" }, face(name, "small"), icon("more")));
+    show(this.menu, me.name, (name) => h("span", { class: "menu-avatar" }, face(name, "small"), icon("more")));
     show(this.settings, [me, bot.state, bot.model, bot.models, bot.agent, bot.tour], () =>
       h(
         "div",
@@ -75,7 +75,7 @@ export class Header {
         bot.agent && !bot.tour ? h("span", { class: "agent", title: "This agent is reloaded when its files change" }, icon("folder"), h("span", {}, bot.agent)) : null,
         bot.tour ? null : this.model(bot),
         h("span", { class: `state ${bot.state}`, role: "status" }, h("i", { "aria-hidden": "true" }), STATES[bot.state]),
-        h("button", { type: "button", class: "tool theme", "aria-label": "Switch theme", title: "Switch theme", "data-focus": "theme", onclick: swapTheme }, icon("theme")),
+        h("button", { type: "button", class: "icon-button theme", "aria-label": "Switch theme", title: "Switch theme", "data-focus": "theme", onclick: swapTheme }, icon("theme")),
       ),
     );
     this.paintTrouble(bot);
@@ -86,13 +86,13 @@ export class Header {
 
   paintTabs(unread) {
     keep(this.tabs, VIEWS.map(([key, label]) => ({ key, value: [label, key === this.views.current, key === this.views.current ? 0 : unread[key] || 0] })), ([label, here, count], key) =>
-      h("button", { type: "button", class: `tab of-${key}${here ? " here" : ""}`, "aria-current": here ? "page" : null, "data-focus": `view ${key}`, onclick: () => this.views.open(key) }, label, count ? h("span", { class: "count" }, h("span", { class: "hidden" }, "unread: "), String(count)) : null),
+      h("button", { type: "button", class: `tab tab-${key}${here ? " current" : ""}`, "aria-current": here ? "page" : null, "data-focus": `view ${key}`, onclick: () => this.views.open(key) }, label, count ? h("span", { class: "count" }, h("span", { class: "hidden" }, "unread: "), String(count)) : null),
     );
   }
 
   people(me) {
-    const person = (name) => h("button", { type: "button", class: `person${name === me.name ? " here" : ""}`, "aria-pressed": String(name === me.name), "data-focus": `be ${name}`, onclick: () => this.send("switch_user", { name }) }, face(name, "small"), name);
-    return h("div", { class: "people", role: "group", "aria-label": "Act as" }, h("span", { class: "as", "aria-hidden": "true" }, "Act as"), me.people.map(person));
+    const person = (name) => h("button", { type: "button", class: `person${name === me.name ? " current" : ""}`, "aria-pressed": String(name === me.name), "data-focus": `be ${name}`, onclick: () => this.send("switch_user", { name }) }, face(name, "small"), name);
+    return h("div", { class: "people", role: "group", "aria-label": "Act as" }, h("span", { class: "people-label", "aria-hidden": "true" }, "Act as"), me.people.map(person));
   }
 
   model(bot) {
@@ -108,13 +108,13 @@ export class Header {
   }
 
   paintTrouble(bot) {
-    const trouble = find("trouble");
+    const trouble = find("bot-error");
     trouble.hidden = !bot.exit_reason;
     show(trouble, [bot.exit_reason, bot.log, bot.state], ([reason, log, state]) =>
       h(
         "div",
         {},
-        h("div", { class: "why" }, h("b", {}, "The bot is not running"), h("p", { class: "reason" }, reason), log ? h("details", { "data-fold": "log" }, h("summary", { "data-focus": "log" }, "Log"), h("pre", { tabindex: "0" }, log)) : null),
+        h("div", { class: "error-text" }, h("b", {}, "The bot is not running"), h("p", { class: "reason" }, reason), log ? h("details", { "data-fold": "log" }, h("summary", { "data-focus": "log" }, "Log"), h("pre", { tabindex: "0" }, log)) : null),
         state === "ended" && h("button", { type: "button", class: "button plain", "data-focus": "again", onclick: () => this.send("restart_bot") }, "Start again"),
       ),
     );
@@ -128,7 +128,7 @@ export class Header {
       this.paintNotices(bot);
     };
     keep(find("notices"), lines.map((line) => ({ key: line, value: line })), (line) =>
-      h("p", {}, h("span", {}, line), h("button", { type: "button", class: "tool", "aria-label": "Dismiss", onclick: () => dismiss(line) }, icon("close"))),
+      h("p", {}, h("span", {}, line), h("button", { type: "button", class: "icon-button", "aria-label": "Dismiss", onclick: () => dismiss(line) }, icon("close"))),
     );
   }
 }

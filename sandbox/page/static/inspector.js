@@ -14,8 +14,8 @@ export class Inspector {
     this.prompts = new Map(); // loaded prompts by the id of their model call; a prompt does not change
     this.tabs = h("div", { class: "tabs", role: "tablist", "aria-label": "Inspector" });
     this.body = h("div", { class: "panel", role: "tabpanel", tabindex: "0" });
-    this.rooms = Object.fromEntries(TABS.map(([key]) => [key, h("div", { class: `room ${key}` })]));
-    this.budgets = h("div", { class: "budgets" });
+    this.rooms = Object.fromEntries(TABS.map(([key]) => [key, h("div", { class: `tab-content ${key}` })]));
+    this.budgets = h("div", { class: "rate-limits" });
     this.calls = h("div", { class: "rows" });
     this.rooms.calls.append(this.budgets, this.calls);
     this.body.append(...Object.values(this.rooms));
@@ -64,7 +64,7 @@ export class Inspector {
   paintTurns() {
     const order = store.get("turns") ?? [];
     if (!order.length) {
-      show(this.rooms.turns, "none", () => h("p", { class: "nothing" }, "No turns yet. Each question becomes a turn: see here its model calls, prompts, tools, cost and timings."));
+      show(this.rooms.turns, "none", () => h("p", { class: "explanation" }, "No turns yet. Each question becomes a turn: see here its model calls, prompts, tools, cost and timings."));
       return;
     }
     const items = order.map((id) => ({ key: id, value: store.get(`turn/${id}`) })).filter((item) => item.value);
@@ -80,10 +80,10 @@ export class Inspector {
         "summary",
         { "data-focus": `turn ${turn.id}` },
         h("span", { class: `pill ${turn.state}` }, turn.state),
-        h("span", { class: "question" }, turn.title || turnLabel(turn)),
+        h("span", { class: "turn-title" }, turn.title || turnLabel(turn)),
         h("span", { class: "meta" }, platform, turn.kind && turn.kind !== "message" ? ` · ${turn.kind}` : "", turn.attempt > 1 ? ` · attempt ${turn.attempt}` : "", turn.seconds ? ` · ${turn.seconds.toFixed(1)} s` : "", turn.tokens ? ` · ${turn.tokens} tokens` : "", formatCost(turn)),
       ),
-      h("div", { class: "inside" }, h("ol", { class: "states", "aria-label": "States" }, turn.states.map(([state, at], index) => h("li", {}, h("span", { class: `pill ${state}` }, state), index ? h("small", {}, `+${(at - turn.states[0][1]).toFixed(1)} s`) : h("small", {}, new Date(at * 1000).toTimeString().slice(0, 8))))),
+      h("div", { class: "card-body" }, h("ol", { class: "states", "aria-label": "States" }, turn.states.map(([state, at], index) => h("li", {}, h("span", { class: `pill ${state}` }, state), index ? h("small", {}, `+${(at - turn.states[0][1]).toFixed(1)} s`) : h("small", {}, new Date(at * 1000).toTimeString().slice(0, 8))))),
         turn.error ? h("p", { class: "error" }, turn.error) : null,
         turn.model_calls.map((ask, index) => this.ask(ask, index)),
         turn.tool_calls.map(tool),
@@ -97,7 +97,7 @@ export class Inspector {
     const tokens = ask.tokens ?? {};
     const fold = h(
       "details",
-      { class: "ask", "data-fold": ask.id },
+      { class: "model-call", "data-fold": ask.id },
       h(
         "summary",
         { "data-focus": `ask ${ask.id}` },
@@ -123,7 +123,7 @@ export class Inspector {
   paintCalls() {
     const budgets = (store.get("rate_limits") ?? []).map((one) => ({ key: `${one.platform} ${one.name}`, value: one }));
     keep(this.budgets, budgets, (one) =>
-      h("div", { class: `budget${one.remaining === 0 ? " spent" : ""}`, title: `${one.limit} in ${one.seconds} s` }, h("span", { class: "name" }, h("i", { class: one.platform.toLowerCase() }), one.name), h("meter", { min: "0", max: String(one.limit), low: String(one.limit * 0.34), optimum: String(one.limit), value: one.remaining, "aria-label": `${one.name}: remaining` }), h("span", { class: "left" }, `${one.remaining}/${one.limit}`)),
+      h("div", { class: `rate-limit${one.remaining === 0 ? " exhausted" : ""}`, title: `${one.limit} in ${one.seconds} s` }, h("span", { class: "name" }, h("i", { class: one.platform.toLowerCase() }), one.name), h("meter", { min: "0", max: String(one.limit), low: String(one.limit * 0.34), optimum: String(one.limit), value: one.remaining, "aria-label": `${one.name}: remaining` }), h("span", { class: "remaining" }, `${one.remaining}/${one.limit}`)),
     );
     const order = store.get("calls") ?? [];
     keep(this.calls, order.map((key) => ({ key, value: store.get(key) })).filter((item) => item.value), (call, key) => this.call(call, key));
@@ -134,12 +134,12 @@ export class Inspector {
     const result = call.response_lost ? "response lost" : call.status === 0 ? "…" : ok ? String(call.status) : `${call.status} ${call.error}`.trim();
     const fold = h(
       "details",
-      { class: `card call${ok || call.status === 0 ? "" : " bad"}${call.response_lost ? " bad" : ""}`, "data-fold": key },
-      h("summary", { "data-focus": key }, h("i", { class: call.platform.toLowerCase(), title: call.platform }), h("code", {}, call.name), h("span", { class: "result" }, result), call.rate_limit ? h("span", { class: "left", title: "Remaining in the rate limit" }, `${call.rate_limit[0]}/${call.rate_limit[1]}`) : null, h("span", { class: "meta" }, call.time, call.summary ? ` · ${call.summary}` : "")),
-      h("div", { class: "inside" }),
+      { class: `card call${ok || call.status === 0 ? "" : " failed"}${call.response_lost ? " failed" : ""}`, "data-fold": key },
+      h("summary", { "data-focus": key }, h("i", { class: call.platform.toLowerCase(), title: call.platform }), h("code", {}, call.name), h("span", { class: "result" }, result), call.rate_limit ? h("span", { class: "remaining", title: "Remaining in the rate limit" }, `${call.rate_limit[0]}/${call.rate_limit[1]}`) : null, h("span", { class: "meta" }, call.time, call.summary ? ` · ${call.summary}` : "")),
+      h("div", { class: "card-body" }),
     );
     fold.addEventListener("toggle", async () => {
-      const room = fold.querySelector(".inside");
+      const room = fold.querySelector(".card-body");
       if (!fold.open || room.childElementCount) return;
       const whole = await this.act("get_call", { call: key.slice(5) });
       if (whole?.request !== undefined) room.replaceChildren(h("h3", {}, "Request"), h("pre", { tabindex: "0" }, whole.request), h("h3", {}, "Response"), h("pre", { tabindex: "0" }, whole.response));
@@ -156,7 +156,7 @@ export class Inspector {
       h(
         "div",
         {},
-        h("p", { class: "nothing" }, "Inject a fault while an answer streams, and watch the bot recover."),
+        h("p", { class: "explanation" }, "Inject a fault while an answer streams, and watch the bot recover."),
         group("Bot", [
           switchOf("Kill the bot", "SIGKILL; restarts after a second", false, () => this.act("kill_bot"), "danger"),
           switchOf("Restart", "Graceful shutdown, then a new start", false, () => this.act("restart_bot")),
@@ -191,7 +191,7 @@ function promptView(id, prompt) {
 }
 
 function entry(role, parts) {
-  return h("div", { class: `entry ${role}` }, h("span", { class: "role" }, role), parts.map(([what, text]) => h("pre", { tabindex: "0", class: what }, what === "text" ? text : `${what}: ${text}`)));
+  return h("div", { class: `prompt-message ${role}` }, h("span", { class: "role" }, role), parts.map(([what, text]) => h("pre", { tabindex: "0", class: what }, what === "text" ? text : `${what}: ${text}`)));
 }
 
 function turnLabel(turn) {

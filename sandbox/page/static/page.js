@@ -49,7 +49,7 @@ const views = {
 const header = new Header(views, toast);
 
 function toast(text) {
-  const note = h("div", { class: "toast" }, text, h("button", { type: "button", class: "tool", "aria-label": "Dismiss", onclick: () => note.remove() }, icon("close")));
+  const note = h("div", { class: "toast" }, text, h("button", { type: "button", class: "icon-button", "aria-label": "Dismiss", onclick: () => note.remove() }, icon("close")));
   find("toasts").replaceChildren(note);
   setTimeout(() => note.remove(), TOAST_MILLISECONDS);
 }
@@ -101,6 +101,6 @@ onChange(() => {
   requestAnimationFrame(paint);
 });
 connect((open) => {
-  document.body.classList.toggle("away", !open);
+  document.body.classList.toggle("disconnected", !open);
   if (open) for (const pane of panes) pane.reset();
 });

@@ -37,8 +37,8 @@ async def test_axe_finds_no_violation_in_dialogs_and_the_inspector(
     turn = page.locator(".inspector .turn", has_text=question).first
     await expect(turn.locator("summary").first).to_contain_text("$")  # the cost comes last
     await turn.locator("summary").first.click()
-    await turn.locator(".ask summary").first.click()
-    await expect(turn.locator(".entry pre").first).to_be_visible()
+    await turn.locator(".model-call summary").first.click()
+    await expect(turn.locator(".prompt-message pre").first).to_be_visible()
     for tab in ("turns", "calls", "faults"):
         await page.click(f"#tab-{tab}")
         await check(page)

@@ -44,7 +44,7 @@ async def post_message(page: Page, on: str, text: str) -> None:
 
 async def open_place(page: Page, on: str, place: str) -> None:
     await page.locator(f"#{on} .place", has_text=place).first.click()
-    await expect(page.locator(f"#{on} .place.here")).to_contain_text(place)
+    await expect(page.locator(f"#{on} .place.current")).to_contain_text(place)
 
 
 async def test_questions_on_both_platforms_stream_and_are_inspected(page: Page, sandbox_page: SandboxPage) -> None:
@@ -61,8 +61,8 @@ async def test_questions_on_both_platforms_stream_and_are_inspected(page: Page, 
     await expect(page.locator("#slack .typing")).to_contain_text("working")
     turn = page.locator(".inspector .turn", has_text="How does it grow?")
     await turn.locator("summary").first.click()
-    await turn.locator(".ask summary").click()
-    await expect(turn.locator(".entry.system pre")).to_be_visible()
+    await turn.locator(".model-call summary").click()
+    await expect(turn.locator(".prompt-message.system pre")).to_be_visible()
     go_on.set()
     for pane in (slack, discord):
         await expect(pane).to_contain_text("and the second.")
@@ -76,13 +76,13 @@ async def test_questions_on_both_platforms_stream_and_are_inspected(page: Page, 
 
     await expect(turn.locator("summary .pill").first).to_have_text("done")
     await expect(turn.locator("summary").first).to_contain_text("$0.012")
-    await expect(turn.locator(".entry.system pre")).to_be_visible()  # unfolded entries stay unfolded
-    await expect(turn.locator(".entry.system pre")).to_contain_text("helpful teammate")
-    await expect(turn.locator(".entry.user pre")).to_contain_text("How does it grow?")
-    await expect(turn.locator(".ask .meta").first).to_contain_text("7 in, 5 out")
+    await expect(turn.locator(".prompt-message.system pre")).to_be_visible()  # unfolded entries stay unfolded
+    await expect(turn.locator(".prompt-message.system pre")).to_contain_text("helpful teammate")
+    await expect(turn.locator(".prompt-message.user pre")).to_contain_text("How does it grow?")
+    await expect(turn.locator(".model-call .meta").first).to_contain_text("7 in, 5 out")
     await page.click("#tab-calls")
     await expect(page.locator(".inspector .call", has_text="chat.stopStream").first).to_contain_text("200")
-    await expect(page.locator(".inspector .budget", has_text="chat.startStream")).to_contain_text("/20")
+    await expect(page.locator(".inspector .rate-limit", has_text="chat.startStream")).to_contain_text("/20")
 
 
 async def test_commands_buttons_files_and_reactions_work(page: Page, sandbox_page: SandboxPage) -> None:
@@ -91,7 +91,7 @@ async def test_commands_buttons_files_and_reactions_work(page: Page, sandbox_pag
     await post_message(page, "discord", "@parley once")
     answer = page.locator("#discord .message", has_text="Heard:").last
     await expect(answer).to_contain_text("once")
-    await expect(answer.locator(".quoted")).to_contain_text("once")
+    await expect(answer.locator(".reference")).to_contain_text("once")
     sandbox_page.answer = lambda request: "Another answer."
     await answer.locator("button", has_text="Regenerate").click()
     await expect(page.locator("#discord .messages")).to_contain_text("Another answer.")
@@ -112,7 +112,7 @@ async def test_commands_buttons_files_and_reactions_work(page: Page, sandbox_pag
     response = page.locator("#slack .ephemeral", has_text="/reset")
     await expect(response).to_contain_text("Only visible to you")
     await page.get_by_role("button", name="grace").click()
-    await expect(page.locator("#slack .place.here")).to_be_visible()
+    await expect(page.locator("#slack .place.current")).to_be_visible()
     await expect(page.locator("#slack .ephemeral")).to_have_count(0)
     await page.get_by_role("button", name="ada").click()
     await expect(response).to_be_visible()
@@ -129,8 +129,8 @@ async def test_commands_buttons_files_and_reactions_work(page: Page, sandbox_pag
 
     own = page.locator("#slack .messages > .message").last
     await own.focus()  # a pointer would lose the toolbar if the list scrolls under it
-    await own.locator("> .tools").get_by_label("More actions").click()
-    await own.locator("> .tools").get_by_role("button", name="Ask about this").click()
+    await own.locator("> .toolbar").get_by_label("More actions").click()
+    await own.locator("> .toolbar").get_by_role("button", name="Ask about this").click()
     dialog = page.get_by_role("dialog")
     await dialog.locator("textarea").fill("What is it about?")
     sandbox_page.answer = lambda request: "It is about a file."
@@ -173,7 +173,7 @@ async def test_a_tool_call_is_approved_only_by_its_approver(page: Page, sandbox_
     await page.click("#tab-turns")
     decided = page.locator(".inspector .turn", has_text="decision")
     await decided.locator("summary").first.click()
-    await expect(decided.locator(".question")).to_have_text("Approved: refund")
+    await expect(decided.locator(".turn-title")).to_have_text("Approved: refund")
     tool = decided.locator(".tool-call", has_text="refund")
     await expect(tool.locator("pre").first).to_have_text('{"amount": 120}')
     await expect(tool.locator("pre").last).to_contain_text("refunded")
@@ -208,7 +208,7 @@ async def test_an_answer_survives_a_killed_bot_and_a_429(page: Page, sandbox_pag
     await post_message(page, "discord", "Once more?")
     await expect(page.locator("#discord .messages")).to_contain_text("All of it.")
     await page.click("#tab-calls")
-    await expect(page.locator(".inspector .call.bad", has_text="429").first).to_be_visible()
+    await expect(page.locator(".inspector .call.failed", has_text="429").first).to_be_visible()
 
 
 async def test_faults_are_injected_and_removed(page: Page, sandbox_page: SandboxPage) -> None:
@@ -235,7 +235,7 @@ async def test_faults_are_injected_and_removed(page: Page, sandbox_page: Sandbox
         )  # the fault has occurred once, and does not repeat
         await expect(messages.locator(".message", has_text="Through all of it: one")).to_have_count(1)
     await page.click("#tab-calls")
-    await expect(page.locator(".inspector .call.bad", has_text="response lost")).to_have_count(2)
+    await expect(page.locator(".inspector .call.failed", has_text="response lost")).to_have_count(2)
 
     await page.click("#tab-faults")
     async with wait_for_reconnect(page, "slack"):
@@ -250,7 +250,7 @@ async def test_faults_are_injected_and_removed(page: Page, sandbox_page: Sandbox
     await page.click("#tab-turns")
     turn = page.locator(".inspector .turn", has_text="two").first
     await turn.locator("summary").first.click()
-    await expect(turn.locator(".ask .meta")).to_contain_text(re.compile(r"first text [2-9]\."))
+    await expect(turn.locator(".model-call .meta")).to_contain_text(re.compile(r"first text [2-9]\."))
     await page.click("#tab-faults")
     await find_button("Bot", "Slow model").click()
     await expect_pressed(find_button("Bot", "Slow model"), "false")
@@ -272,12 +272,12 @@ async def test_the_model_is_switched_and_cut_messages_are_shown(page: Page, sand
     await expect(page.locator("#slack .messages .message", has_text="Well said.")).to_have_count(2)
     turn = page.locator(".inspector .turn", has_text="And now?")
     await turn.locator("summary").first.click()
-    await expect(turn.locator(".ask .meta").first).to_contain_text("openai/third")
-    await turn.locator(".ask summary").first.click()
+    await expect(turn.locator(".model-call .meta").first).to_contain_text("openai/third")
+    await turn.locator(".model-call summary").first.click()
     cut = turn.locator(".prompt .cut")
     await expect(cut.locator("summary")).to_contain_text("cut (")
     await cut.locator("summary").click()
-    await expect(cut.locator(".entry pre").first).to_contain_text("Well said.")
+    await expect(cut.locator(".prompt-message pre").first).to_contain_text("Well said.")
 
 
 async def test_an_exact_slash_command_is_sent_not_completed(page: Page, sandbox_page: SandboxPage) -> None:
@@ -312,7 +312,7 @@ async def test_the_page_works_by_keyboard_and_on_a_phone(page: Page, sandbox_pag
     await page.keyboard.press("Alt+2")
     await expect(page.locator("#discord-line")).to_be_focused()
     await page.keyboard.press("Alt+p")
-    await expect(page.locator(".person.here")).to_contain_text("grace")
+    await expect(page.locator(".person.current")).to_contain_text("grace")
     await page.keyboard.type("hello")
     await page.keyboard.press("Enter")
     await expect(page.locator("#discord .messages")).to_contain_text("By keys alone.")

@@ -155,7 +155,7 @@ async def test_questions_are_answered_and_files_are_shown(page: Page, address: s
 
     if on == "discord":
         await expect(page.locator("#discord .ephemeral")).to_have_count(0)
-    titles = page.locator(".inspector .turn", has_text=on).locator(".question")
+    titles = page.locator(".inspector .turn", has_text=on).locator(".turn-title")
     await expect(titles).to_have_text(
         ["Answered: Your order?", "Answered: Which coffee?", "Answered: Milk?", "coffee, please"]
     )

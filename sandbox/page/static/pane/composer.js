@@ -18,10 +18,10 @@ export class Composer {
     this.choice = 0;
     const { key, name } = pane;
     this.commands = h("ul", { class: "commands", role: "listbox", id: `${key}-commands`, "aria-label": `Suggestions in ${name}`, hidden: true });
-    this.attached = h("div", { class: "attached" });
+    this.attached = h("div", { class: "attachments" });
     this.line = h("textarea", { id: `${key}-line`, rows: "1", spellcheck: "true", "aria-autocomplete": "list", "aria-controls": `${key}-commands` });
     this.pick = h("input", { type: "file", multiple: true, hidden: true, "aria-label": `Files to send to ${name}` });
-    const insert = (label, sign, text) => h("button", { type: "button", class: "tool insert", "aria-label": `${label} in ${name}`, title: label, onclick: () => this.insert(text) }, icon(sign));
+    const insert = (label, sign, text) => h("button", { type: "button", class: "icon-button insert", "aria-label": `${label} in ${name}`, title: label, onclick: () => this.insert(text) }, icon(sign));
     this.form = h(
       "form",
       { class: "composer" },
@@ -30,11 +30,11 @@ export class Composer {
       h(
         "div",
         { class: "box" },
-        h("button", { type: "button", class: "tool attach", "aria-label": `Attach a file in ${name}`, title: "Attach a file", onclick: () => this.pick.click() }, icon("plus")),
+        h("button", { type: "button", class: "icon-button attach", "aria-label": `Attach a file in ${name}`, title: "Attach a file", onclick: () => this.pick.click() }, icon("plus")),
         this.line,
         insert("Mention someone", "at", "@"),
         insert("Slash commands", "slash", "/"),
-        h("button", { type: "submit", class: "tool send", "aria-label": `Send to ${name}`, title: "Send (Enter)" }, icon("send")),
+        h("button", { type: "submit", class: "icon-button send", "aria-label": `Send to ${name}`, title: "Send (Enter)" }, icon("send")),
       ),
       this.pick,
     );
@@ -136,7 +136,7 @@ export class Composer {
       this.paintFiles();
     };
     this.attached.replaceChildren(
-      ...this.files.map((file) => h("span", { class: "chip" }, icon("file"), file.name, h("button", { type: "button", class: "tool", "aria-label": `Remove ${file.name}`, onclick: () => remove(file) }, icon("close")))),
+      ...this.files.map((file) => h("span", { class: "chip" }, icon("file"), file.name, h("button", { type: "button", class: "icon-button", "aria-label": `Remove ${file.name}`, onclick: () => remove(file) }, icon("close")))),
     );
   }
 

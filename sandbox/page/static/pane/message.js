@@ -25,7 +25,7 @@ export function message(platform, said, { act, edit, openThread, menu, isReply =
       "data-focus": id,
     },
     said.reference ? quoted(said.reference) : null,
-    said.bot ? h("img", { class: "face bot", src: "/static/icon.svg", alt: "" }) : face(said.author),
+    said.bot ? h("img", { class: "avatar bot", src: "/static/icon.svg", alt: "" }) : face(said.author),
     h(
       "div",
       { class: "body" },
@@ -35,7 +35,7 @@ export function message(platform, said, { act, edit, openThread, menu, isReply =
         h("strong", { class: said.app ? "name app" : "name" }, said.author),
         said.app ? h("span", { class: "badge" }, "APP") : null,
         h("time", {}, said.time),
-        said.system ? h("span", { class: "said" }, said.system) : null,
+        said.system ? h("span", { class: "system-text" }, said.system) : null,
       ),
       said.plan ? h("div", { class: "plan" }, said.plan) : null,
       said.tasks.length ? h("ul", { class: "tasks", "aria-label": "Tasks" }, said.tasks.map(task)) : null,
@@ -45,7 +45,7 @@ export function message(platform, said, { act, edit, openThread, menu, isReply =
       said.files.length ? h("div", { class: "files" }, said.files.map(file)) : null,
       said.controls.length ? h("div", { class: "buttons" }, said.controls.map((one) => button(one, id, act))) : null,
       said.reactions.length ? h("div", { class: "reactions" }, said.reactions.map((one) => reaction(one, id, act))) : null,
-      said.ephemeral ? h("p", { class: "only" }, icon("eye"), "Only visible to you") : null,
+      said.ephemeral ? h("p", { class: "ephemeral-note" }, icon("eye"), "Only visible to you") : null,
       said.replies ? replies(platform, said, { act, edit, openThread, menu }) : null,
       said.thread ? thread(said, openThread) : null,
     ),
@@ -64,18 +64,18 @@ function text(said) {
 // The picture of a person: the first letter in a colour of its own.
 export function face(name, size = "") {
   const hue = [...name].reduce((sum, letter) => sum + letter.codePointAt(0), 0) % 6;
-  return h("span", { class: `face c${hue} ${size}`, "aria-hidden": "true" }, name.slice(0, 1).toUpperCase());
+  return h("span", { class: `avatar c${hue} ${size}`, "aria-hidden": "true" }, name.slice(0, 1).toUpperCase());
 }
 
 function quoted(to) {
-  return h("div", { class: "quoted" }, h("span", { class: "name" }, to.author), " ", h("span", { class: "words" }, to.text));
+  return h("div", { class: "reference" }, h("span", { class: "name" }, to.author), " ", h("span", { class: "excerpt" }, to.text));
 }
 
 function task(one) {
   return h(
     "li",
     { class: `task ${one.status}` },
-    h("span", { class: "sign", "aria-label": one.status.replace("_", " ") }, TASK[one.status] ?? "○"),
+    h("span", { class: "status-icon", "aria-label": one.status.replace("_", " ") }, TASK[one.status] ?? "○"),
     h("div", {}, h("span", { class: "title" }, one.title), one.html ? h("div", { class: "details", html: one.html }) : null),
   );
 }
@@ -83,11 +83,11 @@ function task(one) {
 function file(one) {
   const size = one.size < 1024 ? `${one.size} B` : one.size < 1048576 ? `${(one.size / 1024).toFixed(1)} kB` : `${(one.size / 1048576).toFixed(1)} MB`;
   if (one.kind === "image") {
-    return h("a", { class: "picture", href: one.url, target: "_blank", rel: "noopener" }, h("img", { src: one.url, alt: one.description || one.name, loading: "lazy" }));
+    return h("a", { class: "image", href: one.url, target: "_blank", rel: "noopener" }, h("img", { src: one.url, alt: one.description || one.name, loading: "lazy" }));
   }
   const link = h("a", { class: "file", href: one.url, download: one.name }, icon("file"), h("span", {}, h("b", {}, one.name), h("small", {}, size)));
   if (one.kind !== "audio") return link;
-  return h("div", { class: "sound" }, link, h("audio", { src: one.url, controls: true, preload: "metadata", "aria-label": one.description || one.name }));
+  return h("div", { class: "audio" }, link, h("audio", { src: one.url, controls: true, preload: "metadata", "aria-label": one.description || one.name }));
 }
 
 function button(one, id, act) {
@@ -125,9 +125,9 @@ function replies(platform, said, tools) {
     h(
       "button",
       { class: "open", type: "button", "data-focus": `${said.id} open`, onclick: () => tools.openThread(said) },
-      h("span", { class: "faces", "aria-hidden": "true" }, people.map((name) => face(name, "small"))),
+      h("span", { class: "avatars", "aria-hidden": "true" }, people.map((name) => face(name, "small"))),
       h("b", {}, count === 1 ? "1 reply" : `${count} replies`),
-      h("span", { class: "go" }, "View thread ›"),
+      h("span", { class: "view-thread" }, "View thread ›"),
     ),
     message(platform, newest, { ...tools, isReply: true }),
   );
@@ -146,11 +146,11 @@ function thread(said, openThread) {
 // The toolbar of a message, shown on hover and on focus.
 function tools(platform, said, { act, edit, openThread, menu, isReply }) {
   const id = said.id;
-  const tool = (label, sign, action, name) => h("button", { type: "button", class: "tool", "aria-label": label, title: label, "data-focus": `${id} t ${name || label}`, onclick: action }, sign);
+  const tool = (label, sign, action, name) => h("button", { type: "button", class: "icon-button", "aria-label": label, title: label, "data-focus": `${id} t ${name || label}`, onclick: action }, sign);
   const entries = menu();
   return h(
     "div",
-    { class: "tools", role: "group", "aria-label": "Message actions" },
+    { class: "toolbar", role: "group", "aria-label": "Message actions" },
     QUICK[platform].slice(0, isReply ? 2 : 4).map(([name, sign]) => tool(`React with ${name}`, sign, () => act("toggle_reaction", { message: id, emoji: name }))),
     said.ephemeral || isReply ? null : tool(platform === "slack" ? "Reply in thread" : "Create thread", icon("thread"), () => openThread(said), "thread"),
     said.own ? tool("Edit", icon("edit"), () => edit(said)) : null,
@@ -168,8 +168,8 @@ function more(entries, id, act) {
   };
   const fold = h(
     "details",
-    { class: "more", "data-fold": "more" },
-    h("summary", { class: "tool", "aria-label": "More actions", title: "More actions", "data-focus": `${id} more` }, icon("more")),
+    { class: "more-menu", "data-fold": "more" },
+    h("summary", { class: "icon-button", "aria-label": "More actions", title: "More actions", "data-focus": `${id} more` }, icon("more")),
     h("div", { class: "menu", role: "group", "aria-label": "Apps" }, entries.map((entry) => h("button", { type: "button", "data-focus": `${id} m ${entry}`, onclick: () => choose(entry) }, entry))),
   );
   fold.addEventListener("keydown", (event) => {

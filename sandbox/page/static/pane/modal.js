@@ -17,7 +17,7 @@ export function modal(platform, open, act) {
   const form = h(
     "form",
     { onsubmit: send },
-    h("header", {}, h("h3", { id: `${open.id}-title` }, open.title), h("button", { type: "button", class: "tool", "aria-label": "Close", onclick: close }, "×")),
+    h("header", {}, h("h3", { id: `${open.id}-title` }, open.title), h("button", { type: "button", class: "icon-button", "aria-label": "Close", onclick: close }, "×")),
     h("div", { class: "parts" }, open.html ? h("div", { class: "text", html: open.html }) : null, open.fields.map((each) => field(platform, each)), refusal),
     h("footer", {}, h("button", { type: "button", class: "button plain", onclick: close }, open.close_label), open.submit_label ? h("button", { type: "submit", class: "button primary" }, open.submit_label) : null),
   );

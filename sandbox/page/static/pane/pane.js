@@ -52,8 +52,8 @@ export class Pane {
     this.hint = h("div", { class: "hint", role: "status", hidden: true });
     this.typing = h("div", { class: "typing", "aria-live": "polite" });
     this.composer = new Composer(this);
-    this.modal = h("div", { class: "modal-room", hidden: true });
-    const talk = h("div", { class: "talk" }, this.title, this.list, this.empty, this.hint, this.composer.form, this.typing);
+    this.modal = h("div", { class: "modal-overlay", hidden: true });
+    const talk = h("div", { class: "conversation" }, this.title, this.list, this.empty, this.hint, this.composer.form, this.typing);
     this.element.append(this.places.nav, talk, this.modal);
 
     this.element.addEventListener("dragover", (event) => event.preventDefault());
@@ -190,7 +190,7 @@ export class Pane {
     clearTimeout(this.hintTimer);
     this.hint.hidden = !text;
     if (!text) return;
-    this.hint.replaceChildren(h("span", {}, text), h("button", { type: "button", class: "tool", "aria-label": "Dismiss", onclick: () => this.showHint("") }, icon("close")));
+    this.hint.replaceChildren(h("span", {}, text), h("button", { type: "button", class: "icon-button", "aria-label": "Dismiss", onclick: () => this.showHint("") }, icon("close")));
     this.hintTimer = setTimeout(() => this.showHint(""), HINT_MILLISECONDS);
   }
 
@@ -199,10 +199,10 @@ export class Pane {
       h(
         "div",
         { class: "bar" },
-        h("button", { type: "button", class: "tool open-places", "aria-label": `Channels and threads of ${this.name}`, title: "Channels and threads", "data-focus": "places", onclick: () => this.places.toggle() }, icon("list")),
-        place.thread ? h("button", { type: "button", class: "tool back", "data-focus": "back", "aria-label": `Back to ${place.channel_name}`, title: `Back to ${place.channel_name}`, onclick: () => this.back() }, icon("back")) : null,
+        h("button", { type: "button", class: "icon-button open-sidebar", "aria-label": `Channels and threads of ${this.name}`, title: "Channels and threads", "data-focus": "places", onclick: () => this.places.toggle() }, icon("list")),
+        place.thread ? h("button", { type: "button", class: "icon-button back", "data-focus": "back", "aria-label": `Back to ${place.channel_name}`, title: `Back to ${place.channel_name}`, onclick: () => this.back() }, icon("back")) : null,
         h("h2", {}, place.thread ? "Thread" : place.channel_name),
-        h("span", { class: "about" }, place.thread ? `${place.channel_name}${title || place.name ? ` · ${title || place.name}` : ""}` : title),
+        h("span", { class: "subtitle" }, place.thread ? `${place.channel_name}${title || place.name ? ` · ${title || place.name}` : ""}` : title),
         h("span", { class: `state ${about.connected ? "on" : "off"}`, title: `${about.bot} is ${DOT[about.connected]} to ${this.name}` }, h("i", { "aria-hidden": "true" }), h("span", {}, `${about.bot} ${DOT[about.connected]}`)),
       ),
     );

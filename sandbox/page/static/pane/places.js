@@ -10,7 +10,7 @@ export class Places {
     this.open = open;
     this.groups = h("div", { class: "groups" });
     this.user = h("div", { class: "user" });
-    this.nav = h("nav", { class: "places", "aria-label": `Channels and threads of ${name}` }, h("h2", {}, name), this.groups, this.user);
+    this.nav = h("nav", { class: "sidebar", "aria-label": `Channels and threads of ${name}` }, h("h2", {}, name), this.groups, this.user);
     this.nav.addEventListener("keydown", (event) => {
       if (event.key === "Escape") this.toggle(false);
     });
@@ -18,14 +18,14 @@ export class Places {
       if (event.relatedTarget && !this.nav.contains(event.relatedTarget)) this.toggle(false);
     });
     document.addEventListener("pointerdown", (event) => {
-      if (!this.nav.contains(event.target) && !event.target.closest(".open-places")) this.toggle(false);
+      if (!this.nav.contains(event.target) && !event.target.closest(".open-sidebar")) this.toggle(false);
     });
   }
 
   // Opens or closes the side bar where it has no room beside the messages.
   toggle(isOpen = !this.nav.classList.contains("open")) {
     this.nav.classList.toggle("open", isOpen);
-    if (isOpen) (this.nav.querySelector(".place.here") ?? this.nav.querySelector(".place"))?.focus();
+    if (isOpen) (this.nav.querySelector(".place.current") ?? this.nav.querySelector(".place"))?.focus();
   }
 
   paint(about, user) {
@@ -51,7 +51,7 @@ export class Places {
       "button",
       {
         type: "button",
-        class: `place${place.thread ? " sub" : ""}${place.isHere ? " here" : ""}${place.unread ? " unread" : ""}`,
+        class: `place${place.thread ? " sub" : ""}${place.isHere ? " current" : ""}${place.unread ? " unread" : ""}`,
         "aria-current": place.isHere ? "true" : null,
         "data-focus": `place ${keyOf(place)}`,
         title: place.name,
