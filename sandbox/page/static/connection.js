@@ -1,53 +1,59 @@
-// The connection to the server: receives the view by keys, sends the user's actions and returns their answers.
+// The connection to the server: receives the view by keys, sends the user's actions and returns their results.
 
+// The view of the page: JSON values by key, as `PageSession` in `sandbox/page/session.py` sends them.
 export const store = new Map();
 
-const listeners = new Set();
-const waiting = new Map();
-let socket = null;
-let number = 0;
-let pause = 250;
+const MIN_RETRY_MILLISECONDS = 250;
+const MAX_RETRY_MILLISECONDS = 4000;
 
+const listeners = new Set();
+const pendingActions = new Map(); // the `resolve` functions of sent actions by action id
+let socket = null;
+let lastActionId = 0;
+let retryMilliseconds = MIN_RETRY_MILLISECONDS;
+
+// Calls a listener with the set of changed keys after each change of the store.
 export function onChange(listener) {
   listeners.add(listener);
 }
 
-// Sends an action to the server; resolves to its answer: a notice for the user, or data.
-export function act(action, about = {}) {
+// Sends an action to the server; resolves to its result: a notice for the user, or data.
+export function sendAction(action, parameters = {}) {
   return new Promise((resolve, reject) => {
     if (socket?.readyState !== WebSocket.OPEN) {
       reject(new Error("The page is not connected."));
       return;
     }
-    number += 1;
-    waiting.set(number, resolve);
-    socket.send(JSON.stringify({ id: number, action, ...about }));
+    lastActionId += 1;
+    pendingActions.set(lastActionId, resolve);
+    socket.send(JSON.stringify({ id: lastActionId, action, ...parameters }));
   });
 }
 
-export function connect(onState) {
+// Connects to the server, again after each disconnection; calls `onStateChange` with whether the page is connected.
+export function connect(onStateChange) {
   socket = new WebSocket(`ws://${location.host}/socket`);
   socket.addEventListener("open", () => {
-    pause = 250;
+    retryMilliseconds = MIN_RETRY_MILLISECONDS;
     store.clear();
-    onState(true);
+    onStateChange(true);
   });
   socket.addEventListener("message", (event) => {
-    const news = JSON.parse(event.data);
-    if ("id" in news) {
-      waiting.get(news.id)?.(news.result);
-      waiting.delete(news.id);
+    const update = JSON.parse(event.data);
+    if ("id" in update) {
+      pendingActions.get(update.id)?.(update.result);
+      pendingActions.delete(update.id);
       return;
     }
-    for (const key of news.removed) store.delete(key);
-    for (const [key, value] of Object.entries(news.set)) store.set(key, value);
-    for (const listener of listeners) listener(new Set([...Object.keys(news.set), ...news.removed]));
+    for (const key of update.removed) store.delete(key);
+    for (const [key, value] of Object.entries(update.set)) store.set(key, value);
+    for (const listener of listeners) listener(new Set([...Object.keys(update.set), ...update.removed]));
   });
   socket.addEventListener("close", () => {
-    for (const resolve of waiting.values()) resolve("The page lost its connection.");
-    waiting.clear();
-    onState(false);
-    setTimeout(() => connect(onState), pause);
-    pause = Math.min(pause * 2, 4000);
+    for (const resolve of pendingActions.values()) resolve("The page lost its connection.");
+    pendingActions.clear();
+    onStateChange(false);
+    setTimeout(() => connect(onStateChange), retryMilliseconds);
+    retryMilliseconds = Math.min(retryMilliseconds * 2, MAX_RETRY_MILLISECONDS);
   });
 }

@@ -1,5 +1,6 @@
 // Elements and keyed lists of elements. Only message bodies come as HTML, from the page's own server, with their text escaped.
 
+// Creates an element. `on...` attributes are event listeners, `html` is its inner HTML; empty children are left out.
 export function h(tag, attributes = {}, ...children) {
   const element = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) {
@@ -14,62 +15,63 @@ export function h(tag, attributes = {}, ...children) {
 }
 
 // Replaces an element's children by keyed items. Unchanged children stay; focus, open <details> and drafts are kept.
-export function keep(parent, items, make) {
-  const known = new Map([...parent.children].map((child) => [child.dataset.key, child]));
-  let before = null;
+export function updateChildren(parent, items, render) {
+  const childrenByKey = new Map([...parent.children].map((child) => [child.dataset.key, child]));
+  let previous = null;
   for (const { key, value } of items) {
-    const mark = JSON.stringify(value);
-    let element = known.get(key);
-    known.delete(key);
-    if (!element || element.mark !== mark) {
-      const made = make(value, key);
-      made.dataset.key = key;
-      made.mark = mark;
-      if (element) exchange(element, made);
-      element = made;
+    const serializedValue = JSON.stringify(value);
+    let element = childrenByKey.get(key);
+    childrenByKey.delete(key);
+    if (!element || element.serializedValue !== serializedValue) {
+      const newElement = render(value, key);
+      newElement.dataset.key = key;
+      newElement.serializedValue = serializedValue;
+      if (element) replaceElement(element, newElement);
+      element = newElement;
     }
-    const place = before ? before.nextSibling : parent.firstChild;
-    if (place !== element) parent.insertBefore(element, place);
-    before = element;
+    const next = previous ? previous.nextSibling : parent.firstChild;
+    if (next !== element) parent.insertBefore(element, next);
+    previous = element;
   }
-  for (const element of known.values()) element.remove();
+  for (const element of childrenByKey.values()) element.remove();
 }
 
-// Like `keep`, for one child.
-export function show(parent, value, make) {
-  keep(parent, [{ key: "only", value }], make);
+// Updates the only child of an element, as `updateChildren` does.
+export function updateOnlyChild(parent, value, render) {
+  updateChildren(parent, [{ key: "only", value }], render);
 }
 
-function exchange(old, made) {
+function replaceElement(oldElement, newElement) {
   const active = document.activeElement;
-  const path = old.contains(active) ? active.dataset.focus || active.id : null;
-  const open = within(old, "details[open]").map((each) => each.dataset.fold);
-  for (const fold of within(made, "details")) if (open.includes(fold.dataset.fold)) fold.open = true;
-  keepDrafts(old, made);
-  old.replaceWith(made);
-  if (path) within(made, "[data-focus], [id]").find((each) => (each.dataset.focus || each.id) === path)?.focus();
+  const focusKey = oldElement.contains(active) ? active.dataset.focus || active.id : null;
+  const openKeys = findAll(oldElement, "details[open]").map((details) => details.dataset.details);
+  for (const details of findAll(newElement, "details")) if (openKeys.includes(details.dataset.details)) details.open = true;
+  copyDrafts(oldElement, newElement);
+  oldElement.replaceWith(newElement);
+  if (focusKey) findAll(newElement, "[data-focus], [id]").find((element) => (element.dataset.focus || element.id) === focusKey)?.focus();
 }
 
-// Marks what the user enters in an element as not sent yet.
+// Marks the inputs that the user changes in an element as drafts, until `clearDrafts`.
 export function markDrafts(element) {
   element.addEventListener("input", ({ target }) => target.setAttribute("data-draft", ""));
 }
 
+// Removes the marks of `markDrafts`, once the entries are sent.
 export function clearDrafts(element) {
-  for (const each of within(element, "[data-draft]")) each.removeAttribute("data-draft");
+  for (const draft of findAll(element, "[data-draft]")) draft.removeAttribute("data-draft");
 }
 
-function keepDrafts(old, made) {
-  for (const draft of within(old, "[data-draft]")) {
-    const same = within(made, "[data-entry]").find((each) => each.dataset.entry === draft.dataset.entry);
-    if (!same) continue;
-    if (draft.type === "checkbox") same.checked = draft.checked;
-    else same.value = draft.value;
-    same.setAttribute("data-draft", "");
+function copyDrafts(oldElement, newElement) {
+  for (const draft of findAll(oldElement, "[data-draft]")) {
+    const input = findAll(newElement, "[data-input]").find((candidate) => candidate.dataset.input === draft.dataset.input);
+    if (!input) continue;
+    if (draft.type === "checkbox") input.checked = draft.checked;
+    else input.value = draft.value;
+    input.setAttribute("data-draft", "");
   }
 }
 
-// The elements that match a selector, the root included.
-function within(element, selector) {
-  return [element, ...element.querySelectorAll("*")].filter((each) => each.matches(selector));
+// Returns the elements that match a selector, the root included.
+function findAll(root, selector) {
+  return [root, ...root.querySelectorAll("*")].filter((element) => element.matches(selector));
 }

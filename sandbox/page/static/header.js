@@ -1,134 +1,137 @@
 // The top bar: views, current user, model and bot state. The bot's errors and notices are below it.
 
-import { act, store } from "./connection.js";
+import { sendAction, store } from "./connection.js";
 import { askText } from "./dialog.js";
-import { h, keep, show } from "./dom.js";
-import { icon } from "./icons.js";
-import { face } from "./pane/message.js";
-import { setupBar } from "./setup/tour.js";
-import { swapTheme } from "./theme.js";
+import { h, updateChildren, updateOnlyChild } from "./dom.js";
+import { renderIcon } from "./icons.js";
+import { renderAvatar } from "./pane/message.js";
+import { renderSetupBar } from "./setup/tour.js";
+import { toggleTheme } from "./theme.js";
 
+// Keys and labels of the views.
 const VIEWS = [["slack", "Slack"], ["discord", "Discord"], ["inspector", "Inspector"]];
 
-const STATES = { starting: "starting…", running: "running", ended: "not running" };
+const BOT_STATES = { starting: "starting…", running: "running", ended: "not running" };
 
-const find = (id) => document.getElementById(id);
+const getElement = (id) => document.getElementById(id);
 
+// The top bar and the lines below it.
 export class Header {
-  // `views` has the open view, `open` shows another one, `write` puts a text into a message box; `toast` shows a text of
-  // the sandbox.
-  constructor(views, toast) {
+  // `views` has the open view, opens another one and fills message boxes; `showToast` shows a text of the sandbox.
+  constructor(views, showToast) {
     this.views = views;
-    this.toast = toast;
-    this.dismissed = new Set();
+    this.showToast = showToast;
+    this.dismissedNotices = new Set();
     this.tabs = h("nav", { id: "tabs", "aria-label": "Views" });
     this.settings = h("div", { id: "settings" });
-    this.menu = h("button", { type: "button", class: "icon-button menu-button", "aria-label": "Settings", "aria-expanded": "false", "aria-controls": "settings", onclick: () => this.toggleSettings() });
-    this.inspect = h("button", { type: "button", class: "icon-button inspect", "aria-label": "Inspector", title: "Inspector (Alt+3)", onclick: () => views.toggleInspector() }, icon("inspect"));
-    find("bar").append(
+    this.settingsButton = h("button", { type: "button", class: "icon-button menu-button", "aria-label": "Settings", "aria-expanded": "false", "aria-controls": "settings", onclick: () => this.toggleSettings() });
+    this.inspectorButton = h("button", { type: "button", class: "icon-button inspect", "aria-label": "Inspector", title: "Inspector (Alt+3)", onclick: () => views.toggleInspector() }, renderIcon("inspect"));
+    getElement("bar").append(
       h("h1", {}, h("img", { src: "/static/icon.svg", alt: "", width: "26", height: "26" }), h("span", {}, "Parley ", h("small", {}, "sandbox"))),
       this.tabs,
       this.settings,
-      this.inspect,
-      this.menu,
+      this.inspectorButton,
+      this.settingsButton,
     );
     document.addEventListener("keydown", (event) => {
       if (event.key !== "Escape" || !this.isOpen) return;
       this.toggleSettings(false);
-      this.menu.focus();
+      this.settingsButton.focus();
     });
     document.addEventListener("pointerdown", (event) => {
-      if (this.isOpen && !this.settings.contains(event.target) && !this.menu.contains(event.target)) this.toggleSettings(false);
+      if (this.isOpen && !this.settings.contains(event.target) && !this.settingsButton.contains(event.target)) this.toggleSettings(false);
     });
   }
 
   get isOpen() {
-    return this.menu.getAttribute("aria-expanded") === "true";
+    return this.settingsButton.getAttribute("aria-expanded") === "true";
   }
 
   toggleSettings(open = !this.isOpen) {
-    this.menu.setAttribute("aria-expanded", String(open));
+    this.settingsButton.setAttribute("aria-expanded", String(open));
     this.settings.classList.toggle("open", open);
   }
 
-  async send(action, about) {
+  // Sends an action, and shows the notice or the error that results.
+  async sendAction(action, parameters) {
     try {
-      const notice = await act(action, about);
-      if (notice) this.toast(notice);
+      const notice = await sendAction(action, parameters);
+      if (notice) this.showToast(notice);
     } catch (error) {
-      this.toast(error.message);
+      this.showToast(error.message);
     }
   }
 
-  paint(unread) {
-    this.paintTabs(unread);
+  // Updates the header; `unreadCounts` has the number of unread messages by platform.
+  update(unreadCounts) {
+    this.updateTabs(unreadCounts);
     const me = store.get("me");
     const bot = store.get("bot");
     if (!me || !bot) return;
-    this.inspect.setAttribute("aria-pressed", String(this.views.hasInspector));
-    show(this.menu, me.name, (name) => h("span", { class: "menu-avatar" }, face(name, "small"), icon("more")));
-    show(this.settings, [me, bot.state, bot.model, bot.models, bot.agent, bot.tour], () =>
+    this.inspectorButton.setAttribute("aria-pressed", String(this.views.isInspectorOpen));
+    updateOnlyChild(this.settingsButton, me.name, (name) => h("span", { class: "menu-avatar" }, renderAvatar(name, "small"), renderIcon("more")));
+    updateOnlyChild(this.settings, [me, bot.state, bot.model, bot.models, bot.agent, bot.tour], () =>
       h(
         "div",
         { class: "settings" },
-        this.people(me),
-        bot.agent && !bot.tour ? h("span", { class: "agent", title: "This agent is reloaded when its files change" }, icon("folder"), h("span", {}, bot.agent)) : null,
-        bot.tour ? null : this.model(bot),
-        h("span", { class: `state ${bot.state}`, role: "status" }, h("i", { "aria-hidden": "true" }), STATES[bot.state]),
-        h("button", { type: "button", class: "icon-button theme", "aria-label": "Switch theme", title: "Switch theme", "data-focus": "theme", onclick: swapTheme }, icon("theme")),
+        this.renderPeople(me),
+        bot.agent && !bot.tour ? h("span", { class: "agent", title: "This agent is reloaded when its files change" }, renderIcon("folder"), h("span", {}, bot.agent)) : null,
+        bot.tour ? null : this.renderModelSelect(bot),
+        h("span", { class: `state ${bot.state}`, role: "status" }, h("i", { "aria-hidden": "true" }), BOT_STATES[bot.state]),
+        h("button", { type: "button", class: "icon-button theme", "aria-label": "Switch theme", title: "Switch theme", "data-focus": "theme", onclick: toggleTheme }, renderIcon("theme")),
       ),
     );
-    this.paintTrouble(bot);
-    this.paintNotices(bot);
-    find("setup").hidden = false;
-    show(find("setup"), [bot.tour, bot.lacks_key], () => setupBar(bot, (action, about) => this.send(action, about), this.views.write));
+    this.updateBotError(bot);
+    this.updateNotices(bot);
+    getElement("setup").hidden = false;
+    updateOnlyChild(getElement("setup"), [bot.tour, bot.lacks_key], () => renderSetupBar(bot, (action, parameters) => this.sendAction(action, parameters), this.views.fillMessageBox));
   }
 
-  paintTabs(unread) {
-    keep(this.tabs, VIEWS.map(([key, label]) => ({ key, value: [label, key === this.views.current, key === this.views.current ? 0 : unread[key] || 0] })), ([label, here, count], key) =>
-      h("button", { type: "button", class: `tab tab-${key}${here ? " current" : ""}`, "aria-current": here ? "page" : null, "data-focus": `view ${key}`, onclick: () => this.views.open(key) }, label, count ? h("span", { class: "count" }, h("span", { class: "hidden" }, "unread: "), String(count)) : null),
+  updateTabs(unreadCounts) {
+    updateChildren(this.tabs, VIEWS.map(([key, label]) => ({ key, value: [label, key === this.views.current, key === this.views.current ? 0 : unreadCounts[key] || 0] })), ([label, isCurrent, count], key) =>
+      h("button", { type: "button", class: `tab tab-${key}${isCurrent ? " current" : ""}`, "aria-current": isCurrent ? "page" : null, "data-focus": `view ${key}`, onclick: () => this.views.open(key) }, label, count ? h("span", { class: "count" }, h("span", { class: "hidden" }, "unread: "), String(count)) : null),
     );
   }
 
-  people(me) {
-    const person = (name) => h("button", { type: "button", class: `person${name === me.name ? " current" : ""}`, "aria-pressed": String(name === me.name), "data-focus": `be ${name}`, onclick: () => this.send("switch_user", { name }) }, face(name, "small"), name);
-    return h("div", { class: "people", role: "group", "aria-label": "Act as" }, h("span", { class: "people-label", "aria-hidden": "true" }, "Act as"), me.people.map(person));
+  renderPeople(me) {
+    const renderPerson = (name) => h("button", { type: "button", class: `person${name === me.name ? " current" : ""}`, "aria-pressed": String(name === me.name), "data-focus": `user ${name}`, onclick: () => this.sendAction("switch_user", { name }) }, renderAvatar(name, "small"), name);
+    return h("div", { class: "people", role: "group", "aria-label": "Act as" }, h("span", { class: "people-label", "aria-hidden": "true" }, "Act as"), me.people.map(renderPerson));
   }
 
-  model(bot) {
+  renderModelSelect(bot) {
     const names = bot.models.includes(bot.model) ? bot.models : [...bot.models, bot.model];
-    const pick = h("select", { id: "model", "data-focus": "model" }, names.map((name) => h("option", { value: name }, name)), h("option", { value: "?" }, "another model…"));
-    pick.value = bot.model;
-    pick.addEventListener("change", async () => {
-      const name = pick.value === "?" ? await askText("Another model", "Model name, as in the MODEL setting", "openai/gpt-5-mini") : pick.value;
-      if (name) await this.send("restart_bot", { model: name });
-      else pick.value = bot.model;
+    const select = h("select", { id: "model", "data-focus": "model" }, names.map((name) => h("option", { value: name }, name)), h("option", { value: "?" }, "another model…"));
+    select.value = bot.model;
+    select.addEventListener("change", async () => {
+      const name = select.value === "?" ? await askText("Another model", "Model name, as in the MODEL setting", "openai/gpt-5-mini") : select.value;
+      if (name) await this.sendAction("restart_bot", { model: name });
+      else select.value = bot.model;
     });
-    return h("label", { class: "model" }, h("span", {}, "Model"), pick);
+    return h("label", { class: "model" }, h("span", {}, "Model"), select);
   }
 
-  paintTrouble(bot) {
-    const trouble = find("bot-error");
-    trouble.hidden = !bot.exit_reason;
-    show(trouble, [bot.exit_reason, bot.log, bot.state], ([reason, log, state]) =>
+  updateBotError(bot) {
+    const botError = getElement("bot-error");
+    botError.hidden = !bot.exit_reason;
+    updateOnlyChild(botError, [bot.exit_reason, bot.log, bot.state], ([reason, log, state]) =>
       h(
         "div",
         {},
-        h("div", { class: "error-text" }, h("b", {}, "The bot is not running"), h("p", { class: "reason" }, reason), log ? h("details", { "data-fold": "log" }, h("summary", { "data-focus": "log" }, "Log"), h("pre", { tabindex: "0" }, log)) : null),
-        state === "ended" && h("button", { type: "button", class: "button plain", "data-focus": "again", onclick: () => this.send("restart_bot") }, "Start again"),
+        h("div", { class: "error-text" }, h("b", {}, "The bot is not running"), h("p", { class: "reason" }, reason), log ? h("details", { "data-details": "log" }, h("summary", { "data-focus": "log" }, "Log"), h("pre", { tabindex: "0" }, log)) : null),
+        state === "ended" && h("button", { type: "button", class: "button plain", "data-focus": "restart", onclick: () => this.sendAction("restart_bot") }, "Start again"),
       ),
     );
   }
 
-  paintNotices(bot) {
-    const lines = bot.notices.filter((line) => !this.dismissed.has(line));
-    find("notices").hidden = !lines.length;
-    const dismiss = (line) => {
-      this.dismissed.add(line);
-      this.paintNotices(bot);
+  updateNotices(bot) {
+    const notices = bot.notices.filter((notice) => !this.dismissedNotices.has(notice));
+    getElement("notices").hidden = !notices.length;
+    const dismiss = (notice) => {
+      this.dismissedNotices.add(notice);
+      this.updateNotices(bot);
     };
-    keep(find("notices"), lines.map((line) => ({ key: line, value: line })), (line) =>
-      h("p", {}, h("span", {}, line), h("button", { type: "button", class: "icon-button", "aria-label": "Dismiss", onclick: () => dismiss(line) }, icon("close"))),
+    updateChildren(getElement("notices"), notices.map((notice) => ({ key: notice, value: notice })), (notice) =>
+      h("p", {}, h("span", {}, notice), h("button", { type: "button", class: "icon-button", "aria-label": "Dismiss", onclick: () => dismiss(notice) }, renderIcon("close"))),
     );
   }
 }

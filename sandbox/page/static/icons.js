@@ -22,7 +22,8 @@ const PATHS = {
   close: "M6 6l12 12M18 6L6 18",
 };
 
-export function icon(name) {
+// Returns an icon of the page, which takes the colour of the text.
+export function renderIcon(name) {
   const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
   svg.setAttribute("viewBox", "0 0 24 24");
   svg.setAttribute("class", `icon icon-${name}`);

@@ -1,9 +1,9 @@
-// The page: the open view, keyboard shortcuts, and repainting after a change.
+// The page: the open view, keyboard shortcuts, and the update of all parts after a change.
 
-import { act, connect, onChange, store } from "./connection.js";
+import { connect, onChange, sendAction, store } from "./connection.js";
 import { h } from "./dom.js";
 import { Header } from "./header.js";
-import { icon } from "./icons.js";
+import { renderIcon } from "./icons.js";
 import { Inspector } from "./inspector.js";
 import { Pane } from "./pane/pane.js";
 import { restoreTheme } from "./theme.js";
@@ -16,63 +16,63 @@ const EXTRA_WIDE = window.matchMedia("(min-width: 1400px)");
 
 const TOAST_MILLISECONDS = 9000;
 
-const find = (id) => document.getElementById(id);
+const getElement = (id) => document.getElementById(id);
 
-const panes = [new Pane(find("slack"), "slack", "Slack"), new Pane(find("discord"), "discord", "Discord")];
-const inspector = new Inspector(find("inspector"), toast);
-let hasInspector = EXTRA_WIDE.matches;
-let isDue = false;
-let lastUsed = panes[0]; // the platform whose message box had the focus last
+const panes = [new Pane(getElement("slack"), "slack", "Slack"), new Pane(getElement("discord"), "discord", "Discord")];
+const inspector = new Inspector(getElement("inspector"), showToast);
+let isInspectorOpen = EXTRA_WIDE.matches;
+let isUpdateScheduled = false;
+let lastUsedPane = panes[0]; // the platform whose message box had the focus last
 
 const views = {
   current: "slack",
-  get hasInspector() {
-    return hasInspector;
+  get isInspectorOpen() {
+    return isInspectorOpen;
   },
   open(key) {
     views.current = key;
-    if (key === "inspector") hasInspector = true;
-    paint();
+    if (key === "inspector") isInspectorOpen = true;
+    update();
     panes.find((pane) => pane.key === key)?.scrollToEnd(); // a hidden list has no height, so it could not be scrolled
   },
   // Puts a text into the message box that was used last, or that of the only visible platform.
-  write(text) {
+  fillMessageBox(text) {
     const visible = panes.filter((pane) => pane.element.checkVisibility());
-    if (!visible.length) views.open(lastUsed.key);
-    (visible.length && !visible.includes(lastUsed) ? visible[0] : lastUsed).write(text);
+    if (!visible.length) views.open(lastUsedPane.key);
+    (visible.length && !visible.includes(lastUsedPane) ? visible[0] : lastUsedPane).fillMessageBox(text);
   },
   toggleInspector() {
-    hasInspector = !hasInspector;
-    paint();
+    isInspectorOpen = !isInspectorOpen;
+    update();
   },
 };
-const header = new Header(views, toast);
+const header = new Header(views, showToast);
 
-function toast(text) {
-  const note = h("div", { class: "toast" }, text, h("button", { type: "button", class: "icon-button", "aria-label": "Dismiss", onclick: () => note.remove() }, icon("close")));
-  find("toasts").replaceChildren(note);
-  setTimeout(() => note.remove(), TOAST_MILLISECONDS);
+function showToast(text) {
+  const toast = h("div", { class: "toast" }, text, h("button", { type: "button", class: "icon-button", "aria-label": "Dismiss", onclick: () => toast.remove() }, renderIcon("close")));
+  getElement("toasts").replaceChildren(toast);
+  setTimeout(() => toast.remove(), TOAST_MILLISECONDS);
 }
 
-function paint() {
-  isDue = false;
+function update() {
+  isUpdateScheduled = false;
   document.body.dataset.view = views.current;
-  document.body.dataset.inspector = hasInspector ? "open" : "closed";
-  header.paint(Object.fromEntries(panes.map((pane) => [pane.key, pane.countUnread()])));
-  for (const pane of panes) pane.paint();
-  inspector.paint();
+  document.body.dataset.inspector = isInspectorOpen ? "open" : "closed";
+  header.update(Object.fromEntries(panes.map((pane) => [pane.key, pane.countUnread()])));
+  for (const pane of panes) pane.update();
+  inspector.update();
 }
 
 async function switchUser() {
   const me = store.get("me");
   try {
-    await act("switch_user", { name: me.people[(me.people.indexOf(me.name) + 1) % me.people.length] });
+    await sendAction("switch_user", { name: me.people[(me.people.indexOf(me.name) + 1) % me.people.length] });
   } catch (error) {
-    toast(error.message);
+    showToast(error.message);
   }
 }
 
-for (const pane of panes) pane.element.addEventListener("focusin", () => (lastUsed = pane));
+for (const pane of panes) pane.element.addEventListener("focusin", () => (lastUsedPane = pane));
 
 document.addEventListener("keydown", (event) => {
   if (!event.altKey || event.ctrlKey || event.metaKey) return;
@@ -82,7 +82,7 @@ document.addEventListener("keydown", (event) => {
     pane.composer.focus();
   } else if (event.code === "Digit3") {
     views.open("inspector");
-    find("inspector").querySelector("[role=tab][aria-selected=true]").focus();
+    getElement("inspector").querySelector("[role=tab][aria-selected=true]").focus();
   } else if (event.code === "KeyP") {
     switchUser();
   } else return;
@@ -91,16 +91,16 @@ document.addEventListener("keydown", (event) => {
 
 WIDE.addEventListener("change", () => {
   if (WIDE.matches && views.current === "inspector") views.current = "slack";
-  paint();
+  update();
 });
 
 restoreTheme();
 onChange(() => {
-  if (isDue) return;
-  isDue = true;
-  requestAnimationFrame(paint);
+  if (isUpdateScheduled) return;
+  isUpdateScheduled = true;
+  requestAnimationFrame(update);
 });
-connect((open) => {
-  document.body.classList.toggle("disconnected", !open);
-  if (open) for (const pane of panes) pane.reset();
+connect((isConnected) => {
+  document.body.classList.toggle("disconnected", !isConnected);
+  if (isConnected) for (const pane of panes) pane.reset();
 });

@@ -1,9 +1,10 @@
 // The colour theme: the system's, until the user chooses one.
 
-export function swapTheme() {
+// Switches between light and dark, and stores the choice.
+export function toggleTheme() {
   const isDark = window.matchMedia("(prefers-color-scheme: dark)").matches;
-  const now = document.documentElement.dataset.theme ?? (isDark ? "dark" : "light");
-  document.documentElement.dataset.theme = now === "dark" ? "light" : "dark";
+  const currentTheme = document.documentElement.dataset.theme ?? (isDark ? "dark" : "light");
+  document.documentElement.dataset.theme = currentTheme === "dark" ? "light" : "dark";
   try {
     localStorage.setItem("theme", document.documentElement.dataset.theme);
   } catch {
@@ -11,6 +12,7 @@ export function swapTheme() {
   }
 }
 
+// Applies the stored choice of the user, if there is one.
 export function restoreTheme() {
   try {
     const theme = localStorage.getItem("theme");

@@ -1,20 +1,20 @@
-// Entries: of the fields of a form, and of the menus of a message.
+// Inputs: of the fields of a form, and of the menus of a message.
 
 import { h } from "../dom.js";
 
-// One text, date or option.
-export function entry(one, about) {
-  const [value = ""] = one.values;
-  if (one.options.length) {
-    const chosen = h("select", about, h("option", { value: "" }, one.placeholder || "Choose an option"), one.options.map(([each, label]) => h("option", { value: each }, label)));
-    chosen.value = value;
-    return chosen;
+// Returns the input for one text, date or option.
+export function renderInput(field, attributes) {
+  const [value = ""] = field.values;
+  if (field.options.length) {
+    const select = h("select", attributes, h("option", { value: "" }, field.placeholder || "Choose an option"), field.options.map(([option, label]) => h("option", { value: option }, label)));
+    select.value = value;
+    return select;
   }
-  if (one.multiline) return h("textarea", { rows: "4", ...about, placeholder: one.placeholder || null, value });
-  return h("input", { type: one.type, ...about, placeholder: one.placeholder || null, value, autocomplete: "off" });
+  if (field.multiline) return h("textarea", { rows: "4", ...attributes, placeholder: field.placeholder || null, value });
+  return h("input", { type: field.type, ...attributes, placeholder: field.placeholder || null, value, autocomplete: "off" });
 }
 
-// Several options.
-export function boxes(one) {
-  return one.options.map(([value, name]) => h("label", {}, h("input", { type: "checkbox", name: one.name, value, checked: one.values.includes(value), "data-entry": `${one.name} ${value}` }), name));
+// Returns the checkboxes for several options.
+export function renderCheckboxes(field) {
+  return field.options.map(([value, label]) => h("label", {}, h("input", { type: "checkbox", name: field.name, value, checked: field.values.includes(value), "data-input": `${field.name} ${value}` }), label));
 }

@@ -1,65 +1,65 @@
 // The menus and pickers of a message.
 
 import { clearDrafts, h, markDrafts } from "../dom.js";
-import { boxes, entry } from "./field.js";
+import { renderCheckboxes, renderInput } from "./field.js";
 
-// `send` sends the selected values, and returns the notice of a refusal.
-export function messageMenu(one, id, send) {
-  const focus = { "data-focus": `${id} ${one.name}` };
-  if (one.multiple) return choices(one, id, send);
-  if (one.options.length) return select(one, focus, send);
-  return picker(one, focus, send);
+// Returns a menu of a message. `selectValues` sends the selected values, and returns the notice of a refusal.
+export function renderMessageMenu(menu, id, selectValues) {
+  const focusAttributes = { "data-focus": `${id} ${menu.name}` };
+  if (menu.multiple) return renderMultiSelect(menu, id, selectValues);
+  if (menu.options.length) return renderSelect(menu, focusAttributes, selectValues);
+  return renderPicker(menu, focusAttributes, selectValues);
 }
 
-function select(one, focus, send) {
-  const pick = entry(one, { "aria-label": one.label, ...focus });
-  const before = pick.value;
-  pick.addEventListener("change", async () => {
-    if (!pick.value) return;
-    pick.disabled = true;
-    const refusal = await send([pick.value]);
-    pick.disabled = false;
-    if (refusal) pick.value = before; // the same option can be selected again
+function renderSelect(menu, focusAttributes, selectValues) {
+  const select = renderInput(menu, { "aria-label": menu.label, ...focusAttributes });
+  const previousValue = select.value;
+  select.addEventListener("change", async () => {
+    if (!select.value) return;
+    select.disabled = true;
+    const refusal = await selectValues([select.value]);
+    select.disabled = false;
+    if (refusal) select.value = previousValue; // the same option can be selected again
   });
-  return pick;
+  return select;
 }
 
-// Several options, which are sent together.
-function choices(one, id, send) {
-  const names = one.options.filter(([value]) => one.values.includes(value)).map(([, name]) => name);
+// Returns a menu for several options, which are sent together.
+function renderMultiSelect(menu, id, selectValues) {
+  const names = menu.options.filter(([value]) => menu.values.includes(value)).map(([, name]) => name);
   const submit = async (event) => {
     event.preventDefault();
-    const values = new FormData(form).getAll(one.name);
-    if (await send(values)) return;
+    const values = new FormData(form).getAll(menu.name);
+    if (await selectValues(values)) return;
     clearDrafts(form);
-    fold.open = false;
+    details.open = false;
   };
   const form = h(
     "form",
-    { onsubmit: submit, "aria-label": one.label },
-    h("div", { class: "options" }, boxes(one)),
+    { onsubmit: submit, "aria-label": menu.label },
+    h("div", { class: "options" }, renderCheckboxes(menu)),
     h("button", { type: "submit", class: "button primary" }, "Select"),
   );
   markDrafts(form);
-  const fold = h("details", { class: "choices", "data-fold": one.name }, h("summary", { "data-focus": `${id} ${one.name}` }, names.join(", ") || one.label), form);
-  fold.addEventListener("keydown", (event) => {
-    if (event.key !== "Escape" || !fold.open) return;
-    fold.open = false;
-    fold.querySelector("summary").focus();
+  const details = h("details", { class: "choices", "data-details": menu.name }, h("summary", { "data-focus": `${id} ${menu.name}` }, names.join(", ") || menu.label), form);
+  details.addEventListener("keydown", (event) => {
+    if (event.key !== "Escape" || !details.open) return;
+    details.open = false;
+    details.querySelector("summary").focus();
     event.stopPropagation();
   });
-  return fold;
+  return details;
 }
 
-// A date or time. Browsers report each typed digit as a change, so it is sent by its button, or by Enter.
-function picker(one, focus, send) {
-  const pick = entry(one, { "aria-label": one.label, required: true, "data-entry": one.name, ...focus });
+// Returns a form for a date or time. Browsers report each typed digit as a change, so it is sent by its button, or by Enter.
+function renderPicker(menu, focusAttributes, selectValues) {
+  const input = renderInput(menu, { "aria-label": menu.label, required: true, "data-input": menu.name, ...focusAttributes });
   const submit = (event) => {
     event.preventDefault();
     clearDrafts(form);
-    send([pick.value]);
+    selectValues([input.value]);
   };
-  const form = h("form", { class: "picker", onsubmit: submit }, pick, h("button", { type: "submit", class: "button plain", "aria-label": `${one.label}: send` }, "Set"));
+  const form = h("form", { class: "picker", onsubmit: submit }, input, h("button", { type: "submit", class: "button plain", "aria-label": `${menu.label}: send` }, "Set"));
   markDrafts(form);
   return form;
 }

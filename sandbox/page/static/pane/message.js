@@ -1,189 +1,193 @@
 // A message, as its platform shows it.
 
 import { h } from "../dom.js";
-import { icon } from "../icons.js";
-import { messageMenu } from "./menu.js";
+import { renderIcon } from "../icons.js";
+import { renderMessageMenu } from "./menu.js";
 
-const QUICK = { slack: [["+1", "👍"], ["eyes", "👀"], ["tada", "🎉"], ["heart", "❤️"]], discord: ["👍", "👀", "🎉", "❤️"].map((e) => [e, e]) };
+// The reactions of the toolbar, by platform: key and emoji.
+const QUICK_REACTIONS = { slack: [["+1", "👍"], ["eyes", "👀"], ["tada", "🎉"], ["heart", "❤️"]], discord: ["👍", "👀", "🎉", "❤️"].map((e) => [e, e]) };
 
-const TASK = { pending: "○", in_progress: "◐", complete: "✓", error: "✕" };
+// The icons of Slack's tasks, by status.
+const TASK_ICONS = { pending: "○", in_progress: "◐", complete: "✓", error: "✕" };
 
-// Creates a message. `act` sends an action for this platform; `edit` and `openThread` open the message or its thread.
-export function message(platform, said, { act, edit, openThread, menu, isReply = false }) {
-  const id = said.id;
+// Returns a message. `sendAction` sends an action for this platform; `startEditing` and `openThread` open the message or
+// its thread; `getMenuEntries` returns the bot's entries of the context menu.
+export function renderMessage(platform, message, { sendAction, startEditing, openThread, getMenuEntries, isReply = false }) {
+  const id = message.id;
   const classes = ["message"];
-  if (said.ephemeral) classes.push("ephemeral");
-  if (said.pings) classes.push("pings");
-  if (said.system) classes.push("system");
+  if (message.ephemeral) classes.push("ephemeral");
+  if (message.pings) classes.push("pings");
+  if (message.system) classes.push("system");
   return h(
     "article",
     {
       class: classes.join(" "),
-      "aria-label": `${said.author}, ${said.time}`,
+      "aria-label": `${message.author}, ${message.time}`,
       tabindex: "-1",
       "data-id": id,
       "data-focus": id,
     },
-    said.reference ? quoted(said.reference) : null,
-    said.bot ? h("img", { class: "avatar bot", src: "/static/icon.svg", alt: "" }) : face(said.author),
+    message.reference ? renderReference(message.reference) : null,
+    message.bot ? h("img", { class: "avatar bot", src: "/static/icon.svg", alt: "" }) : renderAvatar(message.author),
     h(
       "div",
       { class: "body" },
       h(
         "div",
         { class: "head" },
-        h("strong", { class: said.app ? "name app" : "name" }, said.author),
-        said.app ? h("span", { class: "badge" }, "APP") : null,
-        h("time", {}, said.time),
-        said.system ? h("span", { class: "system-text" }, said.system) : null,
+        h("strong", { class: message.app ? "name app" : "name" }, message.author),
+        message.app ? h("span", { class: "badge" }, "APP") : null,
+        h("time", {}, message.time),
+        message.system ? h("span", { class: "system-text" }, message.system) : null,
       ),
-      said.plan ? h("div", { class: "plan" }, said.plan) : null,
-      said.tasks.length ? h("ul", { class: "tasks", "aria-label": "Tasks" }, said.tasks.map(task)) : null,
-      said.loading ? h("p", { class: "loading" }, dots(), said.loading) : null,
-      said.html ? text(said) : null,
-      said.streaming ? h("span", { class: "caret", role: "img", "aria-label": "Streaming" }) : null,
-      said.files.length ? h("div", { class: "files" }, said.files.map(file)) : null,
-      said.controls.length ? h("div", { class: "buttons" }, said.controls.map((one) => button(one, id, act))) : null,
-      said.reactions.length ? h("div", { class: "reactions" }, said.reactions.map((one) => reaction(one, id, act))) : null,
-      said.ephemeral ? h("p", { class: "ephemeral-note" }, icon("eye"), "Only visible to you") : null,
-      said.replies ? replies(platform, said, { act, edit, openThread, menu }) : null,
-      said.thread ? thread(said, openThread) : null,
+      message.plan ? h("div", { class: "plan" }, message.plan) : null,
+      message.tasks.length ? h("ul", { class: "tasks", "aria-label": "Tasks" }, message.tasks.map(renderTask)) : null,
+      message.loading ? h("p", { class: "loading" }, renderTypingDots(), message.loading) : null,
+      message.html ? renderText(message) : null,
+      message.streaming ? h("span", { class: "caret", role: "img", "aria-label": "Streaming" }) : null,
+      message.files.length ? h("div", { class: "files" }, message.files.map(renderFile)) : null,
+      message.controls.length ? h("div", { class: "buttons" }, message.controls.map((control) => renderControl(control, id, sendAction))) : null,
+      message.reactions.length ? h("div", { class: "reactions" }, message.reactions.map((reaction) => renderReaction(reaction, id, sendAction))) : null,
+      message.ephemeral ? h("p", { class: "ephemeral-note" }, renderIcon("eye"), "Only visible to you") : null,
+      message.replies ? renderReplies(platform, message, { sendAction, startEditing, openThread, getMenuEntries }) : null,
+      message.thread ? renderThreadLink(message, openThread) : null,
     ),
-    said.deleted || said.system ? null : tools(platform, said, { act, edit, openThread, menu, isReply }),
+    message.deleted || message.system ? null : renderToolbar(platform, message, { sendAction, startEditing, openThread, getMenuEntries, isReply }),
   );
 }
 
-// The text, with "(edited)" after the last paragraph.
-function text(said) {
-  const room = h("div", { class: "text", html: said.html });
-  const last = room.lastElementChild;
-  if (said.edited) (last?.tagName === "P" || last?.tagName === "DIV" ? last : room).append(" ", h("span", { class: "edited" }, "(edited)"));
-  return room;
+// Returns the text, with "(edited)" after the last paragraph.
+function renderText(message) {
+  const text = h("div", { class: "text", html: message.html });
+  const last = text.lastElementChild;
+  if (message.edited) (last?.tagName === "P" || last?.tagName === "DIV" ? last : text).append(" ", h("span", { class: "edited" }, "(edited)"));
+  return text;
 }
 
-// The picture of a person: the first letter in a colour of its own.
-export function face(name, size = "") {
+// Returns the avatar of a person: the first letter of the name, in one of six colours.
+export function renderAvatar(name, size = "") {
   const hue = [...name].reduce((sum, letter) => sum + letter.codePointAt(0), 0) % 6;
   return h("span", { class: `avatar c${hue} ${size}`, "aria-hidden": "true" }, name.slice(0, 1).toUpperCase());
 }
 
-function quoted(to) {
-  return h("div", { class: "reference" }, h("span", { class: "name" }, to.author), " ", h("span", { class: "excerpt" }, to.text));
+function renderReference(reference) {
+  return h("div", { class: "reference" }, h("span", { class: "name" }, reference.author), " ", h("span", { class: "excerpt" }, reference.text));
 }
 
-function task(one) {
+function renderTask(task) {
   return h(
     "li",
-    { class: `task ${one.status}` },
-    h("span", { class: "status-icon", "aria-label": one.status.replace("_", " ") }, TASK[one.status] ?? "○"),
-    h("div", {}, h("span", { class: "title" }, one.title), one.html ? h("div", { class: "details", html: one.html }) : null),
+    { class: `task ${task.status}` },
+    h("span", { class: "status-icon", "aria-label": task.status.replace("_", " ") }, TASK_ICONS[task.status] ?? "○"),
+    h("div", {}, h("span", { class: "title" }, task.title), task.html ? h("div", { class: "details", html: task.html }) : null),
   );
 }
 
-function file(one) {
-  const size = one.size < 1024 ? `${one.size} B` : one.size < 1048576 ? `${(one.size / 1024).toFixed(1)} kB` : `${(one.size / 1048576).toFixed(1)} MB`;
-  if (one.kind === "image") {
-    return h("a", { class: "image", href: one.url, target: "_blank", rel: "noopener" }, h("img", { src: one.url, alt: one.description || one.name, loading: "lazy" }));
+function renderFile(file) {
+  const size = file.size < 1024 ? `${file.size} B` : file.size < 1048576 ? `${(file.size / 1024).toFixed(1)} kB` : `${(file.size / 1048576).toFixed(1)} MB`;
+  if (file.kind === "image") {
+    return h("a", { class: "image", href: file.url, target: "_blank", rel: "noopener" }, h("img", { src: file.url, alt: file.description || file.name, loading: "lazy" }));
   }
-  const link = h("a", { class: "file", href: one.url, download: one.name }, icon("file"), h("span", {}, h("b", {}, one.name), h("small", {}, size)));
-  if (one.kind !== "audio") return link;
-  return h("div", { class: "audio" }, link, h("audio", { src: one.url, controls: true, preload: "metadata", "aria-label": one.description || one.name }));
+  const link = h("a", { class: "file", href: file.url, download: file.name }, renderIcon("file"), h("span", {}, h("b", {}, file.name), h("small", {}, size)));
+  if (file.kind !== "audio") return link;
+  return h("div", { class: "audio" }, link, h("audio", { src: file.url, controls: true, preload: "metadata", "aria-label": file.description || file.name }));
 }
 
-function button(one, id, act) {
-  if (one.style === "menu") return messageMenu(one, id, (values) => act("select_values", { message: id, menu: one.id, values }));
-  if (one.url) return h("a", { class: "button link", href: /^https?:/.test(one.url) ? one.url : null, target: "_blank", rel: "noopener noreferrer" }, one.label);
-  const press = async (event) => {
-    const pressed = event.currentTarget;
-    pressed.setAttribute("aria-busy", "true");
-    await act("click_button", { message: id, button: one.id });
-    pressed.removeAttribute("aria-busy");
+function renderControl(control, id, sendAction) {
+  if (control.style === "menu") return renderMessageMenu(control, id, (values) => sendAction("select_values", { message: id, menu: control.id, values }));
+  if (control.url) return h("a", { class: "button link", href: /^https?:/.test(control.url) ? control.url : null, target: "_blank", rel: "noopener noreferrer" }, control.label);
+  const handleClick = async (event) => {
+    const button = event.currentTarget;
+    button.setAttribute("aria-busy", "true");
+    await sendAction("click_button", { message: id, button: control.id });
+    button.removeAttribute("aria-busy");
   };
-  const only = one.emoji && (one.emoji === "👍" || one.emoji === "👎") && one.accessibility_label;
+  const isThumb = control.emoji && (control.emoji === "👍" || control.emoji === "👎") && control.accessibility_label;
   return h(
     "button",
-    { class: `button ${one.style}${only ? " thumb" : ""}`, type: "button", disabled: one.disabled, "aria-label": one.accessibility_label || one.label, title: only ? one.label : null, "data-focus": `${id} ${one.id}`, onclick: press },
-    one.emoji ? h("span", { "aria-hidden": "true" }, one.emoji) : null,
-    only ? null : one.label,
+    { class: `button ${control.style}${isThumb ? " thumb" : ""}`, type: "button", disabled: control.disabled, "aria-label": control.accessibility_label || control.label, title: isThumb ? control.label : null, "data-focus": `${id} ${control.id}`, onclick: handleClick },
+    control.emoji ? h("span", { "aria-hidden": "true" }, control.emoji) : null,
+    isThumb ? null : control.label,
   );
 }
 
-function reaction(one, id, act) {
+function renderReaction(reaction, id, sendAction) {
   return h(
     "button",
-    { class: `reaction${one.mine ? " mine" : ""}`, type: "button", "aria-pressed": String(one.mine), "aria-label": `${one.key}, ${one.count}`, "data-focus": `${id} r ${one.key}`, onclick: () => act("toggle_reaction", { message: id, emoji: one.key }) },
-    h("span", { "aria-hidden": "true" }, one.emoji),
-    h("span", {}, String(one.count)),
+    { class: `reaction${reaction.mine ? " mine" : ""}`, type: "button", "aria-pressed": String(reaction.mine), "aria-label": `${reaction.key}, ${reaction.count}`, "data-focus": `${id} r ${reaction.key}`, onclick: () => sendAction("toggle_reaction", { message: id, emoji: reaction.key }) },
+    h("span", { "aria-hidden": "true" }, reaction.emoji),
+    h("span", {}, String(reaction.count)),
   );
 }
 
-function replies(platform, said, tools) {
-  const { count, authors: people, newest } = said.replies;
+function renderReplies(platform, message, actions) {
+  const { count, authors, newest } = message.replies;
   return h(
     "div",
     { class: "replies" },
     h(
       "button",
-      { class: "open", type: "button", "data-focus": `${said.id} open`, onclick: () => tools.openThread(said) },
-      h("span", { class: "avatars", "aria-hidden": "true" }, people.map((name) => face(name, "small"))),
+      { class: "open", type: "button", "data-focus": `${message.id} open`, onclick: () => actions.openThread(message) },
+      h("span", { class: "avatars", "aria-hidden": "true" }, authors.map((name) => renderAvatar(name, "small"))),
       h("b", {}, count === 1 ? "1 reply" : `${count} replies`),
       h("span", { class: "view-thread" }, "View thread ›"),
     ),
-    message(platform, newest, { ...tools, isReply: true }),
+    renderMessage(platform, newest, { ...actions, isReply: true }),
   );
 }
 
-function thread(said, openThread) {
-  const { name, count } = said.thread;
+function renderThreadLink(message, openThread) {
+  const { name, count } = message.thread;
   return h(
     "button",
-    { class: "thread", type: "button", "data-focus": `${said.id} open`, onclick: () => openThread(said) },
+    { class: "thread", type: "button", "data-focus": `${message.id} open`, onclick: () => openThread(message) },
     h("b", {}, name),
     h("span", {}, count === 1 ? "1 message ›" : `${count} messages ›`),
   );
 }
 
-// The toolbar of a message, shown on hover and on focus.
-function tools(platform, said, { act, edit, openThread, menu, isReply }) {
-  const id = said.id;
-  const tool = (label, sign, action, name) => h("button", { type: "button", class: "icon-button", "aria-label": label, title: label, "data-focus": `${id} t ${name || label}`, onclick: action }, sign);
-  const entries = menu();
+// Returns the toolbar of a message, which is visible on hover and on focus.
+function renderToolbar(platform, message, { sendAction, startEditing, openThread, getMenuEntries, isReply }) {
+  const id = message.id;
+  const renderIconButton = (label, content, onclick, focusName) => h("button", { type: "button", class: "icon-button", "aria-label": label, title: label, "data-focus": `${id} t ${focusName || label}`, onclick }, content);
+  const menuEntries = getMenuEntries();
   return h(
     "div",
     { class: "toolbar", role: "group", "aria-label": "Message actions" },
-    QUICK[platform].slice(0, isReply ? 2 : 4).map(([name, sign]) => tool(`React with ${name}`, sign, () => act("toggle_reaction", { message: id, emoji: name }))),
-    said.ephemeral || isReply ? null : tool(platform === "slack" ? "Reply in thread" : "Create thread", icon("thread"), () => openThread(said), "thread"),
-    said.own ? tool("Edit", icon("edit"), () => edit(said)) : null,
-    said.own ? tool("Delete", icon("remove"), () => act("delete_message", { message: id })) : null,
-    entries.length && !said.ephemeral ? more(entries, id, act) : null,
+    QUICK_REACTIONS[platform].slice(0, isReply ? 2 : 4).map(([name, emoji]) => renderIconButton(`React with ${name}`, emoji, () => sendAction("toggle_reaction", { message: id, emoji: name }))),
+    message.ephemeral || isReply ? null : renderIconButton(platform === "slack" ? "Reply in thread" : "Create thread", renderIcon("thread"), () => openThread(message), "thread"),
+    message.own ? renderIconButton("Edit", renderIcon("edit"), () => startEditing(message)) : null,
+    message.own ? renderIconButton("Delete", renderIcon("remove"), () => sendAction("delete_message", { message: id })) : null,
+    menuEntries.length && !message.ephemeral ? renderMoreMenu(menuEntries, id, sendAction) : null,
   );
 }
 
-// The bot's commands in the menu of a message.
-function more(entries, id, act) {
-  const choose = (entry) => {
-    fold.open = false;
-    fold.querySelector("summary").focus();
-    act("use_menu_entry", { message: id, entry });
+// Returns the context menu of a message with the bot's entries.
+function renderMoreMenu(entries, id, sendAction) {
+  const selectEntry = (entry) => {
+    details.open = false;
+    details.querySelector("summary").focus();
+    sendAction("use_menu_entry", { message: id, entry });
   };
-  const fold = h(
+  const details = h(
     "details",
-    { class: "more-menu", "data-fold": "more" },
-    h("summary", { class: "icon-button", "aria-label": "More actions", title: "More actions", "data-focus": `${id} more` }, icon("more")),
-    h("div", { class: "menu", role: "group", "aria-label": "Apps" }, entries.map((entry) => h("button", { type: "button", "data-focus": `${id} m ${entry}`, onclick: () => choose(entry) }, entry))),
+    { class: "more-menu", "data-details": "more" },
+    h("summary", { class: "icon-button", "aria-label": "More actions", title: "More actions", "data-focus": `${id} more` }, renderIcon("more")),
+    h("div", { class: "menu", role: "group", "aria-label": "Apps" }, entries.map((entry) => h("button", { type: "button", "data-focus": `${id} m ${entry}`, onclick: () => selectEntry(entry) }, entry))),
   );
-  fold.addEventListener("keydown", (event) => {
-    if (event.key !== "Escape" || !fold.open) return;
-    fold.open = false;
-    fold.querySelector("summary").focus();
+  details.addEventListener("keydown", (event) => {
+    if (event.key !== "Escape" || !details.open) return;
+    details.open = false;
+    details.querySelector("summary").focus();
     event.stopPropagation();
   });
-  fold.addEventListener("focusout", (event) => {
-    if (!fold.contains(event.relatedTarget)) fold.open = false;
+  details.addEventListener("focusout", (event) => {
+    if (!details.contains(event.relatedTarget)) details.open = false;
   });
-  return fold;
+  return details;
 }
 
-export function dots() {
+// Returns the moving dots of a typing indicator.
+export function renderTypingDots() {
   return h("span", { class: "dots", "aria-hidden": "true" }, h("i"), h("i"), h("i"));
 }

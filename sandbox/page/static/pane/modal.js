@@ -1,52 +1,52 @@
 // A form of the bot: a modal of Slack or Discord.
 
 import { h } from "../dom.js";
-import { boxes, entry } from "./field.js";
+import { renderCheckboxes, renderInput } from "./field.js";
 
-// `act` sends an action, and returns the notice of a refusal.
-export function modal(platform, open, act) {
-  if (!open) return h("div");
-  const close = () => act("close_modal", { modal: open.id });
-  const refusal = h("p", { class: "error", role: "alert" });
-  const send = async (event) => {
+// Returns a modal. `sendAction` sends an action, and returns the notice of a refusal.
+export function renderModal(platform, modal, sendAction) {
+  if (!modal) return h("div");
+  const closeModal = () => sendAction("close_modal", { modal: modal.id });
+  const error = h("p", { class: "error", role: "alert" });
+  const submit = async (event) => {
     event.preventDefault();
-    const entered = new FormData(form);
-    const values = Object.fromEntries(open.fields.map(({ name }) => [name, entered.getAll(name).filter(Boolean)]));
-    refusal.textContent = (await act("submit_modal", { modal: open.id, values })) || "";
+    const formData = new FormData(form);
+    const values = Object.fromEntries(modal.fields.map(({ name }) => [name, formData.getAll(name).filter(Boolean)]));
+    error.textContent = (await sendAction("submit_modal", { modal: modal.id, values })) || "";
   };
   const form = h(
     "form",
-    { onsubmit: send },
-    h("header", {}, h("h3", { id: `${open.id}-title` }, open.title), h("button", { type: "button", class: "icon-button", "aria-label": "Close", onclick: close }, "×")),
-    h("div", { class: "parts" }, open.html ? h("div", { class: "text", html: open.html }) : null, open.fields.map((each) => field(platform, each)), refusal),
-    h("footer", {}, h("button", { type: "button", class: "button plain", onclick: close }, open.close_label), open.submit_label ? h("button", { type: "submit", class: "button primary" }, open.submit_label) : null),
+    { onsubmit: submit },
+    h("header", {}, h("h3", { id: `${modal.id}-title` }, modal.title), h("button", { type: "button", class: "icon-button", "aria-label": "Close", onclick: closeModal }, "×")),
+    h("div", { class: "parts" }, modal.html ? h("div", { class: "text", html: modal.html }) : null, modal.fields.map((field) => renderField(platform, field)), error),
+    h("footer", {}, h("button", { type: "button", class: "button plain", onclick: closeModal }, modal.close_label), modal.submit_label ? h("button", { type: "submit", class: "button primary" }, modal.submit_label) : null),
   );
-  const dialog = h("div", { class: "modal", role: "dialog", "aria-modal": "true", "aria-labelledby": `${open.id}-title` }, form);
+  const dialog = h("div", { class: "modal", role: "dialog", "aria-modal": "true", "aria-labelledby": `${modal.id}-title` }, form);
   dialog.addEventListener("keydown", (event) => {
-    if (event.key === "Escape") close();
+    if (event.key === "Escape") closeModal();
     if (event.key === "Tab") trapFocus(event, dialog);
   });
   requestAnimationFrame(() => (dialog.querySelector("[aria-invalid]") ?? dialog.querySelector("textarea, input, select"))?.focus());
   return dialog;
 }
 
-function field(platform, one) {
-  const id = `${platform}-${one.name}`;
-  const notes = [one.description ? h("p", { class: "note", id: `${id}-about` }, one.description) : null, one.error ? h("p", { class: "error", id: `${id}-error` }, one.error) : null];
-  const described = [one.description && `${id}-about`, one.error && `${id}-error`].filter(Boolean).join(" ") || null;
-  const about = { name: one.name, "aria-describedby": described, "aria-invalid": one.error ? "true" : null };
-  const label = [one.label, one.required ? h("span", { class: "required", "aria-hidden": "true" }, " *") : h("span", { class: "note" }, " (optional)")];
-  if (one.multiple) {
-    return h("fieldset", { class: "field", "aria-describedby": described }, h("legend", {}, label), boxes(one), notes);
+function renderField(platform, field) {
+  const id = `${platform}-${field.name}`;
+  const notes = [field.description ? h("p", { class: "note", id: `${id}-description` }, field.description) : null, field.error ? h("p", { class: "error", id: `${id}-error` }, field.error) : null];
+  const describedBy = [field.description && `${id}-description`, field.error && `${id}-error`].filter(Boolean).join(" ") || null;
+  const attributes = { name: field.name, "aria-describedby": describedBy, "aria-invalid": field.error ? "true" : null };
+  const label = [field.label, field.required ? h("span", { class: "required", "aria-hidden": "true" }, " *") : h("span", { class: "note" }, " (optional)")];
+  if (field.multiple) {
+    return h("fieldset", { class: "field", "aria-describedby": describedBy }, h("legend", {}, label), renderCheckboxes(field), notes);
   }
-  return h("div", { class: "field" }, h("label", { for: id }, label), entry(one, { ...about, id, required: one.required }), notes);
+  return h("div", { class: "field" }, h("label", { for: id }, label), renderInput(field, { ...attributes, id, required: field.required }), notes);
 }
 
-// Keep the focus of Tab inside the modal.
+// Keeps the focus of Tab inside the modal.
 function trapFocus(event, dialog) {
-  const stops = [...dialog.querySelectorAll("button, input, textarea, select")];
-  const first = stops[0];
-  const last = stops[stops.length - 1];
+  const focusable = [...dialog.querySelectorAll("button, input, textarea, select")];
+  const first = focusable[0];
+  const last = focusable[focusable.length - 1];
   if (event.shiftKey && document.activeElement === first) {
     event.preventDefault();
     last.focus();

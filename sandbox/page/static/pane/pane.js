@@ -1,51 +1,52 @@
 // One platform: its places, the messages of the open place and the message box.
 
 import { Composer } from "./composer.js";
-import { act as send, onChange, store } from "../connection.js";
-import { h, keep, show } from "../dom.js";
-import { icon } from "../icons.js";
-import { dots, message } from "./message.js";
-import { modal } from "./modal.js";
-import { keyOf, Places } from "./places.js";
+import { onChange, sendAction, store } from "../connection.js";
+import { h, updateChildren, updateOnlyChild } from "../dom.js";
+import { renderIcon } from "../icons.js";
+import { renderMessage, renderTypingDots } from "./message.js";
+import { renderModal } from "./modal.js";
+import { getPlaceKey, Sidebar } from "./sidebar.js";
 
 // A list this close to its end, in pixels, follows new messages.
-const END_PIXELS = 60;
+const MAX_PIXELS_FROM_END = 60;
 
-// A hint of the sandbox disappears after this time.
+// A hint of the sandbox is hidden after this time.
 const HINT_MILLISECONDS = 12000;
 
-const DOT = { true: "connected", false: "not connected" };
+const CONNECTION_STATES = { true: "connected", false: "not connected" };
 
+// The pane of one platform.
 export class Pane {
   constructor(element, key, name) {
     this.element = element;
     this.key = key;
     this.name = name;
-    this.place = "";
-    this.target = null; // the view of the chosen place, until the server sends it
-    this.views = new Map(); // the last known view of each place
-    this.isNew = true; // nothing was painted since the page was loaded
-    this.build();
+    this.placeKey = ""; // of the place that is shown
+    this.pendingSnapshot = null; // of the place that the user opens, until the server sends it
+    this.snapshots = new Map(); // the last known state and messages of each place
+    this.isFirstUpdate = true;
+    this.createElements();
   }
 
-  // Sends an action for this platform, and shows the server's notice.
-  async act(action, about = {}) {
-    const notice = await this.request(action, about);
+  // Sends an action for this platform; shows the resulting notice or error as a hint, and returns it.
+  async sendAction(action, parameters = {}) {
+    const notice = await this.sendActionWithoutHint(action, parameters);
     if (notice) this.showHint(notice);
     return notice;
   }
 
-  // Sends an action for this platform, and returns the server's notice.
-  async request(action, about = {}) {
+  // Sends an action for this platform; returns the resulting notice, or the text of the error.
+  async sendActionWithoutHint(action, parameters = {}) {
     try {
-      return await send(action, { platform: this.key, ...about });
+      return await sendAction(action, { platform: this.key, ...parameters });
     } catch (error) {
       return error.message;
     }
   }
 
-  build() {
-    this.places = new Places(this.name, (place) => this.open(place));
+  createElements() {
+    this.sidebar = new Sidebar(this.name, (place) => this.openPlace(place));
     this.title = h("div", { class: "title" });
     this.list = h("div", { class: "messages", role: "log", "aria-live": "polite", "aria-label": `Messages in ${this.name}`, tabindex: "0" });
     this.empty = h("div", { class: "empty" });
@@ -53,22 +54,22 @@ export class Pane {
     this.typing = h("div", { class: "typing", "aria-live": "polite" });
     this.composer = new Composer(this);
     this.modal = h("div", { class: "modal-overlay", hidden: true });
-    const talk = h("div", { class: "conversation" }, this.title, this.list, this.empty, this.hint, this.composer.form, this.typing);
-    this.element.append(this.places.nav, talk, this.modal);
+    const conversation = h("div", { class: "conversation" }, this.title, this.list, this.empty, this.hint, this.composer.form, this.typing);
+    this.element.append(this.sidebar.nav, conversation, this.modal);
 
     this.element.addEventListener("dragover", (event) => event.preventDefault());
     this.element.addEventListener("drop", (event) => {
       event.preventDefault();
-      this.composer.attach(event.dataTransfer.files);
+      this.composer.attachFiles(event.dataTransfer.files);
     });
-    this.list.addEventListener("keydown", (event) => this.onListKey(event));
+    this.list.addEventListener("keydown", (event) => this.handleListKeydown(event));
     this.list.addEventListener("click", (event) => event.target.closest(".spoiler")?.classList.toggle("open"));
-    new ResizeObserver(() => this.keepEnd()).observe(this.list);
-    this.list.addEventListener("load", () => this.keepEnd(), true); // a picture has its height once it is loaded
-    this.list.addEventListener("scroll", () => { this.isAtEnd = this.list.scrollHeight - this.list.scrollTop - this.list.clientHeight < END_PIXELS; });
+    new ResizeObserver(() => this.followEnd()).observe(this.list);
+    this.list.addEventListener("load", () => this.followEnd(), true); // an image has its height once it is loaded
+    this.list.addEventListener("scroll", () => { this.isAtEnd = this.list.scrollHeight - this.list.scrollTop - this.list.clientHeight < MAX_PIXELS_FROM_END; });
     this.isAtEnd = true;
     onChange((keys) => {
-      if (this.target?.isOpen && keys.has(this.key)) this.target = null; // a message may have opened another place since
+      if (this.pendingSnapshot?.isConfirmed && keys.has(this.key)) this.pendingSnapshot = null; // a message may have opened another place since
     });
   }
 
@@ -79,7 +80,8 @@ export class Pane {
     this.list.scrollTop = this.list.scrollHeight;
   }
 
-  keepEnd() {
+  // Scrolls to the end again, if the list was there before its content or size changed.
+  followEnd() {
     if (this.isAtEnd) this.list.scrollTop = this.list.scrollHeight;
   }
 
@@ -89,71 +91,74 @@ export class Pane {
     return (store.get(this.key)?.places ?? []).reduce((sum, place) => sum + place.unread, 0);
   }
 
-  // The view of the chosen place; the last known one while the server still shows another place.
-  view() {
-    const about = store.get(this.key);
-    const key = keyOf(about.place);
-    if (this.target && this.target.key !== key) return this.target;
-    this.target = null;
-    const messages = new Map(about.message_ids.map((id) => [id, store.get(`${this.key}/${id}`)]));
-    this.views.set(key, { key, about, messages });
-    return this.views.get(key);
+  // Returns the place, state and messages to show: the pending ones while the server still shows another place.
+  getSnapshot() {
+    const state = store.get(this.key);
+    const key = getPlaceKey(state.place);
+    if (this.pendingSnapshot && this.pendingSnapshot.key !== key) return this.pendingSnapshot;
+    this.pendingSnapshot = null;
+    const messages = new Map(state.message_ids.map((id) => [id, store.get(`${this.key}/${id}`)]));
+    this.snapshots.set(key, { key, state, messages });
+    return this.snapshots.get(key);
   }
 
-  // Shows a place at once: as it was seen last, until the server sends it.
-  async open({ channel, thread }) {
+  // Opens a place. It is shown at once, with its last known messages until the server sends the current ones.
+  async openPlace({ channel, thread }) {
     const { places } = store.get(this.key);
-    const found = places.find((one) => one.channel === channel && one.thread === thread);
-    if (found) this.showTarget(found, []);
-    await this.settle(this.act("open_place", { channel, thread }));
+    const place = places.find((candidate) => candidate.channel === channel && candidate.thread === thread);
+    if (place) this.showPendingPlace(place, []);
+    await this.confirmPendingPlace(this.sendAction("open_place", { channel, thread }));
   }
 
-  // Opens the thread of a message; a thread that exists is shown at once.
-  async openThread(said) {
+  // Opens the thread of a message. A thread that exists is shown at once.
+  async openThread(message) {
     const { places, place } = store.get(this.key);
-    const thread = this.key === "slack" ? said.id : said.thread?.id;
-    const found = places.find((one) => one.channel === place.channel && one.thread === thread);
-    if (thread && !place.thread) this.showTarget(found ?? { ...place, thread, is_dm: false }, [said, said.replies?.newest]);
-    await this.settle(this.act("open_thread", { message: said.id }));
+    const thread = this.key === "slack" ? message.id : message.thread?.id;
+    const threadPlace = places.find((candidate) => candidate.channel === place.channel && candidate.thread === thread);
+    if (thread && !place.thread) this.showPendingPlace(threadPlace ?? { ...place, thread, is_dm: false }, [message, message.replies?.newest]);
+    await this.confirmPendingPlace(this.sendAction("open_thread", { message: message.id }));
   }
 
-  showTarget(place, messages) {
-    const { places, ...about } = store.get(this.key);
-    const home = places.find((one) => one.channel === place.channel && !one.thread) ?? about.place;
-    const key = keyOf(place);
-    const known = messages.filter(Boolean).map((one) => [one.id, { ...one, replies: null, thread: null }]);
-    const view = this.views.get(key) ?? { about: { ...about, title: "", typing: "", suggested_prompts: [], isLoading: true, message_ids: known.map(([id]) => id) }, messages: new Map(known) };
-    const shown = { channel: place.channel, thread: place.thread, name: place.name, channel_name: home.channel_name ?? home.name };
-    this.target = { key, about: { ...view.about, places, connected: about.connected, is_dm: home.is_dm, place: shown }, messages: view.messages };
-    this.paint();
+  // Shows a place before the server sends it: as it was last, or else with these messages.
+  showPendingPlace(place, messages) {
+    const { places, ...state } = store.get(this.key);
+    const channel = places.find((candidate) => candidate.channel === place.channel && !candidate.thread) ?? state.place;
+    const key = getPlaceKey(place);
+    const messageEntries = messages.filter(Boolean).map((message) => [message.id, { ...message, replies: null, thread: null }]);
+    const snapshot = this.snapshots.get(key) ?? { state: { ...state, title: "", typing: "", suggested_prompts: [], isLoading: true, message_ids: messageEntries.map(([id]) => id) }, messages: new Map(messageEntries) };
+    const shownPlace = { channel: place.channel, thread: place.thread, name: place.name, channel_name: channel.channel_name ?? channel.name };
+    this.pendingSnapshot = { key, state: { ...snapshot.state, places, connected: state.connected, is_dm: channel.is_dm, place: shownPlace }, messages: snapshot.messages };
+    this.update();
     this.focus();
   }
 
-  async settle(action) {
-    const target = this.target;
+  // Waits for the result of the action that opens the pending place; after a refusal, the former place is shown again.
+  async confirmPendingPlace(action) {
+    const snapshot = this.pendingSnapshot;
     if (!(await action)) {
-      if (target) target.isOpen = true;
+      if (snapshot) snapshot.isConfirmed = true;
       return;
     }
-    this.target = null; // the server refused
-    this.paint();
+    this.pendingSnapshot = null; // the server refused
+    this.update();
   }
 
-  back() {
-    const { place } = this.view().about;
-    if (place.thread) this.open({ channel: place.channel, thread: null });
+  goBack() {
+    const { place } = this.getSnapshot().state;
+    if (place.thread) this.openPlace({ channel: place.channel, thread: null });
   }
 
   // Puts a message into the message box, with a mention where the bot needs one.
-  write(text) {
-    const { is_dm: direct, place, bot } = this.view().about;
-    this.composer.write(direct || place.thread ? text : `@${bot} ${text}`);
+  fillMessageBox(text) {
+    const { is_dm: isDm, place, bot } = this.getSnapshot().state;
+    this.composer.setText(isDm || place.thread ? text : `@${bot} ${text}`);
   }
 
+  // Forgets the known places, which a new connection sends again.
   reset() {
-    this.place = "";
-    this.target = null;
-    this.views.clear();
+    this.placeKey = "";
+    this.pendingSnapshot = null;
+    this.snapshots.clear();
   }
 
   // Focuses the message box where that opens no keyboard on the screen.
@@ -161,28 +166,29 @@ export class Pane {
     if (window.matchMedia("(hover: hover)").matches) this.composer.focus();
   }
 
-  // Painting
+  // Rendering
 
-  paint() {
+  // Updates the pane from the store.
+  update() {
     if (!store.get(this.key)) return;
-    const { key: place, about, messages } = this.view();
-    const isMoved = place !== this.place;
-    if (isMoved) {
-      this.composer.switchDraft(this.place, place);
-      this.place = place;
+    const { key, state, messages } = this.getSnapshot();
+    const isNewPlace = key !== this.placeKey;
+    if (isNewPlace) {
+      this.composer.switchDraft(this.placeKey, key);
+      this.placeKey = key;
       this.list.replaceChildren();
       this.showHint("");
     }
-    this.places.paint(about, store.get("me")?.name ?? "");
-    this.paintTitle(about);
-    this.paintMessages(about, messages, isMoved);
-    show(this.typing, about.typing, (text) => h("span", {}, text ? [dots(), text] : ""));
-    show(this.modal, about.modal, (open) => modal(this.key, open, (action, more) => this.request(action, more)));
-    if (!about.modal && !this.modal.hidden && document.activeElement === document.body) this.focus();
-    this.modal.hidden = !about.modal;
-    this.composer.paint(about);
-    if (this.isNew && document.body.dataset.view === this.key && document.activeElement === document.body) this.focus();
-    this.isNew = false;
+    this.sidebar.update(state, store.get("me")?.name ?? "");
+    this.updateTitle(state);
+    this.updateMessages(state, messages, isNewPlace);
+    updateOnlyChild(this.typing, state.typing, (text) => h("span", {}, text ? [renderTypingDots(), text] : ""));
+    updateOnlyChild(this.modal, state.modal, (modal) => renderModal(this.key, modal, (action, parameters) => this.sendActionWithoutHint(action, parameters)));
+    if (!state.modal && !this.modal.hidden && document.activeElement === document.body) this.focus();
+    this.modal.hidden = !state.modal;
+    this.composer.update(state);
+    if (this.isFirstUpdate && document.body.dataset.view === this.key && document.activeElement === document.body) this.focus();
+    this.isFirstUpdate = false;
   }
 
   // Shows a text of the sandbox above the message box; an empty one hides it.
@@ -190,66 +196,66 @@ export class Pane {
     clearTimeout(this.hintTimer);
     this.hint.hidden = !text;
     if (!text) return;
-    this.hint.replaceChildren(h("span", {}, text), h("button", { type: "button", class: "icon-button", "aria-label": "Dismiss", onclick: () => this.showHint("") }, icon("close")));
+    this.hint.replaceChildren(h("span", {}, text), h("button", { type: "button", class: "icon-button", "aria-label": "Dismiss", onclick: () => this.showHint("") }, renderIcon("close")));
     this.hintTimer = setTimeout(() => this.showHint(""), HINT_MILLISECONDS);
   }
 
-  paintTitle(about) {
-    show(this.title, [about.place, about.title, about.is_dm, about.connected, about.bot], ([place, title, direct]) =>
+  updateTitle(state) {
+    updateOnlyChild(this.title, [state.place, state.title, state.is_dm, state.connected, state.bot], ([place, title]) =>
       h(
         "div",
         { class: "bar" },
-        h("button", { type: "button", class: "icon-button open-sidebar", "aria-label": `Channels and threads of ${this.name}`, title: "Channels and threads", "data-focus": "places", onclick: () => this.places.toggle() }, icon("list")),
-        place.thread ? h("button", { type: "button", class: "icon-button back", "data-focus": "back", "aria-label": `Back to ${place.channel_name}`, title: `Back to ${place.channel_name}`, onclick: () => this.back() }, icon("back")) : null,
+        h("button", { type: "button", class: "icon-button open-sidebar", "aria-label": `Channels and threads of ${this.name}`, title: "Channels and threads", "data-focus": "places", onclick: () => this.sidebar.toggle() }, renderIcon("list")),
+        place.thread ? h("button", { type: "button", class: "icon-button back", "data-focus": "back", "aria-label": `Back to ${place.channel_name}`, title: `Back to ${place.channel_name}`, onclick: () => this.goBack() }, renderIcon("back")) : null,
         h("h2", {}, place.thread ? "Thread" : place.channel_name),
         h("span", { class: "subtitle" }, place.thread ? `${place.channel_name}${title || place.name ? ` · ${title || place.name}` : ""}` : title),
-        h("span", { class: `state ${about.connected ? "on" : "off"}`, title: `${about.bot} is ${DOT[about.connected]} to ${this.name}` }, h("i", { "aria-hidden": "true" }), h("span", {}, `${about.bot} ${DOT[about.connected]}`)),
+        h("span", { class: `state ${state.connected ? "on" : "off"}`, title: `${state.bot} is ${CONNECTION_STATES[state.connected]} to ${this.name}` }, h("i", { "aria-hidden": "true" }), h("span", {}, `${state.bot} ${CONNECTION_STATES[state.connected]}`)),
       ),
     );
   }
 
-  paintMessages(about, messages, isMoved) {
+  updateMessages(state, messages, isNewPlace) {
     const list = this.list;
-    const tools = { act: (action, more) => this.act(action, more), edit: (said) => this.composer.edit(said), openThread: (said) => this.openThread(said), menu: () => store.get(this.key)?.menu_entries ?? [] };
-    const items = about.message_ids.map((id) => ({ key: id, value: messages.get(id) })).filter((item) => item.value);
-    keep(list, items, (said) => message(this.key, said, tools));
-    let last = null;
+    const actions = { sendAction: (action, parameters) => this.sendAction(action, parameters), startEditing: (message) => this.composer.startEditing(message), openThread: (message) => this.openThread(message), getMenuEntries: () => store.get(this.key)?.menu_entries ?? [] };
+    const items = state.message_ids.map((id) => ({ key: id, value: messages.get(id) })).filter((item) => item.value);
+    updateChildren(list, items, (message) => renderMessage(this.key, message, actions));
+    let previous = null;
     for (const element of list.children) {
-      const said = messages.get(element.dataset.key);
-      const follows = last && last.author === said.author && last.time === said.time && !said.reference && !last.replies && said.ephemeral === last.ephemeral;
-      element.classList.toggle("follows", Boolean(follows));
-      last = said;
+      const message = messages.get(element.dataset.key);
+      const isFollowUp = previous && previous.author === message.author && previous.time === message.time && !message.reference && !previous.replies && message.ephemeral === previous.ephemeral;
+      element.classList.toggle("follows", Boolean(isFollowUp));
+      previous = message;
     }
-    list.classList.toggle("is-thread", Boolean(about.place.thread));
-    this.empty.hidden = items.length > 0 || Boolean(about.isLoading);
-    show(this.empty, [about.place, about.suggested_prompts, about.is_dm, this.empty.hidden], () => (this.empty.hidden ? h("div") : this.welcome(about)));
-    if (isMoved) this.scrollToEnd();
-    else this.keepEnd();
+    list.classList.toggle("is-thread", Boolean(state.place.thread));
+    this.empty.hidden = items.length > 0 || Boolean(state.isLoading);
+    updateOnlyChild(this.empty, [state.place, state.suggested_prompts, state.is_dm, this.empty.hidden], () => (this.empty.hidden ? h("div") : this.renderWelcome(state)));
+    if (isNewPlace) this.scrollToEnd();
+    else this.followEnd();
   }
 
-  welcome(about) {
-    const direct = about.is_dm && !about.place.thread;
-    const suggested = about.suggested_prompts.length ? about.suggested_prompts : direct ? [{ title: "Say hello", message: "Hello! Who are you?" }] : [{ title: `@${about.bot} hello`, message: `@${about.bot} hello!` }];
-    const ask = ({ message: text }) => {
-      this.act("post_message", { text });
+  renderWelcome(state) {
+    const isDm = state.is_dm && !state.place.thread;
+    const suggestedPrompts = state.suggested_prompts.length ? state.suggested_prompts : isDm ? [{ title: "Say hello", message: "Hello! Who are you?" }] : [{ title: `@${state.bot} hello`, message: `@${state.bot} hello!` }];
+    const postPrompt = ({ message: text }) => {
+      this.sendAction("post_message", { text });
       this.focus();
     };
     return h(
       "div",
       { class: "welcome" },
-      direct ? h("img", { class: "big", src: "/static/icon.svg", alt: "" }) : h("div", { class: "big", "aria-hidden": "true" }, icon("hash")),
-      h("h3", {}, direct ? `This is the beginning of your direct messages with ${about.bot}` : `Welcome to ${about.place.channel_name}`),
-      h("p", {}, direct ? "Ask something below, and watch the answer stream in." : `No messages yet. In a channel, mention @${about.bot} to get an answer.`),
-      h("div", { class: "prompts" }, suggested.map((prompt) => h("button", { type: "button", class: "prompt", "data-focus": `prompt ${prompt.title}`, onclick: () => ask(prompt) }, prompt.title))),
+      isDm ? h("img", { class: "big", src: "/static/icon.svg", alt: "" }) : h("div", { class: "big", "aria-hidden": "true" }, renderIcon("hash")),
+      h("h3", {}, isDm ? `This is the beginning of your direct messages with ${state.bot}` : `Welcome to ${state.place.channel_name}`),
+      h("p", {}, isDm ? "Ask something below, and watch the answer stream in." : `No messages yet. In a channel, mention @${state.bot} to get an answer.`),
+      h("div", { class: "prompts" }, suggestedPrompts.map((prompt) => h("button", { type: "button", class: "prompt", "data-focus": `prompt ${prompt.title}`, onclick: () => postPrompt(prompt) }, prompt.title))),
     );
   }
 
-  onListKey(event) {
-    const here = event.target.closest(".messages > .message");
-    if (event.key === "ArrowUp") (here ? here.previousElementSibling : this.list.lastElementChild)?.focus();
-    else if (event.key === "ArrowDown") (here?.nextElementSibling ?? this.composer.line).focus();
+  handleListKeydown(event) {
+    const message = event.target.closest(".messages > .message");
+    if (event.key === "ArrowUp") (message ? message.previousElementSibling : this.list.lastElementChild)?.focus();
+    else if (event.key === "ArrowDown") (message?.nextElementSibling ?? this.composer.textarea).focus();
     else if (event.key === "Escape") this.composer.focus();
-    else if (event.key === "Enter" && event.target === here) here.querySelector(".open, .thread, [data-focus$='t thread']")?.click();
+    else if (event.key === "Enter" && event.target === message) message.querySelector(".open, .thread, [data-focus$='t thread']")?.click();
     else return;
     event.preventDefault();
   }

@@ -3,21 +3,22 @@
 import { h } from "../dom.js";
 import { openKeyForm } from "./key.js";
 
-let done = 0; // steps whose message was put into a message box
+let nextStep = 0; // index of the step after the last selected one
 
-// `run` sends an action to the server; `write` puts a text into the message box of the open platform.
-export function setupBar(bot, run, write) {
-  if (bot.tour) return tourBar(bot, run, write);
-  done = 0;
+// Returns the bar. `sendAction` sends an action to the server; `fillMessageBox` puts a text into the message box that was
+// used last.
+export function renderSetupBar(bot, sendAction, fillMessageBox) {
+  if (bot.tour) return renderTourBar(bot, sendAction, fillMessageBox);
+  nextStep = 0;
   return h(
     "div",
     { class: "setup" },
     h("p", {}, bot.lacks_key ? [h("b", {}, "Tiny local model, often wrong."), h("span", { class: "setup-hint" }, " Paste a key, or see everything without one: tools, approvals, questions, files and a second agent.")] : "See tools, approvals, questions, files and a second agent, without your model."),
-    h("div", { class: "setup-buttons" }, restartButton("Take the tour", "primary", () => run("start_tour")), bot.lacks_key ? h("button", { type: "button", class: "button plain", "data-focus": "key", onclick: openKeyForm }, "Paste a key…") : null),
+    h("div", { class: "setup-buttons" }, renderRestartButton("Take the tour", "primary", () => sendAction("start_tour")), bot.lacks_key ? h("button", { type: "button", class: "button plain", "data-focus": "key", onclick: openKeyForm }, "Paste a key…") : null),
   );
 }
 
-function tourBar(bot, run, write) {
+function renderTourBar(bot, sendAction, fillMessageBox) {
   return h(
     "div",
     { class: "setup" },
@@ -25,22 +26,22 @@ function tourBar(bot, run, write) {
     h(
       "ol",
       { class: "setup-buttons", "aria-label": "Steps of the tour" },
-      bot.tour.map(([title, prompt], index) => h("li", {}, h("button", { type: "button", class: `button ${index === done ? "primary" : "plain"}`, title: prompt, "data-focus": `step ${index}`, onclick: (event) => choose(event.currentTarget, index, prompt, write) }, `${index + 1}. ${title}`))),
+      bot.tour.map(([title, prompt], index) => h("li", {}, h("button", { type: "button", class: `button ${index === nextStep ? "primary" : "plain"}`, title: prompt, "data-focus": `step ${index}`, onclick: (event) => selectStep(event.currentTarget, index, prompt, fillMessageBox) }, `${index + 1}. ${title}`))),
     ),
-    restartButton("End the tour", "plain", () => run("end_tour")),
+    renderRestartButton("End the tour", "plain", () => sendAction("end_tour")),
   );
 }
 
-function choose(button, index, prompt, write) {
-  done = index + 1;
-  const steps = [...button.closest("ol").querySelectorAll("button")];
-  for (const [at, each] of steps.entries()) each.className = `button ${at === done ? "primary" : "plain"}`;
-  steps[done]?.scrollIntoView({ block: "nearest", inline: "nearest" });
-  write(prompt);
+function selectStep(button, index, prompt, fillMessageBox) {
+  nextStep = index + 1;
+  const stepButtons = [...button.closest("ol").querySelectorAll("button")];
+  for (const [stepIndex, stepButton] of stepButtons.entries()) stepButton.className = `button ${stepIndex === nextStep ? "primary" : "plain"}`;
+  stepButtons[nextStep]?.scrollIntoView({ block: "nearest", inline: "nearest" });
+  fillMessageBox(prompt);
 }
 
-// A button that is busy until the bot has restarted.
-function restartButton(label, look, restart) {
+// Returns a button that is busy until the bot has restarted.
+function renderRestartButton(label, style, restart) {
   const onclick = async (event) => {
     const button = event.currentTarget;
     button.disabled = true;
@@ -49,5 +50,5 @@ function restartButton(label, look, restart) {
     button.disabled = false;
     button.removeAttribute("aria-busy");
   };
-  return h("button", { type: "button", class: `button ${look}`, "data-focus": "tour", onclick }, label);
+  return h("button", { type: "button", class: `button ${style}`, "data-focus": "tour", onclick }, label);
 }
