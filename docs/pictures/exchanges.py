@@ -91,18 +91,18 @@ class _ScenePlayer:
         session = self._sessions.current
         self._lines += [
             "",
-            f"{session.get_home_place().name}, as {session.user.name} sees it:",
+            f"{session.get_open_channel().name}, as {session.user.name} sees it:",
             *self._list_visible_lines(),
             "",
         ]
 
     def _list_visible_lines(self) -> list[str]:
         session = self._sessions.current
-        home, lines = session.get_home_place(), list[str]()
-        for message in session.platform.list_messages(home, session.user):
+        channel, lines = session.get_open_channel(), list[str]()
+        for message in session.platform.list_messages(channel, session.user):
             lines += _format_message(message, "  ")
             if message.reply_count:
-                thread = session.platform.list_messages(ClientLocation(home.channel, message.id), session.user)
+                thread = session.platform.list_messages(ClientLocation(channel.channel, message.id), session.user)
                 lines += [line for reply in thread[1:] for line in _format_message(reply, "      ")]
         return lines
 

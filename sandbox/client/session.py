@@ -92,19 +92,19 @@ class ChatSession:
         Raises:
             ActionRefusedError: the message cannot have a thread.
         """
-        root, home = message.thread or message.id, self._find_home_place(message.channel)
-        if home.thread_support is ThreadSupport.NONE:
+        root, channel = message.thread or message.id, self._find_channel(message.channel)
+        if channel.thread_support is ThreadSupport.NONE:
             raise ActionRefusedError(f"Direct messages in {self.platform.name} have no threads.")
         for thread in self.platform.list_threads(self.user):
             if (thread.channel, thread.thread) == (message.channel, root):
                 return thread
         if message.ephemeral_to is not None:
             raise ActionRefusedError("Messages that only you can see have no threads.")
-        return ClientLocation(message.channel, root, create_thread_name(message), home.is_dm, home.thread_support)
+        return ClientLocation(message.channel, root, create_thread_name(message), channel.is_dm, channel.thread_support)
 
-    def get_home_place(self) -> ClientLocation:
+    def get_open_channel(self) -> ClientLocation:
         """Return the open channel or DM; of an open thread, the channel or DM it is in."""
-        return self._find_home_place(self.place.channel)
+        return self._find_channel(self.place.channel)
 
     def list_places(self) -> list[ClientLocation]:
         """Return the user's DM, then all channels, then the user's threads.
@@ -294,9 +294,9 @@ class ChatSession:
         await asyncio.sleep(0)  # other tasks that wait for the form show it first
         return form
 
-    def _find_home_place(self, channel: str) -> ClientLocation:
+    def _find_channel(self, channel_id: str) -> ClientLocation:
         direct = self.platform.get_dm(self.user)
-        return next((place for place in self.platform.channels if place.channel == channel), direct)
+        return next((place for place in self.platform.channels if place.channel == channel_id), direct)
 
     def _switch_user_by_name(self, name: str) -> str:
         for person in self.platform.people:
@@ -323,13 +323,13 @@ class ChatSession:
             message = self.last_sent
             if message is None:
                 return "You have not sent a message yet."
-            if self._find_home_place(message.channel).channel != message.channel:
+            if self._find_channel(message.channel).channel != message.channel:
                 return "Your last message is in another user's direct messages."
         else:
-            messages = self.platform.list_messages(self.get_home_place(), self.user)
+            messages = self.platform.list_messages(self.get_open_channel(), self.user)
             message = next((message for message in messages if message.id == message_id), None)
             if message is None:
-                return f"There is no message {message_id!r} in {self.get_home_place().name}."
+                return f"There is no message {message_id!r} in {self.get_open_channel().name}."
         self.open_place(self.get_thread(message))
         return ""
 

@@ -62,11 +62,15 @@ class SlackPlatform:
 
     def list_threads(self, person: PlatformUser) -> Sequence[ClientLocation]:
         newest: list[tuple[str, ClientLocation]] = []
-        for home in (*self.channels, self.get_dm(person)):
-            for message in self._visible_messages(home, person):
+        for channel in (*self.channels, self.get_dm(person)):
+            for message in self._visible_messages(channel, person):
                 if message.newest_reply is not None:
                     thread = ClientLocation(
-                        home.channel, message.id, updates.create_thread_name(message), home.is_dm, home.thread_support
+                        channel.channel,
+                        message.id,
+                        updates.create_thread_name(message),
+                        channel.is_dm,
+                        channel.thread_support,
                     )
                     newest.append((message.newest_reply.id, thread))
         return [place for _, place in sorted(newest, key=lambda pair: pair[0], reverse=True)]

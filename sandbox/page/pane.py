@@ -121,7 +121,7 @@ def create_pane_view(pane: PlatformPane, session: ChatSession) -> dict[str, Any]
     """
     platform, key = pane.platform, pane.platform.name.lower()
     messages = pane.create_message_views(session)[-MAX_MESSAGES:]
-    place, channel = session.place, session.get_home_place()
+    place, channel = session.place, session.get_open_channel()
     view: dict[str, Any] = {f"{key}/{message['id']}": message for message in messages}
     places = session.list_places()
     form = platform.find_form(session.user)

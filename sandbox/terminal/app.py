@@ -69,7 +69,7 @@ class TerminalApp(App[None]):
     #line { border: round $primary; height: 3; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "home", "Back", priority=True),
+        Binding("escape", "open_channel", "Back", priority=True),
         Binding("ctrl+t", "thread", "Thread", priority=True),
         Binding("ctrl+n", "next_place", "Next", priority=True),
         Binding("ctrl+g", "open_dm", "DM", priority=True),
@@ -200,8 +200,8 @@ class TerminalApp(App[None]):
             line.insert_text_at_cursor(event.character)
             event.stop()
 
-    def action_home(self) -> None:
-        self._navigate(lambda: self.session.open_place(self.session.get_home_place()))
+    def action_open_channel(self) -> None:
+        self._navigate(lambda: self.session.open_place(self.session.get_open_channel()))
 
     def action_open_dm(self) -> None:
         self._navigate(lambda: self.session.open_place(self._platform.get_dm(self.session.user)))
@@ -360,12 +360,12 @@ class TerminalApp(App[None]):
         return Option(Text(f"{mark}{person.name}"), id=person.id)
 
     def _paint_line(self) -> None:
-        session, home = self.session, self.session.get_home_place()
+        session, channel = self.session, self.session.get_open_channel()
         line = self.query_one("#line", Input)
         title = (
-            home.name
+            channel.name
             if session.place.thread is None
-            else f"{home.name}, thread “{shorten_text(session.place.name, 24)}”"
+            else f"{channel.name}, thread “{shorten_text(session.place.name, 24)}”"
         )
         line.border_title = f"{session.user.name} → {title}"
         line.placeholder = self._get_placeholder()
