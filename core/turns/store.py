@@ -178,12 +178,12 @@ class TurnStore:
     async def check_owned(self, turn: Turn) -> None:
         """Raise an error if another worker has claimed the turn.
 
-        The row of the turn is read only if this worker's lease may have expired.
+        The row of the turn is read only if this worker's lease may have ended: see `Lease.may_have_ended`.
 
         Raises:
             TurnLostError: another worker has claimed the turn.
         """
-        if not self._lease.may_take_over:
+        if self._lease.may_have_ended:
             await self._database.read_with_retries(self.fencing_token(turn).check, operation=f"turn {turn.id}")
 
     async def has_stored_prompt(self, turn: Turn) -> bool:

@@ -44,6 +44,7 @@ class Lease:
         self._database = database
         self._seconds = seconds
         self._takeover_from = 0.0
+        self._had_ended_until = 0.0
         self._until = 0.0
         self.worker_id = uuid.uuid4().hex[:12]
 
@@ -110,6 +111,14 @@ class Lease:
         """
         return self.is_valid and event_loop.now() >= self._takeover_from
 
+    @property
+    def may_have_ended(self) -> bool:
+        """True if other workers may have claimed turns of this one.
+
+        That is so if the lease may have ended, or had ended within the last two durations of a lease.
+        """
+        return not self.is_valid or event_loop.now() < self._had_ended_until
+
     def has_no_live_worker(self, owner: sa.ColumnElement[Any]) -> sa.ColumnElement[bool]:
         """Return the SQL condition that a row has no owner, or one whose lease has ended.
 
@@ -146,9 +155,11 @@ class Lease:
     def _extend(self, started_at: float) -> None:
         """Set the time until which `is_valid` is True, from the start of the renewal.
 
-        If the lease had ended, a warning is logged, and `may_take_over` is False for twice the duration of a lease.
+        If the lease had ended, a warning is logged. For twice the duration of a lease, `may_take_over` is then False,
+        and `may_have_ended` is True.
         """
         if self._until and not self.is_valid:
             log.warning("this worker was blocked for longer than its lease lasts")
             self._delay_takeover()
+            self._had_ended_until = self._takeover_from
         self._until = float("inf") if self._database.is_sqlite else started_at + self._seconds

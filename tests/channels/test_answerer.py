@@ -328,7 +328,7 @@ async def test_a_reply_of_a_lost_turn_stops_within_a_second(
         slack.faults.fail("chat.postMessage")
         question = await ask(bot)
         await slack.wait_for(lambda: any(call.method == "conversations.replies" for call in slack.calls))
-        monkeypatch.setattr(Lease, "may_take_over", False)
+        monkeypatch.setattr(Lease, "may_have_ended", True)
         async with bot.database.write() as connection:
             await connection.execute(sa.update(turns).values(owner="another worker", claim_number=2, attempt=2))
         await wait_until(lambda: not bot.worker.running_count)

@@ -167,6 +167,24 @@ async def test_a_stalled_worker_declares_nobody_dead_before_all_could_renew(
     await asyncio.wait(keeping)
 
 
+async def test_a_turn_is_owned_after_a_failed_renewal_until_the_lease_ends(
+    shared_database: FailingDatabase, age_leases: AgeLeases
+) -> None:
+    lease = await acquire_lease(shared_database)
+    turns = TurnStore(shared_database, lease, AgentRouter("app"))
+    await InboxStore(shared_database, turns, Worker(turns, refuse_turn)).accept(inbound())
+    (turn,) = await turns.claim(1)
+    shared_database.failures, shared_database.fails_reads = 1_000, True
+    with pytest.raises(StoreError):
+        await lease._renew()
+    await turns.check_owned(turn)
+    shared_database.failures = 0
+    await age_leases(shared_database, SECONDS)
+    shared_database.failures = 1_000
+    with pytest.raises(StoreError):
+        await turns.check_owned(turn)
+
+
 async def test_a_worker_with_a_new_lease_has_lost_its_former_turn(
     shared_database: FailingDatabase, age_leases: AgeLeases
 ) -> None:
