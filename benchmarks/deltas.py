@@ -1,8 +1,8 @@
 """Benchmark of streamed deltas in ADK and Parley: `make bench-deltas`.
 
-Many scripted models stream concurrently in this process, first with one delta per event, then with merged deltas. No
-vendor's client takes part. All messages are queued when the worker starts: the simultaneous start of the turns is
-part of the measurement.
+Many scripted models stream concurrently in this process, first with one delta per event, then with coalesced deltas. No
+vendor's client takes part. All messages are queued when the worker starts, so the figures include the simultaneous
+start of the turns.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from pathlib import Path
 from core.agents.config import AgentConfig
 from core.agents.factory import create_app
 from core.agents.runtime import AgentRuntime, RunRequest, warm_up
-from core.concurrency import gc_tuning as garbage
+from core.concurrency import gc_tuning
 from core.inbox.store import InboxStore
 from core.inbox_message import InboxMessage
 from core.models.adapter import ModelAdapter
@@ -45,7 +45,7 @@ class PacedModel:
     Each request gets `TOKENS_PER_SECOND` words a second for `STREAM_SECONDS`.
     """
 
-    name = "speaker"
+    name = "scripted"
 
     def supported_files(self, model: str) -> SupportedFiles:
         del model
@@ -71,41 +71,41 @@ class DeltaFigures:
     Attributes:
         wall: from the start of the worker to its stop after the last turn.
         cpu: CPU seconds of the process in that time.
-        stall: the longest delay of a 1 ms sleep.
-        collecting: the garbage collector's part of `stall`.
-        busy: the longest CPU time of the event loop's thread during a 1 ms sleep. It is less than `stall` while other
-            processes, or other threads with the interpreter's lock, run.
+        max_delay: the longest delay of a 1 ms sleep in the event loop.
+        gc_delay: the garbage collector's part of `max_delay`.
+        max_busy: the longest CPU time of the event loop's thread during a 1 ms sleep. It is less than `max_delay` while
+            other processes, or other threads with the interpreter's lock, run.
         deltas: the number of text deltas that all turns received.
     """
 
     wall: float = 0.0
     cpu: float = 0.0
-    stall: float = 0.0
-    collecting: float = 0.0
-    busy: float = 0.0
+    max_delay: float = 0.0
+    gc_delay: float = 0.0
+    max_busy: float = 0.0
     deltas: int = 0
 
-    async def measure_stalls(self) -> None:
+    async def measure_delays(self) -> None:
         """Measure successive 1 ms sleeps in the event loop until cancelled.
 
-        A new maximum replaces `stall` (and `collecting` with it) or `busy`: see `DeltaFigures`.
+        A new maximum replaces `max_delay` (and `gc_delay` with it) or `max_busy`.
         """
-        collecting = 0.0
+        gc_seconds = 0.0
 
         def add_collection(phase: str, _info: object) -> None:
-            nonlocal collecting
+            nonlocal gc_seconds
             now = time.perf_counter()
-            collecting += now if phase == "stop" else -now
+            gc_seconds += now if phase == "stop" else -now
 
         gc.callbacks.append(add_collection)
         try:
             while True:
-                collecting, before, computed = 0.0, time.perf_counter(), time.thread_time()
+                gc_seconds, before, cpu_before = 0.0, time.perf_counter(), time.thread_time()
                 await asyncio.sleep(0.001)
-                stall = time.perf_counter() - before - 0.001
-                self.busy = max(self.busy, time.thread_time() - computed)
-                if stall > self.stall:
-                    self.stall, self.collecting = stall, collecting
+                delay = time.perf_counter() - before - 0.001
+                self.max_busy = max(self.max_busy, time.thread_time() - cpu_before)
+                if delay > self.max_delay:
+                    self.max_delay, self.gc_delay = delay, gc_seconds
         finally:
             gc.callbacks.remove(add_collection)
 
@@ -122,7 +122,7 @@ async def measure(provider: Provider, streams: int) -> DeltaFigures:
         lease = Lease(database)
         await lease.acquire()
         sessions = SessionService(database, TokenCounter(Path(".parley/tiktoken")))
-        app = create_app(AgentConfig(), model=ModelAdapter(model="speaker", provider=provider))
+        app = create_app(AgentConfig(), model=ModelAdapter(model="scripted", provider=provider))
         runtime, turns = AgentRuntime(app, sessions), TurnStore(database, lease, AgentRouter(app.name))
         figures, ended = DeltaFigures(), asyncio.Semaphore(0)
 
@@ -137,24 +137,24 @@ async def measure(provider: Provider, streams: int) -> DeltaFigures:
         worker = Worker(turns, answer, limit=streams)
         inbox = InboxStore(database, turns, worker)
         for number in range(streams):
-            await inbox.accept(message(number))
-        garbage.freeze_gc()
-        watching = asyncio.create_task(figures.measure_stalls(), name="stalls")
+            await inbox.accept(build_message(number))
+        gc_tuning.freeze_gc()
+        monitor_task = asyncio.create_task(figures.measure_delays(), name="delays")
         wall, cpu = time.perf_counter(), time.process_time()
-        working = asyncio.create_task(worker.run(), name="worker")
+        worker_task = asyncio.create_task(worker.run(), name="worker")
         for _ in range(streams):
             await ended.acquire()
         await worker.stop(10)
-        await working
+        await worker_task
         figures.wall, figures.cpu = time.perf_counter() - wall, time.process_time() - cpu
-        watching.cancel()
-        await asyncio.wait([watching])
+        monitor_task.cancel()
+        await asyncio.wait([monitor_task])
         await runtime.aclose()
         await database.aclose()
     return figures
 
 
-def message(number: int) -> InboxMessage:
+def build_message(number: int) -> InboxMessage:
     return InboxMessage(
         event_key=f"event {number}",
         session_id=f"bench:{number}",
@@ -162,7 +162,7 @@ def message(number: int) -> InboxMessage:
         channel="bench",
         address={},
         author="somebody",
-        text="Speak.",
+        text="Write.",
         sent_at=float(number),
     )
 
@@ -186,12 +186,14 @@ async def count_deltas(runtime: AgentRuntime, inbound: InboxMessage) -> int:
 async def main(streams: int) -> None:
     await warm_up()
     print(f"{streams} streams of {TOKENS_PER_SECOND} tokens a second, {STREAM_SECONDS:g} s")
-    print(f"{'':12}{'wall':>10}{'CPU':>10}{'cores':>8}{'worst stall, of it gc':>24}{'longest busy':>15}{'deltas':>10}")
-    for name, provider in (("as they come", PacedModel()), ("merged", CoalescingProvider(PacedModel()))):
+    print(
+        f"{'':12}{'wall':>10}{'CPU':>10}{'cores':>8}{'longest delay, of it GC':>24}{'longest busy':>15}{'deltas':>10}"
+    )
+    for name, provider in (("one by one", PacedModel()), ("coalesced", CoalescingProvider(PacedModel()))):
         figures = await measure(provider, streams)
         print(
             f"{name:12}{figures.wall:>8.1f} s{figures.cpu:>8.1f} s{figures.cpu / figures.wall:>8.2f}"
-            f"{figures.stall * 1000:>12.0f} ms{figures.collecting * 1000:>6.0f} ms{figures.busy * 1000:>12.0f} ms"
+            f"{figures.max_delay * 1000:>12.0f} ms{figures.gc_delay * 1000:>6.0f} ms{figures.max_busy * 1000:>12.0f} ms"
             f"{figures.deltas:>10,}"
         )
 

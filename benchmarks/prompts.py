@@ -1,8 +1,8 @@
 """Benchmark of repeated prompt prefixes: `make bench-prompts [TURNS=60]`.
 
-Vendors charge less for the part of a prompt that begins as an earlier one does. Each row of the table is one
-conversation in one thread. It runs through all of the bot except the platform: inbox, worker, answerer, agent, session
-service. The scripted model stores each request. Prompts are compared in the order of vendors' caches: the tools, the
+Vendors charge less for the prefix that a prompt shares with an earlier one. Each row of the table is one conversation
+in one thread. It runs through all of the bot except the platform: inbox, turn store, answerer, agent, session service.
+The scripted model stores each request. The benchmark compares prompts in the order of vendors' caches: the tools, the
 system message, the messages.
 """
 
@@ -43,7 +43,7 @@ from core.sessions.service import SessionService
 from core.sessions.summarizer import Summarizer
 from core.store.database import Database
 from core.store.migrate import migrate
-from core.store.schema import turns as rows
+from core.store.schema import turns as turns_table
 from core.tools.call_log import ToolCallLog
 from core.tools.human_request_service import HumanRequestService
 from core.turns.compaction import HistoryCompactor
@@ -58,12 +58,12 @@ from sandbox.models import CallTool, ReceivedRequest, ScriptedOpenAI, ScriptedRe
 
 TURNS = 60
 
-#: Target of each conversation's mean share.
-TARGET_SHARE = 0.9
+#: Target of the mean of each conversation's shared fractions.
+TARGET_FRACTION = 0.9
 
 MODEL, AGENT = "openai/scripted", "parley"
 
-#: The first words of the instruction of the model that summarizes.
+#: First words of the summarizer's instruction.
 SUMMARY_INSTRUCTION = "You keep notes"
 
 #: Seconds between two messages of the thread.
@@ -103,7 +103,7 @@ async def search_tickets(words: str) -> dict[str, Any]:
     return {"tickets": [{"id": number, "title": f"{words} {number}", "text": WORDS} for number in range(3)]}
 
 
-class BusyThread(InstantChannel):
+class ContextChannel(InstantChannel):
     """Channel adapter with context messages of two other users before each question.
 
     Args:
@@ -158,22 +158,22 @@ def serialize_prompt(body: Mapping[str, Any]) -> str:
     return "".join(f"{json.dumps(part)}\n" for part in (*body.get("tools", ()), *body["messages"]))
 
 
-def shared_parts(prompts: Sequence[str]) -> list[float]:
+def list_shared_fractions(prompts: Sequence[str]) -> list[float]:
     """Return the fraction of each prompt (except the last) with which the next begins.
 
     The list is empty for fewer than two prompts.
     """
-    return [shared_length(before, after) / len(before) for before, after in pairwise(prompts)]
+    return [get_shared_length(before, after) / len(before) for before, after in pairwise(prompts)]
 
 
-def shared_length(before: str, after: str) -> int:
+def get_shared_length(before: str, after: str) -> int:
     """Return the length of the common prefix of two texts."""
-    differing = (at for at, (one, other) in enumerate(zip(before, after, strict=False)) if one != other)
-    return next(differing, min(len(before), len(after)))
+    differences = (at for at, (left, right) in enumerate(zip(before, after, strict=False)) if left != right)
+    return next(differences, min(len(before), len(after)))
 
 
 async def measure(conversation: MeasuredConversation, turns: int = TURNS) -> list[float]:
-    """Run a conversation of `turns` turns, and return its prompts' `shared_parts`.
+    """Run a conversation of `turns` turns, and return the shared fractions of its prompts.
 
     Raises:
         RuntimeError: a turn had no answer.
@@ -197,7 +197,10 @@ async def measure(conversation: MeasuredConversation, turns: int = TURNS) -> lis
         counter = TokenCounter(Path(".parley/tiktoken"))
         runtime = AgentRuntime(app, SessionService(database, counter, agent=AGENT))
         stack.push_async_callback(runtime.aclose)
-        store, thread = TurnStore(database, lease, AgentRouter(AGENT)), BusyThread(has_context=conversation.has_context)
+        store, channel = (
+            TurnStore(database, lease, AgentRouter(AGENT)),
+            ContextChannel(has_context=conversation.has_context),
+        )
 
         async def answer(turn: Turn) -> None:
             await compaction.run_turn(turn, answerer.answer)
@@ -207,7 +210,7 @@ async def measure(conversation: MeasuredConversation, turns: int = TURNS) -> lis
         answerer = Answerer(
             runtime,
             store,
-            {thread.name: thread},
+            {channel.name: channel},
             ConversationService(database, store, worker, budget=0),
             ContextBuilder(database, counter.count),
             human_requests=HumanRequestService(database, store, worker),
@@ -225,22 +228,22 @@ async def measure(conversation: MeasuredConversation, turns: int = TURNS) -> lis
         stack.push_async_callback(compaction.aclose)
         inbox = InboxStore(database, store, worker)
         for number in range(turns):
-            await inbox.accept(message(number))
+            await inbox.accept(build_message(number))
             [turn] = await store.claim(1)
             await answer(turn)
         async with database.read() as connection:
-            states = (await connection.execute(sa.select(rows.c.state))).scalars().all()
+            states = (await connection.execute(sa.select(turns_table.c.state))).scalars().all()
         if set(states) != {"done"}:
             raise RuntimeError(f"{conversation.name}: not all turns have an answer: {states}")
-    return shared_parts(model.prompts)
+    return list_shared_fractions(model.prompts)
 
 
-def message(number: int) -> InboxMessage:
+def build_message(number: int) -> InboxMessage:
     return InboxMessage(
         event_key=f"message {number}",
         session_id="memory:thread",
         place="memory:thread",
-        channel=BusyThread.name,
+        channel=ContextChannel.name,
         address={},
         author="somebody",
         text=f"Question {number}. {WORDS}",
@@ -255,17 +258,17 @@ async def main(turns: int) -> bool:
         turns: the number of turns of each conversation, at least 2.
 
     Returns:
-        Whether the mean of each conversation's `shared_parts` reaches `TARGET_SHARE`.
+        Whether the mean of each conversation's shared fractions reaches `TARGET_FRACTION`.
     """
     logging.disable(logging.WARNING)  # the truncation logs a line per load
-    print(f"{'of each prompt, the next one repeats':40}{'mean':>8}{'least':>8}{'prompts':>9}")
+    print(f"{'shared with the next request':40}{'mean':>8}{'minimum':>9}{'requests':>10}")
     means = list[float]()
     for conversation in CONVERSATIONS:
-        parts = await measure(conversation, turns)
-        means.append(fmean(parts))
-        print(f"{conversation.name:40}{means[-1]:8.3f}{min(parts):8.3f}{len(parts) + 1:9}")
-    print(f"to be reached: a mean of {TARGET_SHARE}")
-    return min(means) >= TARGET_SHARE
+        fractions = await measure(conversation, turns)
+        means.append(fmean(fractions))
+        print(f"{conversation.name:40}{means[-1]:8.3f}{min(fractions):9.3f}{len(fractions) + 1:10}")
+    print(f"target: a mean of at least {TARGET_FRACTION}")
+    return min(means) >= TARGET_FRACTION
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
 """Benchmark of the session services: `make bench-sessions [LENGTHS="100 2000"]`.
 
-Measures a turn by the length of the history. A plain turn of an ADK agent is one `get_session` and two
-`append_event`s. Each service is measured on a history of each length, in one run, on files in a temporary folder and
-on a local PostgreSQL. The initial history is inserted directly, since the services would take longer than the whole
-measurement.
+It measures the duration of a turn by the length of the history. A turn of an ADK agent without tools is one
+`get_session` and two `append_event`s. Each service is measured on a history of each length, in one run, on files in a
+temporary folder and on a local PostgreSQL. The benchmark inserts the initial history directly, since the services would
+take longer than the whole measurement.
 
 A very long history has a process of its own: `InMemorySessionService` keeps it in memory, which slows all others.
 """
@@ -32,7 +32,7 @@ from google.adk.sessions.sqlite_session_service import SqliteSessionService
 from google.genai import types
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from core.concurrency import gc_tuning as garbage
+from core.concurrency import gc_tuning
 from core.models.tokens import TokenCounter
 from core.sessions.codec import measure_event, to_row
 from core.sessions.service import SessionService
@@ -48,10 +48,10 @@ MAX_SHARED_LENGTH = 10_000
 
 RECENT_EVENTS = 50
 
-#: Number of turns per length, their limit in seconds, and the minimum number.
-MAX_TURNS, SECONDS, MIN_TURNS = 40, 15.0, 3
+#: Limits of a trial: the number of turns, their seconds in sum, and the minimum number of turns.
+MAX_TURNS, MAX_SECONDS, MIN_TURNS = 40, 15.0, 3
 
-#: Number of consecutive turns of an entrant.
+#: Maximum number of consecutive turns of a trial.
 TURNS_PER_SLOT = 8
 
 WORDS = "lorem ipsum dolor sit amet consectetur adipiscing elit sed do eiusmod tempor "
@@ -59,7 +59,7 @@ APP, USER = "bench", "somebody"
 BATCH_EVENTS = 1_000
 
 Fill = Callable[[str, list[Event]], Awaitable[None]]
-Stop = Callable[[], Awaitable[None]]
+Close = Callable[[], Awaitable[None]]
 
 
 @dataclass(frozen=True)
@@ -69,14 +69,14 @@ class SessionContender:
     Attributes:
         name: the name in the table.
         fill: inserts events directly into the storage of the session with an id.
-        stop: closes the service.
+        close: closes the service.
         configs: arguments of `get_session`, each measured separately; None loads the whole history.
     """
 
     name: str
     service: BaseSessionService
     fill: Fill
-    stop: Stop
+    close: Close
     configs: Sequence[GetSessionConfig | None] = (None, GetSessionConfig(num_recent_events=RECENT_EVENTS))
 
 
@@ -86,11 +86,11 @@ class SessionFigures:
 
     Attributes:
         turn: the median duration of a turn.
-        stall: the longest stall of the event loop.
+        max_delay: the longest delay of the event loop.
     """
 
     turn: float
-    stall: float
+    max_delay: float
 
 
 def build_event(number: int) -> Event:
@@ -153,10 +153,10 @@ def create_adk_memory() -> SessionContender:
     async def fill(session: str, events: list[Event]) -> None:
         service.sessions[APP][USER][session].events.extend(events)
 
-    async def stop() -> None:
+    async def close() -> None:
         service.sessions.clear()
 
-    return SessionContender("ADK InMemorySessionService", service, fill, stop)
+    return SessionContender("ADK InMemorySessionService", service, fill, close)
 
 
 async def create_contenders(folder: Path, server: PostgresSandbox) -> list[SessionContender]:
@@ -192,41 +192,40 @@ class SessionTrial:
         self._session = get_session_id(length)
         self._max_turns = max_turns
         self._times: list[float] = []
-        self._stall = 0.0
+        self._max_delay = 0.0
 
     @property
     def is_due(self) -> bool:
         """True while the trial needs more turns.
 
-        It does if it has fewer than `MIN_TURNS`, or if its turns took less than `SECONDS` in sum. After `max_turns`
-        turns it needs no more.
+        That is until it has `MIN_TURNS` and its turns took `MAX_SECONDS` in sum, or it has `max_turns`.
         """
         count = len(self._times)
-        return count < min(MIN_TURNS, self._max_turns) or (count < self._max_turns and sum(self._times) < SECONDS)
+        return count < min(MIN_TURNS, self._max_turns) or (count < self._max_turns and sum(self._times) < MAX_SECONDS)
 
     @property
     def figures(self) -> SessionFigures:
-        return SessionFigures(statistics.median(self._times) * 1000, self._stall * 1000)
+        return SessionFigures(statistics.median(self._times) * 1000, self._max_delay * 1000)
 
     async def warm_up(self) -> None:
         """Run one unmeasured turn, which fills the caches of the service."""
         await self._turn()
 
     async def run_turns(self) -> None:
-        """Run up to `TURNS_PER_SLOT` turns, and store their times and the longest stall.
+        """Run up to `TURNS_PER_SLOT` turns; store their times and the longest delay.
 
-        It ends earlier after a tenth of `SECONDS`.
+        It ends earlier after a tenth of `MAX_SECONDS`.
         """
         gc.collect()
-        garbage.freeze_gc()  # same as in the ready bot
-        until = time.perf_counter() + SECONDS / 10
+        gc_tuning.freeze_gc()  # same as in the ready bot
+        until = time.perf_counter() + MAX_SECONDS / 10
         for _ in range(min(TURNS_PER_SLOT, self._max_turns - len(self._times))):
-            stall = asyncio.create_task(longest_stall(), name="stall")
+            delay_task = asyncio.create_task(measure_max_delay(), name="delay")
             await asyncio.sleep(0)
             self._times.append(await self._turn())
-            await asyncio.sleep(0.002)  # reveals the stall of a turn that never waits
-            stall.cancel()
-            self._stall = max(self._stall, await stall)
+            await asyncio.sleep(0.002)  # reveals the delay of a turn that never waits
+            delay_task.cancel()
+            self._max_delay = max(self._max_delay, await delay_task)
             if time.perf_counter() > until:
                 return
 
@@ -279,20 +278,20 @@ def get_session_id(length: int) -> str:
     return f"of-{length}-events"
 
 
-async def longest_stall() -> float:
-    """Sleep a millisecond repeatedly until cancelled; then return, without an error.
+async def measure_max_delay() -> float:
+    """Sleep a millisecond repeatedly until cancelled; then return without an error.
 
     Returns:
         The longest delay of a sleep, in seconds.
     """
-    worst, before = 0.0, time.perf_counter()
+    max_delay, before = 0.0, time.perf_counter()
     try:
         while True:
             await asyncio.sleep(0.001)
             now = time.perf_counter()
-            worst, before = max(worst, now - before - 0.001), now
+            max_delay, before = max(max_delay, now - before - 0.001), now
     except asyncio.CancelledError:
-        return worst
+        return max_delay
 
 
 def compare_with_targets(figures: dict[str, list[SessionFigures]], lengths: Sequence[int]) -> Iterator[str]:
@@ -307,23 +306,23 @@ def compare_with_targets(figures: dict[str, list[SessionFigures]], lengths: Sequ
     if not {100, 2_000} <= set(lengths):
         return
     short, long = lengths.index(100), lengths.index(2_000)
-    durable = {name: of[long].turn for name, of in figures.items() if "Sqlite" in name or "Database" in name}
+    durable = {name: values[long].turn for name, values in figures.items() if "Sqlite" in name or "Database" in name}
     fastest = min(turn for name, turn in durable.items() if not name.endswith("events"))
     recent = min(turn for name, turn in durable.items() if name.endswith("events"))
-    for name, ours in figures.items():
+    for name, parley in figures.items():
         if not name.startswith("Parley"):
             continue
         yield f"{name}, at 2,000 events, compared with the faster of ADK's durable services:"
-        yield f"  whole history: ADK takes {fastest / ours[long].turn:.1f} times as long (target: 12)"
-        yield f"  with {RECENT_EVENTS} events: {recent / ours[long].turn:.1f} times (target: 3)"
-        yield f"  its own time at 100 events: {ours[long].turn / ours[short].turn:.2f} times (target: 1.3)"
-        yield f"  longest stall of the loop, at any length: {max(of.stall for of in ours):.1f} ms (target: 10)"
+        yield f"  whole history: ADK takes {fastest / parley[long].turn:.1f} times as long (target: 12)"
+        yield f"  with {RECENT_EVENTS} events: {recent / parley[long].turn:.1f} times (target: 3)"
+        yield f"  compared with Parley at 100 events: {parley[long].turn / parley[short].turn:.2f} times (target: 1.3)"
+        yield f"  longest delay of the loop, at any length: {max(at.max_delay for at in parley):.1f} ms (target: 10)"
 
 
 def table(figures: dict[str, list[SessionFigures]], lengths: Sequence[int]) -> Iterator[str]:
-    yield f"{'a turn: get + 2 appends, ms (longest stall of the loop, ms)':60}" + "".join(f"{n:>18,}" for n in lengths)
-    for name, of in figures.items():
-        cells = (f"{at.turn:,.1f} ({at.stall:,.1f})" for at in of)
+    yield f"{'a turn: get + 2 appends, ms (longest delay of the loop, ms)':60}" + "".join(f"{n:>18,}" for n in lengths)
+    for name, values in figures.items():
+        cells = (f"{at.turn:,.1f} ({at.max_delay:,.1f})" for at in values)
         yield f"{name:60}" + "".join(f"{cell:>18}" for cell in cells)
 
 
@@ -341,7 +340,7 @@ async def measure_in_process(lengths: Sequence[int]) -> dict[str, list[SessionFi
         contenders = await create_contenders(Path(folder), server)
         figures = await measure(contenders, lengths)
         for contender in contenders:
-            await contender.stop()
+            await contender.close()
     return figures
 
 
@@ -350,8 +349,8 @@ def split_by_process(lengths: Sequence[int]) -> list[Sequence[int]]:
 
     A length over `MAX_SHARED_LENGTH` is a group of its own.
     """
-    in_turn = [length for length in lengths if length <= MAX_SHARED_LENGTH]
-    return [of for of in (in_turn, *([length] for length in lengths if length > MAX_SHARED_LENGTH)) if of]
+    shared = [length for length in lengths if length <= MAX_SHARED_LENGTH]
+    return [group for group in (shared, *([length] for length in lengths if length > MAX_SHARED_LENGTH)) if group]
 
 
 def _run_process(lengths: Sequence[int]) -> dict[str, list[SessionFigures]]:
@@ -361,9 +360,9 @@ def _run_process(lengths: Sequence[int]) -> dict[str, list[SessionFigures]]:
 def main(lengths: Sequence[int]) -> None:
     figures: dict[str, list[SessionFigures]] = {}
     with ProcessPoolExecutor(1, mp_context=get_context("spawn"), max_tasks_per_child=1) as process:
-        for of in split_by_process(lengths):
-            for name, theirs in process.submit(_run_process, of).result().items():
-                figures.setdefault(name, []).extend(theirs)
+        for group in split_by_process(lengths):
+            for name, values in process.submit(_run_process, group).result().items():
+                figures.setdefault(name, []).extend(values)
     print(*table(figures, lengths), *compare_with_targets(figures, lengths), sep="\n")
 
 

@@ -1,11 +1,12 @@
 """Load test with many users and regular deploys: `make bench-load`.
 
-By default 500 sessions for half an hour, with a deploy every five minutes. Environment variables:
+It runs 500 sessions for half an hour, with a deploy every five minutes. Environment variables change that:
 
     BENCH_DATABASE              "sqlite" or "postgres": only this database
-    SESSIONS, MINUTES           number of sessions and duration
-    EVERY                       minutes between two deploys
-    PAUSE                       mean minutes between an answer and the next question
+    SESSIONS                    number of sessions
+    MINUTES                     duration in platform minutes
+    EVERY                       platform minutes between two deploys
+    PAUSE                       mean platform minutes between an answer and the next question
     SPEED                       platform seconds in a real second
     SEED                        seed of all random choices
     KEEP                        folder for the logs
@@ -23,19 +24,19 @@ from benchmarks.load.run import DatabaseKind, LoadConfig, run_load
 
 
 def read_config() -> LoadConfig:
-    usual = LoadConfig()
+    defaults = LoadConfig()
     return LoadConfig(
-        sessions=int(os.environ.get("SESSIONS") or usual.sessions),
-        minutes=float(os.environ.get("MINUTES") or usual.minutes),
-        deploy_interval=float(os.environ.get("EVERY") or usual.deploy_interval),
-        pause=float(os.environ.get("PAUSE") or usual.pause),
-        seed=int(os.environ.get("SEED") or usual.seed),
-        speed=float(os.environ.get("SPEED") or usual.speed),
+        sessions=int(os.environ.get("SESSIONS") or defaults.sessions),
+        minutes=float(os.environ.get("MINUTES") or defaults.minutes),
+        deploy_interval=float(os.environ.get("EVERY") or defaults.deploy_interval),
+        pause=float(os.environ.get("PAUSE") or defaults.pause),
+        seed=int(os.environ.get("SEED") or defaults.seed),
+        speed=float(os.environ.get("SPEED") or defaults.speed),
     )
 
 
 def main() -> None:
-    log_folder, found = os.environ.get("KEEP"), list[str]()
+    log_folder, all_faults = os.environ.get("KEEP"), list[str]()
     databases = [database for database in get_args(DatabaseKind) if os.environ.get("BENCH_DATABASE", "") in database]
     if not databases:
         sys.exit(f"BENCH_DATABASE: use one of {', '.join(get_args(DatabaseKind))}")
@@ -44,10 +45,10 @@ def main() -> None:
         if folder is not None:
             folder.mkdir(parents=True, exist_ok=True)
         result = asyncio.run(run_load(read_config(), database, folder))
-        wrong = faults(result)
-        print(f"**{database}**\n\n{table(result, read_config().speed)}\n", *wrong, sep="\n", flush=True)
-        found += wrong
-    sys.exit(bool(found))
+        found = faults(result)
+        print(f"**{database}**\n\n{table(result, read_config().speed)}\n", *found, sep="\n", flush=True)
+        all_faults += found
+    sys.exit(bool(all_faults))
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from time import monotonic
 from bot.server import READINESS_PATH
 from sandbox.procfile import KILL_TIMEOUT_SECONDS, Dyno, Foreman
 
-#: Limit for the connection of a new process, in seconds.
+#: Limit for the readiness of a new process, in seconds.
 START_TIMEOUT_SECONDS = 120.0
 
 
@@ -25,8 +25,8 @@ class Formation:
         workers: the number of `worker` processes.
         has_overlap: whether new workers start while old ones stop; SQLite allows one worker.
         deploys: start (the SIGTERM to the old workers) and end of each deploy, in monotonic seconds.
-        counts: the numbers of `deploys`, `releases`, `releases broken off` (killed on purpose) and
-            `killed after N s` (workers that were still running N seconds after SIGTERM).
+        counts: the numbers of `deploys`, `releases`, `releases killed` (on purpose) and `workers killed after N s`
+            (workers that were still running N seconds after SIGTERM).
         unexpected_exits: the number of workers that exited by themselves or with an error, or had to be killed.
     """
 
@@ -62,7 +62,7 @@ class Formation:
         old, self._dynos = self._dynos, []
         if not self.deploys:
             await (await self.foreman.start("release")).kill()
-            self.counts["releases broken off"] += 1
+            self.counts["releases killed"] += 1
         if self.has_overlap:
             await self._release()
             began = monotonic()
@@ -103,5 +103,5 @@ class Formation:
     async def _stop(self, dynos: list[Dyno]) -> None:
         self.unexpected_exits += sum(dyno.exit_code is not None for dyno in dynos)
         codes = await asyncio.gather(*(dyno.terminate() for dyno in dynos if dyno.exit_code is None))
-        self.counts[f"killed after {KILL_TIMEOUT_SECONDS:g} s"] += sum(code < 0 for code in codes)
+        self.counts[f"workers killed after {KILL_TIMEOUT_SECONDS:g} s"] += sum(code < 0 for code in codes)
         self.unexpected_exits += sum(code != 0 for code in codes)

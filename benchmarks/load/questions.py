@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from benchmarks.soak.script import CheckingModel, answer, find_names
+from benchmarks.soak.script import CheckingModel, find_names, get_answer_text
 from sandbox.models import CallTool, Pause, ReceivedRequest, ScriptedResponse
 
-#: Plain question, question for a tool, with a file, with an immediate edit, and after a reset.
+#: Kind of a message: plain, needs a tool, has a file, is edited after some seconds, or follows a reset.
 MessageKind = Literal["plain", "tool", "file", "edit", "reset"]
 
 #: Percentage of each kind.
@@ -47,7 +47,7 @@ def get_file_text(name: str) -> str:
 class LoadModel(CheckingModel):
     """Scripted model that pauses, calls a tool if the message needs one, and streams.
 
-    It also adds a fault for a missing file, or for a message from before a reset in the history.
+    It also adds a fault for a missing file, and for a message from before a reset in the history.
 
     Attributes:
         speed: platform seconds in a real second.
@@ -65,16 +65,16 @@ class LoadModel(CheckingModel):
 
     def __call__(self, request: ReceivedRequest) -> ScriptedResponse:
         self.check_history(request)
-        ids = find_names(request.text)
+        names = find_names(request.text)
         thinking = Pause(THINKING_SECONDS / self.speed)
-        for name in ids:
+        for name in names:
             if get_kind(name) == "file" and get_file_text(name) not in request.text:
                 self.faults.append(f"{name} came without its file")
-        if any(get_kind(name) == "tool" for name in ids) and not request.tool_results:
+        if any(get_kind(name) == "tool" for name in names) and not request.tool_results:
             return [thinking, CallTool("current_time", {"timezone": "Europe/Paris"})]
-        seconds = len(answer(ids).split()) / WORDS_PER_SECOND
-        pieces = max(2, round(seconds * DELTAS_PER_SECOND))
-        return [thinking, self.build_answer(ids, pieces, seconds / pieces / self.speed)]
+        seconds = len(get_answer_text(names).split()) / WORDS_PER_SECOND
+        deltas = max(2, round(seconds * DELTAS_PER_SECOND))
+        return [thinking, self.build_answer(names, deltas, seconds / deltas / self.speed)]
 
     def check_history(self, request: ReceivedRequest) -> None:
         super().check_history(request)

@@ -8,9 +8,9 @@ from benchmarks.load.timing import Phase, Wait
 from benchmarks.replies.measure import percentile
 from benchmarks.soak import report as soak
 
-#: Name of each phase.
+#: Name of each phase in the table.
 PHASE_LABELS: Mapping[Phase, str] = {
-    "before": "at other times",
+    "other": "at other times",
     "during": "during a deploy",
     "after": "in the minute after",
 }
@@ -22,8 +22,8 @@ def table(result: LoadResult, speed: float) -> str:
     Args:
         speed: platform seconds in a real second; the tables show platform seconds.
     """
-    longest = f"A deploy took {max(result.deploys, default=0):.1f} s at most, {speed:g} times as long in the table."
-    return f"{soak.table(result.outcome)} {longest}\n\n{_waits(result.waits, speed)}"
+    longest = f"The longest deploy took {max(result.deploys, default=0):.1f} s; the next table has platform seconds."
+    return f"{soak.table(result.outcome)} {longest}\n\n{_format_waits(result.waits, speed)}"
 
 
 def faults(result: LoadResult) -> list[str]:
@@ -40,20 +40,22 @@ def faults(result: LoadResult) -> list[str]:
     return [*soak.faults(result.outcome), *result.reset_faults, *no_deploy, *silent]
 
 
-def _waits(waits: Sequence[Wait], speed: float) -> str:
+def _format_waits(waits: Sequence[Wait], speed: float) -> str:
     lines = [
         "| | messages | first word, median | p99 | whole answer, median | p99 |",
         "| --- | ---: | ---: | ---: | ---: | ---: |",
     ]
     for platform in sorted({wait.platform for wait in waits}):
-        for phase, words in PHASE_LABELS.items():
-            some = [wait for wait in waits if (wait.platform, wait.phase) == (platform, phase)]
-            if some:
-                times = [wait.first for wait in some], [wait.complete for wait in some]
-                figures = [_seconds(percentile(time_, share) * speed) for time_ in times for share in (0.5, 0.99)]
-                lines.append(f"| {platform}, {words} | {len(some):,} | {' | '.join(figures)} |")
+        for phase, label in PHASE_LABELS.items():
+            selected = [wait for wait in waits if (wait.platform, wait.phase) == (platform, phase)]
+            if selected:
+                columns = [wait.first for wait in selected], [wait.complete for wait in selected]
+                figures = [
+                    _format_seconds(percentile(times, share) * speed) for times in columns for share in (0.5, 0.99)
+                ]
+                lines.append(f"| {platform}, {label} | {len(selected):,} | {' | '.join(figures)} |")
     return "\n".join(lines)
 
 
-def _seconds(figure: float) -> str:
-    return "never" if isinf(figure) else f"{figure:.1f} s"
+def _format_seconds(seconds: float) -> str:
+    return "never" if isinf(seconds) else f"{seconds:.1f} s"

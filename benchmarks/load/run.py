@@ -31,7 +31,7 @@ ROOT = Path(__file__).parents[2]
 #: Number of worker processes.
 WORKER_COUNTS: dict[DatabaseKind, int] = {"postgres": 2, "sqlite": 1}
 
-#: Platform seconds between two messages of an impatient user, and before an edit.
+#: Ranges in platform seconds: between two messages of a burst, and before an edit.
 PAUSE_SECONDS, EDIT_DELAY_SECONDS = (1.0, 4.0), (1.0, 6.0)
 
 #: Of ten sessions, the number in channels (Discord) or their threads (Slack), and in direct messages. On Discord the
@@ -154,8 +154,7 @@ class LoadRun:
     async def _reset(self, session: UserSession) -> None:
         """Post `reset` in the session, and wait until the bot confirms it.
 
-        Then tells the model that no older message of the session may reach it. Without a confirmation within
-        `ANSWER_TIMEOUT_SECONDS`, the model is not told.
+        Then it calls `LoadModel.record_reset`, unless no confirmation came within `ANSWER_TIMEOUT_SECONDS`.
         """
         count = self._reset_counts[session.number] = self._reset_counts.get(session.number, 0) + 1
         await session.place.post_message("reset")

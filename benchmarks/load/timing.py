@@ -11,7 +11,7 @@ from benchmarks.soak.users import UserSession
 from channels.i18n.messages import RESET_DONE
 
 #: Time of a message: during a deploy (or unanswered at its start), within a minute after one, or any other time.
-Phase = Literal["before", "during", "after"]
+Phase = Literal["other", "during", "after"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,7 @@ class Wait:
     Attributes:
         platform: "slack" or "discord".
         phase: "during" if a deploy overlaps the time from the message to its complete answer. Else "after" if the
-            message was sent within a platform minute (60 / `LoadConfig.speed` real seconds) after a deploy. "before" at
+            message was sent within a platform minute (60 / `LoadConfig.speed` real seconds) after a deploy. "other" at
             any other time.
         first: seconds until the first text of the answer; infinite without one.
         complete: seconds until the complete answer; infinite without one.
@@ -63,14 +63,14 @@ def _visible_texts(messages: Iterable[SoakBotMessage]) -> Iterable[tuple[float, 
     left out.
     """
     answers = [message for message in messages if message.text != RESET_DONE]
-    changes = sorted((at, place, text) for place, answer in enumerate(answers) for at, text in answer.versions)
-    now = [""] * len(answers)
-    for at, place, text in changes:
-        now[place] = text
-        yield at, "".join(now)
+    changes = sorted((at, number, text) for number, answer in enumerate(answers) for at, text in answer.versions)
+    texts = [""] * len(answers)
+    for at, number, text in changes:
+        texts[number] = text
+        yield at, "".join(texts)
 
 
 def _phase(sent: float, complete: float, deploys: Sequence[tuple[float, float]], minute: float) -> Phase:
     if any(sent < end and complete > begin for begin, end in deploys):
         return "during"
-    return "after" if any(end <= sent < end + minute for _, end in deploys) else "before"
+    return "after" if any(end <= sent < end + minute for _, end in deploys) else "other"

@@ -1,7 +1,7 @@
 """Benchmark of Parley's replies beside other bots: `make bench-replies`.
 
 It measures the age of the shown text and the end of the replies. A cell is one bot (contender) under one load.
-Environment variables select cells:
+Environment variables select the cells:
 
     BENCH_SPEED       platform seconds in a real second (4)
     BENCH_REPLIES     numbers of concurrent replies ("1 10 50 200")
@@ -9,10 +9,10 @@ Environment variables select cells:
     BENCH_PLATFORM    "slack" or "discord"
     BENCH_CONTENDER   a part of a contender's name
     BENCH_ENDING      "together" or "in turn"
-    BENCH_AGAIN       if set, saved cells are measured anew
+    BENCH_AGAIN       if set, saved cells are measured again
 
-Each cell is saved as soon as it is measured. At the end the program prints and plots all saved cells, also of former
-runs. `docs_page` writes them to the docs.
+The program saves each measured cell at once. At the end it prints and plots all saved cells, also of earlier runs.
+`docs_page` writes them to the docs.
 """
 
 import asyncio
@@ -25,17 +25,17 @@ from benchmarks.replies.cell import Cell, measure
 from benchmarks.replies.contenders import parley
 from benchmarks.replies.contenders.base import ReplyContender
 from benchmarks.replies.contenders.registry import CONTENDERS
-from benchmarks.replies.cost import delta_cost
+from benchmarks.replies.cost import measure_delta_cost
 from benchmarks.replies.load import CHANNEL_COUNTS, Ending, Load
 from benchmarks.replies.plot import plot
-from benchmarks.replies.report import line, table
+from benchmarks.replies.report import format_line, table
 
 
 def list_loads() -> Iterator[Load]:
     speed = float(os.environ.get("BENCH_SPEED") or 4)
-    replies_setting, spread = os.environ.get("BENCH_REPLIES"), os.environ.get("BENCH_CHANNELS")
+    replies_setting, channels_setting = os.environ.get("BENCH_REPLIES"), os.environ.get("BENCH_CHANNELS")
     for replies in [int(number) for number in replies_setting.split()] if replies_setting else CHANNEL_COUNTS:
-        channels = int(spread) if spread else CHANNEL_COUNTS.get(replies, max(1, replies // 10))
+        channels = int(channels_setting) if channels_setting else CHANNEL_COUNTS.get(replies, max(1, replies // 10))
         for ending in Ending:
             if os.environ.get("BENCH_ENDING", "") in ending and (replies > 1 or ending is Ending.SIMULTANEOUS):
                 yield Load(replies, channels, ending, speed)
@@ -63,15 +63,15 @@ def get_or_measure_cell(contender: ReplyContender, load: Load) -> Cell:
 def main() -> None:
     for load in list_loads():
         for contender in list_contenders(load):
-            print(line(get_or_measure_cell(contender, load)), flush=True)
+            print(format_line(get_or_measure_cell(contender, load)), flush=True)
     if os.environ.get("BENCH_CONTENDER", "").lower() in parley.NAME.lower():
-        print(f"\nA delta costs Parley {asyncio.run(delta_cost()) * 1e6:.0f} µs in the reply path.")
+        print(f"\nA delta costs Parley {asyncio.run(measure_delta_cost()) * 1e6:.0f} µs of CPU in the reply path.")
     cells = results.list_cells()
     print(f"\n{table(cells)}")
-    spread = [cell for cell in cells if cell.channels == CHANNEL_COUNTS.get(cell.replies)]
+    default_cells = [cell for cell in cells if cell.channels == CHANNEL_COUNTS.get(cell.replies)]
     for ending in Ending:
         file = results.RESULTS_FOLDER / f"replies-{ending.replace(' ', '-')}.svg"
-        file.write_text(plot(spread, ending))
+        file.write_text(plot(default_cells, ending))
         print(f"\n{file}")
 
 

@@ -25,21 +25,21 @@ REPLY_TIMEOUT_SECONDS = 600.0
 class Cell:
     """Figures of one contender under one load.
 
-    Times are platform seconds; `late`, `busiest` and `word_late` are real seconds. A floor is the least possible value
-    (see `floors`). An end is the time from the model's last word to the final text.
+    Times are platform seconds; `late`, `busiest` and `word_late` are real seconds. A floor is the least possible value:
+    see `floors`. An end is the time from the model's last word to the final text.
 
     Attributes:
         refused: the number of rate-limited calls by API method.
         wrong: the number of final texts that are missing, cut, doubled or mixed with other text.
-        age, age_floor: mean age of the shown text.
-        end_mean: the mean of the replies with a final text; None if there are none.
-        end_median, end_p99: None if too many replies have no final text.
+        age: the mean age of the shown text: see `measure.mean_age`.
+        end_mean: the mean end of the replies with a final text; None if there are none.
+        end_median, end_p99: percentiles of the ends of all replies; None if too many have no final text.
         drain: the used fraction of the limit for final calls (edits, stops of streams) while replies waited for it; a
             post may also end a reply. None if no reply waited.
         cpu: CPU use of the process; 1.0 is one whole core.
         late: the 99th percentile of the event loop's delay.
         busiest: the longest CPU time of the event loop without a pause.
-        word_late: the mean delay of the model's words.
+        word_late: the mean delay of the model's words, caused by a slow machine.
         failures: the number of replies that raised an error, by its class; "not in time" for cancelled ones.
     """
 
@@ -72,7 +72,7 @@ class Cell:
     def is_saturated(self) -> bool:
         """True if the machine was too slow for the load, which distorts the figures.
 
-        That is: over 90% CPU, or words that were over 50 ms of the platforms' clock late on average.
+        That is over 90 % CPU, or a mean delay of the words over 50 ms of platform time.
         """
         return self.cpu > 0.9 or self.word_late * self.speed > 0.05
 
@@ -84,13 +84,13 @@ async def measure(contender: ReplyContender, load: Load) -> Cell:
     """Run a load against a contender in a new sandbox, and return the figures.
 
     Errors of replies are not raised, but counted in `failures`. Replies that do not end within `REPLY_TIMEOUT_SECONDS`
-    after the model's last word are cancelled, and count there, too.
+    after the model's last word are cancelled, and count as "not in time".
     """
     async with PLATFORMS[contender.platform](load) as platform, contender.start(platform) as running:
         model = TokenStreamer(load)
         questions: dict[int, MeasuredQuestion] = {}
         failures: Counter[str] = Counter()
-        begun_calls = len(platform.list_calls())
+        calls_before = len(platform.list_calls())
         async with LoopMonitor() as loop:
             began = monotonic()
             streaming = asyncio.create_task(model.run(), name="model")
@@ -105,8 +105,8 @@ async def measure(contender: ReplyContender, load: Load) -> Cell:
                 task.cancel()
             if unfinished:
                 await asyncio.wait(unfinished, timeout=5)
-            until = monotonic()
-        return _cell(contender, load, platform, model, questions, failures, loop, begun_calls, until - began)
+            ended = monotonic()
+        return _create_cell(contender, load, platform, model, questions, failures, loop, calls_before, ended - began)
 
 
 async def _answer(
@@ -126,7 +126,7 @@ async def _answer(
         log.info("reply %s failed: %s", stream.number, error)
 
 
-def _cell(
+def _create_cell(
     contender: ReplyContender,
     load: Load,
     platform: CellPlatform,
@@ -134,18 +134,17 @@ def _cell(
     questions: dict[int, MeasuredQuestion],
     failures: Counter[str],
     loop: LoopMonitor,
-    begun_calls: int,
+    calls_before: int,
     seconds: float,
 ) -> Cell:
     speed, limits = load.speed, LIMITS[contender.platform]
     replies = measure_replies(
         [questions[stream.number] for stream in model.streams], model.streams, platform.list_versions()
     )
-    waits = [reply.wait * speed for reply in replies if reply.wait is not None]
-    never = float("inf")
-    all_waits = waits + [never] * (load.replies - len(waits))
-    floor = best_end_delays(load, limits)
-    calls = list(platform.list_calls())[begun_calls:]
+    ends = [reply.wait * speed for reply in replies if reply.wait is not None]
+    all_ends = ends + [float("inf")] * (load.replies - len(ends))
+    end_floors = best_end_delays(load, limits)
+    calls = list(platform.list_calls())[calls_before:]
     return Cell(
         platform=contender.platform,
         contender=contender.name,
@@ -158,23 +157,23 @@ def _cell(
         wrong=sum(reply.final is None for reply in replies),
         age=statistics.mean(reply.age for reply in replies) * speed,
         age_floor=min_mean_age(load, limits),
-        end_mean=statistics.mean(waits) if waits else None,
-        end_median=_none_if_infinite(percentile(all_waits, 0.5)),
-        end_p99=_none_if_infinite(percentile(all_waits, 0.99)),
-        end_mean_floor=statistics.mean(floor),
-        end_median_floor=percentile(floor, 0.5),
-        end_p99_floor=percentile(floor, 0.99),
-        drain=_drain(replies, contender.platform, speed),
+        end_mean=statistics.mean(ends) if ends else None,
+        end_median=_none_if_infinite(percentile(all_ends, 0.5)),
+        end_p99=_none_if_infinite(percentile(all_ends, 0.99)),
+        end_mean_floor=statistics.mean(end_floors),
+        end_median_floor=percentile(end_floors, 0.5),
+        end_p99_floor=percentile(end_floors, 0.99),
+        drain=_measure_drain(replies, contender.platform, speed),
         cpu=loop.cpu,
         late=loop.delay_quantile(0.99),
-        busiest=loop.longest_busy,
+        busiest=loop.max_busy,
         word_late=model.summed_delay / load.replies / len(model.streams[0].tokens),
         seconds=seconds * speed,
         failures=dict(failures),
     )
 
 
-def _drain(replies: list[MeasuredReply], platform: str, speed: float) -> float | None:
+def _measure_drain(replies: list[MeasuredReply], platform: str, speed: float) -> float | None:
     """Return the mean `drain` of the replies; see `Cell.drain`.
 
     Replies that share a limit for final calls (a workspace on Slack, a channel on Discord) are one group of the mean.

@@ -40,15 +40,17 @@ async def _ignore_reaction(_address: Address) -> None:
     """Do nothing instead of adding or removing a reaction."""
 
 
-async def delta_cost() -> float:
+async def measure_delta_cost() -> float:
     """Return the CPU seconds of Parley per delta, with 50 concurrent replies.
 
     The cost of the scripted model is subtracted.
     """
-    return (await _cpu(has_replies=True) - await _cpu(has_replies=False)) / (REPLIES * TOKENS)
+    return (await _measure_cpu_seconds(has_replies=True) - await _measure_cpu_seconds(has_replies=False)) / (
+        REPLIES * TOKENS
+    )
 
 
-async def _cpu(*, has_replies: bool) -> float:
+async def _measure_cpu_seconds(*, has_replies: bool) -> float:
     """Return the CPU seconds of the process from the model's first word to its last.
 
     Args:

@@ -1,6 +1,6 @@
 """Tables and plots of the docs: `python -m benchmarks.replies.docs_page`.
 
-They are made from all saved cells.
+It writes them from all saved cells.
 """
 
 from collections import Counter, defaultdict
@@ -15,10 +15,10 @@ from benchmarks.replies.plot import plot
 
 DOCS = Path("docs")
 
-#: The generated tables end the page; they follow the first of these lines.
-FIRST_PLATFORM = "**Discord**\n"
+#: First line of the generated tables, which end the page.
+TABLES_START = "**Discord**\n"
 
-#: Smaller loads are on the page of the benchmarks.
+#: Minimum number of replies in the tables; `benchmarks.md` has smaller loads.
 MIN_REPLIES = 50
 
 HEADER = ("Replies in channels", "Project", "Refused", "Wrong", "Age", "End, mean", "End, p99")
@@ -32,11 +32,11 @@ def select_comparable_cells(cells: Sequence[Cell]) -> list[Cell]:
     """
     speeds: defaultdict[object, Counter[float]] = defaultdict(Counter)
     for cell in cells:
-        speeds[_load(cell)][cell.speed] += 1
-    return [cell for cell in cells if cell.speed == speeds[_load(cell)].most_common(1)[0][0]]
+        speeds[_load_key(cell)][cell.speed] += 1
+    return [cell for cell in cells if cell.speed == speeds[_load_key(cell)].most_common(1)[0][0]]
 
 
-def _load(cell: Cell) -> object:
+def _load_key(cell: Cell) -> object:
     return cell.platform, cell.replies, cell.channels, cell.ending
 
 
@@ -52,24 +52,24 @@ def compact_table(cells: Sequence[Cell]) -> str:
     blocks = []
     for platform in sorted({cell.platform for cell in cells}):
         rows = [HEADER, ("---", "---") + ("---:",) * (len(HEADER) - 2)]
-        of_platform = sorted((cell for cell in cells if cell.platform == platform), key=_order)
-        for _, of_load in groupby(of_platform, key=_order):
-            load = list(of_load)
-            rows += [_row(cell) for cell in load]
-            rows.append(_floor_row(load[0]))
+        platform_cells = sorted((cell for cell in cells if cell.platform == platform), key=_sort_key)
+        for _, group in groupby(platform_cells, key=_sort_key):
+            load_cells = list(group)
+            rows += [_row(cell) for cell in load_cells]
+            rows.append(_floor_row(load_cells[0]))
         lines = ["| " + " | ".join(row) + " |" for row in rows]
         blocks.append("\n".join([f"**{platform.title()}**", "", *lines]))
     return "\n\n".join(blocks)
 
 
-def _order(cell: Cell) -> tuple[int, int]:
+def _sort_key(cell: Cell) -> tuple[int, int]:
     return cell.replies, cell.channels
 
 
 def _row(cell: Cell) -> tuple[str, ...]:
     mark = " (CPU)" if cell.is_saturated else ""
     return (
-        _name(cell),
+        _load_label(cell),
         f"{cell.contender}{mark}",
         f"{sum(cell.refused.values()):,}",
         f"{cell.wrong}",
@@ -90,20 +90,20 @@ def _floor_row(cell: Cell) -> tuple[str, ...]:
         ends, in seconds.
     """
     times = (cell.age_floor, cell.end_mean_floor, cell.end_p99_floor)
-    return (_name(cell), "*least possible*", "", "", *(f"{seconds:.2f}" for seconds in times))
+    return (_load_label(cell), "*least possible*", "", "", *(f"{seconds:.2f}" for seconds in times))
 
 
-def _name(cell: Cell) -> str:
+def _load_label(cell: Cell) -> str:
     return f"{cell.replies} in {cell.channels}"
 
 
 def main() -> None:
     cells = select_comparable_cells(results.list_cells())
-    spread = [cell for cell in cells if cell.channels == CHANNEL_COUNTS.get(cell.replies)]
+    default_cells = [cell for cell in cells if cell.channels == CHANNEL_COUNTS.get(cell.replies)]
     for ending in Ending:
-        (DOCS / "pictures" / f"replies-{ending.replace(' ', '-')}.svg").write_text(plot(spread, ending))
+        (DOCS / "pictures" / f"replies-{ending.replace(' ', '-')}.svg").write_text(plot(default_cells, ending))
     page = DOCS / "reference" / "benchmarks-appendix.md"
-    before, _, _ = page.read_text().partition(FIRST_PLATFORM)
+    before, _, _ = page.read_text().partition(TABLES_START)
     large = [cell for cell in cells if cell.ending == Ending.SIMULTANEOUS and cell.replies >= MIN_REPLIES]
     page.write_text(f"{before}{compact_table(large)}\n")
 

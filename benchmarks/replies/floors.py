@@ -1,6 +1,6 @@
 """Lower bounds (floors) of replies' ages and ends, from the sandbox's rate limits.
 
-A floor is a bound for any schedule of calls. It assumes a schedule that has the end of each reply in advance. Such a
+A floor is a bound for any schedule of calls. It assumes a schedule that knows the end of each reply in advance. Such a
 schedule posts a placeholder, edits it (on Slack it may also append to a stream), and posts each further message.
 
 `min_mean_age` and `best_end_delays` use all calls for one goal each, although a call cannot serve both. So there is a
@@ -22,7 +22,7 @@ from sandbox.slack.api import limits as slack
 #: Seconds from the first word to the last.
 SPAN_SECONDS = (TOKENS - 1) / TOKENS_PER_SECOND
 
-#: Numbers of parts of the time for the best bound.
+#: Numbers of equal parts into which the time is divided; the largest bound counts.
 _PART_COUNTS = (1, 2, 3, 4, 5, 6, 8, 12)
 
 
@@ -58,7 +58,7 @@ class PlatformLimits:
             workspace or (`edits_by_channel`) per channel.
         endings: limit of the final calls (edits; on Slack also stops of streams), with the same scope.
         posts: limit per channel.
-        posts_in_all: limit per workspace; None if there is none.
+        workspace_posts: limit per workspace; None without one.
         size: the maximum length of a message in characters.
     """
 
@@ -66,11 +66,11 @@ class PlatformLimits:
     endings: LimitWindow
     edits_by_channel: bool
     posts: LimitWindow
-    posts_in_all: LimitWindow | None
+    workspace_posts: LimitWindow | None
     size: int
 
 
-def _slack() -> PlatformLimits:
+def _slack_limits() -> PlatformLimits:
     (edits,), (posts, workspace_posts) = slack.RATES["chat.update"], slack.RATES["chat.postMessage"]
     (appends,), (stops,) = slack.RATES["chat.appendStream"], slack.RATES["chat.stopStream"]
     assert edits.seconds == appends.seconds == stops.seconds, "their windows are counted as one"
@@ -84,13 +84,13 @@ def _slack() -> PlatformLimits:
     )
 
 
-def _discord() -> PlatformLimits:
+def _discord_limits() -> PlatformLimits:
     edits = discord.RATES["PATCH /channels/{channel}/messages/{message}"]
     posts = discord.RATES["POST /channels/{channel}/messages"]
-    by_edits = LimitWindow(edits.max_calls, edits.seconds, is_sliding=False)
+    edit_window = LimitWindow(edits.max_calls, edits.seconds, is_sliding=False)
     return PlatformLimits(
-        by_edits,
-        by_edits,
+        edit_window,
+        edit_window,
         True,
         LimitWindow(posts.max_calls, posts.seconds, is_sliding=False),
         None,
@@ -98,7 +98,7 @@ def _discord() -> PlatformLimits:
     )
 
 
-LIMITS = {"slack": _slack(), "discord": _discord()}
+LIMITS = {"slack": _slack_limits(), "discord": _discord_limits()}
 
 
 def min_mean_age(load: Load, limits: PlatformLimits) -> float:
@@ -117,13 +117,13 @@ def min_joint_age(load: Load, limits: PlatformLimits) -> float:
 
     The age is that of `min_mean_age` (platform seconds), averaged over the time of each reply and over all replies.
     Such a schedule does not know the end of a reply, but ends each reply as early as the best schedule. It ends a reply
-    by an edit or by stopping its stream. Below, `way` is the network delay, and a reply grows for a span `s`.
+    by an edit or by stopping its stream. Below, `d` is the network delay, and a reply grows for a span `s`.
 
     - It reserves a call for each growing reply. With `n` growing replies, `n` calls of a window show no text. Each
       ending takes one more.
     - It has one call of a reply in flight, for two network delays. An ending waits for it. Over all possible endings,
-      `m` calls delay it by a mean of `m (2 way)^2 / (2 s)`. The bound allows a mean delay of `way / 4`. So `m`, the
-      calls of one reply in a part of the time, is at most `s / (8 way)`.
+      `m` calls delay it by a mean of `m (2 d)^2 / (2 s)`. The bound allows a mean delay of `d / 4`. So `m`, the calls
+      of one reply in a part of the time, is at most `s / (8 d)`.
     """
     return _mean_age(load, limits, is_joint=True)
 
@@ -156,18 +156,18 @@ def best_end_delays(load: Load, limits: PlatformLimits) -> list[float]:
     """
     shared_edits = [WindowUsage(limits.endings)]
     edits = [[WindowUsage(limits.endings)] if limits.edits_by_channel else shared_edits for _ in range(load.channels)]
-    workspace_posts = [WindowUsage(limits.posts_in_all)] if limits.posts_in_all else []
+    workspace_posts = [WindowUsage(limits.workspace_posts)] if limits.workspace_posts else []
     posts = [[WindowUsage(limits.posts), *workspace_posts] for _ in range(load.channels)]
-    waits = []
+    delays = []
     for number in range(load.replies):
         ended, channel = number * load.start_interval + SPAN_SECONDS, load.channel(number)
-        ways = [posts[channel], edits[channel]] if count_messages(limits) > 1 else [edits[channel]]
-        earliest = [max(usage.earliest(ended) for usage in way) for way in ways]
+        options = [posts[channel], edits[channel]] if count_messages(limits) > 1 else [edits[channel]]
+        earliest = [max(usage.earliest(ended) for usage in windows) for windows in options]
         at = min(earliest)
-        for usage in ways[earliest.index(at)]:
+        for usage in options[earliest.index(at)]:
             usage.add_call(at)
-        waits.append(at - ended + NETWORK_DELAY_SECONDS)
-    return waits
+        delays.append(at - ended + NETWORK_DELAY_SECONDS)
+    return delays
 
 
 @dataclass(slots=True)
@@ -186,9 +186,9 @@ class WindowUsage:
         """Return the earliest time, not before `at`, at which the limit allows a call."""
         calls, earliest = self.window.calls, at
         for windows in range(1, len(self.call_times) // calls + 1):
-            back = calls * (windows if self.window.is_sliding else windows + 1)
-            if back <= len(self.call_times):
-                earliest = max(earliest, self.call_times[-back] + windows * self.window.seconds)
+            offset = calls * (windows if self.window.is_sliding else windows + 1)
+            if offset <= len(self.call_times):
+                earliest = max(earliest, self.call_times[-offset] + windows * self.window.seconds)
         return earliest
 
     def add_call(self, at: float) -> None:
@@ -203,10 +203,10 @@ def _group_by_edit_limit(load: Load, *, edits_by_channel: bool) -> list[list[int
     """
     if not edits_by_channel:
         return [list(range(load.replies))]
-    shares: list[list[int]] = [[] for _ in range(load.channels)]
+    groups: list[list[int]] = [[] for _ in range(load.channels)]
     for number in range(load.replies):
-        shares[load.channel(number)].append(number)
-    return [share for share in shares if share]
+        groups[load.channel(number)].append(number)
+    return [group for group in groups if group]
 
 
 def _summed_age_bound(
@@ -256,7 +256,7 @@ def _distribute_calls(spans: Sequence[float], calls: int, extra_calls: int, max_
         extra_calls: further calls that each reply has for itself.
         max_each: the maximum number of calls of one reply.
     """
-    given = [extra_calls] * len(spans)
+    call_counts = [extra_calls] * len(spans)
     ages = [_min_age_integral(span, extra_calls) for span in spans]
     gains = [
         (_min_age_integral(span, extra_calls + 1) - age, index)
@@ -267,13 +267,13 @@ def _distribute_calls(spans: Sequence[float], calls: int, extra_calls: int, max_
         if not gains:
             break
         gain, index = gains[0]
-        given[index] += 1
+        call_counts[index] += 1
         ages[index] += gain
-        if given[index] >= max_each:
+        if call_counts[index] >= max_each:
             heapq.heappop(gains)
             continue
-        following = _min_age_integral(spans[index], given[index] + 1) - ages[index]
-        heapq.heapreplace(gains, (following, index))
+        next_gain = _min_age_integral(spans[index], call_counts[index] + 1) - ages[index]
+        heapq.heapreplace(gains, (next_gain, index))
     return sum(ages)
 
 
@@ -287,5 +287,5 @@ def _min_age_integral(span: float, calls: int) -> float:
     if calls == 0:
         return span**2 / 2
     first = min(span, (span + calls * NETWORK_DELAY_SECONDS) / (calls + 1))  # no call is in flight yet
-    rest = span - first
-    return first**2 / 2 + rest**2 / (2 * calls) + rest * NETWORK_DELAY_SECONDS
+    remaining = span - first
+    return first**2 / 2 + remaining**2 / (2 * calls) + remaining * NETWORK_DELAY_SECONDS

@@ -1,7 +1,7 @@
 """Load of the benchmark: concurrent replies of a model that streams evenly.
 
-The words are numbered, so a visible text reveals its reply and progress. All times of a load are platform times: at
-`speed` 4, a platform second takes 250 ms.
+Each word contains its number, so a visible text reveals its reply and progress. All times of a load are platform times:
+at `speed` 4, a platform second takes 250 ms.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ TOKENS = int(STREAM_SECONDS * TOKENS_PER_SECOND)
 #: Number of channels for each number of replies.
 CHANNEL_COUNTS = {1: 1, 10: 5, 50: 10, 200: 20}
 
-#: Seconds in which all users ask, and from then to the model's first word.
+#: Seconds within which all users ask, and from their end to the model's first word.
 ASKING_SECONDS, THINKING_SECONDS = 1.0, 1.0
 
 #: Number of words in a paragraph.
@@ -45,7 +45,7 @@ class Ending(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """Number and pace of a measurement's replies; at some moment all of them grow.
+    """Number and pace of a measurement's replies; for some time all of them grow.
 
     Attributes:
         replies: the number of replies.
@@ -104,14 +104,14 @@ class TokenStream:
         token_times: the time of each emitted word (real monotonic seconds).
         tokens: all words with their separators.
         ended: set after the last word.
-        begins: the due time of the first word (real monotonic seconds).
+        starts_at: the due time of the first word (real monotonic seconds).
     """
 
     number: int
     token_times: list[float] = field(default_factory=list)
     tokens: list[str] = field(default_factory=list)
     ended: asyncio.Event = field(default_factory=asyncio.Event)
-    begins: float = 0.0
+    starts_at: float = 0.0
     _on_token: Callable[[str], None] | None = None
 
     def __post_init__(self) -> None:
@@ -158,7 +158,7 @@ class TokenStreamer:
 
     def __init__(self, load: Load) -> None:
         self._load = load
-        self._pace = 1 / TOKENS_PER_SECOND / load.speed
+        self._token_interval = 1 / TOKENS_PER_SECOND / load.speed
         self.streams = [TokenStream(number) for number in range(load.replies)]
         self.summed_delay = 0.0
 
@@ -170,13 +170,13 @@ class TokenStreamer:
         """Emit the words of all streams at their due times, until all have ended.
 
         Each word goes to the stream's subscriber: see `TokenStream.emit_token`. The due times count from now;
-        `TokenStream.begins` is set to the first. Streams that are added later are ignored.
+        it sets `TokenStream.starts_at` to the first. Streams that are added later are ignored.
         """
         began = monotonic()
         for stream in self.streams:
             first = stream.number * self._load.start_interval + ASKING_SECONDS + THINKING_SECONDS
-            offset = _scatter(stream.number) * self._pace  # no two streams share an instant
-            stream.begins = began + first / self._load.speed + offset
+            offset = _scatter(stream.number) * self._token_interval  # no two streams share an instant
+            stream.starts_at = began + first / self._load.speed + offset
         unfinished = list(self.streams)
         while unfinished:
             now = monotonic()
@@ -185,11 +185,11 @@ class TokenStreamer:
                     stream.emit_token(now)
                     self.summed_delay += now - due
             unfinished = [stream for stream in unfinished if not stream.ended.is_set()]
-            await asyncio.sleep(min(0.005, self._pace / 2))
+            await asyncio.sleep(min(0.005, self._token_interval / 2))
 
     def _due(self, stream: TokenStream, now: float) -> Iterator[float]:
         for position in range(len(stream.token_times), TOKENS):
-            due = stream.begins + position * self._pace
+            due = stream.starts_at + position * self._token_interval
             if due > now:
                 return
             yield due

@@ -50,8 +50,8 @@ def measure_replies(
     numbers = {question.message: question.number for question in questions}
     owners: dict[str, int] = {}
     for version in versions:
-        if version.text is not None and (place := last_position(version.text)) is not None:
-            owners.setdefault(version.message, place[0])
+        if version.text is not None and (position := last_position(version.text)) is not None:
+            owners.setdefault(version.message, position[0])
     for version in versions:
         owner = numbers.get(version.reply_to or "", owners.get(version.reply_to or ""))
         if owner is not None:
@@ -82,8 +82,8 @@ def newest_positions(versions: Iterable[Version]) -> list[tuple[float, int]]:
     current: dict[str, int] = {}
     newest = []
     for version in versions:
-        place = None if version.text is None else last_position(version.text)
-        current[version.message] = -1 if place is None else place[1]
+        position = None if version.text is None else last_position(version.text)
+        current[version.message] = -1 if position is None else position[1]
         newest.append((version.at, max(current.values())))
     return newest
 
@@ -142,16 +142,16 @@ def _strip_whitespace(text: str) -> str:
     return "".join(text.split())
 
 
-def percentile(values: Iterable[float], share: float) -> float:
+def percentile(values: Iterable[float], fraction: float) -> float:
     """Return a percentile of values.
 
-    It is the smallest value that at least the fraction `share` (0 to 1) of the values does not exceed.
+    It is the smallest value that at least `fraction` (0 to 1) of the values does not exceed.
 
     Raises:
         IndexError: there are no values.
     """
     ordered = sorted(values)
-    return ordered[max(0, -int(-share * len(ordered) // 1) - 1)]
+    return ordered[max(0, -int(-fraction * len(ordered) // 1) - 1)]
 
 
 def drain(replies: Sequence[MeasuredReply], rate: float, window: float, until: float) -> float | None:
@@ -197,5 +197,5 @@ def mean_drain(groups: Mapping[int, Sequence[MeasuredReply]], rate: float, windo
         groups: the replies that share a limit; each group has its own limit.
         rate, window, until: see `drain`.
     """
-    drains = [one for replies in groups.values() if (one := drain(replies, rate, window, until)) is not None]
+    drains = [value for replies in groups.values() if (value := drain(replies, rate, window, until)) is not None]
     return statistics.mean(drains) if drains else None

@@ -85,9 +85,9 @@ class CellPlatform(ABC):
         self._thread.join()
         self._loop.close()
 
-    async def run(self, work: Coroutine[Any, Any, T]) -> T:
+    async def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine in the sandbox's event loop, and return its result."""
-        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(coroutine, self._loop))
 
     @abstractmethod
     async def _open(self) -> None: ...
@@ -143,8 +143,8 @@ class SlackCellPlatform(CellPlatform):
         }
         versions = []
         for place in self.channels:
-            own = [m for m in self.sandbox.messages(place, deleted=True) if m.user == self.sandbox.bot_user_id]
-            for order, message in enumerate(own):
+            bot_messages = [m for m in self.sandbox.messages(place, deleted=True) if m.user == self.sandbox.bot_user_id]
+            for order, message in enumerate(bot_messages):
                 for version in message.versions:
                     versions.append(Version(version.shown_at, message.ts, order, version.text, message.thread_ts))
                 if message.deleted:
@@ -183,8 +183,8 @@ class DiscordCellPlatform(CellPlatform):
         }
         versions = []
         for place in self.channels:
-            own = [m for m in self.sandbox.messages(place, deleted=True) if m.author.id == self.sandbox.bot_id]
-            for order, message in enumerate(own):
+            bot_messages = [m for m in self.sandbox.messages(place, deleted=True) if m.author.id == self.sandbox.bot_id]
+            for order, message in enumerate(bot_messages):
                 reply_to = message.reply_to.id if message.reply_to else None
                 for version in message.versions:
                     versions.append(Version(version.shown_at, message.id, order, version.text, reply_to))

@@ -14,13 +14,13 @@ HEADER = (
     "wrong",
     "age",
     "of floor",
-    "of joint",
-    "to final, mean",
+    "of joint floor",
+    "end, mean",
     "of floor",
-    "median",
-    "p99",
-    "finals at",
-    "loop late / busiest",
+    "end, median",
+    "end, p99",
+    "final limit used",
+    "loop delay, p99 / longest busy",
 )
 
 
@@ -30,10 +30,10 @@ def table(cells: Iterable[Cell]) -> str:
     Cells that differ only in contender and speed are in one table, with the floors of the first.
     """
     blocks = []
-    for (platform, replies, channels, ending), of_load in groupby(sorted(cells, key=_order), key=_order):
-        lines = list(of_load)
-        one = lines[0]
-        speeds = sorted({cell.speed for cell in lines})
+    for (platform, replies, channels, ending), group in groupby(sorted(cells, key=_sort_key), key=_sort_key):
+        load_cells = list(group)
+        first = load_cells[0]
+        speeds = sorted({cell.speed for cell in load_cells})
         title = (
             f"**{platform.title()}, {replies} {'reply' if replies == 1 else 'replies'} in {channels} "
             f"{'channel' if channels == 1 else 'channels'}, ending {ending}** "
@@ -44,34 +44,34 @@ def table(cells: Iterable[Cell]) -> str:
             "",
             "",
             "",
-            f"{one.age_floor:.2f} s",
+            f"{first.age_floor:.2f} s",
             "",
-            f"{_joint(one):.2f} s",
-            f"{one.end_mean_floor:.2f} s",
+            f"{_joint_floor(first):.2f} s",
+            f"{first.end_mean_floor:.2f} s",
             "",
-            f"{one.end_median_floor:.2f} s",
-            f"{one.end_p99_floor:.2f} s",
+            f"{first.end_median_floor:.2f} s",
+            f"{first.end_p99_floor:.2f} s",
             "",
             "",
         )
-        rows = [HEADER, ("---",) + ("---:",) * (len(HEADER) - 1), *map(_row, lines), floor]
+        rows = [HEADER, ("---",) + ("---:",) * (len(HEADER) - 1), *map(_row, load_cells), floor]
         blocks.append("\n".join([title, "", *("| " + " | ".join(row) + " |" for row in rows)]))
     return "\n\n".join(blocks)
 
 
-def line(cell: Cell) -> str:
+def format_line(cell: Cell) -> str:
     """Return the load and figures of a cell in one line, to print as progress."""
     load = f"{cell.platform}, {cell.replies} in {cell.channels}, {cell.ending}, speed {cell.speed:g}"
     return f"{load}: " + " | ".join(f"{name} {value}".strip() for name, value in zip(HEADER, _row(cell), strict=True))
 
 
-def _order(cell: Cell) -> tuple[str, int, int, str]:
+def _sort_key(cell: Cell) -> tuple[str, int, int, str]:
     return cell.platform, cell.replies, cell.channels, cell.ending
 
 
 def _row(cell: Cell) -> Sequence[str]:
     mark = " (CPU)" if cell.is_saturated else ""
-    mean = None if cell.wrong else cell.end_mean  # of received texts: lost ones would lower it
+    mean = None if cell.wrong else cell.end_mean  # without the lost replies, the mean would be too low
     return (
         cell.contender + mark,
         f"{cell.calls:,}",
@@ -79,17 +79,17 @@ def _row(cell: Cell) -> Sequence[str]:
         f"{cell.wrong}",
         f"{cell.age:.2f} s",
         f"x {cell.age / cell.age_floor:.2f}",
-        f"x {cell.age / _joint(cell):.2f}",
+        f"x {cell.age / _joint_floor(cell):.2f}",
         "-" if mean is None else f"{mean:.2f} s",
         "-" if mean is None else f"x {mean / cell.end_mean_floor:.2f}",
-        _seconds(cell.end_median),
-        _seconds(cell.end_p99),
+        _format_seconds(cell.end_median),
+        _format_seconds(cell.end_p99),
         "-" if cell.drain is None else f"{cell.drain:.0%}",
         f"{cell.late * 1000:.0f} / {cell.busiest * 1000:.0f} ms",
     )
 
 
-def _joint(cell: Cell) -> float:
+def _joint_floor(cell: Cell) -> float:
     """Return the least possible age, in seconds, if replies end as early as possible.
 
     See `min_joint_age`.
@@ -97,5 +97,5 @@ def _joint(cell: Cell) -> float:
     return min_joint_age(Load(cell.replies, cell.channels, Ending(cell.ending), cell.speed), LIMITS[cell.platform])
 
 
-def _seconds(value: float | None) -> str:
+def _format_seconds(value: float | None) -> str:
     return "never" if value is None else f"{value:.2f} s"

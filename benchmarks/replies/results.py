@@ -30,7 +30,7 @@ def list_cells() -> list[Cell]:
     """Return all saved cells, sorted by the order of the contenders.
 
     Raises:
-        ValueError: a saved cell is of a contender that is not in `CONTENDERS` any more.
+        ValueError: a saved cell is of a contender that `CONTENDERS` no longer has.
     """
     names = [contender.name for contender in CONTENDERS]
     return sorted(map(_read, RESULTS_FOLDER.glob("*.json")), key=lambda cell: names.index(cell.contender))

@@ -1,7 +1,7 @@
 """Soak test of thousands of turns with faults: `make soak [TURNS=10000]`.
 
-Environment variables: TURNS (messages to the bot), SESSIONS, SEED, EVERY (messages between two faults), AT_ONCE
-(sessions with a waiting user) and SPEED (of the rate limiters). KEEP names a folder for the logs.
+Environment variables: TURNS (number of messages to the bot), SESSIONS, SEED, EVERY (messages between two faults),
+AT_ONCE (sessions with a waiting user), SPEED (of the rate limiters) and KEEP (a folder for the logs).
 """
 
 import asyncio
@@ -15,15 +15,15 @@ from benchmarks.soak.run import SoakConfig, run_soak
 
 
 def read_config() -> SoakConfig:
-    usual = SoakConfig()
-    turns = int(os.environ.get("TURNS") or usual.messages)
+    defaults = SoakConfig()
+    turns = int(os.environ.get("TURNS") or defaults.messages)
     return SoakConfig(
         messages=turns,
         sessions=int(os.environ.get("SESSIONS") or max(2, turns // 20)),
-        concurrent_users=int(os.environ.get("AT_ONCE") or usual.concurrent_users),
-        messages_per_fault=int(os.environ.get("EVERY") or usual.messages_per_fault),
-        seed=int(os.environ.get("SEED") or usual.seed),
-        speed=float(os.environ.get("SPEED") or usual.speed),
+        concurrent_users=int(os.environ.get("AT_ONCE") or defaults.concurrent_users),
+        messages_per_fault=int(os.environ.get("EVERY") or defaults.messages_per_fault),
+        seed=int(os.environ.get("SEED") or defaults.seed),
+        speed=float(os.environ.get("SPEED") or defaults.speed),
     )
 
 

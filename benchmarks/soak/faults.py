@@ -11,7 +11,7 @@ from sandbox.discord import DiscordSandbox
 from sandbox.postgres import PostgresSandbox
 from sandbox.slack import SlackSandbox
 
-#: Limit of reconnecting, and of a database outage, in seconds.
+#: Limits in seconds: for the reconnection of all bots, and of a database outage.
 CONNECT_TIMEOUT_SECONDS, MAX_OUTAGE_SECONDS = 180.0, 2.0
 
 SLACK_CALLS = ("chat.postMessage", "chat.update", "chat.startStream", "chat.appendStream", "chat.stopStream")
@@ -22,7 +22,7 @@ MAX_FAULTY_CALLS = 4
 
 
 class FaultInjector:
-    """Injector of random faults in the bots, platforms and database of a soak test.
+    """Injector of random faults in the bots, platforms and databases of a soak test.
 
     Args:
         bots: the bots on Slack, then the one on Discord.
@@ -88,19 +88,19 @@ class FaultInjector:
         faults: Any = self._random.choice((self._slack.faults, self._discord.faults))
         call = self._random.choice(SLACK_CALLS if faults is self._slack.faults else DISCORD_CALLS)
         times = self._random.randint(1, MAX_FAULTY_CALLS)
-        kind = self._random.choice(("500", "429", "lost reply"))
+        kind = self._random.choice(("5xx", "429", "lost response"))
         match kind:
-            case "500":
+            case "5xx":
                 faults.fail(call, times, status=self._random.choice((500, 502, 503)))
             case "429":
                 faults.rate_limit(call, 1, times)
-            case "lost reply":
+            case "lost response":
                 faults.lose_response(call, times)
         return kind
 
     async def _drop_sockets(self) -> str:
         await self._random.choice((self._slack, self._discord)).drop_sockets()
-        return "dropped sockets"
+        return "cut sockets"
 
     async def _refuse_handshakes(self) -> str:
         sandbox = self._random.choice((self._slack, self._discord))
@@ -112,10 +112,10 @@ class FaultInjector:
         for envelope in self._slack.envelopes[-5:]:
             if envelope.type == "events_api":
                 await self._slack.redeliver(envelope)
-        return "events sent twice"
+        return "duplicate events"
 
     async def _restart_database(self) -> str:
         await asyncio.to_thread(self._server.stop)
         await asyncio.sleep(self._random.uniform(0.2, MAX_OUTAGE_SECONDS))
         await asyncio.to_thread(self._server.start)
-        return "database restarted"
+        return "database restart"

@@ -26,7 +26,7 @@ class Outcome:
     Attributes:
         seconds: the duration.
         verdicts: the verdict on each session.
-        unreceived: names of unanswered messages that no bot has accepted, since none was connected.
+        unreceived: names of messages without a complete answer that are in no inbox.
         late: names of messages that the platform delivered after the turns of newer ones began (see `out_of_order` of
             the verdicts).
         history_faults: descriptions of wrong histories in model requests.
@@ -118,7 +118,7 @@ def build_outcome(
         (session, judge(session.sent, visible_text(session.place), count_unfinished(session.place)))
         for session in sessions
     ]
-    lost_ids = {id_ for _, verdict in verdicts for id_ in verdict.lost}
+    lost = {name for _, verdict in verdicts for name in verdict.lost}
     pairs = [pair for _, verdict in verdicts for pair in verdict.out_of_order]
     receipt_times = {name: at for platform in platforms for name, at in platform.receipt_times().items()}
     in_time = {pair[0] for pair in pairs if not is_late(pair, receipt_times, turn_starts)}
@@ -128,7 +128,7 @@ def build_outcome(
         seed,
         seconds,
         verdicts,
-        frozenset(lost_ids - accepted),
+        frozenset(lost - accepted),
         frozenset(late),
         [*model.faults, *(f"order: {order}" for order in wrong)],
         unexpected_exits,

@@ -11,16 +11,16 @@ def table(outcome: Outcome) -> str:
     """Return the message counts per platform as a Markdown table, then totals as text."""
     platforms = sorted({session.platform for session, _ in outcome.verdicts})
     columns = [[pair for pair in outcome.verdicts if pair[0].platform == platform] for platform in platforms]
-    faults_made = ", ".join(f"{kind} {number}" for kind, number in sorted(outcome.counts.items()))
+    counts = ", ".join(f"{kind} {number}" for kind, number in sorted(outcome.counts.items()))
     lines = ["| | " + " | ".join(platforms) + " |", "| --- |" + " ---: |" * len(platforms)]
     for name, count in COUNTS.items():
-        counts = (count(column, outcome) for column in columns)
-        lines.append(f"| {name} | " + " | ".join(f"{number:,}" for number in counts) + " |")
+        numbers = (count(column, outcome) for column in columns)
+        lines.append(f"| {name} | " + " | ".join(f"{number:,}" for number in numbers) + " |")
     return "\n".join(
         [
             *lines,
             "",
-            f"Seed {outcome.seed}, {outcome.seconds:.0f} s. Faults: {faults_made}.",
+            f"Seed {outcome.seed}, {outcome.seconds:.0f} s. Counts: {counts}.",
             f"Wrong histories: {len(outcome.history_faults)}. Unexpected exits of a bot: {outcome.unexpected_exits}. "
             f"Unfinished turns and messages: {outcome.unfinished_work}. "
             f"Bot messages outside all sessions: {outcome.orphan_count}.",
@@ -33,13 +33,14 @@ def faults(outcome: Outcome) -> list[str]:
     found = [f"history: {fault}" for fault in outcome.history_faults]
     for session, verdict in outcome.verdicts:
         for name in ("lost", "doubled", "wrong"):
-            for what in getattr(verdict, name):
-                if what not in outcome.unreceived:
-                    found.append(f"{session.platform} s{session.number}: {name}: {what[:300]}")
+            for text in getattr(verdict, name):
+                if text not in outcome.unreceived:
+                    found.append(f"{session.platform} s{session.number}: {name}: {text[:300]}")
         if verdict.unfinished:
             found.append(f"{session.platform} s{session.number}: unfinished messages: {verdict.unfinished}")
         found += [
-            f"{session.platform} s{session.number}: not received: {id_}" for id_ in _find_unreceived(session, outcome)
+            f"{session.platform} s{session.number}: not received: {unreceived}"
+            for unreceived in _find_unreceived(session, outcome)
         ]
         for older, newer in _find_out_of_order(verdict, outcome):
             found.append(f"{session.platform} s{session.number}: out of order: {older} after {newer}")
@@ -52,11 +53,11 @@ def faults(outcome: Outcome) -> list[str]:
 
 def _find_unreceived(session: UserSession, outcome: Outcome) -> list[str]:
     """Return the names of the session's messages that no bot has accepted."""
-    return [id_ for id_ in session.sent if id_ in outcome.unreceived]
+    return [name for name in session.sent if name in outcome.unreceived]
 
 
 def _find_out_of_order(verdict: SessionVerdict, outcome: Outcome) -> list[tuple[str, str]]:
-    """Return those (older, newer) pairs of names whose answers are in the wrong order.
+    """Return the (older, newer) pairs of names whose answers are in the wrong order.
 
     Pairs whose older message was late (see `Outcome.late`) are left out.
     """
@@ -111,7 +112,7 @@ COUNTS = {
     "messages": _count_messages,
     "answers": _count_replies,
     "lost": _count_lost,
-    "sent while no bot was connected": _count_unreceived,
+    "not received": _count_unreceived,
     "doubled": _count_doubled,
     "sessions out of order": _count_out_of_order,
     "delivered late": _count_late,

@@ -22,13 +22,13 @@ from sandbox.models import ScriptedOpenAI
 from sandbox.postgres import PostgresSandbox
 from sandbox.slack import SlackSandbox
 
-#: Number of Slack workers on one database. Discord has one worker with a database of its own.
+#: Number of Slack workers, on one database. Discord has one worker, on a database of its own.
 SLACK_WORKERS = 2
 
 #: Lease in seconds, shorter than the default to shorten the soak.
 LEASE_SECONDS = "4"
 
-#: Maximum attempts of a turn. The default of 3 is too low here: a process dies every twelve seconds.
+#: Maximum attempts of a turn. The default of 3 is too low here: a process is killed about every 11 seconds.
 MAX_ATTEMPTS = "20"
 
 
@@ -37,7 +37,7 @@ class SoakConfig:
     """Parameters of a soak test.
 
     Attributes:
-        messages: the number of messages in all sessions; each one sends `messages // sessions`, at least one.
+        messages: the number of messages in all sessions; each session sends `messages // sessions`, at least one.
         sessions: the number of sessions, half of them on Slack.
         concurrent_users: the maximum number of sessions that send or wait for an answer at the same time.
         messages_per_fault: the number of messages, of all sessions together, for each fault. After a fault that takes
@@ -77,24 +77,24 @@ class SoakRun:
             model = await stack.enter_async_context(ScriptedOpenAI(self._model))
             server = stack.enter_context(PostgresSandbox())
             platforms: list[SoakPlatform] = [SlackSoakPlatform(slack), DiscordSoakPlatform(discord)]
-            databases = [await stack.enter_async_context(_database(server, at.name)) for at in platforms]
+            databases = [await stack.enter_async_context(_database(server, platform.name)) for platform in platforms]
             bots = []
-            for at, database, workers in zip(platforms, databases, (SLACK_WORKERS, 1), strict=True):
+            for platform, database, workers in zip(platforms, databases, (SLACK_WORKERS, 1), strict=True):
                 settings = {"MODEL": "openai/scripted", "OPENAI_BASE_URL": model.base_url, "LOG_LEVEL": "INFO"}
                 settings |= {"DATABASE_URL": _url(database), "LEASE_SECONDS": LEASE_SECONDS, "DATA_DIR": _data_folder()}
                 settings["TURN_MAX_ATTEMPTS"] = MAX_ATTEMPTS
                 for number in range(workers):
                     bot = SoakBotProcess(
-                        f"{at.name}-{number}", self._folder, self._config.speed, {**at.settings, **settings}
+                        f"{platform.name}-{number}", self._folder, self._config.speed, {**platform.settings, **settings}
                     )
                     stack.push_async_callback(bot.aclose)
                     bots.append(bot)
             injector = FaultInjector(self._config.seed, slack, discord, server, bots)
             await injector.wait_until_connected()
             sessions = [
-                UserSession(number, at.name, at.create_place(number))
+                UserSession(number, platform.name, platform.create_place(number))
                 for number in range(self._config.sessions)
-                for at in [platforms[number % len(platforms)]]
+                for platform in [platforms[number % len(platforms)]]
             ]
             began = time.monotonic()
             await self._send_messages(sessions, injector)
@@ -124,32 +124,34 @@ class SoakRun:
         No faults occur during the first message of each session: a backfill only reads places with a stored watermark.
         At the end it waits until all bots are connected.
         """
-        waiting = asyncio.Semaphore(self._config.concurrent_users)
-        each = self._config.messages // self._config.sessions
+        user_slots = asyncio.Semaphore(self._config.concurrent_users)
+        messages_per_session = self._config.messages // self._config.sessions
         async with asyncio.TaskGroup() as group:
             for session in sessions:
-                group.create_task(self._send_burst(session, 1, waiting))
+                group.create_task(self._send_burst(session, 1, user_slots))
         async with asyncio.TaskGroup() as group:
             fault_task = group.create_task(self._inject_faults(injector), name="faults")
-            session_tasks = [group.create_task(self._run_session(session, each, waiting)) for session in sessions]
+            session_tasks = [
+                group.create_task(self._run_session(session, messages_per_session, user_slots)) for session in sessions
+            ]
             await asyncio.wait(session_tasks)
             fault_task.cancel()
         await injector.wait_until_connected()
 
-    async def _run_session(self, session: UserSession, messages: int, waiting: asyncio.Semaphore) -> None:
+    async def _run_session(self, session: UserSession, messages: int, user_slots: asyncio.Semaphore) -> None:
         while len(session.sent) < messages:
             await self._send_burst(
-                session, min(messages - len(session.sent), self._random.choice(BURST_SIZES)), waiting
+                session, min(messages - len(session.sent), self._random.choice(BURST_SIZES)), user_slots
             )
 
-    async def _send_burst(self, session: UserSession, messages: int, waiting: asyncio.Semaphore) -> None:
+    async def _send_burst(self, session: UserSession, messages: int, user_slots: asyncio.Semaphore) -> None:
         """Send `messages` messages with short pauses, and wait for the answers.
 
         Args:
-            waiting: the semaphore that limits the number of waiting users; held until all answers are complete, or one
-                is missing after `ANSWER_TIMEOUT_SECONDS`.
+            user_slots: the semaphore that limits the number of waiting users. The call holds it until all answers are
+                complete, or one is missing after `ANSWER_TIMEOUT_SECONDS`.
         """
-        async with waiting:
+        async with user_slots:
             names = []
             for _ in range(messages):
                 names.append((await session.send_next())[0])

@@ -13,30 +13,30 @@ from math import inf
 from core.sessions.prompt_text import QUOTE_CLOSE, QUOTE_OPEN
 from sandbox.models import ReceivedRequest, Say, ScriptedResponse
 
-#: Context around a question: messages that may still become questions.
+#: Quoted context around a question, whose names do not count.
 _CONTEXT = re.compile(rf"{QUOTE_OPEN}.*?{QUOTE_OPEN}End of the quote{QUOTE_CLOSE}", re.DOTALL)
 
-_ID = re.compile(r"s\d+-\d+")
-_BEGINNING = re.compile(rf"«({_ID.pattern}(?:,{_ID.pattern})*)»")
-_REPLY = re.compile(rf"«({_ID.pattern}(?:,{_ID.pattern})*)»(.*?)«end»")
+_NAME = re.compile(r"s\d+-\d+")
+_BEGINNING = re.compile(rf"«({_NAME.pattern}(?:,{_NAME.pattern})*)»")
+_REPLY = re.compile(rf"«({_NAME.pattern}(?:,{_NAME.pattern})*)»(.*?)«end»")
 
-#: Interval of answers that need several chunks, and their length in words.
+#: Mean number of answers for each one that needs several chunks, and the latter's length in words.
 ANSWERS_PER_LONG_ONE, LONG_ANSWER_WORDS = 25, 700
 
 #: Number of deltas of an answer, and the seconds between them.
 DELTAS, DELTA_INTERVAL_SECONDS = 6, 0.05
 
 
-def answer(ids: Sequence[str]) -> str:
+def get_answer_text(names: Sequence[str]) -> str:
     """Return the model's answer to the messages with these names.
 
-    It is the names (`«s3-14,s3-15»`), 3 or more words, and `«end»`. The words are pseudo-random by the names, so each
-    call returns the same text.
+    It has the names (`«s3-14,s3-15»`), 3 or more words, and `«end»`. The names are the seed of the words, so each call
+    returns the same text.
     """
-    rng = random.Random(",".join(ids))
+    rng = random.Random(",".join(names))
     count = LONG_ANSWER_WORDS if rng.randrange(ANSWERS_PER_LONG_ONE) == 0 else rng.randint(3, 60)
     words = (f"w{rng.randrange(1000)}" + ("\n\n" if rng.random() < 0.02 else " ") for _ in range(count))
-    return f"«{','.join(ids)}» {''.join(words)}«end»"
+    return f"«{','.join(names)}» {''.join(words)}«end»"
 
 
 @dataclass
@@ -64,18 +64,18 @@ class CheckingModel:
         messages = list_texts(request.messages)
         if wrong := find_history_fault(messages):
             self.faults.append(wrong)
-        order = [id_ for role, text in messages if role == "user" for id_ in find_names(text)]
+        order = [name for role, text in messages if role == "user" for name in find_names(text)]
         if find_out_of_order(order):
             self.orders.append(order)
 
-    def build_answer(self, ids: Sequence[str], pieces: int, pace: float) -> Say:
-        """Return the answer to the messages named `ids`, as deltas.
+    def build_answer(self, names: Sequence[str], deltas: int, interval_seconds: float) -> Say:
+        """Return the answer to the messages with these names, as deltas.
 
         Args:
-            pieces: the number of deltas.
-            pace: seconds between two deltas.
+            deltas: the number of deltas.
+            interval_seconds: seconds between two deltas.
         """
-        return Say(answer(ids), pieces=pieces, pace=pace)
+        return Say(get_answer_text(names), pieces=deltas, pace=interval_seconds)
 
 
 def list_texts(messages: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
@@ -93,15 +93,16 @@ def find_names(text: str) -> list[str]:
 
     Names in quoted context messages do not count.
     """
-    return _ID.findall(_CONTEXT.sub("", text))
+    return _NAME.findall(_CONTEXT.sub("", text))
 
 
 def find_history_fault(messages: Sequence[tuple[str, str]]) -> str:
     """Return the fault of a model request's history as text; "" if it is valid.
 
-    A valid history alternates questions and answers, and ends with a question. Each answer is the `answer` to the names
-    in its question. A name occurs only once; the order of the names is free. A first message of only quotes, such as a
-    summary, is skipped. A history of only that message, such as the request for a summary, is valid.
+    A valid history alternates questions and answers, and ends with a question. Each answer is the
+    `get_answer_text` of the names in its question. A name occurs only once; the order of the names is free. A first
+    message of only quotes, such as a summary, is skipped. A history of only that message, such as the request for a
+    summary, is valid.
 
     Args:
         messages: (role, text) pairs without tool calls.
@@ -112,22 +113,24 @@ def find_history_fault(messages: Sequence[tuple[str, str]]) -> str:
             return ""
     if [role for role, _ in messages] != ["user", "assistant"] * (len(messages) // 2) + ["user"]:
         return f"roles: {[role for role, _ in messages]}"
-    names = [find_names(text) for role, text in messages if role == "user"]
+    questions = [find_names(text) for role, text in messages if role == "user"]
     answers = [text for role, text in messages if role == "assistant"]
-    for ids, text in zip(names, answers, strict=False):
-        if text != answer(ids):
-            return f"{ids} was answered with {text[:80]!r}"
-    all_ids = [id_ for ids in names for id_ in ids]
-    return "" if len(all_ids) == len(set(all_ids)) else f"more than once: {all_ids}"
+    for names, text in zip(questions, answers, strict=False):
+        if text != get_answer_text(names):
+            return f"{names} was answered with {text[:80]!r}"
+    all_names = [name for names in questions for name in names]
+    return "" if len(all_names) == len(set(all_names)) else f"more than once: {all_names}"
 
 
-def find_out_of_order(ids: Sequence[str]) -> tuple[tuple[str, str], ...]:
+def find_out_of_order(names: Sequence[str]) -> tuple[tuple[str, str], ...]:
     """Return each pair (older, newer) of message names in which the newer comes first.
 
     Args:
-        ids: names of one session's messages; the newer one has the higher number after the hyphen.
+        names: names of one session's messages; the newer one has the higher number after the hyphen.
     """
-    return tuple((older, newer) for i, older in enumerate(ids) for newer in ids[:i] if _number(newer) > _number(older))
+    return tuple(
+        (older, newer) for i, older in enumerate(names) for newer in names[:i] if _number(newer) > _number(older)
+    )
 
 
 def strip_whitespace(text: str) -> str:
@@ -169,17 +172,17 @@ def judge(sent: Sequence[str], visible_text: str, unfinished: int = 0) -> Sessio
     """
     text = strip_whitespace(visible_text)
     replies = [(found[0], found[1].split(",")) for found in _REPLY.finditer(text)]
-    ids = [id_ for _, answered in replies for id_ in answered]
+    answered = [name for _, names in replies for name in names]
     wrong = [
-        whole for whole, answered in replies if whole != strip_whitespace(answer(answered)) or set(answered) - set(sent)
+        reply for reply, names in replies if reply != strip_whitespace(get_answer_text(names)) or set(names) - set(sent)
     ]
-    if rest := _REPLY.sub("", text):
-        wrong.append(rest)
+    if other_text := _REPLY.sub("", text):
+        wrong.append(other_text)
     return SessionVerdict(
         len(replies),
-        tuple(id_ for id_ in sent if id_ not in ids),
-        tuple(sorted({id_ for id_ in ids if ids.count(id_) > 1})),
-        find_out_of_order(ids),
+        tuple(name for name in sent if name not in answered),
+        tuple(sorted({name for name in answered if answered.count(name) > 1})),
+        find_out_of_order(answered),
         tuple(wrong),
         unfinished,
     )
@@ -199,18 +202,18 @@ def is_late(pair: tuple[str, str], receipt_times: Mapping[str, float], turn_star
     return receipt_times.get(older, 0.0) > turn_starts.get(newer, inf)
 
 
-def _number(id_: str) -> int:
-    return int(id_.partition("-")[2])
+def _number(name: str) -> int:
+    return int(name.partition("-")[2])
 
 
 def find_started(visible_text: str) -> set[str]:
     """Return the names of the messages whose answers begin in a bot's visible text."""
-    return {id_ for found in _BEGINNING.finditer(strip_whitespace(visible_text)) for id_ in found[1].split(",")}
+    return {name for found in _BEGINNING.finditer(strip_whitespace(visible_text)) for name in found[1].split(",")}
 
 
 def find_answered(visible_text: str) -> set[str]:
     """Return the names of the messages with a complete answer in a bot's visible text.
 
-    A complete answer begins with the names and ends with `«end»` (see `answer`); its words are not checked.
+    A complete answer begins with the names and ends with `«end»` (see `get_answer_text`); its words are not checked.
     """
-    return {id_ for found in _REPLY.finditer(strip_whitespace(visible_text)) for id_ in found[1].split(",")}
+    return {name for found in _REPLY.finditer(strip_whitespace(visible_text)) for name in found[1].split(",")}

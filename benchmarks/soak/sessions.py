@@ -244,8 +244,8 @@ class DiscordSoakPlatform:
             number: the number in the channel's name.
         """
         channel = self.sandbox.add_channel(f"threads-{number}")
-        root = await self.sandbox.post_message("ada", channel, "Let us talk of something else.")
-        return DiscordPlace(self.sandbox, await self.sandbox.start_thread("ada", root, "something else"), "ada")
+        root = await self.sandbox.post_message("ada", channel, "Another topic.")
+        return DiscordPlace(self.sandbox, await self.sandbox.start_thread("ada", root, "another topic"), "ada")
 
     def open_dm(self, user: str) -> DiscordPlace:
         return DiscordPlace(self.sandbox, self.sandbox.open_dm(user), user)

@@ -15,10 +15,10 @@ ANSWER_TIMEOUT_SECONDS = 60.0
 #: Seconds between two polls of a waiting user.
 POLL_SECONDS = 0.2
 
-#: Possible numbers of messages before a user waits for the answers.
+#: Possible numbers of messages in a burst, after which a user waits for the answers.
 BURST_SIZES = (1, 1, 1, 1, 2, 3)
 
-#: Seconds between two messages of a user who does not wait.
+#: Possible pauses in seconds after a message of a burst.
 PAUSE_SECONDS = (0.1, 0.4)
 
 

@@ -21,7 +21,7 @@ _ANSWER = "Here I am."
 #: Limit of a start, and the pause before the memory is read, in seconds.
 _TIMEOUT_SECONDS, _IDLE_SECONDS = 120.0, 10.0
 
-_TICK = os.sysconf("SC_CLK_TCK")
+_TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class StartFigures:
     pss: float
 
 
-def _platforms(name: str) -> list[SlackSoakPlatform | DiscordSoakPlatform]:
+def _create_platforms(name: str) -> list[SlackSoakPlatform | DiscordSoakPlatform]:
     platforms: list[SlackSoakPlatform | DiscordSoakPlatform] = [
         SlackSoakPlatform(SlackSandbox()),
         DiscordSoakPlatform(DiscordSandbox()),
@@ -67,12 +67,12 @@ async def measure(contender: StartContender, platform: str, *, idle: float = _ID
         folder = Path(stack.enter_context(TemporaryDirectory()))
         model = await stack.enter_async_context(ScriptedOpenAI(lambda _request: _ANSWER))
         settings = {"MODEL": "openai/scripted", "OPENAI_BASE_URL": model.base_url, "PORT": "0"}
-        platforms = _platforms(platform)
-        for each in platforms:
-            await stack.enter_async_context(each.sandbox)
-            settings |= each.settings
-            if isinstance(each, DiscordSoakPlatform):  # some clients do not ask Discord for the gateway's address
-                settings["DISCORD_GATEWAY_URL"] = each.sandbox.gateway_url
+        platforms = _create_platforms(platform)
+        for local in platforms:
+            await stack.enter_async_context(local.sandbox)
+            settings |= local.settings
+            if isinstance(local, DiscordSoakPlatform):  # some clients do not ask Discord for the gateway's address
+                settings["DISCORD_GATEWAY_URL"] = local.sandbox.gateway_url
         command = contender.command(platform, folder, settings)
         environment = {**os.environ, "PYTHONPATH": ROOT, **settings, **contender.environment(folder)}
         output = folder / "output"
@@ -86,10 +86,10 @@ async def measure(contender: StartContender, platform: str, *, idle: float = _ID
                     _wait_for_output(output, contender.ready) if contender.ready else _wait_until_connected(platforms)
                 )
                 ready = monotonic() - began
-                await asyncio.gather(*map(_get_answer, platforms))
-                answered, cpu = monotonic() - began, _cpu(process.pid)
+                await asyncio.gather(*map(_wait_for_answer, platforms))
+                answered, cpu = monotonic() - began, _read_cpu_seconds(process.pid)
             await asyncio.sleep(idle)
-            return StartFigures(ready, answered, cpu, *_memory(process.pid))
+            return StartFigures(ready, answered, cpu, *_read_memory(process.pid))
         except TimeoutError as error:
             raise TimeoutError(f"{contender.name} on {platform}: {_read_output(output)[-2000:]}") from error
         finally:
@@ -103,7 +103,7 @@ async def _wait_until_connected(platforms: Sequence[SlackSoakPlatform | DiscordS
         await platform.sandbox.wait_until_connected(_TIMEOUT_SECONDS)
 
 
-async def _get_answer(platform: SlackSoakPlatform | DiscordSoakPlatform) -> None:
+async def _wait_for_answer(platform: SlackSoakPlatform | DiscordSoakPlatform) -> None:
     """Post a message in the sandbox, and wait until the program answers it.
 
     Raises:
@@ -123,13 +123,13 @@ def _read_output(output: Path) -> str:
     return output.read_text(errors="replace")
 
 
-def _cpu(pid: int) -> float:
+def _read_cpu_seconds(pid: int) -> float:
     """Return the CPU seconds of a process without its children, from Linux's `/proc`."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / _TICK
+    return (int(fields[11]) + int(fields[12])) / _TICKS_PER_SECOND
 
 
-def _memory(pid: int) -> tuple[float, float]:
+def _read_memory(pid: int) -> tuple[float, float]:
     """Return RSS and PSS of a process in megabytes, from Linux's `/proc`."""
     sizes = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:])
     return int(sizes["Rss"].split()[0]) / 1024, int(sizes["Pss"].split()[0]) / 1024

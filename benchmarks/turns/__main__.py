@@ -1,9 +1,8 @@
 """Benchmark of a turn without its model: `make bench-turns`.
 
+It measures real turns, from `InboxStore.accept` through the worker and ADK to the end of the turn. The model answers
+one word, at once or after a fixed time, and API calls succeed at once. PostgreSQL is a local server without fsync.
 BENCH_DATABASE ("sqlite", "postgres") selects a database.
-
-The turns are real, from `InboxStore.accept` through the worker and ADK to the end of the turn. The model answers one
-word at once, and API calls succeed at once. PostgreSQL is a local server without fsync.
 """
 
 import asyncio
@@ -30,9 +29,14 @@ def measure_sqlite() -> TurnFigures:
         urls = (f"sqlite+aiosqlite:///{Path(folder) / f'{number}.db'}" for number in count())
         single, idle = asyncio.run(one_worker.measure_single_turns(next(urls)))
         concurrent = asyncio.run(one_worker.measure_concurrent_turns(next(urls)))
-        bare = asyncio.run(one_worker.measure_concurrent_turns(next(urls), is_bare=True))
+        without_agent = asyncio.run(one_worker.measure_concurrent_turns(next(urls), has_agent=False))
         return TurnFigures(
-            "SQLite", single, idle, concurrent, bare, [asyncio.run(many_workers.measure_throughput(next(urls), 1))]
+            "SQLite",
+            single,
+            idle,
+            concurrent,
+            without_agent,
+            [asyncio.run(many_workers.measure_throughput(next(urls), 1))],
         )
 
 
@@ -40,7 +44,7 @@ def measure_postgres() -> TurnFigures:
     with create_databases() as urls:
         single, idle = asyncio.run(one_worker.measure_single_turns(next(urls)))
         concurrent = asyncio.run(one_worker.measure_concurrent_turns(next(urls)))
-        bare = asyncio.run(one_worker.measure_concurrent_turns(next(urls), is_bare=True))
+        without_agent = asyncio.run(one_worker.measure_concurrent_turns(next(urls), has_agent=False))
         throughputs = [asyncio.run(many_workers.measure_throughput(next(urls), workers)) for workers in WORKER_COUNTS]
         takeover = asyncio.run(many_workers.measure_takeover(next(urls)))
         return TurnFigures(
@@ -48,7 +52,7 @@ def measure_postgres() -> TurnFigures:
             single,
             idle,
             concurrent,
-            bare,
+            without_agent,
             throughputs,
             takeover,
             asyncio.run(many_workers.measure_cancel(next(urls))),

@@ -28,7 +28,7 @@ class Throughput:
         cpu: CPU seconds of all workers.
         max_delay: the longest delay of an event loop in seconds.
         max_busy: the longest CPU time of an event loop's thread between two samples of `LoopMonitor`, in seconds.
-        shares: the number of turns of each worker, by the worker's number.
+        turns_by_worker: the number of turns of each worker, by the worker's number.
     """
 
     workers: int
@@ -37,7 +37,7 @@ class Throughput:
     cpu: float
     max_delay: float
     max_busy: float
-    shares: tuple[int, ...]
+    turns_by_worker: tuple[int, ...]
 
 
 class WorkerProcess:
@@ -114,7 +114,7 @@ class WorkerPool:
 
 @asynccontextmanager
 async def start_workers(
-    url: str, workers: int, *, seconds: float = 0.0, limits: tuple[int, ...] = ()
+    url: str, workers: int, *, model_seconds: float = 0.0, limits: tuple[int, ...] = ()
 ) -> AsyncIterator[WorkerPool]:
     """Start worker processes, and yield them once all are ready.
 
@@ -123,7 +123,7 @@ async def start_workers(
     Args:
         url: see `run_worker`.
         workers: the number of processes.
-        seconds: the model's time before its answer.
+        model_seconds: the model's time before its answer.
         limits: the maximum number of concurrent turns of each worker, one item per worker; empty for
             `MAX_CONCURRENT_TURNS`.
 
@@ -134,7 +134,7 @@ async def start_workers(
     try:
         for number in range(workers):
             limit = limits[number] if limits else MAX_CONCURRENT_TURNS
-            command = [sys.executable, "-m", "benchmarks.turns.worker_process", url, str(seconds), str(limit)]
+            command = [sys.executable, "-m", "benchmarks.turns.worker_process", url, str(model_seconds), str(limit)]
             pipe = asyncio.subprocess.PIPE
             process = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe)
             pool.workers.append(WorkerProcess(process, number, pool.reports))
@@ -165,44 +165,44 @@ async def measure_throughput(url: str, workers: int) -> Throughput:
         for worker in pool.workers:
             worker.close()
         summaries = [await pool.wait_for_report("stopped") for _ in pool.workers]
-    shares = [sum(end["worker"] == number for end in ends) for number in range(workers)]
+    turns_by_worker = [sum(end["worker"] == number for end in ends) for number in range(workers)]
     return Throughput(
         workers,
         len(ends),
         ends[-1]["at"] - began,
         sum(summary["cpu"] for summary in summaries),
-        max(summary["late"] for summary in summaries),
-        max(summary["busiest"] for summary in summaries),
-        tuple(shares),
+        max(summary["max_delay"] for summary in summaries),
+        max(summary["max_busy"] for summary in summaries),
+        tuple(turns_by_worker),
     )
 
 
 async def measure_takeover(url: str) -> float:
-    """Return the seconds from the kill of a worker until another one resumes its turn.
+    """Return the seconds from a worker's kill until another one resumes its turn.
 
     Args:
         url: the URL of a database without messages; see `run_worker`.
     """
-    async with start_workers(url, 2, seconds=60) as pool:
+    async with start_workers(url, 2, model_seconds=60) as pool:
         pool.workers[0].send_command(say="takeover", text="0")
-        first = await pool.wait_for_report("began", session="takeover")
+        start = await pool.wait_for_report("began", session="takeover")
         await asyncio.sleep(1)
-        pool.workers[first["worker"]].kill()
-        died = time.time()
-        second = await pool.wait_for_report("began", session="takeover", attempt=2)
-        return float(second["at"]) - died
+        pool.workers[start["worker"]].kill()
+        killed_at = time.time()
+        takeover = await pool.wait_for_report("began", session="takeover", attempt=2)
+        return float(takeover["at"]) - killed_at
 
 
 async def measure_cancel(url: str) -> float:
-    """Return the longest of five times from a stop to the end of its turn (seconds).
+    """Return the longest of five times from a stop to the end of its turn, in seconds.
 
-    One worker stores the request to stop the turn, which another worker runs.
+    One worker stores the cancel request for a turn that another worker runs.
 
     Args:
         url: the URL of a database without messages; see `run_worker`.
     """
     longest = 0.0
-    async with start_workers(url, 2, seconds=60, limits=(MAX_CONCURRENT_TURNS, 0)) as pool:
+    async with start_workers(url, 2, model_seconds=60, limits=(MAX_CONCURRENT_TURNS, 0)) as pool:
         for number in range(5):
             session = f"cancel {number}"
             pool.workers[0].send_command(say=session, text="0")

@@ -1,7 +1,4 @@
-"""Measurements of one worker in the process of the benchmark.
-
-The benchmark measures single turns, concurrent turns and an idle worker.
-"""
+"""Measurements of one worker in the benchmark's process: single, concurrent, idle."""
 
 import asyncio
 import time
@@ -20,7 +17,7 @@ TURNS, WARM_UP_TURNS = 200, 30
 #: Number of concurrent sessions, and seconds of the model in each.
 CONCURRENT_SESSIONS, MODEL_SECONDS = 300, 2.0
 
-#: Seconds of idleness.
+#: Duration of the measurement of an idle worker.
 IDLE_SECONDS = 15.0
 
 
@@ -112,7 +109,7 @@ async def measure_single_turns(url: str) -> tuple[SingleTurns, IdleUsage]:
         accepts, starts = [], []
         with count_statements(services.database) as statements:
             for number in range(TURNS):
-                question = build_message(f"one {number % 20}")
+                question = build_message(f"single {number % 20}")
                 before = time.perf_counter()
                 await services.inbox.accept(question)
                 accepts.append(time.perf_counter() - before)
@@ -132,17 +129,21 @@ async def _measure_idle_usage(services: WorkerServices) -> IdleUsage:
     return IdleUsage(statements.total() * 60 / IDLE_SECONDS, cpu * 60 / IDLE_SECONDS)
 
 
-async def measure_concurrent_turns(url: str, *, is_bare: bool = False) -> ConcurrentTurns:
+async def measure_concurrent_turns(url: str, *, has_agent: bool = True) -> ConcurrentTurns:
     """Measure one turn in each of `CONCURRENT_SESSIONS` sessions.
 
     All messages are accepted at once.
 
     Args:
-        url, is_bare: see `run_worker`.
+        url, has_agent: see `run_worker`.
     """
     recorder = _TurnRecorder()
     async with run_worker(
-        url, seconds=MODEL_SECONDS, is_bare=is_bare, on_start=recorder.record_start, on_end=recorder.record_end
+        url,
+        model_seconds=MODEL_SECONDS,
+        has_agent=has_agent,
+        on_start=recorder.record_start,
+        on_end=recorder.record_end,
     ) as services:
         before = time.perf_counter()
         async with LoopMonitor() as loop:
@@ -151,4 +152,4 @@ async def measure_concurrent_turns(url: str, *, is_bare: bool = False) -> Concur
             )
             for _ in range(CONCURRENT_SESSIONS):
                 await recorder.wait_for_end()
-        return ConcurrentTurns(time.perf_counter() - before, recorder.peak, loop.delay_quantile(1), loop.longest_busy)
+        return ConcurrentTurns(time.perf_counter() - before, recorder.peak, loop.delay_quantile(1), loop.max_busy)

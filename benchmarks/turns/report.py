@@ -18,7 +18,7 @@ class TurnFigures:
         database: the name in the table.
         single: successive turns.
         concurrent: concurrent turns.
-        bare: concurrent turns without agent and reply.
+        without_agent: concurrent turns without agent and reply.
         throughputs: many short turns, one measurement per number of workers.
         takeover: seconds from the kill of a worker until another one runs its turn; None if not measured.
         cancel: the longest time from a stop in another process to the end of its turn, in seconds; None if not
@@ -29,7 +29,7 @@ class TurnFigures:
     single: SingleTurns
     idle: IdleUsage
     concurrent: ConcurrentTurns
-    bare: ConcurrentTurns
+    without_agent: ConcurrentTurns
     throughputs: Sequence[Throughput]
     takeover: float | None = None
     cancel: float | None = None
@@ -49,7 +49,7 @@ def _rows(figures: TurnFigures) -> dict[str, str]:
     rows = {
         "accept to start, median": _ms(single.start),
         "accept to start, 99th percentile": _ms(single.start_p99),
-        "the accept only, median": _ms(single.accept),
+        "accept only, median": _ms(single.accept),
     }
     for throughput in figures.throughputs:
         workers = f"{throughput.workers} worker{'s' * (throughput.workers > 1)}"
@@ -59,7 +59,7 @@ def _rows(figures: TurnFigures) -> dict[str, str]:
         rows[f"{name}: event loop, longest delay / busy time"] = (
             f"{_ms(throughput.max_delay)} / {_ms(throughput.max_busy)}"
         )
-    for suffix, turns in (("", figures.concurrent), (", no agent and no reply", figures.bare)):
+    for suffix, turns in (("", figures.concurrent), (", no agent and no reply", figures.without_agent)):
         name = f"{CONCURRENT_SESSIONS} sessions of {MODEL_SECONDS:g} s each{suffix}"
         rows[name] = f"{turns.seconds:.1f} s, {turns.peak} at once"
         rows[f"{name}: event loop, longest delay / busy time"] = f"{_ms(turns.max_delay)} / {_ms(turns.max_busy)}"

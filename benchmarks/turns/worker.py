@@ -31,7 +31,7 @@ from channels.rate_limits.registry import RateLimiters
 from core.agents.config import AgentConfig
 from core.agents.factory import create_app
 from core.agents.runtime import AgentRuntime, warm_up
-from core.concurrency import gc_tuning as garbage
+from core.concurrency import gc_tuning
 from core.conversations.history_state import HistoryState
 from core.conversations.service import ConversationService
 from core.inbox.store import InboxStore
@@ -43,21 +43,21 @@ from core.sessions.routing import AgentRouter
 from core.sessions.service import SessionService
 from core.store.database import Database
 from core.store.migrate import migrate
-from core.store.schema import turns as rows
+from core.store.schema import turns as turns_table
 from core.tools.human_request_service import HumanRequestService
 from core.turns.store import TurnStore
 from core.turns.turn import Turn
 from core.turns.worker import Worker
 from core.workers.lease import Lease
 
-#: Maximum concurrent turns, more than the benchmark uses.
+#: Maximum number of concurrent turns, more than the benchmarks use.
 MAX_CONCURRENT_TURNS = 500
 
 
 class OneWordModel:
     """Model provider that answers "Well." after `seconds`."""
 
-    name = "quiet"
+    name = "scripted"
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -187,9 +187,9 @@ TurnCallback = Callable[[Turn], None]
 async def run_worker(
     url: str,
     *,
-    seconds: float = 0.0,
+    model_seconds: float = 0.0,
     limit: int = MAX_CONCURRENT_TURNS,
-    is_bare: bool = False,
+    has_agent: bool = True,
     on_start: TurnCallback = lambda _turn: None,
     on_end: TurnCallback = lambda _turn: None,
     on_cancel: TurnCallback = lambda _turn: None,
@@ -200,12 +200,12 @@ async def run_worker(
 
     Args:
         url: the URL of the database. SQLite is migrated; another database must have the tables.
-        seconds: the model's time before its answer.
+        model_seconds: the model's time before its answer.
         limit: the maximum number of concurrent turns.
-        is_bare: whether a turn consists of its writes only, without agent and reply.
+        has_agent: False runs only the writes of a turn, without agent and reply.
         on_start: called at the start of each turn.
         on_end: called after its end, also as failed, but not after a cancellation.
-        on_cancel: called after a cancelled turn has ended or was handed back, and its reply says so.
+        on_cancel: called after a cancelled turn has ended or was handed back, and its reply shows that.
 
     Raises:
         RuntimeError: the database has failed turns; raised at the end.
@@ -220,7 +220,9 @@ async def run_worker(
         stack.push_async_callback(lease.release)
         counter = TokenCounter(Path(".parley/tiktoken"))
         sessions = SessionService(database, counter, agent="parley")
-        app = create_app(AgentConfig(name="parley"), model=ModelAdapter(model="quiet", provider=OneWordModel(seconds)))
+        app = create_app(
+            AgentConfig(name="parley"), model=ModelAdapter(model="scripted", provider=OneWordModel(model_seconds))
+        )
         runtime = AgentRuntime(app, sessions)
         stack.push_async_callback(runtime.aclose)
         await warm_up()
@@ -228,14 +230,14 @@ async def run_worker(
 
         async def write_turn(turn: Turn) -> None:
             await turns.save_message_ids(turn, ["1"])
-            await asyncio.sleep(seconds)
+            await asyncio.sleep(model_seconds)
             await turns.save_answer(turn, "Well.", {})
             await turns.end(turn, "done")
 
         async def answer(turn: Turn) -> None:
             on_start(turn)
             try:
-                await (write_turn if is_bare else answerer.answer)(turn)
+                await (answerer.answer if has_agent else write_turn)(turn)
             except asyncio.CancelledError:
                 on_cancel(turn)
                 raise
@@ -254,7 +256,7 @@ async def run_worker(
             human_requests=human_requests,
             access_policy=AccessPolicy(),
         )
-        garbage.freeze_gc()
+        gc_tuning.freeze_gc()
         tasks = [
             asyncio.create_task(lease.keep_renewed(), name="lease"),
             asyncio.create_task(worker.run(), name="worker"),
@@ -273,7 +275,9 @@ async def run_worker(
 async def _count_failed_turns(database: Database) -> int:
     """Return the number of failed turns in a database."""
     async with database.read() as connection:
-        return (await connection.execute(sa.select(sa.func.count()).where(rows.c.state == "failed"))).scalar_one()
+        return (
+            await connection.execute(sa.select(sa.func.count()).where(turns_table.c.state == "failed"))
+        ).scalar_one()
 
 
 def build_message(session: str, text: str = "Well?") -> InboxMessage:

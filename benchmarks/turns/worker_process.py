@@ -3,7 +3,7 @@
 `python -m benchmarks.turns.worker_process URL MODEL_SECONDS LIMIT` reads commands from standard input and writes
 reports to standard output, as JSON lines:
 
-    {"say": SESSION, "text": TEXT}     accept a message; a number as TEXT is the count of further messages
+    {"say": SESSION, "text": TEXT}     accept a message; TEXT is the number of further messages
     {"stop": SESSION}                  cancel the session's running turn
 """
 
@@ -23,13 +23,11 @@ def report(kind: str, **fields: Any) -> None:
 
 
 class CommandHandler:
-    """Handler of commands on standard input; it reports turns on standard output.
+    """Handler of commands from standard input; it reports turns on standard output.
 
-    The reports tell the start, end and cancellation of each turn.
-
-    A command is `{"say": SESSION, "text": TEXT}`, which accepts a message, or `{"stop": SESSION}`, which requests the
-    cancel of the session's turn. The text must be a number. Above 0, a message with the next lower number follows the
-    answer.
+    It reports the start, end and cancellation of each turn. The command `{"say": SESSION, "text": TEXT}` accepts a
+    message; `{"stop": SESSION}` cancels the session's turn. The text must be a number. Above 0, a message with the next
+    lower number follows the answer.
     """
 
     def __init__(self) -> None:
@@ -63,12 +61,12 @@ def _session(turn: Turn) -> str:
     return turn.session_id.removeprefix("memory:")
 
 
-async def main(url: str, seconds: float, limit: int) -> None:
+async def main(url: str, model_seconds: float, limit: int) -> None:
     handler, lines = CommandHandler(), asyncio.StreamReader()
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin)
     async with run_worker(
         url,
-        seconds=seconds,
+        model_seconds=model_seconds,
         limit=limit,
         on_start=handler.report_start,
         on_end=handler.report_end,
@@ -82,7 +80,7 @@ async def main(url: str, seconds: float, limit: int) -> None:
         for accepter in accepters:
             accepter.cancel()
         await asyncio.wait(accepters)
-    report("stopped", cpu=loop.cpu * loop.wall, late=loop.delay_quantile(1), busiest=loop.longest_busy)
+    report("stopped", cpu=loop.cpu * loop.wall, max_delay=loop.delay_quantile(1), max_busy=loop.max_busy)
 
 
 if __name__ == "__main__":

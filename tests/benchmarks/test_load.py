@@ -12,7 +12,7 @@ from benchmarks.load.report import faults, table
 from benchmarks.load.run import LoadConfig, LoadResult, LoadRun
 from benchmarks.load.timing import Wait, measure_waits
 from benchmarks.soak.outcome import Outcome
-from benchmarks.soak.script import answer, judge
+from benchmarks.soak.script import get_answer_text, judge
 from benchmarks.soak.sessions import SoakBotMessage
 from benchmarks.soak.users import UserSession
 from channels.i18n.messages import PLACEHOLDER, RESET_DONE
@@ -63,7 +63,7 @@ def test_the_model_calls_the_needed_tool_and_reads_the_attached_file() -> None:
     second_answer = model(request(*round_, results=(ToolResult("1", "current_time", {}),)))
     assert isinstance(second_answer, list)
     assert isinstance(last_step := second_answer[-1], Say)
-    assert last_step.text == answer([name])
+    assert last_step.text == get_answer_text([name])
     assert model.faults == []
     name = find_name("file")
     assert get_files(name) == {"notes.txt": get_file_text(name)}
@@ -75,7 +75,7 @@ def test_the_model_calls_the_needed_tool_and_reads_the_attached_file() -> None:
 
 def test_messages_from_before_a_reset_must_not_reach_the_model() -> None:
     model = LoadModel()
-    history = [("user", "Ada: s1-0"), ("assistant", answer(["s1-0"])), ("user", f"Ada: {find_name('plain')}")]
+    history = [("user", "Ada: s1-0"), ("assistant", get_answer_text(["s1-0"])), ("user", f"Ada: {find_name('plain')}")]
     model.record_reset("s2-9")
     model(request(*history))
     assert model.faults == []
@@ -85,7 +85,7 @@ def test_messages_from_before_a_reset_must_not_reach_the_model() -> None:
 
 
 def test_users_reset_only_while_no_answer_grows() -> None:
-    text = answer(["s1-0"])
+    text = get_answer_text(["s1-0"])
     complete, growing = final_message((1.0, text)), SoakBotMessage(((1.0, text),), is_finished=False)
     assert UserSession(1, "slack", FixedPlace(complete), ["s1-0"]).is_idle
     assert not UserSession(1, "slack", FixedPlace(growing), ["s1-0"]).is_idle, "the model may answer it again"
@@ -93,12 +93,12 @@ def test_users_reset_only_while_no_answer_grows() -> None:
 
 
 def test_waits_are_measured_to_the_first_text_and_the_end_by_deploy_phase() -> None:
-    text = answer(["s1-0"])
+    text = get_answer_text(["s1-0"])
     messages = [final_message((10.5, PLACEHOLDER), (11.0, text[:9]), (12.0, text)), final_message((13.0, RESET_DONE))]
     sent = {"s1-0": 10.0, "s1-1": 15.0, "s1-2": 25.0}
     session = UserSession(1, "slack", FixedPlace(*messages), list(sent), sent)
     assert measure_waits(session, [(20.0, 22.0)], minute=6.0) == [
-        Wait("slack", "before", 1.0, 2.0),
+        Wait("slack", "other", 1.0, 2.0),
         Wait("slack", "during", inf, inf),
         Wait("slack", "after", inf, inf),
     ]
@@ -137,6 +137,6 @@ async def test_an_overlapping_deploy_loses_doubles_and_cuts_no_reply(tmp_path: P
         LoadConfig(sessions=10, minutes=0.9, deploy_interval=0.5, pause=0.1), "postgres", tmp_path
     )
     assert faults(result) == [], (tmp_path / "dynos.log").read_text()[-4000:]
-    assert (result.outcome.counts["deploys"], result.outcome.counts["releases broken off"]) == (1, 1)
+    assert (result.outcome.counts["deploys"], result.outcome.counts["releases killed"]) == (1, 1)
     assert {wait.phase for wait in result.waits} > {"during"}
     assert str(python) in (tmp_path / "python").read_text()

@@ -3,7 +3,7 @@ from xml.etree import ElementTree
 
 from benchmarks.replies.cell import Cell
 from benchmarks.replies.plot import plot
-from benchmarks.replies.report import line, table
+from benchmarks.replies.report import format_line, table
 
 CELL = Cell(
     platform="slack",
@@ -43,11 +43,11 @@ def test_the_table_has_a_block_per_load_with_contenders_and_floor() -> None:
 
 
 def test_lost_replies_have_no_ending_and_a_saturated_cell_is_marked() -> None:
-    assert "Another's policy (CPU)" in line(LOSER)
-    assert "never" in line(LOSER)
+    assert "Another's policy (CPU)" in format_line(LOSER)
+    assert "never" in format_line(LOSER)
 
 
 def test_the_plot_is_an_svg_with_each_contender() -> None:
     drawn = plot([CELL, LOSER, replace(CELL, platform="discord")], "together")
     ElementTree.fromstring(drawn)
-    assert all(name in drawn for name in ("Slack", "Discord", "Parley", "Another&#x27;s policy", "the floor"))
+    assert all(name in drawn for name in ("Slack", "Discord", "Parley", "Another&#x27;s policy", "least possible"))

@@ -34,7 +34,7 @@ async def test_directly_inserted_events_are_loaded_as_history(tmp_path: Path) ->
         ]
         assert [text.split()[0] for text in written[:6]] == [str(number) for number in range(6)]
         assert len(written) == 6 + 2 * 3 * len(contender.configs)
-        await contender.stop()
+        await contender.close()
 
 
 def test_a_very_long_history_has_a_process_of_its_own() -> None:
@@ -53,8 +53,8 @@ def test_the_figures_are_compared_with_their_targets() -> None:
         "Parley, SQLite, at 2,000 events, compared with the faster of ADK's durable services:",
         "  whole history: ADK takes 50.0 times as long (target: 12)",
         "  with 50 events: 5.0 times (target: 3)",
-        "  its own time at 100 events: 1.10 times (target: 1.3)",
-        "  longest stall of the loop, at any length: 3.0 ms (target: 10)",
+        "  compared with Parley at 100 events: 1.10 times (target: 1.3)",
+        "  longest delay of the loop, at any length: 3.0 ms (target: 10)",
     ]
     assert not list(compare_with_targets(figures, [100, 200]))
     assert "110.0 (90.0)" in list(table(figures, [100, 2_000]))[2]

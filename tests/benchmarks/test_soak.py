@@ -13,10 +13,10 @@ from benchmarks.soak.run import SoakConfig
 from benchmarks.soak.script import (
     CheckingModel,
     SessionVerdict,
-    answer,
     find_history_fault,
     find_names,
     find_out_of_order,
+    get_answer_text,
     is_late,
     judge,
 )
@@ -30,7 +30,7 @@ from sandbox.discord import DiscordSandbox
 from sandbox.slack import SlackSandbox
 from tests.fixtures.inbox_messages import inbound
 
-IDS = ("s1-0", "s1-1", "s1-2")
+NAMES = ("s1-0", "s1-1", "s1-2")
 
 
 class SilentPlace:
@@ -50,26 +50,28 @@ def join_chunks(*answers: str) -> str:
 
 
 def test_single_answers_in_order_are_correct() -> None:
-    assert judge(IDS, join_chunks(answer(["s1-0"]), answer(["s1-1", "s1-2"]))) == SessionVerdict(2, (), (), (), ())
+    assert judge(NAMES, join_chunks(get_answer_text(["s1-0"]), get_answer_text(["s1-1", "s1-2"]))) == SessionVerdict(
+        2, (), (), (), ()
+    )
 
 
 def test_no_answer_means_lost_and_two_answers_mean_doubled() -> None:
-    verdict = judge(IDS, join_chunks(answer(["s1-0"]), answer(["s1-2"]), answer(["s1-2"])))
+    verdict = judge(NAMES, join_chunks(get_answer_text(["s1-0"]), get_answer_text(["s1-2"]), get_answer_text(["s1-2"])))
     assert (verdict.lost, verdict.doubled) == (("s1-1",), ("s1-2",))
 
 
 def test_an_answer_before_the_answer_of_an_older_message_is_out_of_order() -> None:
-    verdict = judge(IDS[:2], join_chunks(answer(["s1-1"]), answer(["s1-0"])))
+    verdict = judge(NAMES[:2], join_chunks(get_answer_text(["s1-1"]), get_answer_text(["s1-0"])))
     assert verdict.out_of_order == (("s1-0", "s1-1"),)
 
 
 def test_a_message_received_after_a_newer_turn_began_is_late() -> None:
-    verdict = judge(IDS[:2], join_chunks(answer(["s1-1"]), answer(["s1-0"])))
+    verdict = judge(NAMES[:2], join_chunks(get_answer_text(["s1-1"]), get_answer_text(["s1-0"])))
     (pair,) = verdict.out_of_order
     assert is_late(pair, {"s1-0": 3.0}, {"s1-1": 2.0})
     assert not is_late(pair, {"s1-0": 1.0}, {"s1-1": 2.0})
     assert not is_late(pair, {}, {"s1-1": 2.0})
-    session = UserSession(1, "slack", SilentPlace(), list(IDS[:2]))
+    session = UserSession(1, "slack", SilentPlace(), list(NAMES[:2]))
     outcome = Outcome(1, 1.0, [(session, verdict)], frozenset(), frozenset(), [], 0, 0, Counter())
     assert faults(outcome) == ["slack s1: out of order: s1-0 after s1-1"]
     outcome = replace(outcome, late=frozenset(["s1-0"]))
@@ -80,26 +82,26 @@ def test_a_message_received_after_a_newer_turn_began_is_late() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        answer(["s1-0"])[:-9],
-        answer(["s1-0"]) + "_Thinking_",
+        get_answer_text(["s1-0"])[:-9],
+        get_answer_text(["s1-0"]) + "_Thinking_",
         "«s1-0» other «end»",
-        answer(["s1-0"]) + answer(["s2-0"]),
+        get_answer_text(["s1-0"]) + get_answer_text(["s2-0"]),
     ],
 )
 def test_cut_and_additional_texts_are_wrong(text: str) -> None:
-    assert len(judge(IDS[:1], text).wrong) == 1
+    assert len(judge(NAMES[:1], text).wrong) == 1
 
 
-async def test_unasked_replies_and_unfinished_replies_are_found() -> None:
+async def test_replies_outside_sessions_and_unfinished_replies_are_found() -> None:
     async with SlackSandbox() as slack, DiscordSandbox() as discord:
         in_slack, in_discord = SlackSoakPlatform(slack), DiscordSoakPlatform(discord)
-        room, thread = in_discord.create_place(1), in_slack.create_place(0)
-        sessions = [UserSession(0, "slack", thread), UserSession(1, "discord", room)]
+        channel, thread = in_discord.create_place(1), in_slack.create_place(0)
+        sessions = [UserSession(0, "slack", thread), UserSession(1, "discord", channel)]
         root = await thread.post_message("hello")
         caller = AsyncWebClient(slack.bot_token, base_url=slack.api_url)
         stop = {"type": "button", "action_id": "stop", "text": {"type": "plain_text", "text": STOP}}
         blocks = [{"type": "actions", "elements": [stop]}]
-        channel_id, text = thread.channel.id, answer(["s0-0"])
+        channel_id, text = thread.channel.id, get_answer_text(["s0-0"])
         await caller.chat_postMessage(channel=channel_id, text=text, thread_ts=root.ts, blocks=blocks)
 
         def count_faults() -> tuple[int, int]:
@@ -124,7 +126,7 @@ async def test_unasked_replies_and_unfinished_replies_are_found() -> None:
 
 
 def test_a_valid_history_has_each_question_once_with_its_answer() -> None:
-    well = [("user", "Ada: s1-0"), ("assistant", answer(["s1-0"])), ("user", "Ada: s1-1\n\nAda: s1-2")]
+    well = [("user", "Ada: s1-0"), ("assistant", get_answer_text(["s1-0"])), ("user", "Ada: s1-1\n\nAda: s1-2")]
     assert find_history_fault(well) == ""
     assert find_history_fault([("user", build_quote("A summary", ["| They spoke of s1-0."])), *well]) == ""
     assert find_history_fault([("user", build_quote("What was said", ["| They spoke of s1-0."]))]) == ""
@@ -146,15 +148,17 @@ async def test_a_context_message_is_not_a_question() -> None:
 
 
 def test_messages_that_no_bot_received_are_counted_separately() -> None:
-    verdict = judge(IDS, "")
-    session = UserSession(1, "discord", SilentPlace(), list(IDS))
-    outcome = Outcome(1, 1.0, [(session, verdict)], frozenset(IDS[:2]), frozenset(), [], 0, 0, Counter({"kill -9": 1}))
+    verdict = judge(NAMES, "")
+    session = UserSession(1, "discord", SilentPlace(), list(NAMES))
+    outcome = Outcome(
+        1, 1.0, [(session, verdict)], frozenset(NAMES[:2]), frozenset(), [], 0, 0, Counter({"kill -9": 1})
+    )
     assert faults(outcome) == [
         "discord s1: lost: s1-2",
         "discord s1: not received: s1-0",
         "discord s1: not received: s1-1",
     ]
-    assert "| sent while no bot was connected | 2 |" in table(outcome)
+    assert "| not received | 2 |" in table(outcome)
 
 
 @pytest.mark.long

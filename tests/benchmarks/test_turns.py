@@ -30,7 +30,7 @@ async def test_a_turn_of_one_message_writes_in_at_most_five_statements(
 async def test_queued_sessions_run_concurrently(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(one_worker, "CONCURRENT_SESSIONS", 10)
     monkeypatch.setattr(one_worker, "MODEL_SECONDS", 0.5)
-    assert (await one_worker.measure_concurrent_turns(database_url, is_bare=True)).peak == 10
+    assert (await one_worker.measure_concurrent_turns(database_url, has_agent=False)).peak == 10
 
 
 async def test_failed_turns_fail_the_benchmark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -45,7 +45,7 @@ async def test_worker_processes_share_the_turns(postgres: str, monkeypatch: pyte
     monkeypatch.setattr(many_workers, "SESSIONS", 4)
     monkeypatch.setattr(many_workers, "TURNS_PER_SESSION", 2)
     throughput = await many_workers.measure_throughput(postgres, 2)
-    assert (throughput.turns, sum(throughput.shares)) == (8, 8)
+    assert (throughput.turns, sum(throughput.turns_by_worker)) == (8, 8)
 
 
 def test_the_table_has_a_column_per_database_and_a_dash_for_no_value() -> None:

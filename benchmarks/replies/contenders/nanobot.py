@@ -1,6 +1,6 @@
 """nanobot's Discord channel as a contender, in a process of its own.
 
-`uv run --with` installs the version below in an environment of its own. nanobot uses the sandbox as Discord and this
+`uv run --with` installs `PACKAGES` in an environment of its own. nanobot uses the sandbox as Discord and this
 process as its model API. Its pauses follow the wall clock, so it is measured at speed 1 only.
 """
 
@@ -24,16 +24,16 @@ from benchmarks.replies.platforms import DiscordCellPlatform, MeasuredQuestion
 NAME = "nanobot-ai 0.3.5"
 PACKAGES = ("nanobot-ai==0.3.5", "discord.py==2.7.1")
 
-#: The program that installs nanobot: uv on the path, or the one of `make`.
+#: Program that installs nanobot: uv on the path, or the one that `make` installs.
 UV = shutil.which("uv") or ".uv/bin/uv"
 
-#: Limit of its start including the first installation, in seconds.
+#: Limit of nanobot's start including the first installation, in seconds.
 _START_TIMEOUT_SECONDS = 300.0
 
-#: Seconds without a call after the last word until its reply counts as complete.
+#: Seconds without a call after the model's last word until a reply counts as ended.
 _QUIET_SECONDS = 20.0
 
-#: discord.py has no setting for Discord's address.
+#: Script that starts nanobot in a sandbox; discord.py has no setting for Discord's address.
 PROGRAM = """
 import os, runpy, sys
 import discord, yarl
@@ -58,7 +58,7 @@ class TokenStreamServer:
 
     def __init__(self) -> None:
         self._streams: dict[int, TokenStream] = {}
-        self._asked = asyncio.Condition()
+        self._stream_added = asyncio.Condition()
         app = web.Application(client_max_size=16 * 2**20)
         app.router.add_post("/v1/chat/completions", self._complete)
         self._runner = web.AppRunner(app, shutdown_timeout=1)
@@ -74,16 +74,16 @@ class TokenStreamServer:
 
     async def add_stream(self, stream: TokenStream) -> None:
         """Store a stream, so that a waiting or later request for its question streams it."""
-        async with self._asked:
+        async with self._stream_added:
             self._streams[stream.number] = stream
-            self._asked.notify_all()
+            self._stream_added.notify_all()
 
     async def _complete(self, request: web.Request) -> web.StreamResponse:
         body = await request.json()
         user_messages = json.dumps([message for message in body["messages"] if message["role"] == "user"])
         number = int(re.findall(r"question (\d+)", user_messages)[-1])
-        async with self._asked:
-            await self._asked.wait_for(lambda: number in self._streams)
+        async with self._stream_added:
+            await self._stream_added.wait_for(lambda: number in self._streams)
         words = asyncio.Queue[str]()
         stream = self._streams[number]
         stream.subscribe(words.put_nowait)
@@ -179,7 +179,7 @@ def build_config(home: str, model: str, token: str) -> dict[str, Any]:
     }
 
 
-def _encode_chunk(delta: dict[str, str], finish: str | None) -> bytes:
-    choice = {"index": 0, "delta": delta, "finish_reason": finish}
+def _encode_chunk(delta: dict[str, str], finish_reason: str | None) -> bytes:
+    choice = {"index": 0, "delta": delta, "finish_reason": finish_reason}
     chunk = {"id": "bench", "object": "chat.completion.chunk", "created": 0, "model": "scripted", "choices": [choice]}
     return f"data: {json.dumps(chunk)}\n\n".encode()

@@ -39,12 +39,12 @@ class ReplyWithButtons:
     """Reply writer that adds the bot's answer buttons when the reply ends.
 
     Args:
-        name: the turn id that the buttons carry.
+        turn_id: the turn id in the buttons.
     """
 
-    def __init__(self, reply: Reply, name: str) -> None:
+    def __init__(self, reply: Reply, turn_id: str) -> None:
         self._reply = reply
-        self._buttons = answer_buttons(name, ENGLISH, EXTRA_BUTTONS)
+        self._buttons = answer_buttons(turn_id, ENGLISH, EXTRA_BUTTONS)
         self.feed = reply.feed
 
     async def close(self, text: str) -> None:
@@ -58,9 +58,9 @@ async def open_reply(surface: Surface, question: MeasuredQuestion) -> AsyncItera
     There is no turn: the question's number replaces the turn id in the buttons. The end of the block abandons a reply
     that is not closed.
     """
-    name = str(question.number)
-    async with Reply(surface, save_ids=ignore_ids, buttons=growing_buttons(name, ENGLISH)) as reply:
-        yield ReplyWithButtons(reply, name)
+    turn_id = str(question.number)
+    async with Reply(surface, save_ids=ignore_ids, buttons=growing_buttons(turn_id, ENGLISH)) as reply:
+        yield ReplyWithButtons(reply, turn_id)
 
 
 class _ParleyOnSlack(StreamingContender):
@@ -76,7 +76,7 @@ class _ParleyOnSlack(StreamingContender):
         self._assistant = AssistantThreads(api)
 
     async def wait_for_background_calls(self) -> None:
-        """Wait for Slack calls that outlast a reply, such as removed reactions.
+        """Wait for Slack calls that outlast a reply, such as the removal of reactions.
 
         The calls count towards the rate limits of the measured replies. Unfinished ones are cancelled after
         `BACKGROUND_TIMEOUT_SECONDS`.
@@ -92,9 +92,9 @@ class _ParleyOnSlack(StreamingContender):
             "thread_ts": question.message,
             "ts": question.message,
         }
-        turn = f"turn {question.number}"
+        turn_id = f"turn {question.number}"
         surface = StreamSurface(
-            self._api, self._queued_reactions, address, turn, self._streams, assistant=self._assistant
+            self._api, self._queued_reactions, address, turn_id, self._streams, assistant=self._assistant
         )
         return open_reply(surface, question)
 
@@ -107,7 +107,7 @@ class _ParleyOnDiscord(StreamingContender):
         self._queued_reactions = discord_reactions.make_queued_reactions(api)
 
     async def wait_for_background_calls(self) -> None:
-        """Wait for Discord calls that outlast a reply, such as removed reactions.
+        """Wait for Discord calls that outlast a reply, such as the removal of reactions.
 
         Unfinished calls are cancelled after `BACKGROUND_TIMEOUT_SECONDS`.
         """

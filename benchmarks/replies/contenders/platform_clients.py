@@ -1,4 +1,4 @@
-"""Post, edit and delete calls of the rebuilt bots, through the platforms' clients."""
+"""Message clients of the reimplemented policies, on the platforms' real clients."""
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Mapping
@@ -63,18 +63,18 @@ class SlackMessageClient(MessageClient):
 class DiscordMessageClient(MessageClient):
     """Client that posts in the question's Discord channel.
 
-    Each message is a Discord reply to the message before, the first one to the question.
+    Each message is a Discord reply to the previous one, the first one to the question.
     """
 
     size = 2_000
 
     def __init__(self, client: discord.Client, question: MeasuredQuestion) -> None:
         self._place = client.get_partial_messageable(int(question.place))
-        self._before = int(question.message)
+        self._previous_id = int(question.message)
 
     async def post(self, text: str) -> str:
-        message = await self._place.send(text, reference=self._place.get_partial_message(self._before))
-        self._before = message.id
+        message = await self._place.send(text, reference=self._place.get_partial_message(self._previous_id))
+        self._previous_id = message.id
         return str(message.id)
 
     async def edit(self, message: str, text: str) -> None:

@@ -1,8 +1,8 @@
-"""Streaming policies of other bots, rebuilt from their sources.
+"""Streaming policies of other bots, reimplemented from their sources.
 
-A policy is the rules for posts, edits and endings. Other features (Markdown, buttons, sessions) are left out. Each
-policy has its platform's real client with its original retries; for clients of other languages, the nearest settings of
-the Python client.
+A policy is the rules for posts, edits and the end of a reply, without other features (Markdown, buttons, sessions).
+Each policy has its platform's real client with its original retries. Clients of other languages are replaced by the
+Python client with the nearest settings.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ from typing import Self
 
 from benchmarks.replies.contenders.platform_clients import MessageClient
 
-#: Each client raises errors of its own for failed calls.
+#: Error of a failed call: each client has its own classes.
 _CALL_ERROR = Exception
 
 
@@ -46,8 +46,8 @@ class StreamingPolicy(ABC):
 class ChatSdk(StreamingPolicy):
     """Rules of Vercel's Chat SDK for platforms without streams.
 
-    It posts a placeholder. Then it edits the message 500 ms after the end of the former edit, if there is new text. A
-    failed edit is ignored, a failed last one raises. Text over the platform's limit is cut.
+    It posts a placeholder. Then it edits the message 500 ms after the end of the former edit, if there is new text. It
+    ignores a failed edit, except the last one, whose error it raises. It cuts text over the platform's limit.
     """
 
     EDIT_INTERVAL_SECONDS = 0.5
@@ -153,8 +153,8 @@ class Llmcord(StreamingPolicy):
 class ChatGptInSlack(StreamingPolicy):
     """Rules of ChatGPT-in-Slack: an edit per 20 deltas, even during another edit.
 
-    Edits, including the last, show the first 3,500 characters; at the end, messages of 20,000 show the rest. A failed
-    edit is ignored, a failed last one raises.
+    Edits, including the last, show the first 3,500 characters; at the end, messages of 20,000 show the rest. It ignores
+    a failed edit, except the last one, whose error it raises.
     """
 
     DELTAS_PER_EDIT = 20

@@ -29,14 +29,14 @@ class _PolicyContender(StreamingContender):
     """Running contender that writes replies by a copy of one bot's streaming policy.
 
     Args:
-        make: returns the reply writer of a question.
+        create_policy: returns the reply writer of a question.
     """
 
-    def __init__(self, make: Callable[[MeasuredQuestion], StreamingPolicy]) -> None:
-        self._make = make
+    def __init__(self, create_policy: Callable[[MeasuredQuestion], StreamingPolicy]) -> None:
+        self._create_policy = create_policy
 
     def open_reply(self, question: MeasuredQuestion) -> AbstractAsyncContextManager[ReplyWriter]:
-        return self._make(question)
+        return self._create_policy(question)
 
 
 @asynccontextmanager

@@ -30,24 +30,24 @@ NAME = "google-adk's SlackRunner"
 class TokenStreamModel(BaseLlm):
     """ADK model that answers a question with the whole text of its `TokenStream`.
 
-    It waits until `add_stream` has stored the stream with the question's number, and the stream has ended.
+    It waits until `add_stream` has stored the question's stream, and until the stream has ended.
     """
 
     _streams: dict[int, TokenStream] = PrivateAttr(default_factory=dict)
-    _asked: asyncio.Condition = PrivateAttr(default_factory=asyncio.Condition)
+    _stream_added: asyncio.Condition = PrivateAttr(default_factory=asyncio.Condition)
 
     async def add_stream(self, stream: TokenStream) -> None:
         """Store a stream, so that waiting and later runs for its question answer with it."""
-        async with self._asked:
+        async with self._stream_added:
             self._streams[stream.number] = stream
-            self._asked.notify_all()
+            self._stream_added.notify_all()
 
     async def generate_content_async(
         self, llm_request: LlmRequest, stream: bool = False
     ) -> AsyncGenerator[LlmResponse, None]:
         number = _parse_question_number(str(llm_request.contents[-1]))
-        async with self._asked:
-            await self._asked.wait_for(lambda: number in self._streams)
+        async with self._stream_added:
+            await self._stream_added.wait_for(lambda: number in self._streams)
         answer = self._streams[number]
         await answer.ended.wait()
         yield LlmResponse(content=types.Content(role="model", parts=[types.Part(text=answer.text)]))

@@ -1,7 +1,7 @@
-"""Minimal ADK bot to compare Parley's start with: `bare.py slack|discord|both`.
+"""Minimal ADK bot to compare Parley's start with: `minimal_bot.py slack|discord|both`.
 
 It imports the same libraries, opens a database, and warms up its agent like Parley (one run, and the token vocabulary).
-It connects, and answers each mention with one model call. It has no storage, streaming and recovery. With
+It connects, and answers each mention with one model call. It has no storage, no streaming and no recovery. With
 `SLACK_RUNNER` set, ADK's own `SlackRunner` answers in Slack.
 """
 
@@ -27,7 +27,7 @@ from sqlalchemy.ext.asyncio import create_async_engine
 _WARM_UP_TEXT = "."
 
 
-class BareModel(BaseLlm):
+class MinimalModel(BaseLlm):
     """ADK model that answers by a call of an OpenAI-compatible server.
 
     It answers the message of the warm-up run (`_WARM_UP_TEXT`) without a call, with the same text.
@@ -53,7 +53,7 @@ def create_client() -> openai.AsyncOpenAI:
 async def ask(runner: Runner, text: str) -> str:
     answer = ""
     message = types.Content(role="user", parts=[types.Part(text=text)])
-    async for event in runner.run_async(user_id="somebody", session_id="one", new_message=message):
+    async for event in runner.run_async(user_id="somebody", session_id="bench", new_message=message):
         if event.is_final_response() and event.content and event.content.parts:
             answer = event.content.parts[0].text or ""
     return answer
@@ -90,7 +90,7 @@ async def connect_discord(runner: Runner, stack: AsyncExitStack) -> None:
     discord.gateway.DiscordWebSocket.DEFAULT_GATEWAY = yarl.URL(os.environ["DISCORD_GATEWAY_URL"])
     ready = asyncio.Event()
 
-    class BareBot(discord.Client):
+    class MinimalBot(discord.Client):
         async def on_ready(self) -> None:
             ready.set()
 
@@ -98,7 +98,7 @@ async def connect_discord(runner: Runner, stack: AsyncExitStack) -> None:
             if not message.author.bot:
                 await message.reply(await ask(runner, message.content))
 
-    bot = BareBot(intents=discord.Intents(guilds=True, guild_messages=True, message_content=True))
+    bot = MinimalBot(intents=discord.Intents(guilds=True, guild_messages=True, message_content=True))
     stack.push_async_callback(bot.close)
     running = asyncio.create_task(bot.start(os.environ["DISCORD_BOT_TOKEN"]))
     stack.callback(running.cancel)
@@ -107,13 +107,13 @@ async def connect_discord(runner: Runner, stack: AsyncExitStack) -> None:
 
 async def main(platform: str) -> None:
     async with AsyncExitStack() as stack:
-        engine = create_async_engine("sqlite+aiosqlite:///bare.db")
+        engine = create_async_engine("sqlite+aiosqlite:///minimal.db")
         stack.push_async_callback(engine.dispose)
         async with engine.connect() as connection:
             await connection.execute(text("select 1"))
         if os.environ.get("TIKTOKEN_CACHE_DIR"):
             tiktoken.get_encoding("o200k_base")
-        app = App(name="bare", root_agent=LlmAgent(name="bare", model=BareModel(model="scripted")))
+        app = App(name="minimal", root_agent=LlmAgent(name="minimal", model=MinimalModel(model="scripted")))
         sessions = InMemorySessionService()
         runner = Runner(app=app, session_service=sessions, auto_create_session=True)
         await ask(runner, _WARM_UP_TEXT)
