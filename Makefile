@@ -46,11 +46,11 @@ bench:  ## Run a short version of each benchmark.
 	@$(MAKE) --no-print-directory bench-prompts TURNS=44
 	@echo "That was 44 turns. Full run: make bench-prompts, 60 of them."
 	@$(MAKE) --no-print-directory bench-load BENCH_DATABASE=sqlite SESSIONS=20 MINUTES=2 EVERY=1
-	@echo "That was 20 sessions for 2 minutes. Full run: make bench-load, 500 for half an hour, on both databases."
+	@echo "That was 20 sessions for 2 platform minutes. Full run: make bench-load, 500 for 30, on both databases."
 	@$(MAKE) --no-print-directory soak TURNS=60
-	@echo "That was 60 messages. Full run: make soak, 10,000 of them in an hour."
+	@echo "That was 60 messages. Full run: make soak, 10,000 of them, more than ten minutes."
 	@$(MAKE) --no-print-directory chaos ARGS="--cases 2 --database sqlite"
-	@echo "That was 2 deaths on SQLite. Full run: make chaos, hours."
+	@echo "That was 2 crashes on SQLite. Full run: make chaos, hours."
 
 bench-sessions: .venv/ready $(WARM)
 	@.venv/bin/python -m benchmarks.sessions $(LENGTHS)
@@ -63,11 +63,11 @@ bench-start: .venv/ready $(WARM)
 bench-turns: .venv/ready $(WARM)
 	@.venv/bin/python -m benchmarks.turns
 
-# BENCH_DATABASE, SESSIONS, MINUTES, EVERY, PAUSE, SPEED, SEED: see benchmarks/load/__main__.py.
+# BENCH_DATABASE, SESSIONS, MINUTES, EVERY, PAUSE, SPEED, SEED, KEEP: see benchmarks/load/__main__.py.
 bench-load: .venv/ready $(WARM)
 	@.venv/bin/python -m benchmarks.load
 
-# TURNS, SESSIONS, SEED, EVERY, AT_ONCE, SPEED: see docs/benchmarks.md.
+# TURNS, SESSIONS, SEED, EVERY, AT_ONCE, SPEED, KEEP: see benchmarks/soak/__main__.py.
 soak: .venv/ready $(WARM)
 	@.venv/bin/python -m benchmarks.soak
 
@@ -80,7 +80,7 @@ bench-planner: .venv/ready
 bench-prompts: .venv/ready $(WARM)
 	@.venv/bin/python -m benchmarks.prompts $(TURNS)
 
-# BENCH_SPEED, BENCH_REPLIES, BENCH_CHANNELS, BENCH_PLATFORM ... narrow it: see docs/benchmarks.md.
+# BENCH_SPEED, BENCH_REPLIES, BENCH_CHANNELS, BENCH_PLATFORM ... narrow it: see benchmarks/replies/__main__.py.
 bench-replies: .venv/ready
 	@.venv/bin/python -m benchmarks.replies
 
