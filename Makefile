@@ -39,6 +39,8 @@ bench:  ## Run a short version of each benchmark.
 	@echo "That was SQLite. Full run: make bench-turns, some minutes."
 	@$(MAKE) --no-print-directory bench-sessions LENGTHS=100
 	@echo "That was a short history. Full run: make bench-sessions, some minutes."
+	@$(MAKE) --no-print-directory bench-start BENCH_RUNS=1 BENCH_PLATFORM=slack
+	@echo "That was 1 start of each program on Slack. Full run: make bench-start, 20 minutes."
 	@$(MAKE) --no-print-directory bench-deltas STREAMS=20
 	@echo "That was 20 streams. Full run: make bench-deltas, 200 of them."
 	@$(MAKE) --no-print-directory bench-planner SIZE=20000
