@@ -28,7 +28,7 @@ class RunningProcess(Protocol):
 
     def signal(self, number: int) -> None: ...
 
-    async def end(self) -> int: ...
+    async def wait(self) -> int: ...
 
     async def aclose(self) -> None: ...
 
@@ -46,7 +46,7 @@ class Program:
         self.log_file = folder / "bot.log"
         self.settings = settings
         self._process: RunningProcess | None = None
-        self._ending: asyncio.Task[int] | None = None
+        self._exit_task: asyncio.Task[int] | None = None
         self._log_offset = 0
 
     @property
@@ -57,16 +57,16 @@ class Program:
     def pid(self) -> int | None:
         return self._process.pid if self._process else None
 
-    async def start(self, command: str = "run", *, typed: str = "") -> None:
+    async def start(self, command: str = "run", *, stdin: str = "") -> None:
         self._log_offset = len(self.log)
-        self._process = await self._start_process(command, typed)
-        self._ending = asyncio.create_task(self._process.end())
+        self._process = await self._start_process(command, stdin)
+        self._exit_task = asyncio.create_task(self._process.wait())
 
-    async def _start_process(self, command: str, typed: str) -> RunningProcess:
+    async def _start_process(self, command: str, stdin: str) -> RunningProcess:
         """Start `python -m bot COMMAND` with new imports, and return its process.
 
         Args:
-            typed: the whole standard input.
+            stdin: the whole standard input.
         """
         with self.log_file.open("ab") as log:
             process = await asyncio.create_subprocess_exec(
@@ -78,7 +78,7 @@ class Program:
                 stderr=log,
             )
         assert process.stdin is not None
-        process.stdin.write(typed.encode())
+        process.stdin.write(stdin.encode())
         process.stdin.close()
         return SpawnedProcess(process)
 
@@ -89,7 +89,7 @@ class Program:
             TimeoutError: after `within` seconds.
         """
         async with asyncio.timeout(within):
-            while "bot.app: ready" not in self.log[self._log_offset :]:  # noqa: ASYNC110 - a file tells nobody
+            while "bot.app: ready" not in self.log[self._log_offset :]:  # noqa: ASYNC110 - a file sends no event
                 await asyncio.sleep(0.02)
 
     async def stop(self, number: int = signal.SIGTERM, *, within: float = 60) -> int:
@@ -99,8 +99,8 @@ class Program:
             TimeoutError: the process runs after `within` seconds.
         """
         assert self._process is not None
-        assert self._ending is not None
-        if not self._ending.done():
+        assert self._exit_task is not None
+        if not self._exit_task.done():
             self._process.signal(number)
         return await self.wait_for_exit(within=within)
 
@@ -110,26 +110,26 @@ class Program:
         Raises:
             TimeoutError: after `within` seconds.
         """
-        assert self._ending is not None
-        return await asyncio.wait_for(asyncio.shield(self._ending), within)
+        assert self._exit_task is not None
+        return await asyncio.wait_for(asyncio.shield(self._exit_task), within)
 
-    async def run_command(self, command: str, *, typed: str = "", within: float = 60) -> tuple[int, str]:
+    async def run_command(self, command: str, *, stdin: str = "", within: float = 60) -> tuple[int, str]:
         """Run a command of the bot, such as "turns --json"; return exit code and log.
 
         Args:
-            typed: the whole standard input.
+            stdin: the whole standard input.
         """
-        await self.start(command, typed=typed)
+        await self.start(command, stdin=stdin)
         try:
             return await self.wait_for_exit(within=within), self.log
         finally:
             await self.aclose()
 
     async def aclose(self) -> None:
-        """Kill the process if it runs, and wait for its end."""
-        if self._process is not None and self._ending is not None:
+        """Kill the process if it runs, and wait for its exit."""
+        if self._process is not None and self._exit_task is not None:
             await self._process.aclose()
-            await asyncio.wait([self._ending])
+            await asyncio.wait([self._exit_task])
 
 
 class SpawnedProcess:
@@ -145,7 +145,7 @@ class SpawnedProcess:
     def signal(self, number: int) -> None:
         self._process.send_signal(number)
 
-    async def end(self) -> int:
+    async def wait(self) -> int:
         return await self._process.wait()
 
     async def aclose(self) -> None:
@@ -160,9 +160,9 @@ class ForkedProgram(Program):
         super().__init__(folder, settings)
         self._fork_server = fork_server
 
-    async def _start_process(self, command: str, typed: str) -> RunningProcess:
-        order = {"folder": str(self.folder), "log": str(self.log_file), "settings": dict(self.settings)}
-        return await self._fork_server.start_process(command=command, typed=typed, **order)
+    async def _start_process(self, command: str, stdin: str) -> RunningProcess:
+        request = {"folder": str(self.folder), "log": str(self.log_file), "settings": dict(self.settings)}
+        return await self._fork_server.start_process(command=command, stdin=stdin, **request)
 
 
 class AcceptanceBot:
@@ -198,12 +198,12 @@ class AcceptanceBot:
         await asyncio.gather(*map(scenario, self.platforms))
 
     async def wait_for_reply(
-        self, platform: Platform, conversation: BotConversation, is_it: Callable[[str], bool]
+        self, platform: Platform, conversation: BotConversation, condition: Callable[[str], bool]
     ) -> BotMessage:
         """Wait until the newest reply satisfies a condition, and return this reply.
 
         Args:
-            is_it: the condition on the reply's text.
+            condition: the condition on the reply's text.
 
         Raises:
             TimeoutError: after 60 seconds, with the end of the bot's log.
@@ -211,7 +211,7 @@ class AcceptanceBot:
 
         def find_reply() -> BotMessage | None:
             replies = conversation.replies()
-            return replies[-1] if replies and is_it(replies[-1].text) else None
+            return replies[-1] if replies and condition(replies[-1].text) else None
 
         try:
             reply = await platform.wait_for(find_reply, timeout=60)
@@ -221,13 +221,13 @@ class AcceptanceBot:
         return reply
 
     async def ask(
-        self, platform: Platform, conversation: BotConversation, text: str, says: str, *, user: str = "ada"
+        self, platform: Platform, conversation: BotConversation, text: str, answer_text: str, *, user: str = "ada"
     ) -> BotMessage:
-        """Post `text`, wait for the bot's new reply with the text `says`, and return it."""
+        """Post `text`, and return the bot's new reply once it is `answer_text`."""
         before = len(conversation.replies())
         await conversation.say(text, user=user)
         await platform.wait_for(lambda: len(conversation.replies()) > before, timeout=60)
-        return await self.wait_for_reply(platform, conversation, lambda reply_text: reply_text == says)
+        return await self.wait_for_reply(platform, conversation, lambda reply_text: reply_text == answer_text)
 
 
 def _is_connected(platform: Platform) -> bool:
@@ -239,7 +239,7 @@ def _is_disconnected(platform: Platform) -> bool:
 
 
 def _unscripted_answer(_request: ReceivedRequest) -> ScriptedResponse:
-    return Fail(400, "no test has told the model what to say")
+    return Fail(400, "the test has not set `AcceptanceBot.answer`")
 
 
 StartBot = Callable[..., Awaitable[AcceptanceBot]]
@@ -275,9 +275,9 @@ async def _start_bot(
         return bot.answer(request)
 
     model = await stack.enter_async_context(ScriptedOpenAI(answer))
-    places = {name: value for platform in platforms for name, value in platform.settings.items()}
+    platform_settings = {name: value for platform in platforms for name, value in platform.settings.items()}
     scripted = {"MODEL": "openai/scripted", "OPENAI_BASE_URL": model.base_url}
-    bot = AcceptanceBot(ForkedProgram(fork_server, folder, {**places, **scripted, **settings}), platforms)
+    bot = AcceptanceBot(ForkedProgram(fork_server, folder, {**platform_settings, **scripted, **settings}), platforms)
     stack.push_async_callback(bot.program.aclose)
     await bot.start()
     return bot
@@ -306,7 +306,7 @@ async def start(
     """
     async with AsyncExitStack() as stack:
 
-        async def begin(*, folder: Path = tmp_path, **settings: str) -> AcceptanceBot:
+        async def start_bot(*, folder: Path = tmp_path, **settings: str) -> AcceptanceBot:
             return await _start_bot(stack, fork_server, folder, [Slack(slack), Discord(discord)], settings)
 
-        yield begin
+        yield start_bot

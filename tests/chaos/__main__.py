@@ -1,7 +1,4 @@
-"""Command that kills the bot at every crash point, and prints the results.
-
-`python -m tests.chaos`, or `make chaos`.
-"""
+"""Kill the bot at each crash point, and print the results: `make chaos`."""
 
 import argparse
 import asyncio
@@ -15,8 +12,8 @@ from pathlib import Path
 from sandbox.postgres import PostgresSandbox
 from tests.chaos import campaign, databases
 from tests.chaos.campaign import CaseResult
-from tests.chaos.platforms import FORKED_MODULE, ScenarioRunner
 from tests.chaos.report import table
+from tests.chaos.runner import FORKED_MODULE, ScenarioRunner
 from tests.processes.fork_server import start_fork_server
 
 #: Number of cases between two progress lines.
@@ -25,12 +22,14 @@ PROGRESS_INTERVAL = 100
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
-    parser.add_argument("--database", choices=["sqlite", "postgres"], action="append")
-    parser.add_argument("--cases", type=int, help="number of random cases; by default all")
+    parser.add_argument(
+        "--database", choices=["sqlite", "postgres"], action="append", help="only this database; by default both"
+    )
+    parser.add_argument("--cases", type=int, help="number of random cases for each database; by default all")
     parser.add_argument("--seed", type=int, default=1, help="seed of the random choice")
     parser.add_argument("--at", default="", help="only crash points with this prefix, such as core/inbox/store.py")
     parser.add_argument(
-        "--at-once", type=int, default=campaign.MAX_CONCURRENT, help="number of concurrent cases, which mostly wait"
+        "--at-once", type=int, default=campaign.MAX_CONCURRENT, help="maximum number of concurrent cases"
     )
     arguments = parser.parse_args()
     logging.disable(logging.WARNING)
@@ -82,11 +81,11 @@ async def _run(database: str, arguments: argparse.Namespace) -> int:
     return sum(bool(result.verdict.findings) for result in results)
 
 
-def _print_result(results: CaseResult) -> None:
-    if results.report:
-        _print(results.report)
-    elif not results.reached:
-        _print(f"not reached: {results.name}")
+def _print_result(result: CaseResult) -> None:
+    if result.report:
+        _print(result.report)
+    elif not result.reached:
+        _print(f"not reached: {result.name}")
 
 
 def _print(text: str) -> None:

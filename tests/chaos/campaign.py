@@ -9,22 +9,22 @@ from itertools import islice
 from core.concurrency.tasks import run_concurrently
 from tests.chaos.crash_points import module_of
 from tests.chaos.crashing_process import Crash
-from tests.chaos.platforms import ScenarioRunner
+from tests.chaos.runner import ScenarioRunner
 from tests.chaos.verdict import CrashVerdict, judge
 
 #: Maximum number of concurrent scenarios.
 MAX_CONCURRENT = 4
 
-#: Runs without a crash that count the passages of each point; cases use the minimum.
+#: Number of runs that count the passages of each point; cases use the minimum.
 COUNTING_RUNS = 2
 
 #: Maximum number of log lines in a report.
 MAX_LOG_LINES = 40
 
-#: Module whose most frequent point is passed all through an answer.
+#: Module whose most frequent crash point is passed throughout an answer.
 ANSWER_MODULE = "channels/answerer.py"
 
-#: Crashes of one process after the other; the process after the last one survives.
+#: Crashes of successive processes; the process after the last crash survives.
 Case = tuple[Crash, ...]
 
 
@@ -88,7 +88,7 @@ async def make_plan(runner: ScenarioRunner) -> CrashPlan:
 async def count_passages(runner: ScenarioRunner, *case: Crash) -> dict[str, int]:
     """Return the passages of each crash point in the process after the crashes.
 
-    Runs the scenario several times; the least number is returned.
+    It runs the scenario `COUNTING_RUNS` times; the minimum counts.
 
     Args:
         case: the crashes of the former processes.
@@ -131,16 +131,16 @@ async def run_cases(
         on_result: called with each result, in order of completion.
     """
 
-    async def play(case: Case) -> None:
+    async def report_case(case: Case) -> None:
         on_result(await _run_case(runner, case))
 
-    await run_concurrently(play, cases, max_concurrent)
+    await run_concurrently(report_case, cases, max_concurrent)
 
 
 async def run_until_reached(runner: ScenarioRunner, cases: Sequence[Case], size: int) -> list[CaseResult]:
     """Run cases in order until `size` of them reached their crash points.
 
-    On a slower or faster machine than at planning time a process may miss its point: then the next case is run.
+    A process may miss its point if the machine is slower or faster than at planning time. Then the next case is run.
 
     Returns:
         The results of all run cases.
@@ -157,18 +157,19 @@ async def run_until_reached(runner: ScenarioRunner, cases: Sequence[Case], size:
 async def _run_case(runner: ScenarioRunner, case: Case) -> CaseResult:
     """Run the scenario with a case's crashes, and return the result.
 
-    The number of passages varies: a missed crash is repeated at the last counted passage, and then at half of it.
+    The number of passages varies. So a case whose crash was missed is repeated at the last counted passage, and then at
+    half of it.
     """
-    (result, passages), (*before, crash) = await _play_case(runner, case), case
+    (result, passages), (*before, crash) = await _run_case_once(runner, case), case
     for divisor in (1, 2):
         count = passages.get(crash.point)
         if result.reached or result.verdict.findings or not count:
             break
-        result, passages = await _play_case(runner, (*before, Crash(crash.point, max(1, count // divisor))))
+        result, passages = await _run_case_once(runner, (*before, Crash(crash.point, max(1, count // divisor))))
     return result
 
 
-async def _play_case(runner: ScenarioRunner, case: Case) -> tuple[CaseResult, Mapping[str, int]]:
+async def _run_case_once(runner: ScenarioRunner, case: Case) -> tuple[CaseResult, Mapping[str, int]]:
     """Run the scenario once with a case's crashes.
 
     Returns:

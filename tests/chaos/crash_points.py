@@ -1,7 +1,7 @@
 """Crash points before and after every `await` of the program's code.
 
-An import hook compiles the program's modules with a call before and after each awaited expression.
-`set_callback` sets the function that is called.
+An import hook compiles the program's modules with a call before and after each awaited expression. `set_callback` sets
+the called function.
 """
 
 import ast
@@ -20,10 +20,10 @@ PACKAGES = ("bot", "channels", "core")
 
 #: Global names of the functions that an instrumented module calls.
 _BEFORE_AWAIT, _AFTER_AWAIT, _ITERATE, _ENTER = (
-    "__chaos_await__",
-    "__chaos_awaited__",
-    "__chaos_each__",
-    "__chaos_within__",
+    "__chaos_before_await__",
+    "__chaos_after_await__",
+    "__chaos_iterate__",
+    "__chaos_enter__",
 )
 
 _report_point: Callable[[str], None] = lambda _point: None  # noqa: E731 - the default before `set_callback`
@@ -64,8 +64,6 @@ def module_of(point: str) -> str:
 class _Instrumenter(ast.NodeTransformer):
     """AST transformer that adds a call at each crash point of a module.
 
-    The call may kill the process.
-
     Attributes:
         points: the crash points of the transformed source.
     """
@@ -75,60 +73,60 @@ class _Instrumenter(ast.NodeTransformer):
         self.points: list[str] = []
 
     def visit_Await(self, node: ast.Await) -> ast.AST:
-        place = self._place(node, "before", "after")
+        location = self._add_points(node, "before", "after")
         self.generic_visit(node)
-        node.value = _call(_BEFORE_AWAIT, place, node.value)
-        return _call(_AFTER_AWAIT, place, node)
+        node.value = _call(_BEFORE_AWAIT, location, node.value)
+        return _call(_AFTER_AWAIT, location, node)
 
     def visit_AsyncFor(self, node: ast.AsyncFor) -> ast.AST:
-        place = self._place(node, "before", "after")
+        location = self._add_points(node, "before", "after")
         self.generic_visit(node)
-        node.iter = _call(_ITERATE, place, node.iter)
+        node.iter = _call(_ITERATE, location, node.iter)
         return node
 
     def visit_comprehension(self, node: ast.comprehension) -> ast.AST:
-        place = self._place(node.target, "before", "after") if node.is_async else None
+        location = self._add_points(node.target, "before", "after") if node.is_async else None
         self.generic_visit(node)
-        if place is not None:
-            node.iter = _call(_ITERATE, place, node.iter)
+        if location is not None:
+            node.iter = _call(_ITERATE, location, node.iter)
         return node
 
     def visit_AsyncWith(self, node: ast.AsyncWith) -> ast.AST:
-        places = [
-            self._place(item.context_expr, "before entering", "after entering", "before leaving", "after leaving")
+        locations = [
+            self._add_points(item.context_expr, "before entering", "after entering", "before leaving", "after leaving")
             for item in node.items
         ]
         self.generic_visit(node)
-        for item, place in zip(node.items, places, strict=True):
-            item.context_expr = _call(_ENTER, place, item.context_expr)
+        for item, location in zip(node.items, locations, strict=True):
+            item.context_expr = _call(_ENTER, location, item.context_expr)
         return node
 
-    def _place(self, node: ast.expr | ast.stmt, *moments: str) -> str:
-        place = f"{self._path}:{node.lineno}:{node.col_offset + 1}"
-        self.points += [f"{place} {moment}" for moment in moments]
-        return place
+    def _add_points(self, node: ast.expr | ast.stmt, *moments: str) -> str:
+        location = f"{self._path}:{node.lineno}:{node.col_offset + 1}"
+        self.points += [f"{location} {moment}" for moment in moments]
+        return location
 
 
-def _call(name: str, place: str, value: ast.expr) -> ast.Call:
-    call = ast.Call(ast.Name(name, ast.Load()), [ast.Constant(place), value], [])
+def _call(name: str, location: str, value: ast.expr) -> ast.Call:
+    call = ast.Call(ast.Name(name, ast.Load()), [ast.Constant(location), value], [])
     return ast.fix_missing_locations(ast.copy_location(call, value))
 
 
-def _before_await(place: str, awaitable: Any) -> Any:
-    _report_point(f"{place} before")
+def _before_await(location: str, awaitable: Any) -> Any:
+    _report_point(f"{location} before")
     return awaitable
 
 
-def _after_await(place: str, value: Any) -> Any:
-    _report_point(f"{place} after")
+def _after_await(location: str, value: Any) -> Any:
+    _report_point(f"{location} after")
     return value
 
 
 class _InstrumentedIterable:
     """Async iterable that reports a crash point before and after each item."""
 
-    def __init__(self, place: str, iterable: Any) -> None:
-        self._place = place
+    def __init__(self, location: str, iterable: Any) -> None:
+        self._location = location
         self._iterable = iterable
 
     def __aiter__(self) -> "_InstrumentedIterable":
@@ -136,32 +134,32 @@ class _InstrumentedIterable:
         return self
 
     async def __anext__(self) -> Any:
-        _report_point(f"{self._place} before")
+        _report_point(f"{self._location} before")
         try:
             return await anext(self._iterator)
         finally:
-            _report_point(f"{self._place} after")
+            _report_point(f"{self._location} after")
 
 
 class _InstrumentedContext:
     """Async context manager that reports crash points at its entry and exit."""
 
-    def __init__(self, place: str, context: Any) -> None:
-        self._place = place
+    def __init__(self, location: str, context: Any) -> None:
+        self._location = location
         self._context = context
 
     async def __aenter__(self) -> Any:
-        _report_point(f"{self._place} before entering")
+        _report_point(f"{self._location} before entering")
         value = await self._context.__aenter__()
-        _report_point(f"{self._place} after entering")
+        _report_point(f"{self._location} after entering")
         return value
 
     async def __aexit__(self, *error: Any) -> Any:
-        _report_point(f"{self._place} before leaving")
+        _report_point(f"{self._location} before leaving")
         try:
             return await self._context.__aexit__(*error)
         finally:
-            _report_point(f"{self._place} after leaving")
+            _report_point(f"{self._location} after leaving")
 
 
 #: Functions that an instrumented module calls, by their global names.
@@ -219,5 +217,5 @@ def install() -> None:
         RuntimeError: a module of the program is already imported.
     """
     if any(name.partition(".")[0] in PACKAGES for name in sys.modules):
-        raise RuntimeError("modules of the program were imported before their points could be put in")
+        raise RuntimeError("modules of the program were imported before the hook that instruments them")
     sys.meta_path.insert(0, _Finder())

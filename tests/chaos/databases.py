@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from sandbox.postgres import PostgresSandbox
-from tests.chaos.platforms import DatabaseProvider
+from tests.chaos.runner import DatabaseProvider
 from tests.conftest import add_driver
 from tests.fixtures import empty_databases
 
@@ -34,29 +34,29 @@ async def create_sqlite_provider(folder: Path) -> DatabaseProvider:
 async def create_postgres_provider(server: PostgresSandbox) -> DatabaseProvider:
     """Return a provider of migrated databases on a PostgreSQL server.
 
-    After its use a database is emptied and reused.
+    It empties a database after its use, and provides it again.
     """
-    template, free = f"template_{uuid.uuid4().hex}", list[str]()
+    template, free_urls = f"template_{uuid.uuid4().hex}", list[str]()
     await empty_databases.migrate_database(add_driver(await asyncio.to_thread(server.create_database, template)))
 
     @asynccontextmanager
     async def provide(_process_folder: Path) -> AsyncIterator[str]:
-        if free:
-            url = free.pop()
+        if free_urls:
+            url = free_urls.pop()
         else:
             url = add_driver(
                 await asyncio.to_thread(server.create_database, f"chaos_{uuid.uuid4().hex}", template=template)
             )
         yield url
         await empty_databases.empty_database(url)
-        free.append(url)
+        free_urls.append(url)
 
     return provide
 
 
-async def create_rehearsal_database(server: PostgresSandbox) -> str:
-    """Return the `DATABASE_URL` of a new database for the warm-up of a fork server."""
-    url = await asyncio.to_thread(server.create_database, f"rehearsal_{uuid.uuid4().hex}")
+async def create_warm_up_database(server: PostgresSandbox) -> str:
+    """Return the URL of a new migrated database for the warm-up of a fork server."""
+    url = await asyncio.to_thread(server.create_database, f"warm_up_{uuid.uuid4().hex}")
     await empty_databases.migrate_database(add_driver(url))
     return url
 

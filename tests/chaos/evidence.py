@@ -16,7 +16,7 @@ from core.sessions.history import is_user_message
 from core.sessions.service import SessionService
 from core.store.database import Database
 from core.store.schema import inbox, interactions, messages, sessions, turns
-from tests.chaos.recorded_tools import RECORD
+from tests.chaos.recorded_tools import TOOL_CALLS_FILE
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Evidence:
         accepted: each inbox row, as (session, text, turn).
         stored: each message of the session histories, as (session, role, text).
         unfinished: descriptions of active turns, and of messages without a turn.
-        violations: violations of the models' rules in requests and stored histories.
+        violations: breaches of the model APIs' rules in requests and stored histories.
         faults: unexpected exit codes, and other faults of the run.
     """
 
@@ -44,8 +44,8 @@ class Evidence:
 
 def list_tool_calls(folder: Path) -> list[tuple[str, str]]:
     """Return (session, tool) of each call that the tools wrote into the folder's file."""
-    record = folder / RECORD
-    lines = record.read_text().splitlines() if record.exists() else []
+    file = folder / TOOL_CALLS_FILE
+    lines = file.read_text().splitlines() if file.exists() else []
     return [(session, tool) for session, tool, _call in map(json.loads, lines)]
 
 
@@ -54,7 +54,7 @@ async def list_accepted(database: Database) -> list[tuple[str, str, str]]:
 
     Oldest first. The turn is "" if the message has none. Unaddressed messages and reruns are left out.
     """
-    conditions = inbox.c.message.is_not(None), inbox.c.parent.is_(None)  # without unaddressed messages and reruns
+    conditions = inbox.c.message.is_not(None), inbox.c.parent.is_(None)
     query = sa.select(inbox.c.session, inbox.c.message, inbox.c.turn).where(*conditions).order_by(inbox.c.id)
     async with database.read() as connection:
         rows = (await connection.execute(query)).all()
@@ -68,7 +68,7 @@ async def list_unfinished(database: Database) -> list[str]:
     """
     active = sa.select(turns.c.session, turns.c.state).where(turns.c.state.not_in(["done", "failed", "cancelled"]))
     waiting = sa.select(inbox).where(inbox.c.turn.is_(None), inbox.c.outcome.is_(None))
-    unprocessed = sa.select(interactions.c.key)  # its user got an acknowledgement
+    unprocessed = sa.select(interactions.c.key)  # the platform has its acknowledgement, and will not send it again
     async with database.read() as connection:
         found = [f"a turn of {row.session} is {row.state}" for row in await connection.execute(active)]
         found += [f"{row.kind} {row.event_key} of {row.session} waits" for row in await connection.execute(waiting)]
@@ -87,16 +87,16 @@ async def load_histories(database: Database, folder: Path) -> dict[str, list[Eve
     service = SessionService(database, TokenCounter(folder), agent=DEFAULT_AGENT_NAME)
     async with database.read() as connection:
         rows = (await connection.execute(sa.select(sessions))).all()
-    found = {}
+    histories = {}
     for row in rows:
         session = await service.get_session(app_name=row.app, user_id=row.user_id, session_id=row.id)
         assert session is not None
-        found[row.id] = session.events
-    return found
+        histories[row.id] = session.events
+    return histories
 
 
 def find_violations(events: Sequence[Event], agent: str = DEFAULT_AGENT_NAME) -> Iterator[str]:
-    """Yield the violations of the models' rules in a session's history.
+    """Yield the breaches of the model APIs' rules in a session's history.
 
     For example, each tool call needs one result after it.
 
@@ -134,9 +134,9 @@ async def collect(
         folder: the folder of the processes.
         request_violations: violations that the scripted model found.
     """
-    found = (await load_histories(database, folder)).items()
+    histories = (await load_histories(database, folder)).items()
     history_violations = [
-        f"{session}: {violation}" for session, events in found for violation in find_violations(events)
+        f"{session}: {violation}" for session, events in histories for violation in find_violations(events)
     ]
     return Evidence(
         visible_texts=visible_texts,

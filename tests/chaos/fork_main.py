@@ -1,6 +1,6 @@
 """Module that the fork server imports before it forks crashing processes.
 
-The import installs the hook that instruments all later imports.
+Its import installs the hook that instruments all later imports.
 """
 
 from tests.chaos import crash_points as points

@@ -6,25 +6,25 @@ from pathlib import Path
 from google.adk.tools.tool_context import ToolContext
 
 #: File with one JSON line per tool call: session, tool and call id.
-RECORD = "uses.jsonl"
+TOOL_CALLS_FILE = "tool_calls.jsonl"
 
 
 def pay(tool_context: ToolContext) -> str:
     """Pay the bill."""
-    return _use("pay", tool_context)
+    return _record_call("pay", tool_context)
 
 
 def ring(tool_context: ToolContext) -> str:
     """Ring the bell."""
-    return _use("ring", tool_context)
+    return _record_call("ring", tool_context)
 
 
 def mail(tool_context: ToolContext) -> str:
     """Mail the letter."""
-    return _use("mail", tool_context)
+    return _record_call("mail", tool_context)
 
 
-def _use(tool: str, context: ToolContext) -> str:
-    with Path(RECORD).open("a") as record:
-        record.write(json.dumps([context.session.id, tool, context.function_call_id]) + "\n")
+def _record_call(tool: str, context: ToolContext) -> str:
+    with Path(TOOL_CALLS_FILE).open("a") as file:
+        file.write(json.dumps([context.session.id, tool, context.function_call_id]) + "\n")
     return "done"

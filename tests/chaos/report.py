@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from tests.chaos.campaign import CaseResult
 from tests.chaos.crash_points import list_all_points, module_of
 
-_HEAD = "| module | points | passed | cases | reached | answered | apology | unreceived | wrong |"
+_HEADER = "| module | points | passed points | cases | reached | answered | apology | unreceived | wrong |"
 
 
 def table(passages: Mapping[str, int], results: Sequence[CaseResult]) -> str:
@@ -19,7 +19,7 @@ def table(passages: Mapping[str, int], results: Sequence[CaseResult]) -> str:
     points, passed = Counter(map(module_of, list_all_points())), Counter(map(module_of, passages))
     lines = [_line(module, points[module], passed[module], _select(results, module)) for module in sorted(passed)]
     total = _line("**all**", sum(points.values()), sum(passed.values()), results)
-    return "\n".join([_HEAD, "| --- |" + " ---: |" * 8, *lines, total])
+    return "\n".join([_HEADER, "| --- |" + " ---: |" * 8, *lines, total])
 
 
 def _select(results: Sequence[CaseResult], module: str) -> list[CaseResult]:

@@ -21,12 +21,12 @@ FIRST, SECOND = "pay, then ring and mail", "what else"
 #: Text of SECOND after its edit.
 EDITED = f"{SECOND} is there"
 
-#: Maximum number of presses of the button under the second answer.
+#: Maximum number of clicks on the button under the second answer.
 MAX_CLICKS = 3
 
 TOOLS = ("pay", "ring", "mail")
 
-#: Limit for the first sign of acceptance, in seconds.
+#: Limit for the first sign that the bot accepted a message, in seconds.
 ACCEPT_TIMEOUT_SECONDS = 3.0
 
 #: Limit for the connection of the bot, in seconds.
@@ -42,14 +42,14 @@ def settings(platforms: Iterable[Platform], model_url: str) -> dict[str, str]:
 
 def _build_long_text(size: int) -> str:
     """Return text of unique paragraphs, with at least `size` characters."""
-    paragraphs = (f"This is what is to be said in part {number} of the first answer." for number in range(size))
+    paragraphs = (f"This paragraph is part {number} of the first answer." for number in range(size))
     text = ""
     while len(text) < size:
         text += f"{next(paragraphs)}\n\n"
     return text.strip()
 
 
-#: By platform: the first answer needs two chunks.
+#: First answer by platform; it needs two chunks.
 LONG: Mapping[str, str] = {
     "slack": _build_long_text(slack.LIMITS.chunk_size + 200),
     "discord": _build_long_text(discord.LIMITS.chunk_size + 200),
@@ -61,8 +61,8 @@ class ScenarioModel:
     """Script of a model that derives its next step from the request's history alone.
 
     Attributes:
-        violations: violations of the models' rules in the requests.
-        may_finish: by platform, an event: the first answer ends after it is set.
+        violations: breaches of the model APIs' rules in the requests.
+        may_finish: by platform, the event after which the first answer ends.
     """
 
     def __init__(self) -> None:
@@ -73,12 +73,12 @@ class ScenarioModel:
         try:
             rules.check_request("openai", request.body)
         except AssertionError as error:
-            self.violations.append(f"a request breaks a rule of the model: {error or request.body['messages']}")
-            return Fail(400, "no such history is taken")
+            self.violations.append(f"a request breaks a rule of the model API: {error or request.body['messages']}")
+            return Fail(400, "invalid history")
         if FIRST not in request.text:
             return SHORT
         if CONTENT.decode() not in request.text:
-            self.violations.append(f"the model is not told what is in the file: {request.text}")
+            self.violations.append(f"a request lacks the text of the file: {request.text}")
         roles = [role for role, _ in request.messages]
         newest = len(roles) - roles[::-1].index("user")
         match roles[newest:].count("tool"):
@@ -104,7 +104,7 @@ async def send_messages(
 ) -> None:
     """Post both messages as a user, edit the second, and regenerate its answer.
 
-    The second message follows the first sign of acceptance, or a timeout.
+    It posts the second message after the first sign of acceptance, or a timeout.
 
     Args:
         may_finish: the event that lets the first answer end.
@@ -128,7 +128,7 @@ async def send_messages(
         may_finish.set()
     with suppress(TimeoutError):
         await platform.wait_for(is_answered, timeout=CONNECT_TIMEOUT_SECONDS)
-        if conversation.replies()[-1].text == SHORT:  # not together with the first one, whose tools would run again
+        if conversation.replies()[-1].text == SHORT:  # one turn for both messages would run the tools again
             await _regenerate(platform, conversation)
 
 

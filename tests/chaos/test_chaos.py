@@ -1,6 +1,6 @@
-"""Crash tests: a process killed at any await loses, doubles and halves no message.
+"""Crash tests: a process killed at any await loses, doubles and cuts no message.
 
-These tests use a random sample of the crash points; `make chaos` uses all.
+These tests use a random sample of the cases; `make chaos` runs all.
 """
 
 import asyncio
@@ -12,8 +12,8 @@ import pytest
 from sandbox.postgres import PostgresSandbox
 from tests.chaos import campaign, databases
 from tests.chaos.campaign import CaseResult
-from tests.chaos.platforms import FORKED_MODULE, DatabaseProvider, ScenarioRunner
 from tests.chaos.report import table
+from tests.chaos.runner import FORKED_MODULE, DatabaseProvider, ScenarioRunner
 from tests.chaos.verdict import judge
 from tests.conftest import run_fork_server
 from tests.processes.fork_server import ForkServer
@@ -36,7 +36,7 @@ async def provide_database(request: pytest.FixtureRequest, fork_server: ForkServ
     if request.param == "sqlite":
         return await databases.create_sqlite_provider(tmp_path)
     server: PostgresSandbox = request.getfixturevalue("postgres_server")
-    await asyncio.to_thread(fork_server.warm_up, await databases.create_rehearsal_database(server))
+    await asyncio.to_thread(fork_server.warm_up, await databases.create_warm_up_database(server))
     return await databases.create_postgres_provider(server)
 
 

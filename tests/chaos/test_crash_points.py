@@ -1,4 +1,4 @@
-"""Crash points before and after each awaited call, which works as before."""
+"""Crash points before and after each awaited call, which behaves as the original."""
 
 import ast
 from collections import Counter
@@ -13,30 +13,30 @@ from tests.chaos.crash_points import ROOT, compile_instrumented, list_all_points
 SOURCE = """
 from contextlib import asynccontextmanager
 
-said = []
+logs = []
 
 async def numbers(n):
     for i in range(n):
         yield i
 
 @asynccontextmanager
-async def room(name):
-    said.append(f"into {name}")
+async def span(name):
+    logs.append(f"enter {name}")
     yield name
-    said.append(f"out of {name}")
+    logs.append(f"exit {name}")
 
-async def one(value):
-    said.append(value)
+async def log(value):
+    logs.append(value)
     return value
 
 async def main():
-    async with room("a") as a, room("b"):
+    async with span("a") as a, span("b"):
         async for i in numbers(2):
-            said.append(await one(i))
-    return a, [i async for i in numbers(3) if await one(i)]
+            logs.append(await log(i))
+    return a, [i async for i in numbers(3) if await log(i)]
 
 async def fails():
-    async with room("c"):
+    async with span("c"):
         await nothing
 """
 
@@ -64,11 +64,11 @@ def execute_source(*, instrumented: bool) -> dict[str, Any]:
 async def test_instrumented_code_behaves_like_the_original() -> None:
     original, instrumented = execute_source(instrumented=False), execute_source(instrumented=True)
     assert await instrumented["main"]() == await original["main"]() == ("a", [1, 2])
-    assert instrumented["said"] == original["said"]
+    assert instrumented["logs"] == original["logs"]
     for source in (original, instrumented):
         with pytest.raises(NameError):
             await source["fails"]()
-    assert instrumented["said"] == original["said"]
+    assert instrumented["logs"] == original["logs"]
 
 
 async def test_each_await_reports_a_point_before_and_after(reached_points: list[str]) -> None:
@@ -97,9 +97,9 @@ async def test_each_await_reports_a_point_before_and_after(reached_points: list[
 
 async def test_an_awaited_call_runs_between_its_points(reached_points: list[str]) -> None:
     namespace = execute_source(instrumented=True)
-    points.set_callback(lambda point: namespace["said"].append(point) if "23:" in point else None)
+    points.set_callback(lambda point: namespace["logs"].append(point) if "23:" in point else None)
     await namespace["main"]()
-    assert namespace["said"][2:6] == ["m.py:23:25 before", 0, "m.py:23:25 after", 0]
+    assert namespace["logs"][2:6] == ["m.py:23:25 before", 0, "m.py:23:25 after", 0]
 
 
 def test_each_await_of_the_program_has_its_points() -> None:

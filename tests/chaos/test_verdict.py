@@ -112,7 +112,7 @@ def test_wrong_visible_messages_are_found(case: str, messages: list[str]) -> Non
         ("pay is called 2 times", lambda: replace(CORRECT, tool_calls=[*CORRECT.tool_calls, ("slack:s", "pay")])),
         ("is accepted twice", lambda: replace(CORRECT, accepted=[*CORRECT.accepted, CORRECT.accepted[1]])),
         (
-            "to be said in part 0 of ' is stored twice",
+            "part 0 of the first an' is stored twice",
             lambda: replace(CORRECT, stored=[*CORRECT.stored, CORRECT.stored[1]]),
         ),
         (f"{SECOND!r} is stored twice", lambda: replace(CORRECT, stored=[*CORRECT.stored, CORRECT.stored[2]])),
@@ -125,7 +125,7 @@ def test_wrong_visible_messages_are_found(case: str, messages: list[str]) -> Non
             lambda: replace(replace_slack_texts(visible_texts("slack")[2:]), accepted=CORRECT.accepted[1:]),
         ),
         ("a turn is running", lambda: replace(CORRECT, unfinished=["a turn is running"])),
-        ("no model takes it", lambda: replace(CORRECT, violations=["no model takes it"])),
+        ("an invalid request", lambda: replace(CORRECT, violations=["an invalid request"])),
         ("a process ended with 1", lambda: replace(CORRECT, faults=["a process ended with 1"])),
     ],
 )

@@ -10,36 +10,36 @@ def run_process(
     folder: str,
     settings: Mapping[str, str],
     command: str = "",
-    typed: str = "",
+    stdin: str = "",
     log: str = "",
     terminal: str = "",
-    asked: Sequence[str] = (),
+    module: Sequence[str] = (),
 ) -> None:
     """Run a command of the bot in `folder`, with `settings` as its environment.
 
-    The standard input is `terminal` if given, else the text `typed`.
+    The standard input is `terminal` if given, else the text `stdin`.
 
     Args:
         log: the file for the output.
         terminal: the path of a terminal.
-        asked: paths of standard input and output, module and arguments of another program to run instead.
+        module: another program to run instead: paths of its standard input and output, its module and arguments.
     """
     os.chdir(folder)
     os.environ.update(settings)
-    if asked:
-        source, sink, module, *arguments = asked
+    if module:
+        source, sink, name, *arguments = module
         _redirect(os.open(source, os.O_RDONLY), 0)
         _redirect(os.open(sink, os.O_WRONLY | os.O_APPEND), 1, 2)
         sys.path[:0] = [folder, *os.environ.get("PYTHONPATH", folder).split(os.pathsep)]
-        sys.argv = [module, *arguments]
-        runpy.run_module(module, run_name="__main__", alter_sys=True)
+        sys.argv = [name, *arguments]
+        runpy.run_module(name, run_name="__main__", alter_sys=True)
         return
     if terminal:
         os.setsid()
         _redirect(os.open(terminal, os.O_RDWR), 0, 1, 2)  # the first opened terminal becomes the controlling one
     else:
         reader, writer = os.pipe()
-        os.write(writer, typed.encode())
+        os.write(writer, stdin.encode())
         os.close(writer)
         _redirect(reader, 0)
         _redirect(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644), 1, 2)

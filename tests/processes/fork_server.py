@@ -1,8 +1,8 @@
-"""Server that has all imports done, and forks the bot in some milliseconds.
+"""Server that imports the bot once, and then forks it in some milliseconds.
 
-On each connection to its order socket it forks a keeper process, which forks the requested process. The keeper reports
-the exit code, and kills the process if the connection closes. A connection to the other socket makes the server import
-the bot's modules and run the bot once. Messages are JSON lines.
+On each connection to its request socket it forks a supervisor, which forks the requested process. The supervisor
+reports the exit code, and kills the process if the connection closes. A connection to the warm-up socket makes the
+server import the bot's modules and run the bot once. Messages are JSON lines.
 """
 
 import asyncio
@@ -27,16 +27,16 @@ import httpcore2
 
 from sandbox.procfile import create_clean_environment
 
-#: Limit of the imports, in seconds.
-WARM_TIMEOUT = 120.0
+#: Limit of the warm-up, in seconds.
+WARM_UP_TIMEOUT_SECONDS = 120.0
 
-#: Names of its sockets: for processes, and for the warm-up.
-ORDER_SOCKET, WARM_UP_SOCKET = "orders", "warmth"
+#: File names of the server's sockets.
+REQUEST_SOCKET, WARM_UP_SOCKET = "requests", "warm-up"
 
-#: Script that requests a process in place of `python`.
+#: Script that replaces `python` and requests a process.
 FORK_CLIENT = Path(__file__).with_name("fork_client.py")
 
-#: Modules that the program imports lazily.
+#: Modules that the bot imports lazily.
 LAZY_MODULES = (
     "aiosqlite",
     "anyio._backends._asyncio",
@@ -69,14 +69,14 @@ class ForkedProcess:
         with suppress(ProcessLookupError):
             os.kill(self.pid, number)
 
-    async def end(self) -> int:
-        """Wait for the exit, and return the exit code, or the negated signal number."""
+    async def wait(self) -> int:
+        """Wait for the exit; return the exit code, or the negated signal number."""
         code = int(await self._reader.readline())
         self._writer.close()
         return code
 
     async def aclose(self) -> None:
-        """Kill the process if it is alive; `end` still returns its exit code."""
+        """Kill the process if it is alive; `wait` still returns its exit code."""
         if not self._writer.is_closing():
             self._writer.write_eof()
 
@@ -98,10 +98,10 @@ class ForkServer:
     def warm_up(self, *databases: str) -> None:
         """Make the server import the bot's modules and run the bot once, unless it has.
 
-        It must be called before the first fork.
+        Call it before the first fork.
 
         Args:
-            databases: migrated PostgreSQL databases for the run, beside one of SQLite.
+            databases: URLs of migrated PostgreSQL databases for further runs; the first one uses SQLite.
 
         Raises:
             RuntimeError: the server does not answer in time.
@@ -109,13 +109,13 @@ class ForkServer:
         with socket.socket(socket.AF_UNIX) as connection:
             connection.connect(str(self.folder / WARM_UP_SOCKET))
             connection.sendall(json.dumps(databases).encode() + b"\n")
-            if not (select([connection], [], [], WARM_TIMEOUT)[0] and connection.recv(1)):
-                raise RuntimeError("the fork server is not warm")
+            if not (select([connection], [], [], WARM_UP_TIMEOUT_SECONDS)[0] and connection.recv(1)):
+                raise RuntimeError("the fork server did not warm up in time")
 
-    async def start_process(self, **order: Any) -> ForkedProcess:
+    async def start_process(self, **request: Any) -> ForkedProcess:
         """Fork a process that calls `run_process` with these arguments, and return it."""
-        reader, writer = await asyncio.open_unix_connection(str(self.folder / ORDER_SOCKET))
-        writer.write(json.dumps(order).encode() + b"\n")
+        reader, writer = await asyncio.open_unix_connection(str(self.folder / REQUEST_SOCKET))
+        writer.write(json.dumps(request).encode() + b"\n")
         return ForkedProcess(int(await reader.readline()), reader, writer)
 
 
@@ -126,19 +126,22 @@ def start_fork_server(module: str) -> Iterator[ForkServer]:
     The first user must call `warm_up`.
 
     Args:
-        module: module whose function `run_process` the forked process calls; it is imported before the bot's modules.
+        module: module whose function `run_process` the forked process calls. The server imports it before the bot's
+            modules.
     """
     with tempfile.TemporaryDirectory(prefix="parley-fork-") as name, ExitStack() as stack:
         fork_server = ForkServer(Path(name))
-        own, words = (
+        python, client_arguments = (
             shlex.quote(sys.executable),
-            shlex.join(["-IS", str(FORK_CLIENT), str(fork_server.folder / ORDER_SOCKET)]),
+            shlex.join(["-IS", str(FORK_CLIENT), str(fork_server.folder / REQUEST_SOCKET)]),
         )
-        fork_server.python.write_text(f'#!/bin/sh\n[ "$1" = -m ] || exec {own} "$@"\nexec {own} {words} "$@"\n')
+        fork_server.python.write_text(
+            f'#!/bin/sh\n[ "$1" = -m ] || exec {python} "$@"\nexec {python} {client_arguments} "$@"\n'
+        )
         fork_server.python.chmod(0o755)
         listeners = [stack.enter_context(socket.socket(socket.AF_UNIX)) for _ in range(2)]
-        for listener, at in zip(listeners, (ORDER_SOCKET, WARM_UP_SOCKET), strict=True):
-            listener.bind(str(fork_server.folder / at))
+        for listener, file_name in zip(listeners, (REQUEST_SOCKET, WARM_UP_SOCKET), strict=True):
+            listener.bind(str(fork_server.folder / file_name))
             listener.listen()
         files = [listener.fileno() for listener in listeners]
         process = subprocess.Popen(
@@ -156,7 +159,7 @@ def start_fork_server(module: str) -> Iterator[ForkServer]:
             process.communicate()
 
 
-def _import(module: str) -> Callable[..., None]:
+def _import_bot(module: str) -> Callable[..., None]:
     """Import the bot's modules, and return the `run_process` function of `module`."""
     run_process: Callable[..., None] = import_module(module).run_process
     # after the import hooks of the module
@@ -164,23 +167,23 @@ def _import(module: str) -> Callable[..., None]:
 
     for module in LAZY_MODULES:
         import_module(module)
-    from tests.processes import shared_setup as once  # noqa: PLC0415
+    from tests.processes import shared_setup  # noqa: PLC0415
 
-    once.share_one_time_work()
-    httpcore2.default_ssl_context(_trust_env=True)  # as a client would
+    shared_setup.share_one_time_work()
+    httpcore2.default_ssl_context(_trust_env=True)  # fills the cache for the HTTP clients
     asyncio.run(warm_up())
     return run_process
 
 
-def _rehearse(database: str) -> None:
+def _run_bot_once(database: str) -> None:
     """Run the bot once on a database, so that one-time work precedes the forks.
 
     Args:
-        database: see `rehearse`.
+        database: see `warm_up.run_bot`.
     """
-    from tests.processes.preload import rehearse  # noqa: PLC0415 - see `_import`
+    from tests.processes.warm_up import run_bot  # noqa: PLC0415 - see `_import_bot`
 
-    asyncio.run(rehearse(database))
+    asyncio.run(run_bot(database))
     gc.unfreeze()
     gc.collect()  # threads of closed loops end
     for thread in threading.enumerate()[1:]:
@@ -189,74 +192,74 @@ def _rehearse(database: str) -> None:
     assert threading.active_count() == 1, "a forked process would lack a thread"
 
 
-def _serve(orders: socket.socket, warmth: socket.socket, python: str, module: str) -> None:
+def _serve(requests: socket.socket, warm_ups: socket.socket, python: str, module: str) -> None:
     """Handle connections to both sockets until standard input closes.
 
-    A forked keeper process returns early.
+    In a forked process it returns early.
 
     Args:
-        orders: the socket for new processes.
-        warmth: the socket for `warm_up`.
+        requests: the socket for new processes.
+        warm_ups: the socket for `warm_up`.
         python: the path that replaces `sys.executable`.
         module: see `start_fork_server`.
     """
     run_process: Callable[..., None] | None = None
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # keepers need no wait
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # so the kernel reaps the supervisors
     while True:
-        found = select([orders, warmth, sys.stdin], [], [])[0]
-        if warmth in found:
-            connection, _ = warmth.accept()
+        readable = select([requests, warm_ups, sys.stdin], [], [])[0]
+        if warm_ups in readable:
+            connection, _ = warm_ups.accept()
             with connection:
                 databases = json.loads(connection.makefile().readline())
                 if run_process is None:
-                    run_process, databases = _import(module), ["", *databases]
+                    run_process, databases = _import_bot(module), ["", *databases]
                 for database in databases:
-                    _rehearse(database)
+                    _run_bot_once(database)
                 sys.executable = python  # processes that the program starts are forked, too
                 connection.sendall(b"\n")
-        elif orders in found:
-            connection, _ = orders.accept()
+        elif requests in readable:
+            connection, _ = requests.accept()
             assert run_process is not None, "the server is not warmed up"
             if os.fork() == 0:
-                orders.close()
-                warmth.close()
-                _run_keeper(connection, run_process)
+                requests.close()
+                warm_ups.close()
+                _run_supervisor(connection, run_process)
                 return
             connection.close()
         else:
             return
 
 
-def _run_keeper(connection: socket.socket, run_process: Callable[..., None]) -> None:
+def _run_supervisor(connection: socket.socket, run_process: Callable[..., None]) -> None:
     """Fork the requested process, and send its exit code through the connection.
 
     Kills the process if the connection closes. Returns only in the forked process, after `run_process`.
     """
-    bell, rope = socket.socketpair()
-    rope.setblocking(False)
-    line = connection.makefile("rw")
-    order = json.loads(line.readline())
+    wakeup_reader, wakeup_writer = socket.socketpair()
+    wakeup_writer.setblocking(False)
+    stream = connection.makefile("rw")
+    request = json.loads(stream.readline())
     signal.signal(signal.SIGCHLD, lambda _number, _frame: None)  # wakes the selector
-    signal.set_wakeup_fd(rope.fileno())
+    signal.set_wakeup_fd(wakeup_writer.fileno())
     pid = os.fork()
     if pid == 0:
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        for end in (line, connection, bell, rope):
-            end.close()
-        run_process(**order)
+        for file in (stream, connection, wakeup_reader, wakeup_writer):
+            file.close()
+        run_process(**request)
         return
     with suppress(BrokenPipeError):
-        line.write(f"{pid}\n")
-        line.flush()
-        if connection in select([connection, bell], [], [])[0]:
+        stream.write(f"{pid}\n")
+        stream.flush()
+        if connection in select([connection, wakeup_reader], [], [])[0]:
             os.kill(pid, signal.SIGKILL)
         _, status = os.waitpid(pid, 0)
-        line.write(f"{os.waitstatus_to_exitcode(status)}\n")
-        line.flush()
+        stream.write(f"{os.waitstatus_to_exitcode(status)}\n")
+        stream.flush()
     os._exit(0)
 
 
 if __name__ == "__main__":
-    requests, asked_warm = (socket.socket(fileno=int(number)) for number in sys.argv[1:3])
-    _serve(requests, asked_warm, *sys.argv[3:])
+    request_socket, warm_up_socket = (socket.socket(fileno=int(number)) for number in sys.argv[1:3])
+    _serve(request_socket, warm_up_socket, *sys.argv[3:])

@@ -49,7 +49,7 @@ class TerminalSession:
         return self._typist.screen
 
     async def wait_for_exit(self) -> int:
-        return await asyncio.wait_for(self._process.end(), 60)
+        return await asyncio.wait_for(self._process.wait(), 60)
 
 
 @pytest.fixture
@@ -74,9 +74,9 @@ async def run_in_terminal(
 @pytest.mark.parametrize("name", setup.SCENES)
 async def test_the_docs_show_the_output_of_init(name: str, fork_server: ForkServer, tmp_path: Path) -> None:
     async def start(typist: Typist, command: str, settings: Mapping[str, str]) -> Callable[[], Awaitable[int]]:
-        order = {"folder": str(tmp_path), "settings": {"TERM": "xterm", **settings}, "terminal": typist.device}
-        process = await fork_server.start_process(command=command, **order)
-        return process.end
+        request = {"folder": str(tmp_path), "settings": {"TERM": "xterm", **settings}, "terminal": typist.device}
+        process = await fork_server.start_process(command=command, **request)
+        return process.wait
 
     output = await setup.SCENES[name](start)
     example = setup.PLACE.search(setup.page(name).read_text())
@@ -204,7 +204,7 @@ async def test_init_asks_for_the_http_signing_secret_and_an_interrupt_saves_noth
 async def test_init_without_a_writable_file_or_terminal_prints_one_line(
     fork_server: ForkServer, program: MakeProgram, slack: SlackSandbox, settings: dict[str, str], disk: Path
 ) -> None:
-    code, output = await program(settings).run_command("init", typed="slack\n")
+    code, output = await program(settings).run_command("init", stdin="slack\n")
     assert (code, len(output.splitlines())) == (2, 1)
     assert "init needs a terminal" in output
 

@@ -140,7 +140,7 @@ async def test_without_tokens_the_sandbox_answers_typed_messages(program: MakePr
     ) as model:
         settings = {"MODEL": "openai/scripted", "OPENAI_BASE_URL": model.base_url, "DISCORD_GUILD_IDS": "1"}
         typed = "hello\n/wait\n/discord\n/channel general\n@parley hello again\n"
-        code, output = await program(settings).run_command("run", typed=typed, within=60)
+        code, output = await program(settings).run_command("run", stdin=typed, within=60)
     assert code == 0, output
     assert set(list_permissions(tmp_path / ".parley").values()) == {0o700, 0o600}
     first, _, _, _, _, *lines = output.splitlines()
@@ -165,7 +165,7 @@ async def test_the_terminal_takes_the_tour_and_returns_to_the_own_model(program:
         )
         typed = "/tour\nPlease refund it.\n/thread last\n/wait\n/press Approve\n/wait\n"
         typed += f"{form_lines}/dm\n/tour end\nhello\n"
-        code, output = await program(settings).run_command("run", typed=typed, within=100)
+        code, output = await program(settings).run_command("run", stdin=typed, within=100)
         assert len(model.requests) == 1  # the tour asks no model of the operator
     assert code == 0, output
     tour_start, approval, refunded, form, refusal, booked, ended, answer = (
@@ -188,7 +188,7 @@ async def test_the_terminal_takes_the_tour_and_returns_to_the_own_model(program:
 @pytest.mark.local_model
 async def test_without_settings_a_local_model_answers(tmp_path: Path) -> None:
     code, output = await Program(tmp_path, {}).run_command(
-        "run", typed="What is the capital of South Korea?\n", within=120
+        "run", stdin="What is the capital of South Korea?\n", within=120
     )
     assert code == 0, output
     assert "local/smollm2-135m is a tiny local model, often wrong: paste a key" in output
@@ -198,7 +198,7 @@ async def test_without_settings_a_local_model_answers(tmp_path: Path) -> None:
 
 
 async def test_a_bot_that_cannot_start_ends_the_sandbox_with_its_error(program: MakeProgram) -> None:
-    code, output = await program({"MODEL": "martian/m1"}).run_command("sandbox", typed="hello\n", within=60)
+    code, output = await program({"MODEL": "martian/m1"}).run_command("sandbox", stdin="hello\n", within=60)
     assert code == 1
     assert "the bot exited: " in output
     assert "MODEL=martian/m1: there is no such provider" in output

@@ -1,4 +1,4 @@
-"""Runs of the crash scenario, each with platforms and a database of its own."""
+"""Runner of the crash scenario, with new platforms and a database for each run."""
 
 import asyncio
 import itertools
@@ -28,7 +28,7 @@ from tests.chaos.evidence import Evidence
 from tests.chaos.scenario import ScenarioModel, send_messages
 from tests.processes.fork_server import ForkedProcess, ForkServer
 
-#: Module that the processes are forked from: see `tests.processes.fork_server`.
+#: Module of the fork server: see `tests.processes.fork_server.start_fork_server`.
 FORKED_MODULE = "tests.chaos.fork_main"
 
 #: Limit from the start of the last process to the last answer, in seconds.
@@ -37,10 +37,10 @@ SETTLE_TIMEOUT_SECONDS = 60.0
 #: Limit of a shutdown, in seconds.
 STOP_TIMEOUT_SECONDS = 20.0
 
-#: Seconds between two looks at the database.
+#: Seconds between two polls of the database.
 POLL_SECONDS = 0.02
 
-#: Provider of an empty migrated database for a folder: its SQLAlchemy URL.
+#: Function that provides an empty migrated database for a folder, and yields its SQLAlchemy URL.
 DatabaseProvider = Callable[[Path], AbstractAsyncContextManager[str]]
 
 
@@ -183,15 +183,17 @@ class _ScenarioRun:
     async def _run_process(self, crash: Crash | None, senders: Sequence[asyncio.Task[None]]) -> int:
         """Run one process until it crashes, or all is answered; return its exit code.
 
-        A process that does not crash in time, or has nothing left to do, is stopped.
+        It stops a process that does not crash in time, or has no work left.
 
         Args:
             senders: the tasks that send the users' messages.
         """
-        fatal = astuple(crash) if crash else None
-        process = await self._fork_server.start_process(folder=str(self._folder), settings=self._settings, crash=fatal)
+        crash_fields = astuple(crash) if crash else None
+        process = await self._fork_server.start_process(
+            folder=str(self._folder), settings=self._settings, crash=crash_fields
+        )
         done = asyncio.create_task(self._wait_until_done(senders))
-        exit_task = asyncio.create_task(process.end())
+        exit_task = asyncio.create_task(process.wait())
         try:
             await asyncio.wait([done, exit_task], timeout=SETTLE_TIMEOUT_SECONDS, return_when=asyncio.FIRST_COMPLETED)
             if not exit_task.done():
@@ -221,7 +223,7 @@ class _ScenarioRun:
         for platform, conversation in self._conversations.items():
             await platform.wait_for(partial(_is_answered, platform, conversation), timeout=SETTLE_TIMEOUT_SECONDS)
         await asyncio.wait(senders)
-        while await evidence.list_unfinished(self._database):  # noqa: ASYNC110 - no event of another process's
+        while await evidence.list_unfinished(self._database):  # noqa: ASYNC110 - another process sends no event
             await asyncio.sleep(POLL_SECONDS)
 
     async def _wait_until_disconnected(self) -> None:

@@ -1,4 +1,4 @@
-"""Run of the bot before forking, so that forks have all lazy work done."""
+"""Run of the bot before the first fork, so that the forks have all lazy work done."""
 
 import asyncio
 import logging
@@ -19,26 +19,30 @@ from tests.chaos import verdict
 from tests.chaos.scenario import ScenarioModel, send_messages, settings
 
 
-async def rehearse(database: str = "") -> None:
+async def run_bot(database: str = "") -> None:
     """Run the bot on both local platforms, and let it answer messages of users.
 
     Args:
-        database: its URL; by default the bot creates a SQLite file.
+        database: the database's URL; "" lets the bot create a SQLite file.
     """
     model = ScenarioModel()
     async with ScriptedOpenAI(model.answer) as scripted, SlackSandbox() as slack, DiscordSandbox() as discord:
         platforms: list[Platform] = [Slack(slack), Discord(discord)]
-        own = {"DATABASE_URL": database, "METRICS": "off", "PORT": "0"}
-        with _change_folder(), _disable_logging(), patch.dict(os.environ, settings(platforms, scripted.base_url) | own):
+        bot_settings = {"DATABASE_URL": database, "METRICS": "off", "PORT": "0"}
+        with (
+            _change_folder(),
+            _disable_logging(),
+            patch.dict(os.environ, settings(platforms, scripted.base_url) | bot_settings),
+        ):
             stop = asyncio.Event()
-            running = asyncio.create_task(app.run_bot(load_settings(), stop))
+            bot_task = asyncio.create_task(app.run_bot(load_settings(), stop))
             try:
                 await asyncio.gather(
                     *(_send_messages(platform, platform.start_conversation(), model) for platform in platforms)
                 )
             finally:
                 stop.set()
-                await running
+                await bot_task
 
 
 async def _send_messages(platform: Platform, conversation: BotConversation, model: ScenarioModel) -> None:
@@ -60,10 +64,10 @@ def _disable_logging() -> Iterator[None]:
 @contextmanager
 def _change_folder() -> Iterator[None]:
     """Change to a temporary folder inside the context."""
-    here = Path.cwd()
-    with tempfile.TemporaryDirectory(prefix="parley-rehearsal-") as folder:
+    former_folder = Path.cwd()
+    with tempfile.TemporaryDirectory(prefix="parley-warm-up-") as folder:
         os.chdir(folder)
         try:
             yield
         finally:
-            os.chdir(here)
+            os.chdir(former_folder)
