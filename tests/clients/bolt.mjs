@@ -1,5 +1,5 @@
-// Bot with Bolt for JavaScript, in Socket Mode or with a request URL: a mention names a step, and each step prints one
-// JSON line.
+// Bot with Bolt for JavaScript, in Socket Mode or with a request URL. A mention names a step; each step prints one JSON
+// line.
 import bolt from '@slack/bolt';
 
 const { App, Assistant, HTTPReceiver, LogLevel, SocketModeReceiver } = bolt;
@@ -8,7 +8,7 @@ const clientOptions = { slackApiUrl: SLACK_API_URL };
 const logLevel = LogLevel.WARN;
 
 const receiver = SLACK_APP_TOKEN
-  // A short ping timeout: Bolt waits as long before it reconnects.
+  // The ping timeout is short, since Bolt waits as long before it reconnects.
   ? new SocketModeReceiver({ appToken: SLACK_APP_TOKEN, clientPingTimeout: 1000, logLevel, installerOptions: { clientOptions } })
   : new HTTPReceiver({ signingSecret: SLACK_SIGNING_SECRET, logLevel });
 const app = new App({ token: SLACK_BOT_TOKEN, logLevel, receiver, clientOptions });
@@ -24,7 +24,7 @@ async function runStep(step, work) {
   }
 }
 
-// The code of the error with which Slack refuses a call.
+// Awaits a call; returns the error code with which Slack refuses it, or 'accepted'.
 async function catchCode(call) {
   try {
     await call;
@@ -40,8 +40,8 @@ const button = (action_id, value = action_id) => ({ type: 'button', action_id, v
 const actions = (...elements) => ({ type: 'actions', elements });
 const option = (value) => ({ text: plain(value), value });
 const input = (block_id, element) => ({ type: 'input', block_id, label: plain(block_id), element });
-const modal = (callback_id, blocks, more = {}) => ({
-  type: 'modal', callback_id, title: plain(callback_id), submit: plain('Send'), close: plain('Cancel'), blocks, ...more,
+const modal = (callback_id, blocks, options = {}) => ({
+  type: 'modal', callback_id, title: plain(callback_id), submit: plain('Send'), close: plain('Cancel'), blocks, ...options,
 });
 
 const feedback = {
@@ -66,9 +66,10 @@ const steps = {
     const { channel } = event;
     const metadata = { event_type: 'asked', event_payload: { by: event.user } };
     const { ts } = await client.chat.postMessage({ channel, text: 'with metadata', metadata });
-    const page = (more) => client.conversations.history({ channel, latest: ts, inclusive: true, limit: 1, ...more });
-    const [{ messages: [full] }, { messages: [short] }] = [await page({ include_all_metadata: true }), await page({})];
-    return { full: full.metadata.event_payload.by === event.user, short: short.metadata?.event_payload ?? null };
+    const read = (options) => client.conversations.history({ channel, latest: ts, inclusive: true, limit: 1, ...options });
+    const { messages: [complete] } = await read({ include_all_metadata: true });
+    const { messages: [short] } = await read({});
+    return { complete: complete.metadata.event_payload.by === event.user, short: short.metadata?.event_payload ?? null };
   },
 
   async attachments({ event, client }) {
@@ -116,7 +117,7 @@ const steps = {
     const { channel } = event;
     const { ts } = await client.chat.postMessage({ channel, text: 'oops' });
     await client.chat.delete({ channel, ts });
-    return { again: await catchCode(client.chat.delete({ channel, ts })) };
+    return { deletedTwice: await catchCode(client.chat.delete({ channel, ts })) };
   },
 
   async stream({ event, sayStream }) {
@@ -130,14 +131,14 @@ const steps = {
 
   async streamErrors({ event, client }) {
     const { channel, ts: thread_ts } = event;
-    const person = { recipient_user_id: event.user, recipient_team_id: event.team };
-    const { ts } = await client.chat.startStream({ channel, thread_ts, markdown_text: 'a', ...person });
+    const recipient = { recipient_user_id: event.user, recipient_team_id: event.team };
+    const { ts } = await client.chat.startStream({ channel, thread_ts, markdown_text: 'a', ...recipient });
     const tooEarly = await catchCode(client.chat.update({ channel, ts, text: 'b' }));
     await client.chat.stopStream({ channel, ts });
     return {
       tooEarly,
       tooLate: await catchCode(client.chat.appendStream({ channel, ts, markdown_text: 'c' })),
-      toNobody: await catchCode(client.chat.startStream({ channel, thread_ts, markdown_text: 'd' })),
+      noRecipient: await catchCode(client.chat.startStream({ channel, thread_ts, markdown_text: 'd' })),
     };
   },
 
@@ -211,18 +212,18 @@ const steps = {
 
   async threads({ event, client }) {
     const { channel, ts: thread_ts } = event;
-    const said = [];
-    for (const text of ['1', '2', '3']) said.push(await client.chat.postMessage({ channel, thread_ts, text }));
+    const replies = [];
+    for (const text of ['1', '2', '3']) replies.push(await client.chat.postMessage({ channel, thread_ts, text }));
     const pages = [];
     for await (const page of client.paginate('conversations.replies', { channel, ts: thread_ts, limit: 2 })) {
       pages.push(page.messages.map(({ text }) => text));
     }
-    const { permalink } = await client.chat.getPermalink({ channel, message_ts: said[0].ts });
+    const { permalink } = await client.chat.getPermalink({ channel, message_ts: replies[0].ts });
     return {
       pages,
       permalink,
       nowhere: await catchCode(client.conversations.replies({ channel, ts: '1.000001' })),
-      deeper: await catchCode(client.chat.postMessage({ channel, thread_ts: said[0].ts, text: 'deeper' })),
+      deeper: await catchCode(client.chat.postMessage({ channel, thread_ts: replies[0].ts, text: 'deeper' })),
     };
   },
 
@@ -241,15 +242,15 @@ const steps = {
     const { channel, ts: timestamp } = event;
     const target = { channel, timestamp, name: 'eyes' };
     await client.reactions.add(target);
-    const twice = await catchCode(client.reactions.add(target));
+    const addedTwice = await catchCode(client.reactions.add(target));
     await client.reactions.remove(target);
-    const gone = await catchCode(client.reactions.remove(target));
+    const removedTwice = await catchCode(client.reactions.remove(target));
     await client.reactions.add({ ...target, name: 'thumbsup' });
     const { message } = await client.reactions.get({ channel, timestamp });
     const { items } = await client.reactions.list({ limit: 1 });
-    const nothing = await catchCode(client.reactions.get({ channel, timestamp: 'yesterday' }));
+    const badTimestamp = await catchCode(client.reactions.get({ channel, timestamp: 'yesterday' }));
     const names = message.reactions.map(({ name }) => name);
-    return { twice, gone, names, listed: items[0].message.ts === timestamp, nothing, unknown: await catchCode(client.reactions.add({ ...target, name: 'no_such_emoji' })) };
+    return { addedTwice, removedTwice, names, listed: items[0].message.ts === timestamp, badTimestamp, unknown: await catchCode(client.reactions.add({ ...target, name: 'no_such_emoji' })) };
   },
 
   async people({ event, client }) {
@@ -288,11 +289,11 @@ const steps = {
   async pins({ event, client }) {
     const { channel, ts: timestamp } = event;
     await client.pins.add({ channel, timestamp });
-    const twice = await catchCode(client.pins.add({ channel, timestamp }));
+    const addedTwice = await catchCode(client.pins.add({ channel, timestamp }));
     const { items } = await client.pins.list({ channel });
     await client.pins.remove({ channel, timestamp });
-    const gone = await catchCode(client.pins.remove({ channel, timestamp }));
-    return { twice, gone, pinned: items.map(({ message }) => message.ts) };
+    const removedTwice = await catchCode(client.pins.remove({ channel, timestamp }));
+    return { addedTwice, removedTwice, pinned: items.map(({ message }) => message.ts) };
   },
 
   async schedule({ event, client }) {
@@ -306,7 +307,7 @@ const steps = {
     const remove = () => client.chat.deleteScheduledMessage({ channel, scheduled_message_id });
     await remove();
     return {
-      listed: listed.map(({ text }) => text), gone: await catchCode(remove()), past: await catchCode(schedule(-9, 'past')),
+      listed: listed.map(({ text }) => text), deletedTwice: await catchCode(remove()), past: await catchCode(schedule(-9, 'past')),
     };
   },
 
@@ -457,7 +458,7 @@ app.event('app_home_opened', async ({ event, client }) => {
   await runStep('home', async () => {
     const view = { type: 'home', blocks: [section(`hello <@${event.user}>`), actions(button('greet'))] };
     const published = await client.views.publish({ user_id: event.user, view });
-    return { type: published.view.type, known: event.view?.id === published.view.id };
+    return { type: published.view.type, wasPublished: event.view?.id === published.view.id };
   });
 });
 
@@ -501,11 +502,11 @@ app.action('open', async ({ ack, body, client }) => {
       input('question', { type: 'plain_text_input', action_id: 'text', multiline: true }),
       input('colour', { type: 'static_select', action_id: 'colour', options: [option('red'), option('blue')] }),
       actions(button('push'), button('refresh')),
-    ], { notify_on_close: true, private_metadata: 'kept' });
+    ], { notify_on_close: true, private_metadata: 'some data' });
     const { view: opened } = await client.views.open({ trigger_id: body.trigger_id, view });
     return {
       root: opened.root_view_id === opened.id,
-      twice: await catchCode(client.views.open({ trigger_id: body.trigger_id, view })),
+      openedTwice: await catchCode(client.views.open({ trigger_id: body.trigger_id, view })),
     };
   });
 });

@@ -15,10 +15,10 @@ from typing import Any, Generic, TypeVar
 import pytest
 
 FOLDER = Path(__file__).parent
-#: Bolt for JavaScript needs this version.
+#: Minimum major version of Node.js for Bolt for JavaScript.
 MIN_NODE_VERSION = 20
-#: Limit of one step of a script, in seconds; the machine may be overloaded.
-STEP_SECONDS = 20.0
+#: Limit of one step of a script, long enough for an overloaded machine.
+STEP_TIMEOUT_SECONDS = 20.0
 
 Line = dict[str, Any]
 T = TypeVar("T")
@@ -49,13 +49,13 @@ class ClientScript:
     async def read_step(self, step: str) -> Line:
         """Wait for the next line of a step, and return it as a dict.
 
-        The test fails if the line has an error, or does not come within `STEP_SECONDS`.
+        The test fails if the line has an error, or does not come within `STEP_TIMEOUT_SECONDS`.
         """
         try:
-            async with asyncio.timeout(STEP_SECONDS):
+            async with asyncio.timeout(STEP_TIMEOUT_SECONDS):
                 line = await self._wait_for_line(step)
         except TimeoutError:
-            pytest.fail(f"{step}: no line within {STEP_SECONDS:.0f} s; {self._describe()}")
+            pytest.fail(f"{step}: no line within {STEP_TIMEOUT_SECONDS:.0f} s; {self._describe()}")
         if "error" in line:
             pytest.fail(f"{step}: {line['error']}; {self._describe()}")
         return line
@@ -127,10 +127,10 @@ def find_node() -> str:
     """
     node = shutil.which("node")
     if node is None:
-        return _skip_outside_ci(f"there is no node: install Node.js {MIN_NODE_VERSION}")
+        return _skip_outside_ci(f"Node.js is not installed: install Node.js {MIN_NODE_VERSION}")
     version = subprocess.run([node, "--version"], capture_output=True, text=True, check=True).stdout.strip()
     if int(version.removeprefix("v").partition(".")[0]) < MIN_NODE_VERSION:
-        return _skip_outside_ci(f"node is {version}: install Node.js {MIN_NODE_VERSION}")
+        return _skip_outside_ci(f"Node.js is {version}: install Node.js {MIN_NODE_VERSION}")
     if not (FOLDER / "node_modules").is_dir():
         return _skip_outside_ci("the packages are not installed: npm ci --prefix tests/clients")
     return node

@@ -1,4 +1,4 @@
-// Bot with discord.js: a mention names a step, and each step prints one JSON line.
+// Bot with discord.js. A mention names a step; each step prints one JSON line.
 import {
   ActionRowBuilder, ApplicationCommandType, ButtonBuilder, ButtonStyle, ChannelSelectMenuBuilder, ChannelType, Client,
   ContainerBuilder, EmbedBuilder, Events, GatewayIntentBits, LabelBuilder, MentionableSelectMenuBuilder, MessageFlags,
@@ -27,7 +27,7 @@ async function runStep(step, work) {
   }
 }
 
-// The code of the error with which Discord refuses a call.
+// Awaits a call; returns the error code with which Discord refuses it, or 0.
 const catchCode = (call) => call.then(() => 0, (error) => error.code ?? String(error));
 const download = async (attachment) => [...Buffer.from(await (await fetch(attachment.url)).arrayBuffer())];
 const row = (...components) => new ActionRowBuilder().addComponents(...components);
@@ -82,7 +82,7 @@ const steps = {
   async delete({ message }) {
     const reply = await message.channel.send('oops');
     await reply.delete();
-    return { again: await catchCode(reply.delete()) };
+    return { deletedTwice: await catchCode(reply.delete()) };
   },
 
   async buttons({ message }) {
@@ -125,7 +125,7 @@ const steps = {
     const bytes = await download(second);
     const edited = await sent.edit({ attachments: [second] });
     return {
-      names: [first.name, second.name], description: second.description, bytes, left: edited.attachments.map(({ name }) => name),
+      names: [first.name, second.name], description: second.description, bytes, remaining: edited.attachments.map(({ name }) => name),
     };
   },
 
@@ -155,7 +155,7 @@ const steps = {
       types: [fromMessage, open, closed, post].map(({ type }) => type),
       names: active.threads.map(({ name }) => name),
       starter: (await fromMessage.fetchStarterMessage()).id === message.id,
-      again: await catchCode(client.rest.post(Routes.threads(channel.id, message.id), { body: { name: 'again' } })),
+      startedTwice: await catchCode(client.rest.post(Routes.threads(channel.id, message.id), { body: { name: 'again' } })),
     };
   },
 
@@ -206,7 +206,7 @@ const steps = {
     const listed = await guildCommands.fetch();
     await created.delete();
     return {
-      edited: edited.description, listed: listed.map(({ name }) => name), left: (await guildCommands.fetch()).size,
+      edited: edited.description, listed: listed.map(({ name }) => name), remaining: (await guildCommands.fetch()).size,
     };
   },
 
@@ -214,8 +214,8 @@ const steps = {
     await message.pin();
     const { items } = await message.channel.messages.fetchPins();
     await message.unpin();
-    const { items: left } = await message.channel.messages.fetchPins();
-    return { pinned: items.map((pin) => pin.message.id), left: left.length };
+    const { items: remaining } = await message.channel.messages.fetchPins();
+    return { pinned: items.map((pin) => pin.message.id), remaining: remaining.length };
   },
 
   async bulkDelete({ message }) {
@@ -229,9 +229,9 @@ const steps = {
     const reaction = target.reactions.resolve('👋');
     const users = await reaction.users.fetch();
     await reaction.users.remove(message.author);
-    const left = await reaction.users.fetch();
+    const remaining = await reaction.users.fetch();
     await target.reactions.removeAll();
-    return { users: users.map(({ username }) => username), left: left.map(({ username }) => username) };
+    return { users: users.map(({ username }) => username), remaining: remaining.map(({ username }) => username) };
   },
 
   async members({ message }) {
@@ -276,7 +276,7 @@ const steps = {
     await channel.delete();
     return {
       topic, isByWebhook: sent.webhookId === webhook.id, code: invite.code,
-      gone: await catchCode(client.channels.fetch(channel.id, { force: true })),
+      deletedChannel: await catchCode(client.channels.fetch(channel.id, { force: true })),
     };
   },
 
@@ -326,11 +326,11 @@ const steps = {
 
   async noContent() {
     const other = new Client({ intents: [Guilds, GatewayIntentBits.GuildMessages], rest });
-    const heard = [];
+    const texts = [];
     other.on(Events.MessageCreate, async ({ content }) => {
-      heard.push(content);
-      if (heard.length < 2) return;
-      print({ step: 'heard', heard });
+      texts.push(content);
+      if (texts.length < 2) return;
+      print({ step: 'received', texts });
       await other.destroy();
     });
     await other.login(DISCORD_TOKEN);
@@ -392,7 +392,7 @@ client.on(Events.MessagePollVoteAdd, (answer) => runStep('voted', async () => {
   return { answer: answer.id, voters: voters.map(({ username }) => username), isOver: ended.poll.resultsFinalized };
 }));
 
-const presses = {
+const componentHandlers = {
   async update(interaction) {
     await interaction.update({ content: 'pressed', components: interaction.message.components });
   },
@@ -402,7 +402,7 @@ const presses = {
   },
   async secret(interaction) {
     await interaction.reply({ content: 'psst', flags: MessageFlags.Ephemeral });
-    return { twice: await catchCode(interaction.client.rest.post(Routes.interactionCallback(interaction.id, interaction.token), { body: { type: 6 }, auth: false })) };
+    return { respondedTwice: await catchCode(interaction.client.rest.post(Routes.interactionCallback(interaction.id, interaction.token), { body: { type: 6 }, auth: false })) };
   },
   async more(interaction) {
     await interaction.deferUpdate();
@@ -429,7 +429,7 @@ async function select(interaction) {
   return { values: interaction.values };
 }
 
-const answers = {
+const commandHandlers = {
   async ask(interaction) {
     const options = { what: interaction.options.getString('what'), times: interaction.options.getInteger('times'), loud: interaction.options.getBoolean('loud') };
     await interaction.reply(`you asked ${options.what}`);
@@ -469,7 +469,7 @@ client.on(Events.InteractionCreate, async (interaction) => {
     });
   } else {
     const name = interaction.isCommand() ? interaction.commandName : interaction.customId;
-    await runStep(`${interaction.isCommand() ? '/' : '#'}${name}`, () => (answers[name] ?? presses[name])(interaction));
+    await runStep(`${interaction.isCommand() ? '/' : '#'}${name}`, () => (commandHandlers[name] ?? componentHandlers[name])(interaction));
   }
 });
 

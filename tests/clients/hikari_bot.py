@@ -1,4 +1,4 @@
-"""Bot with hikari that runs the step named in a mention, and prints one JSON line."""
+"""Bot with hikari; a mention names a step, and each step prints one JSON line."""
 
 import asyncio
 import json
@@ -45,10 +45,7 @@ async def run_step(step: str, work: Awaitable[Fields]) -> None:
 
 
 async def catch_code(call: Awaitable[object]) -> int:
-    """Await a call, and return the code of the error with which Discord refuses it.
-
-    0 if the call succeeds.
-    """
+    """Await a call; return the error code with which Discord refuses it, or 0."""
     try:
         await call
     except hikari.ClientHTTPResponseError as error:
@@ -109,7 +106,7 @@ async def flags(event: hikari.GuildMessageCreateEvent, _: str) -> Fields:
 async def delete(event: hikari.GuildMessageCreateEvent, _: str) -> Fields:
     reply = await event.message.respond("oops")
     await reply.delete()
-    return {"again": await catch_code(reply.delete())}
+    return {"deletedTwice": await catch_code(reply.delete())}
 
 
 async def buttons(event: hikari.GuildMessageCreateEvent, _: str) -> Fields:
@@ -154,7 +151,7 @@ async def upload(event: hikari.GuildMessageCreateEvent, _: str) -> Fields:
         "names": [first.filename, second.filename],
         "description": second.description,
         "bytes": list(content),
-        "left": [file.filename for file in edited.attachments],
+        "remaining": [file.filename for file in edited.attachments],
     }
 
 
@@ -169,12 +166,12 @@ async def direct(event: hikari.GuildMessageCreateEvent, _: str) -> Fields:
 
 
 async def threads(event: hikari.GuildMessageCreateEvent, _: str) -> Fields:
-    place, guild = event.channel_id, event.guild_id
+    channel_id, guild = event.channel_id, event.guild_id
     public, private = hikari.ChannelType.GUILD_PUBLIC_THREAD, hikari.ChannelType.GUILD_PRIVATE_THREAD
-    from_message = await bot.rest.create_message_thread(place, event.message_id, "from a message")
+    from_message = await bot.rest.create_message_thread(channel_id, event.message_id, "from a message")
     await from_message.send("in the thread")
-    open_thread = await bot.rest.create_thread(place, public, "public")
-    closed = await bot.rest.create_thread(place, private, "private")
+    open_thread = await bot.rest.create_thread(channel_id, public, "public")
+    closed = await bot.rest.create_thread(channel_id, private, "private")
     await bot.rest.edit_channel(open_thread, name="renamed")
     await bot.rest.edit_channel(open_thread, archived=True)
     await bot.rest.edit_channel(open_thread, archived=False)
@@ -188,7 +185,7 @@ async def threads(event: hikari.GuildMessageCreateEvent, _: str) -> Fields:
         "types": [int(thread.type) for thread in (from_message, open_thread, closed, post)],
         "names": [thread.name for thread in active],
         "starter": starter.message_reference.id == event.message_id,
-        "again": await catch_code(bot.rest.create_message_thread(place, event.message_id, "again")),
+        "startedTwice": await catch_code(bot.rest.create_message_thread(channel_id, event.message_id, "again")),
     }
 
 
@@ -201,16 +198,16 @@ async def in_thread(event: hikari.GuildMessageCreateEvent, _: str) -> Fields:
 
 
 async def history(event: hikari.GuildMessageCreateEvent, _: str) -> Fields:
-    place = event.channel_id
-    middle = [one async for one in bot.rest.fetch_messages(place).limit(4)][-1]
-    before = [message.content async for message in bot.rest.fetch_messages(place, before=middle).limit(2)]
-    after = [message.content async for message in bot.rest.fetch_messages(place, after=middle).limit(2)]
-    around = [one.content async for one in bot.rest.fetch_messages(place, around=middle).limit(5)]
+    channel_id = event.channel_id
+    middle = [message async for message in bot.rest.fetch_messages(channel_id).limit(4)][-1]
+    before = [message.content async for message in bot.rest.fetch_messages(channel_id, before=middle).limit(2)]
+    after = [message.content async for message in bot.rest.fetch_messages(channel_id, after=middle).limit(2)]
+    around = [message.content async for message in bot.rest.fetch_messages(channel_id, around=middle).limit(5)]
     return {
         "before": before,
         "after": after[::-1],
         "around": around[2:5],
-        "one": (await bot.rest.fetch_message(place, middle)).content,
+        "one": (await bot.rest.fetch_message(channel_id, middle)).content,
     }
 
 
@@ -245,14 +242,14 @@ async def one_command(event: hikari.GuildMessageCreateEvent, _: str) -> Fields:
     await bot.rest.delete_application_command(get_id(), created, guild)
     remaining = await bot.rest.fetch_application_commands(get_id(), guild)
     assert isinstance(edited, hikari.SlashCommand)
-    return {"edited": edited.description, "listed": [command.name for command in listed], "left": len(remaining)}
+    return {"edited": edited.description, "listed": [command.name for command in listed], "remaining": len(remaining)}
 
 
 async def pins(event: hikari.GuildMessageCreateEvent, _: str) -> Fields:
     await bot.rest.pin_message(event.channel_id, event.message)
     pinned = [str(pin.message.id) async for pin in bot.rest.fetch_pins(event.channel_id)]
     await bot.rest.unpin_message(event.channel_id, event.message)
-    return {"pinned": pinned, "left": await bot.rest.fetch_pins(event.channel_id).count()}
+    return {"pinned": pinned, "remaining": await bot.rest.fetch_pins(event.channel_id).count()}
 
 
 async def bulk_delete(event: hikari.GuildMessageCreateEvent, _: str) -> Fields:
@@ -262,12 +259,12 @@ async def bulk_delete(event: hikari.GuildMessageCreateEvent, _: str) -> Fields:
 
 
 async def clean_reactions(event: hikari.GuildMessageCreateEvent, argument: str) -> Fields:
-    place, message = event.channel_id, int(argument)
-    users = [user.username async for user in bot.rest.fetch_reactions_for_emoji(place, message, "👋")]
-    await bot.rest.delete_reaction(place, message, event.author_id, "👋")
-    remaining = [user.username async for user in bot.rest.fetch_reactions_for_emoji(place, message, "👋")]
-    await bot.rest.delete_all_reactions(place, message)
-    return {"users": users, "left": remaining}
+    channel_id, message = event.channel_id, int(argument)
+    users = [user.username async for user in bot.rest.fetch_reactions_for_emoji(channel_id, message, "👋")]
+    await bot.rest.delete_reaction(channel_id, message, event.author_id, "👋")
+    remaining = [user.username async for user in bot.rest.fetch_reactions_for_emoji(channel_id, message, "👋")]
+    await bot.rest.delete_all_reactions(channel_id, message)
+    return {"users": users, "remaining": remaining}
 
 
 async def members(event: hikari.GuildMessageCreateEvent, _: str) -> Fields:
@@ -312,23 +309,23 @@ async def manage_channels(event: hikari.GuildMessageCreateEvent, _: str) -> Fiel
         "topic": getattr(edited, "topic", None),
         "isByWebhook": sent.webhook_id == webhook.id,
         "code": invite.code,
-        "gone": await catch_code(bot.rest.fetch_channel(channel.id)),
+        "deletedChannel": await catch_code(bot.rest.fetch_channel(channel.id)),
     }
 
 
 async def errors(event: hikari.GuildMessageCreateEvent, argument: str) -> Fields:
-    place = event.channel_id
+    channel_id = event.channel_id
     other = await event.message.respond("x")
     row = builders.MessageActionRowBuilder()
     row.add_interactive_button(hikari.ButtonStyle.PRIMARY, "x", label="x" * 81)
     return {
         "nowhere": await catch_code(bot.rest.fetch_channel(1)),
         "secret": await catch_code(bot.rest.fetch_channel(int(argument))),
-        "nothing": await catch_code(bot.rest.fetch_message(place, 1)),
+        "nothing": await catch_code(bot.rest.fetch_message(channel_id, 1)),
         "nobody": await catch_code(bot.rest.fetch_user(1)),
-        "foreign": await catch_code(bot.rest.edit_message(place, event.message_id, "x")),
-        "empty": await catch_code(bot.rest.create_message(place, " ")),
-        "long": await catch_code(bot.rest.create_message(place, "x" * 2001)),
+        "foreign": await catch_code(bot.rest.edit_message(channel_id, event.message_id, "x")),
+        "empty": await catch_code(bot.rest.create_message(channel_id, " ")),
+        "long": await catch_code(bot.rest.create_message(channel_id, "x" * 2001)),
         "badButtons": await catch_code(other.edit(component=row)),
         "badEmbed": await catch_code(other.edit(embed=hikari.Embed(title="x" * 257))),
     }
@@ -359,13 +356,13 @@ async def ping(event: hikari.GuildMessageCreateEvent, _: str) -> Fields:
 async def no_content(event: hikari.GuildMessageCreateEvent, _: str) -> Fields:
     intents = hikari.Intents.GUILDS | hikari.Intents.GUILD_MESSAGES
     other = hikari.GatewayBot(TOKEN, intents=intents, auto_chunk_members=False, **OPTIONS)
-    received: list[str] = []
+    texts: list[str] = []
 
     @other.listen()
-    async def hear(event: hikari.GuildMessageCreateEvent) -> None:
-        received.append(event.content or "")
-        if len(received) == 2:
-            print_line("heard", {"heard": received})
+    async def on_message(event: hikari.GuildMessageCreateEvent) -> None:
+        texts.append(event.content or "")
+        if len(texts) == 2:
+            print_line("received", {"texts": texts})
             await other.close()
 
     await other.start()
@@ -508,7 +505,7 @@ async def on_resume(event: hikari.ShardResumedEvent) -> None:
     print_line("resumed")
 
 
-async def press(interaction: hikari.ComponentInteraction) -> Fields:
+async def handle_component(interaction: hikari.ComponentInteraction) -> Fields:
     """Respond to a clicked button or a selection as its `custom_id` says.
 
     Returns:
@@ -524,7 +521,7 @@ async def press(interaction: hikari.ComponentInteraction) -> Fields:
         case "secret":
             await interaction.create_initial_response(response.MESSAGE_CREATE, "psst", flags=EPHEMERAL)
             second = interaction.create_initial_response(response.DEFERRED_MESSAGE_UPDATE)
-            return {"twice": await catch_code(second)}
+            return {"respondedTwice": await catch_code(second)}
         case "more":
             await interaction.create_initial_response(response.DEFERRED_MESSAGE_UPDATE)
             return {"content": (await interaction.execute("more", flags=EPHEMERAL)).content}
@@ -545,7 +542,7 @@ def read_selection(interaction: hikari.ComponentInteraction) -> Fields:
     return {**values, "names": names + [channel.name for channel in resolved.channels.values()]}
 
 
-async def answer_command(interaction: hikari.CommandInteraction) -> Fields:
+async def handle_command(interaction: hikari.CommandInteraction) -> Fields:
     response = hikari.ResponseType
     options = {option.name: option.value for option in interaction.options or ()}
     match interaction.command_name:
@@ -571,13 +568,13 @@ async def answer_command(interaction: hikari.CommandInteraction) -> Fields:
             return {"target": str(target.id)}
 
 
-async def complete(interaction: hikari.AutocompleteInteraction) -> Fields:
+async def handle_autocomplete(interaction: hikari.AutocompleteInteraction) -> Fields:
     (typed,) = [str(option.value) for option in interaction.options if option.is_focused]
     await interaction.create_response([builders.AutocompleteChoiceBuilder(f"{typed}!", typed)])
     return {"typed": typed}
 
 
-async def submit(interaction: hikari.ModalInteraction) -> Fields:
+async def handle_modal(interaction: hikari.ModalInteraction) -> Fields:
     (row,) = interaction.components
     (field,) = row.components
     await interaction.create_initial_response(hikari.ResponseType.MESSAGE_CREATE, "thanks")
@@ -588,13 +585,13 @@ async def submit(interaction: hikari.ModalInteraction) -> Fields:
 async def on_interaction(event: hikari.InteractionCreateEvent) -> None:
     match event.interaction:
         case hikari.ComponentInteraction() as interaction:
-            await run_step(f"#{interaction.custom_id}", press(interaction))
+            await run_step(f"#{interaction.custom_id}", handle_component(interaction))
         case hikari.CommandInteraction() as interaction:
-            await run_step(f"/{interaction.command_name}", answer_command(interaction))
+            await run_step(f"/{interaction.command_name}", handle_command(interaction))
         case hikari.AutocompleteInteraction() as interaction:
-            await run_step("autocomplete", complete(interaction))
+            await run_step("autocomplete", handle_autocomplete(interaction))
         case hikari.ModalInteraction() as interaction:
-            await run_step("form", submit(interaction))
+            await run_step("form", handle_modal(interaction))
 
 
 async def register() -> Fields:

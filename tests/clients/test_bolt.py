@@ -1,6 +1,6 @@
 """Bolt for JavaScript in the local Slack: a scripted bot, and its capabilities.
 
-The bot runs in Socket Mode and with a request URL. Socket Mode has further rows, for its connection.
+The bot runs in Socket Mode and with a request URL. Socket Mode has more rows, for its connection.
 """
 
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ from tests.sandbox.slack.test_fidelity import (
 )
 
 TABLE = CapabilityTable["BoltRun"]()
-#: Further events that the bot listens to.
+#: Events to which the test subscribes the bot.
 EVENTS = {
     *("assistant_thread_started", "assistant_thread_context_changed", "file_shared", "member_joined_channel"),
     *("pin_added", "reaction_added", "reaction_removed"),
@@ -112,7 +112,7 @@ async def mention(run: BoltRun) -> None:
 @TABLE.row("metadata: posted, and read on request")
 async def metadata(run: BoltRun) -> None:
     _, line = await run.run_step("metadata")
-    assert (line["full"], line["short"]) == (True, None)
+    assert (line["complete"], line["short"]) == (True, None)
 
 
 @TABLE.row("attachments: alone, then removed by an edit")
@@ -148,7 +148,7 @@ async def edits(run: BoltRun) -> None:
 @TABLE.row("delete: the bot's message, once")
 async def delete(run: BoltRun) -> None:
     replies, line = await run.run_step("delete")
-    assert (replies, line["again"]) == ([], "message_not_found")
+    assert (replies, line["deletedTwice"]) == ([], "message_not_found")
 
 
 @TABLE.row("stream: sayStream with tasks, text, and feedback buttons at the stop")
@@ -168,7 +168,7 @@ async def stream_errors(run: BoltRun) -> None:
     _, line = await run.run_step("streamErrors")
     assert line["tooEarly"] == "streaming_state_conflict"
     assert line["tooLate"] == "message_not_in_streaming_state"
-    assert line["toNobody"] == "missing_recipient_user_id"
+    assert line["noRecipient"] == "missing_recipient_user_id"
 
 
 @TABLE.row("buttons: replace, add an ephemeral message, delete by response_url")
@@ -229,7 +229,7 @@ async def modals(run: BoltRun) -> None:
     channel, _ = await run.mention("modals")
     (message,) = await run.slack.wait_for(lambda: run.slack.messages(channel)[1:])
     view, line = await open_modal(run, message)
-    assert (line["root"], line["twice"]) == (True, "exchanged_trigger_id")
+    assert (line["root"], line["openedTwice"]) == (True, "exchanged_trigger_id")
 
     assert await run.slack.click_button("ada", view, "refresh")
     assert (await run.bolt.read_step("refresh"))["stale"] == "hash_conflict"
@@ -242,7 +242,7 @@ async def modals(run: BoltRun) -> None:
 
     assert not await run.slack.submit_modal(view, text="bad", colour="red")
     line = await run.bolt.read_step("submit")
-    assert (line["colour"], line["metadata"], line["user"]) == ("red", "kept", run.slack.people["ada"].id)
+    assert (line["colour"], line["metadata"], line["user"]) == ("red", "some data", run.slack.people["ada"].id)
     assert view.errors == {"question": "Ask nicely"}
 
     assert await run.slack.submit_modal(view, text="update")
@@ -266,13 +266,13 @@ async def modals(run: BoltRun) -> None:
 @TABLE.row("home tab: views.publish at app_home_opened, a button in it")
 async def home(run: BoltRun) -> None:
     await run.slack.open_home("ada", "home")
-    assert await run.bolt.read_step("home") == {"step": "home", "type": "home", "known": False}
+    assert await run.bolt.read_step("home") == {"step": "home", "type": "home", "wasPublished": False}
     view = run.slack.find_home("ada")
     assert view is not None
     assert await run.slack.click_button("ada", view, "greet")
     assert await run.bolt.read_step("greet") == {"step": "greet", "container": "view", "viewType": "home"}
     await run.slack.open_home("ada", "home")
-    assert (await run.bolt.read_step("home"))["known"]
+    assert (await run.bolt.read_step("home"))["wasPublished"]
 
 
 @TABLE.row("slash command: ack with a text")
@@ -399,8 +399,12 @@ async def history(run: BoltRun) -> None:
 async def reactions(run: BoltRun) -> None:
     _, mention = await run.mention("reactions")
     line = await run.bolt.read_step("reactions")
-    assert (line["twice"], line["gone"], line["unknown"]) == ("already_reacted", "no_reaction", "invalid_name")
-    assert (line["names"], line["listed"], line["nothing"]) == (["thumbsup"], True, "bad_timestamp")
+    assert (line["addedTwice"], line["removedTwice"], line["unknown"]) == (
+        "already_reacted",
+        "no_reaction",
+        "invalid_name",
+    )
+    assert (line["names"], line["listed"], line["badTimestamp"]) == (["thumbsup"], True, "bad_timestamp")
     assert list(mention.reactions) == ["thumbsup"]
 
 
@@ -408,14 +412,14 @@ async def reactions(run: BoltRun) -> None:
 async def pins(run: BoltRun) -> None:
     _, mention = await run.mention("pins")
     line = await run.bolt.read_step("pins")
-    assert line == {"step": "pins", "twice": "already_pinned", "gone": "no_pin", "pinned": [mention.ts]}
+    assert line == {"step": "pins", "addedTwice": "already_pinned", "removedTwice": "no_pin", "pinned": [mention.ts]}
 
 
 @TABLE.row("scheduled messages: schedule, list, delete, one that is posted")
 async def schedule(run: BoltRun) -> None:
     channel, _ = await run.mention("schedule")
     line = await run.bolt.read_step("schedule")
-    assert (line["listed"], line["gone"]) == (["soon", "never"], "invalid_scheduled_message_id")
+    assert (line["listed"], line["deletedTwice"]) == (["soon", "never"], "invalid_scheduled_message_id")
     assert line["past"] == "time_in_past"
     (message,) = await run.slack.wait_for(lambda: run.slack.messages(channel)[1:])
     assert message.text == "soon"
@@ -492,9 +496,9 @@ async def errors(run: BoltRun) -> None:
 async def session(run: BoltRun) -> None:
     _, mention = await run.mention("session")
     assert (await run.bolt.read_step("session"))["title"] == "Done"
-    known = run.slack.find_session(mention)
-    assert known is not None
-    assert (known.statuses, known.title) == (["processing", "closed"], "Done")
+    agent_session = run.slack.find_session(mention)
+    assert agent_session is not None
+    assert (agent_session.statuses, agent_session.title) == (["processing", "closed"], "Done")
 
 
 @TABLE.row("slash command without a listener: an error of Slackbot")

@@ -93,7 +93,7 @@ async def flags(run: DiscordClientRun) -> None:
 @TABLE.row("delete: the bot's message, once")
 async def delete(run: DiscordClientRun) -> None:
     replies, line = await run.run_step("delete")
-    assert (replies, line["again"]) == ([], 10008)
+    assert (replies, line["deletedTwice"]) == ([], 10008)
 
 
 @TABLE.row("buttons: update, deferred update, ephemeral reply, ephemeral follow-up")
@@ -106,7 +106,7 @@ async def buttons(run: DiscordClientRun) -> None:
     await run.client.read_step("#later")
     assert message.text == "pressed later"
     (whisper,) = await run.server.click_button("ada", message, "secret")
-    assert (await run.client.read_step("#secret"))["twice"] == 40060
+    assert (await run.client.read_step("#secret"))["respondedTwice"] == 40060
     assert (whisper.text, whisper.ephemeral_to) == ("psst", run.server.people["ada"])
     responses = await run.server.click_button("ada", message, "more")
     assert (await run.client.read_step("#more"))["content"] == "more"
@@ -186,7 +186,7 @@ async def whisper(run: DiscordClientRun) -> None:
 @TABLE.row("commands: one is created, edited and deleted")
 async def one_command(run: DiscordClientRun) -> None:
     _, line = await run.run_step("oneCommand")
-    assert line == {"step": "oneCommand", "edited": "Two", "listed": ["temporary"], "left": 0}
+    assert line == {"step": "oneCommand", "edited": "Two", "listed": ["temporary"], "remaining": 0}
 
 
 @TABLE.row("message menu: the message, an ephemeral reply")
@@ -202,7 +202,7 @@ async def upload(run: DiscordClientRun) -> None:
     (message,), line = await run.run_step("upload")
     assert line["names"] == ["a_b.txt", "b.bin"]
     assert line["description"] in ("bytes", None)  # hikari sends no descriptions
-    assert (line["bytes"], line["left"]) == ([0, 255, 10], ["b.bin"])
+    assert (line["bytes"], line["remaining"]) == ([0, 255, 10], ["b.bin"])
     assert [file.name for file in message.content.attachments] == ["b.bin"]
 
 
@@ -230,10 +230,10 @@ async def threads(run: DiscordClientRun) -> None:
     _, line = await run.run_step("threads")
     assert line["types"] == [11, 11, 12, 11]
     assert {"from a message", "renamed", "private", "a post"} <= set(line["names"])
-    assert (line["starter"], line["again"]) == (True, 160004)
+    assert (line["starter"], line["startedTwice"]) == (True, 160004)
 
 
-@TABLE.row("threads: a person's thread, a mention and a reply in it, and who joins")
+@TABLE.row("threads: a person's thread, a mention and a reply in it, joins")
 async def in_thread(run: DiscordClientRun) -> None:
     channel = run.server.add_channel("parent")
     thread = await run.server.start_thread("ada", await run.server.post_message("ada", channel, "root"), "talk")
@@ -281,14 +281,14 @@ async def clean_reactions(run: DiscordClientRun) -> None:
         await run.server.add_reaction(name, message, "👋")
     await run.mention("cleanReactions", message.id, channel=channel)
     line = await run.client.read_step("cleanReactions")
-    assert (line["users"], line["left"]) == (["ada", "grace"], ["grace"])
+    assert (line["users"], line["remaining"]) == (["ada", "grace"], ["grace"])
     assert message.reactions == {}
 
 
 @TABLE.row("pins: one by the bot, listed and removed; one by a person")
 async def pins(run: DiscordClientRun) -> None:
     message = await run.mention("pins")
-    assert await run.client.read_step("pins") == {"step": "pins", "pinned": [message.id], "left": 0}
+    assert await run.client.read_step("pins") == {"step": "pins", "pinned": [message.id], "remaining": 0}
     await run.server.pin_message("ada", message)
     for _ in range(3):
         assert (await run.client.read_step("pinned"))["name"] == "pins"
@@ -328,11 +328,11 @@ async def members(run: DiscordClientRun) -> None:
 @TABLE.row("channels: made, edited and deleted, with a webhook and an invite")
 async def manage_channels(run: DiscordClientRun) -> None:
     _, line = await run.run_step("manageChannels")
-    assert (line["topic"], line["isByWebhook"], line["gone"]) == ("second", True, 10003)
+    assert (line["topic"], line["isByWebhook"], line["deletedChannel"]) == ("second", True, 10003)
     assert line["code"]
 
 
-@TABLE.row("what people do: edit, react, type, delete, join")
+@TABLE.row("events of people: edit, react, type, delete, join")
 async def people(run: DiscordClientRun) -> None:
     message = await run.server.post_message("ada", run.server.add_channel("people"), "before")
     await run.server.edit_message("ada", message, "after")
@@ -374,7 +374,7 @@ async def errors(run: DiscordClientRun) -> None:
     }
 
 
-@TABLE.row("rate limits: the client waits after a 429 for the route and for everything")
+@TABLE.row("rate limits: the client waits after a 429 for the route and a global one")
 async def slow_down(run: DiscordClientRun) -> None:
     for scope in ("user", "global"):
         channel = run.server.add_channel(f"slow-{scope}")
@@ -443,7 +443,7 @@ async def no_content(run: DiscordClientRun) -> None:
     channel = run.server.add_channel("quiet")
     await run.server.post_message("ada", channel, "nobody reads this")
     await run.mention("ping", channel=channel)
-    assert (await run.client.read_step("heard"))["heard"] == ["", f"<@{run.server.bot_id}> ping"]
+    assert (await run.client.read_step("received"))["texts"] == ["", f"<@{run.server.bot_id}> ping"]
     await run.client.read_step("ping")
 
 
