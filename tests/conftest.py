@@ -22,12 +22,12 @@ from tests.fixtures import empty_databases
 from tests.processes import shared_setup
 from tests.processes.fork_server import ForkServer, start_fork_server
 
-gc.disable()  # until pytest has collected the tests: nothing can be freed before
+gc.disable()  # until pytest has collected the tests, since imports leave little garbage
 
 #: Python's default thresholds of the garbage collector.
-THRESHOLDS = gc.get_threshold()
+GC_THRESHOLDS = gc.get_threshold()
 
-#: Forked module of the unchanged program, and the running fork servers.
+#: Module of the fork server without instrumentation, and the modules of all fork servers.
 FORKED_MODULE = "tests.processes.fork_main"
 FORKED_MODULES = (FORKED_MODULE, "tests.chaos.fork_main")
 
@@ -40,7 +40,7 @@ settings.load_profile("quick")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--outage", type=float, default=6.0, help="seconds for which a database that goes away is away")
+    parser.addoption("--outage", type=float, default=6.0, help="seconds of a database outage")
 
 
 @pytest.fixture(scope="session")
@@ -58,22 +58,22 @@ def pytest_xdist_auto_num_workers() -> int:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Move the tests marked `long` to the front of each test process's share."""
     workers = getattr(config, "workerinput", {}).get("workercount", 1)
-    slow = [item for item in items if item.get_closest_marker("long")]
+    long_tests = [item for item in items if item.get_closest_marker("long")]
     others = iter([item for item in items if not item.get_closest_marker("long")])
     remaining = len(items)
     items.clear()
     for number in range(workers):
         size = remaining // (workers - number)
         remaining -= size
-        own = slow[number::workers]
-        items += [*own, *islice(others, max(0, size - len(own)))]
+        first = long_tests[number::workers]
+        items += [*first, *islice(others, max(0, size - len(first)))]
     items += others
 
 
 def pytest_collection_finish() -> None:
     """Exclude all imported objects from garbage collection, and make collections rare.
 
-    Collecting them took a tenth of the time.
+    Collections of these objects took a tenth of the time.
     """
     gc.enable()
     gc.freeze()
@@ -172,7 +172,7 @@ def disk(tmp_path: Path) -> Iterator[Path]:
     folder.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(folder)]
     if os.geteuid() or subprocess.run(mount, capture_output=True, check=False).returncode:
-        pytest.skip("a file system can be made by root alone")
+        pytest.skip("only root can mount a file system")
     yield folder
     subprocess.run(["umount", "--lazy", str(folder)], check=True)
 

@@ -1,4 +1,4 @@
-"""Core behind a channel adapter, with a scripted model and the bot's own services."""
+"""Core services for a channel adapter in a test, with a scripted model."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -63,14 +63,15 @@ from tests.fixtures.watched_database import WatchedDatabase
 MODELS, BUDGET = ("openai/scripted", "openai/other"), 32_000
 
 #: Fallback model, if a script for it is given.
-FALLBACK_MODEL = "openai/stand-in"
+FALLBACK_MODEL = "openai/fallback"
 
 #: Access rules without restrictions.
 OPEN_RULES = AccessRules()
-#: The default agent.
+
+#: Router with only the default agent.
 DEFAULT_ROUTER = AgentRouter("parley", {"parley": AgentProfile("parley", MODELS)})
 
-#: Default bounds of the program's backfill.
+#: Default limits of the backfill.
 BACKFILL_LIMITS = BackfillLimits()
 
 
@@ -84,7 +85,7 @@ MODEL_SERVERS: Mapping[str, tuple[Any, str]] = {
 
 @dataclass
 class CoreParts:
-    """Services of the core; the test adds its adapter to `channels`."""
+    """Services of the core; a platform's `run_bot` adds its adapter to `channels`."""
 
     model: Any
     database: WatchedDatabase
@@ -124,13 +125,15 @@ async def run_core(
         database = WatchedDatabase(f"sqlite+aiosqlite:///{tmp_path / 'parley.db'}")
         stack.push_async_callback(database.aclose)
         await tables.create_tables(database)
-        provider, name = make_provider(full_name, _create_endpoints(model.base_url))
+        provider, name = make_provider(full_name, _create_vendor_settings(model.base_url))
         stack.push_async_callback(provider.aclose)
-        others = dict[str, ModelHandle]()
+        fallbacks = dict[str, ModelHandle]()
         if fallback_script is not None:
-            other = await stack.enter_async_context(server(fallback_script))
-            others[FALLBACK_MODEL] = ModelHandle(*make_provider(FALLBACK_MODEL, _create_endpoints(other.base_url)))
-            stack.push_async_callback(others[FALLBACK_MODEL].provider.aclose)
+            fallback = await stack.enter_async_context(server(fallback_script))
+            fallbacks[FALLBACK_MODEL] = ModelHandle(
+                *make_provider(FALLBACK_MODEL, _create_vendor_settings(fallback.base_url))
+            )
+            stack.push_async_callback(fallbacks[FALLBACK_MODEL].provider.aclose)
         prices = tmp_path / "prices.toml"
         prices.write_text(f'"{full_name}" = {{ input = 1000, output = 1000 }}')
         spending_store = SpendingStore(database, Prices(prices))
@@ -142,7 +145,7 @@ async def run_core(
                 model=full_name,
                 provider=provider,
                 selectable={full_name: ModelHandle(provider, name)},
-                fallbacks=Fallbacks(others),
+                fallbacks=Fallbacks(fallbacks),
             ),
             tools=tools,
             plugins=create_plugins(ToolCallLog(database)),
@@ -199,27 +202,27 @@ async def run_core(
         )
 
 
-def _create_endpoints(address: str) -> VendorSettings:
+def _create_vendor_settings(base_url: str) -> VendorSettings:
     key = "sk-test-key-of-the-sandbox"
     return VendorSettings(
         google_api_key=key,
-        google_base_url=address,
+        google_base_url=base_url,
         openai_api_key=key,
-        openai_base_url=address,
+        openai_base_url=base_url,
         anthropic_api_key=key,
-        anthropic_base_url=address,
+        anthropic_base_url=base_url,
     )
 
 
 async def create_successor(database: Database, agents: AgentRouter = DEFAULT_ROUTER) -> TurnStore:
-    """Return the turn store of a new process after all other processes have died."""
+    """Return the turn store of a new process, which takes a lease on the database."""
     lease = Lease(database)
     await lease.acquire()
     return TurnStore(database, lease, agents)
 
 
 class WiredBot:
-    """Bot between a platform and a scripted model; base of each platform's bot."""
+    """Bot with the core's services; base of each platform's bot."""
 
     def __init__(self, core: CoreParts) -> None:
         self.model = core.model
@@ -251,9 +254,9 @@ class WiredBot:
         """Wait until `count` messages are accepted and none waits; return the inbox rows."""
 
         async def list_unprocessed() -> tuple[list[Any], list[Any]]:
-            over = {row.id for row in await self.list_turns() if row.finished_at is not None}
+            ended_ids = {row.id for row in await self.list_turns() if row.finished_at is not None}
             rows = await self.list_inbox_messages()
-            return rows, [row for row in rows if row.outcome is None and row.turn not in over]
+            return rows, [row for row in rows if row.outcome is None and row.turn not in ended_ids]
 
         rows, _ = await self.database.wait_until(
             list_unprocessed, lambda found: len(found[0]) >= count and not found[1]
@@ -300,7 +303,7 @@ async def wait_until(predicate: Callable[[], Any], *, seconds: float = 30) -> No
         TimeoutError: after `seconds`.
     """
     async with asyncio.timeout(seconds):
-        while not predicate():  # noqa: ASYNC110 (it holds without a word)
+        while not predicate():  # noqa: ASYNC110 - the state sends no event
             await asyncio.sleep(0.005)
 
 

@@ -37,7 +37,7 @@ class FailingDatabase(Database):
 
     Attributes:
         fails_reads: whether reads fail as well.
-        recovered: set at the last failure.
+        recovered: set with the last failure.
     """
 
     failures = 0
@@ -131,14 +131,14 @@ AgeLeases = Callable[[Database, float], Awaitable[None]]
 def age_leases(monkeypatch: pytest.MonkeyPatch) -> AgeLeases:
     """Return a function that moves all leases and the clock by some seconds.
 
-    A lease so expires without waiting.
+    So a lease expires without a wait.
     """
-    now, passed = event_loop.now, 0.0
-    monkeypatch.setattr(event_loop, "now", lambda: now() + passed)
+    now, offset = event_loop.now, 0.0
+    monkeypatch.setattr(event_loop, "now", lambda: now() + offset)
 
     async def age(database: Database, seconds: float) -> None:
-        nonlocal passed
-        passed += seconds
+        nonlocal offset
+        offset += seconds
         async with database.write() as connection:
             await connection.execute(sa.update(workers).values(lease_expires_at=workers.c.lease_expires_at - seconds))
 

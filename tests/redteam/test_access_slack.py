@@ -258,7 +258,7 @@ async def test_a_denied_stop_button_press_is_answered_in_the_users_language(
     slack: SlackSandbox, tmp_path: Path
 ) -> None:
     slack.add_user("mina", locale="ko-KR")
-    async with run_bot(slack, tmp_path, [Say("Once"), Pause(60)], grace=0.1) as bot:
+    async with run_bot(slack, tmp_path, [Say("Once"), Pause(60)], stop_timeout=0.1) as bot:
         question = await slack.post_message("mina", slack.open_dm("mina"), "a story")
         await bot.wait_for_texts(question, lambda texts: texts[-1] == "Once")
         bot.services.access_policy._rules = {"slack": AccessRules(block=frozenset({f"user:{slack.people['mina'].id}"}))}

@@ -88,7 +88,7 @@ ACTIONS = ("stop", "retry", "regenerate", "revise", "good", "bad", "approve", "a
 
 
 async def test_a_forged_button_does_nothing(slack: SlackSandbox, tmp_path: Path) -> None:
-    async with run_bot(slack, tmp_path, [Say("Once"), Pause(60)], grace=0.1) as bot:
+    async with run_bot(slack, tmp_path, [Say("Once"), Pause(60)], stop_timeout=0.1) as bot:
         question = await bot.mention_bot("ada", "general", "a story")
         await bot.wait_for_texts(question, lambda texts: "Once" in texts)
         before = await list_rows(bot)
@@ -111,7 +111,7 @@ async def test_a_forged_button_does_nothing(slack: SlackSandbox, tmp_path: Path)
 async def test_a_button_of_another_channel_obeys_only_its_author(
     slack: SlackSandbox, tmp_path: Path, action: str
 ) -> None:
-    async with run_bot(slack, tmp_path, [Say("Once"), Pause(60)], grace=0.1) as bot:
+    async with run_bot(slack, tmp_path, [Say("Once"), Pause(60)], stop_timeout=0.1) as bot:
         question = await bot.mention_bot("ada", "random", "a story")
         await bot.wait_for_texts(question, lambda texts: "Once" in texts)
         before = await list_rows(bot)

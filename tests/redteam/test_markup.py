@@ -77,7 +77,7 @@ async def chat(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPath
         patched.setattr(DiscordWebSocket, "DEFAULT_GATEWAY", DiscordWebSocket.DEFAULT_GATEWAY)
         sandbox = await stack.enter_async_context(run_sandbox(request.param))
         folder = tmp_path_factory.mktemp(request.param)
-        chat = await stack.enter_async_context(run_conversation(sandbox, folder, answer_case, most_messages=20))
+        chat = await stack.enter_async_context(run_conversation(sandbox, folder, answer_case, max_chunks=20))
         shorten_pauses(chat.bot)
         user = sandbox.people["grace"].id
         answers.update({str(n): f"{text.format(user=user)}\n\nend {n}." for n, text in enumerate(ATTACKS.values())})

@@ -43,34 +43,39 @@ FOLLOW_UP = "POST /webhooks/{application}/{token}"
 #: Routes that send text.
 TEXT_ROUTES = {POST, PATCH, ANSWER, FOLLOW_UP}
 
-#: Discord: the flag that suppresses embeds.
-NO_PREVIEWS = 1 << 2
+#: Discord's message flag that suppresses embeds.
+SUPPRESS_EMBEDS_FLAG = 1 << 2
 
 
 @asynccontextmanager
 async def run_discord(**options: Any) -> AsyncIterator[DiscordSandbox]:
     """Run a local Discord in which the bot has the permissions of its invite link.
 
-    At the end it checks all requests of the bot: they have Discord's published shapes, if these are known. No message
-    notifies anyone, except the mention at the end of a long reply.
+    At the end it checks that all requests of the bot have Discord's published shapes, if `SHAPES` has them. It also
+    checks that no message notifies anyone, except the mention at the end of a long reply.
     """
     async with DiscordSandbox(**options) as sandbox:
-        asked_for = required_permissions(auto_thread=True).value
-        sandbox.permissions &= {name for name, bit in PERMISSIONS.items() if bit & asked_for} | {"mention_everyone"}
+        invite_permissions = required_permissions(auto_thread=True).value
+        sandbox.permissions &= {name for name, bit in PERMISSIONS.items() if bit & invite_permissions} | {
+            "mention_everyone"
+        }
         yield sandbox
         if SHAPES:
-            known = [call for call in sandbox.calls if call.route in sandbox.faults.routes]
-            assert sorted({fault for call in known for fault in find_request_errors(call)}) == []
-        text_calls = [c for c in sandbox.calls if c.route in TEXT_ROUTES and not is_ping(c.body.get("content"))]
+            api_calls = [call for call in sandbox.calls if call.route in sandbox.faults.routes]
+            assert sorted({fault for call in api_calls for fault in find_request_errors(call)}) == []
+        text_calls = [c for c in sandbox.calls if c.route in TEXT_ROUTES and not is_ready_ping(c.body.get("content"))]
         assert [call.body for call in text_calls if call.body.get("allowed_mentions") != {"parse": []}] == []
-        assert [call.body for call in text_calls if call.route == POST and not call.body["flags"] & NO_PREVIEWS] == []
+        assert [
+            call.body for call in text_calls if call.route == POST and not call.body["flags"] & SUPPRESS_EMBEDS_FLAG
+        ] == []
         places = [*sandbox.channels.values(), *map(sandbox.open_dm, sandbox.people)]
         places += [thread for place in places for thread in sandbox.threads(place)]
-        own = [m for place in places for m in sandbox.messages(place, deleted=True) if m.author.id == sandbox.bot_id]
-        assert [message.text for message in own if message.pings and not is_ping(message.text)] == []
+        messages = [message for place in places for message in sandbox.messages(place, deleted=True)]
+        bot_messages = [message for message in messages if message.author.id == sandbox.bot_id]
+        assert [message.text for message in bot_messages if message.pings and not is_ready_ping(message.text)] == []
 
 
-def is_ping(text: str | None) -> bool:
+def is_ready_ping(text: str | None) -> bool:
     return text is not None and text.endswith(words.ANSWER_READY)
 
 
@@ -176,10 +181,10 @@ async def run_bot(
     tmp_path: Path,
     *script: Any,
     time_limit: float = 30,
-    most_messages: int = MAX_MESSAGES,
+    max_chunks: int = MAX_MESSAGES,
     connect: bool = True,
-    grace: float = 5,
-    bounds: BackfillLimits = BACKFILL_LIMITS,
+    stop_timeout: float = 5,
+    backfill_limits: BackfillLimits = BACKFILL_LIMITS,
     follow: ReplyWithoutMention = "author",
     core: Mapping[str, Any] | None = None,
     rules: AccessRules = OPEN_RULES,
@@ -187,34 +192,34 @@ async def run_bot(
     **settings: Any,
 ) -> AsyncIterator[WiredDiscordBot]:
     async with AsyncExitStack() as stack:
-        limits: dict[str, Any] = {"time_limit": time_limit, "max_chunks": most_messages, "follow": follow}
-        served = frozenset(map(str, settings.get("guilds", ())))
-        limits["access_policy"] = AccessPolicy({"discord": replace(rules, guilds=served)}, admins)
+        limits: dict[str, Any] = {"time_limit": time_limit, "max_chunks": max_chunks, "follow": follow}
+        guilds = frozenset(map(str, settings.get("guilds", ())))
+        limits["access_policy"] = AccessPolicy({"discord": replace(rules, guilds=guilds)}, admins)
         core_parts = await stack.enter_async_context(run_core(tmp_path, *script, **limits, **(core or {})))
         channel = core_parts.channels[DiscordChannel.name] = DiscordChannel(
             create_settings(server, **settings),
             core_parts.services,
             core_parts.watermarks,
-            bounds,
+            backfill_limits,
             core_parts.shard_assignment,
         )
         stack.push_async_callback(channel.aclose)
         bot = WiredDiscordBot(server, channel, core_parts)
-        work = asyncio.create_task(bot.worker.run())
+        worker_task = asyncio.create_task(bot.worker.run())
         try:
             if connect:
                 await bot.channel.start()
             yield bot
         finally:
             await bot.channel.stop()
-            await bot.worker.stop(grace)
-            await asyncio.wait_for(work, 30)
+            await bot.worker.stop(stop_timeout)
+            await asyncio.wait_for(worker_task, 30)
 
 
 async def has_ignored_messages(bot: WiredDiscordBot) -> bool:
-    """Post a new message, and return whether it is the only one that the bot accepts.
+    """Post a new message, and return whether the bot accepts only this one.
 
-    Messages that were posted shortly before must not be accepted.
+    The test posts the messages to be ignored shortly before.
     """
     before = len(await bot.list_inbox_messages())
     last = await bot.server.post_message("linus", bot.server.open_dm("linus"), "last")

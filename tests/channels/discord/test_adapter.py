@@ -100,7 +100,7 @@ async def test_a_reset_between_two_processes_keeps_the_partial_answer(
     server: DiscordSandbox, tmp_path: Path, is_whole: bool
 ) -> None:
     script = [Say("Once upon a time"), Say(" it ended.")] if is_whole else [Say("Once upon a time"), Pause(60)]
-    async with run_bot(server, tmp_path, script, grace=0.1) as bot:
+    async with run_bot(server, tmp_path, script, stop_timeout=0.1) as bot:
         if is_whole:
             server.faults.delay(PATCH, 2)
         question = await bot.mention_bot("ada", "general", "tell a story")
@@ -202,7 +202,7 @@ async def test_a_stop_ends_the_intake_and_completes_running_answers(server: Disc
 
 
 async def test_a_turn_that_cannot_end_in_time_says_so(server: DiscordSandbox, tmp_path: Path) -> None:
-    async with run_bot(server, tmp_path, [Say("half"), Pause(60)], grace=0.1) as bot:
+    async with run_bot(server, tmp_path, [Say("half"), Pause(60)], stop_timeout=0.1) as bot:
         question = await bot.mention_bot("ada", "general", "one")
         await bot.wait_for_replies(question, "half")
     assert bot.list_texts(question) == [f"half\n\n{words.RESTARTING}"]
@@ -211,7 +211,7 @@ async def test_a_turn_that_cannot_end_in_time_says_so(server: DiscordSandbox, tm
 async def test_the_next_process_continues_in_the_same_message(
     server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with run_bot(server, tmp_path, [Say("half"), Pause(60)], grace=0.1) as bot:
+    async with run_bot(server, tmp_path, [Say("half"), Pause(60)], stop_timeout=0.1) as bot:
         question = await bot.mention_bot("ada", "general", "one")
         await bot.wait_for_replies(question, "half")
 
@@ -316,7 +316,7 @@ async def test_the_model_stream_never_waits_for_discord(
 
 @pytest.mark.parametrize("end", ["reset", "stop"])
 async def test_an_edit_in_flight_is_never_cancelled(server: DiscordSandbox, tmp_path: Path, end: str) -> None:
-    async with run_bot(server, tmp_path, [Say("half"), Pause(60)], grace=0) as bot:
+    async with run_bot(server, tmp_path, [Say("half"), Pause(60)], stop_timeout=0) as bot:
         server.faults.delay(PATCH, 0.5)
         question = await bot.mention_bot("ada", "general", "a long one")
         await server.wait_for(lambda: bot.list_calls(PATCH))

@@ -74,7 +74,7 @@ async def run_shared_bot(platform: str, folder: Path, **kwargs: Any) -> AsyncIte
         patch.setattr(socket, "PING_INTERVAL_SECONDS", 1)
         async with (
             run_sandbox(platform) as sandbox,
-            run_conversation(sandbox, folder, BreakingModel(), most_messages=3, **kwargs) as chat,
+            run_conversation(sandbox, folder, BreakingModel(), max_chunks=3, **kwargs) as chat,
         ):
             client: Any = chat.bot.channel._client
             if isinstance(sandbox, SlackSandbox):

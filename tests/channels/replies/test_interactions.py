@@ -338,7 +338,7 @@ async def test_messages_of_the_bot_are_in_the_language_of_the_user(sandbox: Any,
     else:
         sandbox.add_user("minsu")
         sandbox.locale = "ko"  # Discord sends the locale of the server with messages
-    async with run_conversation(sandbox, tmp_path, Fail(400, "no"), [Say("Well"), Pause(60)], grace=0.1) as chat:
+    async with run_conversation(sandbox, tmp_path, Fail(400, "no"), [Say("Well"), Pause(60)], stop_timeout=0.1) as chat:
         await chat.say("one", user="minsu")
         await wait_for_buttons(chat, [korean(words.RETRY)])
         assert list_texts(chat)[0].startswith(korean.format_error(ProviderRequestError.public))

@@ -72,7 +72,7 @@ def create_failing_script(answer: ScriptedResponse = "It is 42.", failure: Scrip
 
 
 async def test_a_very_long_answer_begins_in_place_and_is_complete_in_a_file(sandbox: Any, tmp_path: Path) -> None:
-    async with run_conversation(sandbox, tmp_path, Say(LONG, pieces=40), most_messages=2) as chat:
+    async with run_conversation(sandbox, tmp_path, Say(LONG, pieces=40), max_chunks=2) as chat:
         await chat.say("long")
         (row,) = await wait_for_turns(chat)
         texts = list_texts(chat)
@@ -86,7 +86,7 @@ async def test_a_very_long_answer_begins_in_place_and_is_complete_in_a_file(sand
 async def test_a_growing_answer_has_a_limited_number_of_chunks(sandbox: Any, tmp_path: Path) -> None:
     go_on = asyncio.Event()
     script = [Say(LONG, pieces=4), Pause(go_on), Say("\n\nThe end.")]
-    async with run_conversation(sandbox, tmp_path, script, most_messages=2) as chat:
+    async with run_conversation(sandbox, tmp_path, script, max_chunks=2) as chat:
         await chat.say("long")
         await wait_for_texts(chat, lambda found: len(found) == 2 and words.CONTINUES_IN_FILE in found[-1])
         assert not chat.list_files()
@@ -106,7 +106,7 @@ async def test_an_invisible_answer_is_named_as_empty(sandbox: Any, tmp_path: Pat
 
 
 async def test_an_answer_that_just_fits_needs_no_file(sandbox: Any, tmp_path: Path) -> None:
-    async with run_conversation(sandbox, tmp_path, LONG[:5_000], most_messages=4) as chat:
+    async with run_conversation(sandbox, tmp_path, LONG[:5_000], max_chunks=4) as chat:
         await chat.say("long")
         await wait_for_turns(chat)
         assert not chat.list_files()
@@ -114,7 +114,7 @@ async def test_an_answer_that_just_fits_needs_no_file(sandbox: Any, tmp_path: Pa
 
 
 async def test_without_file_permission_the_answer_is_posted_in_chunks(sandbox: Any, tmp_path: Path) -> None:
-    async with run_conversation(sandbox, tmp_path, LONG, most_messages=2) as chat:
+    async with run_conversation(sandbox, tmp_path, LONG, max_chunks=2) as chat:
         for rights in ("scopes", "permissions"):
             permissions: set[str] = getattr(sandbox, rights, set())
             permissions -= {"files:write", "attach_files"}
@@ -129,7 +129,7 @@ async def test_without_file_permission_the_answer_is_posted_in_chunks(sandbox: A
 async def test_an_answer_file_is_posted_once_despite_a_crash(
     sandbox: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_shown: bool
 ) -> None:
-    async with run_conversation(sandbox, tmp_path, LONG, most_messages=2) as chat:
+    async with run_conversation(sandbox, tmp_path, LONG, max_chunks=2) as chat:
         with monkeypatch.context() as death:
             death.setattr(TurnStore, "end", create_crash(chat))
             if not is_shown:
@@ -139,7 +139,7 @@ async def test_an_answer_file_is_posted_once_despite_a_crash(
             await wait_for_texts(chat, lambda found: any(words.FULL_ANSWER_IN_FILE in text for text in found))
             await chat.bot.worker.stop(5)
         assert len(chat.list_files()) == is_shown
-    async with run_conversation(sandbox, tmp_path, "never said", most_messages=2) as chat:
+    async with run_conversation(sandbox, tmp_path, "never said", max_chunks=2) as chat:
         assert (await wait_for_turns(chat))[0].state == "done"
         assert chat.list_files() == [("answer.md", LONG.encode())]
         assert len(list_texts(chat)) == 2
@@ -147,7 +147,7 @@ async def test_an_answer_file_is_posted_once_despite_a_crash(
 
 
 async def test_an_incomplete_upload_is_repeated(sandbox: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with run_conversation(sandbox, tmp_path, LONG, most_messages=2) as chat:
+    async with run_conversation(sandbox, tmp_path, LONG, max_chunks=2) as chat:
         with monkeypatch.context() as death:
             death.setattr(TurnStore, "end", create_crash(chat))
             await chat.say("long")
@@ -161,7 +161,7 @@ async def test_an_incomplete_upload_is_repeated(sandbox: Any, tmp_path: Path, mo
         for message in [m for m in sandbox.messages("general") if getattr(m, "files", ())]:
             message.deleted = True
         await chat.bot.restart_worker(chunks=chunks)
-    async with run_conversation(sandbox, tmp_path, "never said", most_messages=2) as chat:
+    async with run_conversation(sandbox, tmp_path, "never said", max_chunks=2) as chat:
         await wait_for_turns(chat)
         assert chat.list_files() == [("answer.md", LONG.encode())]
 
@@ -182,7 +182,7 @@ async def raise_store_error(*_: Any, **__: Any) -> None:
 
 async def test_a_failure_after_a_long_text_is_shown_below_its_beginning(sandbox: Any, tmp_path: Path) -> None:
     script = create_failing_script(failure=[Say(LONG, pieces=10), Pause(0.2), Stall()])
-    async with run_conversation(sandbox, tmp_path, script, most_messages=3, time_limit=1.5) as chat:
+    async with run_conversation(sandbox, tmp_path, script, max_chunks=3, time_limit=1.5) as chat:
         await fail_turn(chat)
         (row,) = await wait_for_turns(chat)
         texts = list_texts(chat)

@@ -89,7 +89,7 @@ class WiredSlackBot(WiredBot):
         return self.slack.messages(message.channel, thread_ts=message.thread_ts or message.ts)
 
     def list_texts(self, message: SlackMessage) -> list[str]:
-        return [message_.text for message_ in self.list_thread(message)]
+        return [reply.text for reply in self.list_thread(message)]
 
     async def mention_bot(self, user: str, channel: str, text: str, **kwargs: Any) -> SlackMessage:
         return await self.slack.post_message(user, channel, f"{self.mention} {text}", **kwargs)
@@ -98,12 +98,12 @@ class WiredSlackBot(WiredBot):
         """Wait until the texts of a message's thread satisfy the predicate; return them."""
 
         def get_texts() -> list[str] | None:
-            found = self.list_texts(message)
-            return found if predicate(found) else None
+            texts = self.list_texts(message)
+            return texts if predicate(texts) else None
 
-        found = await self.slack.wait_for(get_texts)
-        assert found is not None
-        return found
+        texts = await self.slack.wait_for(get_texts)
+        assert texts is not None
+        return texts
 
 
 @asynccontextmanager
@@ -112,11 +112,11 @@ async def run_bot(
     tmp_path: Path,
     *script: Any,
     time_limit: float = 30,
-    most_messages: int = MAX_MESSAGES,
+    max_chunks: int = MAX_MESSAGES,
     connect: bool = True,
-    grace: float = 5,
+    stop_timeout: float = 5,
     streaming: Streaming = "edit",
-    bounds: BackfillLimits = BACKFILL_LIMITS,
+    backfill_limits: BackfillLimits = BACKFILL_LIMITS,
     follow: ReplyWithoutMention = "author",
     secret_key: str = SECRET_KEY,
     core: Mapping[str, Any] | None = None,
@@ -127,15 +127,15 @@ async def run_bot(
 ) -> AsyncIterator[WiredSlackBot]:
     settings = replace(create_settings(slack, streaming), **kwargs)
     rules = replace(rules, allows_external=external, allows_bots=settings.answers_bots)
-    limits: dict[str, Any] = {"time_limit": time_limit, "max_chunks": most_messages, "follow": follow}
+    limits: dict[str, Any] = {"time_limit": time_limit, "max_chunks": max_chunks, "follow": follow}
     limits["access_policy"] = AccessPolicy({"slack": rules}, admins)
-    async with run_core(tmp_path, *script, **limits, **(core or {})) as made:
-        vault = Vault(made.database, secret_key) if settings.client_id else None
-        channel = made.channels[SlackChannel.name] = SlackChannel(
-            settings, made.services, made.watermarks, bounds, vault
+    async with run_core(tmp_path, *script, **limits, **(core or {})) as core_parts:
+        vault = Vault(core_parts.database, secret_key) if settings.client_id else None
+        channel = core_parts.channels[SlackChannel.name] = SlackChannel(
+            settings, core_parts.services, core_parts.watermarks, backfill_limits, vault
         )
-        bot = WiredSlackBot(slack, channel, made)
-        work = asyncio.create_task(bot.worker.run())
+        bot = WiredSlackBot(slack, channel, core_parts)
+        worker_task = asyncio.create_task(bot.worker.run())
         try:
             async with run_server(0, channel.routes, is_needed=True) as server:
                 bot.address = f"http://127.0.0.1:{server.port}"
@@ -148,6 +148,6 @@ async def run_bot(
                 await channel.stop()
         finally:
             await channel.stop()
-            await bot.worker.stop(grace)
-            await asyncio.wait_for(work, 30)
+            await bot.worker.stop(stop_timeout)
+            await asyncio.wait_for(worker_task, 30)
             await channel.aclose()

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from core.concurrency import gc_tuning as garbage
-from tests.conftest import THRESHOLDS
+from tests.conftest import GC_THRESHOLDS
 
 
 class ReferenceCycle:
@@ -44,7 +44,7 @@ def test_no_collection_runs_while_a_process_starts() -> None:
 
 @pytest.mark.usefixtures("_restored_gc")
 def test_full_collections_are_rare() -> None:
-    before = THRESHOLDS
+    before = GC_THRESHOLDS
     garbage.freeze_gc()
     young, middle, full = gc.get_threshold()
     assert young * middle * full > 10 * before[0] * before[1] * before[2]

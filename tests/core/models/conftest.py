@@ -59,9 +59,9 @@ class ConnectedProvider(NamedTuple):
 async def connect_provider(
     vendor: str, script: Script = (), *, key: str = "key", **server_options: Any
 ) -> AsyncIterator[ConnectedProvider]:
-    provider_of, server_of = VENDORS[vendor]
-    async with server_of(script, **server_options) as server:
-        provider = provider_of(key, server.base_url)
+    create_provider, create_server = VENDORS[vendor]
+    async with create_server(script, **server_options) as server:
+        provider = create_provider(key, server.base_url)
         try:
             yield ConnectedProvider(provider, server)
         finally:
@@ -75,23 +75,23 @@ def vendor(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 async def wire(vendor: str) -> AsyncIterator[ConnectedProvider]:
-    async with connect_provider(vendor) as both:
-        yield both
+    async with connect_provider(vendor) as connected:
+        yield connected
 
 
 @pytest.fixture
 async def openai_wire() -> AsyncIterator[ConnectedProvider]:
-    async with connect_provider("openai") as both:
-        yield both
+    async with connect_provider("openai") as connected:
+        yield connected
 
 
 @pytest.fixture
 async def gemini_wire() -> AsyncIterator[ConnectedProvider]:
-    async with connect_provider("gemini") as both:
-        yield both
+    async with connect_provider("gemini") as connected:
+        yield connected
 
 
 @pytest.fixture
 async def anthropic_wire() -> AsyncIterator[ConnectedProvider]:
-    async with connect_provider("anthropic") as both:
-        yield both
+    async with connect_provider("anthropic") as connected:
+        yield connected

@@ -1,4 +1,4 @@
-"""Fixtures of the sandbox page: `parley sandbox`, its bot, and a real browser."""
+"""Fixtures of the sandbox page: `parley sandbox`, its bot, and Chromium."""
 
 import asyncio
 import os
@@ -28,7 +28,7 @@ CHROMIUM_ARGUMENTS = (
     *("--disable-background-networking", "--disable-component-update"),
 )
 
-#: Limit of each wait for a visible change; the machine may be overloaded.
+#: Limit of each wait for a visible change, long enough for an overloaded machine.
 TIMEOUT_MILLISECONDS = 30_000
 
 TOOLS = """
@@ -36,24 +36,24 @@ import asyncio
 
 from core.tools import Tool
 
-async def refunded(arguments):
-    await asyncio.sleep(0.5)  # so that it is seen to be at work
+async def pay_back(arguments):
+    await asyncio.sleep(0.5)  # so that the page shows the running tool
     return {"refunded": arguments["amount"]}
 
 amount = {"type": "object", "properties": {"amount": {"type": "number"}}, "required": ["amount"]}
-refund = Tool(name="refund", description="Pay back.", handler=refunded, parameters=amount, require_confirmation=True)
+refund = Tool(name="refund", description="Pay back.", handler=pay_back, parameters=amount, require_confirmation=True)
 """
 
 
-#: JavaScript promise: fulfilled once a pane has shown the bot as disconnected and then as connected.
+#: JavaScript function whose promise resolves once a pane has shown the bot as disconnected and then as connected.
 RECONNECT_WATCHER = """
-pane => new Promise(done => {
-  let gone = false
-  const watch = new MutationObserver(() => {
-    gone = gone || document.querySelector(`#${pane} .state.off`) !== null
-    if (gone && document.querySelector(`#${pane} .state.on`) !== null) { watch.disconnect(); done() }
+pane => new Promise(resolve => {
+  let wasDisconnected = false
+  const observer = new MutationObserver(() => {
+    wasDisconnected ||= document.querySelector(`#${pane} .state.off`) !== null
+    if (wasDisconnected && document.querySelector(`#${pane} .state.on`) !== null) { observer.disconnect(); resolve() }
   })
-  watch.observe(document.querySelector(`#${pane}`), { subtree: true, childList: true, attributes: true })
+  observer.observe(document.querySelector(`#${pane}`), { subtree: true, childList: true, attributes: true })
 })
 """
 
@@ -68,7 +68,7 @@ async def wait_for_reconnect(page: Page, pane: str) -> AsyncIterator[None]:
         pane: "slack" or "discord".
     """
     watching = asyncio.create_task(page.evaluate(RECONNECT_WATCHER, pane))
-    await page.evaluate("null")  # evaluated after the watcher, which so has started
+    await page.evaluate("null")  # returns once the watcher has started
     yield
     await asyncio.wait_for(watching, 2 * TIMEOUT_MILLISECONDS / 1000)
 
@@ -97,7 +97,7 @@ def find_chromium() -> str:
     for name in ("chromium", "chromium-browser", "google-chrome"):
         if path := shutil.which(name):
             return path
-    reason = "there is no Chromium: apt-get install -y chromium"
+    reason = "Chromium is not installed: apt-get install -y chromium"
     if "CI" in os.environ:
         pytest.fail(reason)
     pytest.skip(reason)
@@ -110,19 +110,19 @@ async def run_sandbox(agent: str = "") -> AsyncIterator[tuple[str, list[str]]]:
     Args:
         agent: the setting `AGENT`.
     """
-    stop, lines, is_told = asyncio.Event(), list[str](), asyncio.Event()
+    stop, lines, has_output = asyncio.Event(), list[str](), asyncio.Event()
 
-    def say(line: str) -> None:
+    def echo(line: str) -> None:
         lines.append(line)
-        is_told.set()
+        has_output.set()
 
     running = asyncio.create_task(
-        sandbox.run_local_platforms(load_settings(), stop, terminal=False, agent=agent, port=0, echo=say)
+        sandbox.run_local_platforms(load_settings(), stop, terminal=False, agent=agent, port=0, echo=echo)
     )
     try:
         async with asyncio.timeout(30):
             while not (found := re.search(r"http://127\.0\.0\.1:\d+/", "".join(lines))):
-                await is_told.wait()
+                await has_output.wait()
         yield found[0], lines
     finally:
         stop.set()
@@ -176,9 +176,9 @@ async def page(browser: Browser, sandbox_page: SandboxPage) -> AsyncIterator[Pag
     context = await browser.new_context(viewport={"width": 1440, "height": 860}, reduced_motion="reduce")
     context.set_default_timeout(TIMEOUT_MILLISECONDS)
     page = await context.new_page()
-    complaints: list[str] = []
-    page.on("console", lambda line: complaints.append(line.text) if line.type in ("error", "warning") else None)
-    page.on("pageerror", lambda error: complaints.append(str(error)))
+    console_errors: list[str] = []
+    page.on("console", lambda line: console_errors.append(line.text) if line.type in ("error", "warning") else None)
+    page.on("pageerror", lambda error: console_errors.append(str(error)))
     await page.goto(sandbox_page.address)
     for pane in ("slack", "discord"):
         await page.wait_for_selector(
@@ -186,4 +186,4 @@ async def page(browser: Browser, sandbox_page: SandboxPage) -> AsyncIterator[Pag
         )  # the bot has just been started
     yield page
     await context.close()
-    assert complaints == []
+    assert console_errors == []

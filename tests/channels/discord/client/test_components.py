@@ -72,7 +72,7 @@ async def test_a_press_is_acknowledged_before_it_is_processed(
         assert bot.list_calls(CALLBACK)[-1].status == 200
         raise StoreError("out of reach")
 
-    async with run_bot(server, tmp_path, [Say("half"), Pause(60)], grace=0) as bot:
+    async with run_bot(server, tmp_path, [Say("half"), Pause(60)], stop_timeout=0) as bot:
         (answer,) = await bot.wait_for_replies(await bot.mention_bot("ada", "general", "one"), "half")
         await server.wait_for(lambda: words.STOP in answer.buttons)
         monkeypatch.setattr(ConversationService, "stop_turn", raise_store_error)

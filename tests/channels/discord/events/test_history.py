@@ -197,7 +197,7 @@ async def test_the_backfill_reads_several_pages(
     for number in range(102):
         await server.post_message("ada", server.open_dm("ada"), str(number))
     caplog.clear()
-    async with run_bot(server, tmp_path, echo, bounds=BackfillLimits(messages=3)) as bot:
+    async with run_bot(server, tmp_path, echo, backfill_limits=BackfillLimits(messages=3)) as bot:
         await wait_for_backfill(bot, caplog)
         assert list_answered_texts(bot, server.open_dm("ada")) == ["hello", "99", "100", "101"]
 

@@ -274,15 +274,15 @@ async def test_an_answer_is_ephemeral_if_the_bot_cannot_write(
         await wait_for_response(bot, await server.run_command("ada", place, "reset"), words.RESET_DONE)
 
 
-@pytest.mark.parametrize(("most_messages", "expected_count"), [(5, 5), (20, 6)])
+@pytest.mark.parametrize(("max_chunks", "expected_count"), [(5, 5), (20, 6)])
 async def test_a_long_ephemeral_answer_ends_with_the_whole_as_a_file(
-    server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most_messages: int, expected_count: int
+    server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, max_chunks: int, expected_count: int
 ) -> None:
     monkeypatch.setattr(
         responses, "TOKEN_WINDOW", Window(calls=50, seconds=1.0)
     )  # a shorter window keeps the test fast
     story = "\n\n".join(f"{number}: {'word ' * 300}".strip() for number in range(9))
-    async with run_bot(server, tmp_path, story, most_messages=most_messages) as bot:
+    async with run_bot(server, tmp_path, story, max_chunks=max_chunks) as bot:
         seen = await server.run_command("ada", server.open_group_dm("us", "ada"), "ask", question="a story")
         await server.wait_for(lambda: len(seen) == expected_count and seen[-1].content.attachments)
         assert [message.ephemeral_to is not None for message in seen] == [True] * expected_count

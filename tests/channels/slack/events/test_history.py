@@ -196,7 +196,7 @@ async def test_the_backfill_keeps_its_limits_and_prefers_new_messages(
     messages = [await slack.post_message("ada", slack.open_dm("ada"), text) for text in "abcd"]
     await slack.discard_pending()
     caplog.clear()
-    async with run_bot(slack, tmp_path, echo, bounds=bounds) as bot:
+    async with run_bot(slack, tmp_path, echo, backfill_limits=bounds) as bot:
         if bounds.hours:
             await wait_for_backfill(bot, caplog)
         await bot.wait_for_messages(1 + len(answered))
