@@ -80,7 +80,7 @@ class MeasuredConversation:
         name: the row's title in the table.
         has_tools: whether the agent calls a tool in each turn.
         has_summaries: whether the history's limit is so low that older messages are summarized.
-        has_context: whether other users write in the thread before each question.
+        has_context: whether other users write in the thread before each message of the user.
     """
 
     name: str
@@ -104,7 +104,7 @@ async def search_tickets(words: str) -> dict[str, Any]:
 
 
 class ContextChannel(InstantChannel):
-    """Channel adapter with context messages of two other users before each question.
+    """Channel adapter with context messages of two other users before each message.
 
     Args:
         has_context: False leaves the context empty.
@@ -173,7 +173,7 @@ def get_shared_length(before: str, after: str) -> int:
 
 
 async def measure(conversation: MeasuredConversation, turns: int = TURNS) -> list[float]:
-    """Run a conversation of `turns` turns, and return the shared fractions of its prompts.
+    """Run a conversation of `turns` turns; return its prompts' shared fractions.
 
     Raises:
         RuntimeError: a turn had no answer.
@@ -246,7 +246,7 @@ def build_message(number: int) -> InboxMessage:
         channel=ContextChannel.name,
         address={},
         author="somebody",
-        text=f"Question {number}. {WORDS}",
+        text=f"Message {number}. {WORDS}",
         sent_at=1_800_000_000.0 + number * INTERVAL_SECONDS,
     )
 

@@ -6,7 +6,7 @@ It runs 500 sessions for half an hour, with a deploy every five minutes. Environ
     SESSIONS                    number of sessions
     MINUTES                     duration in platform minutes
     EVERY                       platform minutes between two deploys
-    PAUSE                       mean platform minutes between an answer and the next question
+    PAUSE                       mean platform minutes between an answer and the next message
     SPEED                       platform seconds in a real second
     SEED                        seed of all random choices
     KEEP                        folder for the logs

@@ -10,8 +10,8 @@ from pathlib import Path
 from time import monotonic
 from typing import Literal
 
+from benchmarks.load.messages import LoadModel, get_files, get_kind
 from benchmarks.load.processes import Formation
-from benchmarks.load.questions import LoadModel, get_files, get_kind
 from benchmarks.load.timing import Wait, measure_waits
 from benchmarks.soak.outcome import Outcome, build_outcome, find_accepted, find_turn_starts, wait_until_idle
 from benchmarks.soak.processes import write_python_wrapper
@@ -50,7 +50,7 @@ class LoadConfig:
         sessions: the number of sessions, half of them on Slack.
         minutes: the duration.
         deploy_interval: the minutes between two deploys.
-        pause: the mean minutes between an answer and the next question.
+        pause: the mean minutes between an answer and the next message.
         seed: the seed of all random choices.
         speed: platform seconds in a real second.
     """

@@ -13,7 +13,7 @@ from benchmarks.replies.floors import LIMITS, best_end_delays, min_mean_age
 from benchmarks.replies.load import Load, TokenStream, TokenStreamer
 from benchmarks.replies.loop import LoopMonitor
 from benchmarks.replies.measure import MeasuredReply, mean_drain, measure_replies, percentile
-from benchmarks.replies.platforms import PLATFORMS, CellPlatform, MeasuredQuestion
+from benchmarks.replies.platforms import PLATFORMS, CellPlatform, MeasuredPrompt
 
 log = logging.getLogger(__name__)
 
@@ -88,14 +88,14 @@ async def measure(contender: ReplyContender, load: Load) -> Cell:
     """
     async with PLATFORMS[contender.platform](load) as platform, contender.start(platform) as running:
         model = TokenStreamer(load)
-        questions: dict[int, MeasuredQuestion] = {}
+        prompts: dict[int, MeasuredPrompt] = {}
         failures: Counter[str] = Counter()
         calls_before = len(platform.list_calls())
         async with LoopMonitor() as loop:
             began = monotonic()
             streaming = asyncio.create_task(model.run(), name="model")
             answers = [
-                asyncio.create_task(_answer(platform, running, stream, model, questions, failures))
+                asyncio.create_task(_answer(platform, running, stream, model, prompts, failures))
                 for stream in model.streams
             ]
             await streaming
@@ -106,7 +106,7 @@ async def measure(contender: ReplyContender, load: Load) -> Cell:
             if unfinished:
                 await asyncio.wait(unfinished, timeout=5)
             ended = monotonic()
-        return _create_cell(contender, load, platform, model, questions, failures, loop, calls_before, ended - began)
+        return _create_cell(contender, load, platform, model, prompts, failures, loop, calls_before, ended - began)
 
 
 async def _answer(
@@ -114,13 +114,13 @@ async def _answer(
     running: RunningContender,
     stream: TokenStream,
     model: TokenStreamer,
-    questions: dict[int, MeasuredQuestion],
+    prompts: dict[int, MeasuredPrompt],
     failures: Counter[str],
 ) -> None:
-    await asyncio.sleep(model.question_delay(stream))
-    question = questions[stream.number] = await platform.post_question(stream.number)
+    await asyncio.sleep(model.prompt_delay(stream))
+    prompt = prompts[stream.number] = await platform.post_prompt(stream.number)
     try:
-        await running.answer(question, stream)
+        await running.answer(prompt, stream)
     except Exception as error:  # a failed reply is counted
         failures[type(error).__name__] += 1
         log.info("reply %s failed: %s", stream.number, error)
@@ -131,7 +131,7 @@ def _create_cell(
     load: Load,
     platform: CellPlatform,
     model: TokenStreamer,
-    questions: dict[int, MeasuredQuestion],
+    prompts: dict[int, MeasuredPrompt],
     failures: Counter[str],
     loop: LoopMonitor,
     calls_before: int,
@@ -139,7 +139,7 @@ def _create_cell(
 ) -> Cell:
     speed, limits = load.speed, LIMITS[contender.platform]
     replies = measure_replies(
-        [questions[stream.number] for stream in model.streams], model.streams, platform.list_versions()
+        [prompts[stream.number] for stream in model.streams], model.streams, platform.list_versions()
     )
     ends = [reply.wait * speed for reply in replies if reply.wait is not None]
     all_ends = ends + [float("inf")] * (load.replies - len(ends))

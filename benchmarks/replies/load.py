@@ -162,8 +162,8 @@ class TokenStreamer:
         self.streams = [TokenStream(number) for number in range(load.replies)]
         self.summed_delay = 0.0
 
-    def question_delay(self, stream: TokenStream) -> float:
-        """Return the real seconds from the load's start to the question of a stream."""
+    def prompt_delay(self, stream: TokenStream) -> float:
+        """Return the real seconds from the load's start to the prompt of a stream."""
         return (stream.number * self._load.start_interval + _scatter(stream.number) * ASKING_SECONDS) / self._load.speed
 
     async def run(self) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from benchmarks.replies.load import TokenStream, last_position
-from benchmarks.replies.platforms import MeasuredQuestion, Version
+from benchmarks.replies.platforms import MeasuredPrompt, Version
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,19 +35,19 @@ class MeasuredReply:
 
 
 def measure_replies(
-    questions: Sequence[MeasuredQuestion], streams: Sequence[TokenStream], versions: Iterable[Version]
+    prompts: Sequence[MeasuredPrompt], streams: Sequence[TokenStream], versions: Iterable[Version]
 ) -> list[MeasuredReply]:
-    """Return the figures of the reply to each question, in the order of the questions.
+    """Return the figures of the reply to each prompt, in the order of the prompts.
 
-    A bot message belongs to the reply of its words. Without words, it belongs to the question or reply that it answers,
+    A bot message belongs to the reply of its words. Without words, it belongs to the prompt or reply that it answers,
     so an extra placeholder is found, too.
 
     Args:
-        streams: the words of the model for each question, in the order of the questions.
+        streams: the words of the model for each prompt, in the order of the prompts.
         versions: all texts of the bot's messages over time, oldest first.
     """
     versions = list(versions)
-    numbers = {question.message: question.number for question in questions}
+    numbers = {prompt.message: prompt.number for prompt in prompts}
     owners: dict[str, int] = {}
     for version in versions:
         if version.text is not None and (position := last_position(version.text)) is not None:
@@ -62,12 +62,12 @@ def measure_replies(
             versions_by_reply[owners[version.message]].append(version)
     return [
         MeasuredReply(
-            mean_age(stream.token_times, newest_positions(versions_by_reply[question.number])),
+            mean_age(stream.token_times, newest_positions(versions_by_reply[prompt.number])),
             stream.token_times[-1],
-            final_time(stream.text, stream.token_times[-1], versions_by_reply[question.number]),
-            question.channel,
+            final_time(stream.text, stream.token_times[-1], versions_by_reply[prompt.number]),
+            prompt.channel,
         )
-        for question, stream in zip(questions, streams, strict=True)
+        for prompt, stream in zip(prompts, streams, strict=True)
     ]
 
 

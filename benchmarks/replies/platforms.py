@@ -22,8 +22,8 @@ NETWORK_DELAY_SECONDS = 0.05
 
 
 @dataclass(frozen=True, slots=True)
-class MeasuredQuestion:
-    """Question of the load: a user's message that mentions the bot.
+class MeasuredPrompt:
+    """Prompt of the load: a user's message that mentions the bot.
 
     Attributes:
         number: the number of the reply in the load.
@@ -96,8 +96,8 @@ class CellPlatform(ABC):
     async def _close(self) -> None: ...
 
     @abstractmethod
-    async def post_question(self, number: int) -> MeasuredQuestion:
-        """Post the question with this number, which mentions the bot, and return it."""
+    async def post_prompt(self, number: int) -> MeasuredPrompt:
+        """Post the prompt with this number, which mentions the bot, and return it."""
 
     @abstractmethod
     def list_calls(self) -> Sequence[tuple[str, float, bool]]:
@@ -113,7 +113,7 @@ class CellPlatform(ABC):
 
 
 class SlackCellPlatform(CellPlatform):
-    """Local Slack of one measurement; each question begins a thread."""
+    """Local Slack of one measurement; each prompt begins a thread."""
 
     name = "slack"
 
@@ -126,11 +126,11 @@ class SlackCellPlatform(CellPlatform):
     async def _close(self) -> None:
         await self.sandbox.__aexit__(None, None, None)
 
-    async def post_question(self, number: int) -> MeasuredQuestion:
+    async def post_prompt(self, number: int) -> MeasuredPrompt:
         channel = self.load.channel(number)
-        text = f"<@{self.sandbox.bot_user_id}> question {number}"
+        text = f"<@{self.sandbox.bot_user_id}> prompt {number}"
         message = await self.run(self.sandbox.post_message("ada", self.channels[channel], text))
-        return MeasuredQuestion(number, channel, self.channels[channel].id, message.ts)
+        return MeasuredPrompt(number, channel, self.channels[channel].id, message.ts)
 
     def list_calls(self) -> Sequence[tuple[str, float, bool]]:
         return [(call.method, call.received_at, call.rate_limited) for call in self.sandbox.calls]
@@ -166,11 +166,11 @@ class DiscordCellPlatform(CellPlatform):
     async def _close(self) -> None:
         await self.sandbox.__aexit__(None, None, None)
 
-    async def post_question(self, number: int) -> MeasuredQuestion:
+    async def post_prompt(self, number: int) -> MeasuredPrompt:
         channel = self.load.channel(number)
-        text = f"<@{self.sandbox.bot_id}> question {number}"
+        text = f"<@{self.sandbox.bot_id}> prompt {number}"
         message = await self.run(self.sandbox.post_message("ada", self.channels[channel], text))
-        return MeasuredQuestion(number, channel, self.channels[channel].id, message.id)
+        return MeasuredPrompt(number, channel, self.channels[channel].id, message.id)
 
     def list_calls(self) -> Sequence[tuple[str, float, bool]]:
         return [(call.route, call.received_at, call.rate_limited) for call in self.sandbox.calls]

@@ -1,7 +1,14 @@
 """Soak test of thousands of turns with faults: `make soak [TURNS=10000]`.
 
-Environment variables: TURNS (number of messages to the bot), SESSIONS, SEED, EVERY (messages between two faults),
-AT_ONCE (sessions with a waiting user), SPEED (of the rate limiters) and KEEP (a folder for the logs).
+Environment variables:
+
+    TURNS               number of messages to the bot (10000)
+    SESSIONS            number of sessions (a twentieth of TURNS)
+    AT_ONCE             maximum number of sessions with a waiting user (40)
+    EVERY               messages between two faults (25)
+    SPEED               factor by which the rate limiters run faster (50)
+    SEED                seed of all random choices (1)
+    KEEP                folder for the logs
 """
 
 import asyncio

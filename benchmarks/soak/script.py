@@ -13,7 +13,7 @@ from math import inf
 from core.sessions.prompt_text import QUOTE_CLOSE, QUOTE_OPEN
 from sandbox.models import ReceivedRequest, Say, ScriptedResponse
 
-#: Quoted context around a question, whose names do not count.
+#: Quoted context around a prompt, whose names do not count.
 _CONTEXT = re.compile(rf"{QUOTE_OPEN}.*?{QUOTE_OPEN}End of the quote{QUOTE_CLOSE}", re.DOTALL)
 
 _NAME = re.compile(r"s\d+-\d+")
@@ -99,8 +99,8 @@ def find_names(text: str) -> list[str]:
 def find_history_fault(messages: Sequence[tuple[str, str]]) -> str:
     """Return the fault of a model request's history as text; "" if it is valid.
 
-    A valid history alternates questions and answers, and ends with a question. Each answer is the
-    `get_answer_text` of the names in its question. A name occurs only once; the order of the names is free. A first
+    A valid history alternates prompts and answers, and ends with a prompt. Each answer is the
+    `get_answer_text` of the names in its prompt. A name occurs only once; the order of the names is free. A first
     message of only quotes, such as a summary, is skipped. A history of only that message, such as the request for a
     summary, is valid.
 
@@ -113,12 +113,12 @@ def find_history_fault(messages: Sequence[tuple[str, str]]) -> str:
             return ""
     if [role for role, _ in messages] != ["user", "assistant"] * (len(messages) // 2) + ["user"]:
         return f"roles: {[role for role, _ in messages]}"
-    questions = [find_names(text) for role, text in messages if role == "user"]
+    prompts = [find_names(text) for role, text in messages if role == "user"]
     answers = [text for role, text in messages if role == "assistant"]
-    for names, text in zip(questions, answers, strict=False):
+    for names, text in zip(prompts, answers, strict=False):
         if text != get_answer_text(names):
             return f"{names} was answered with {text[:80]!r}"
-    all_names = [name for names in questions for name in names]
+    all_names = [name for names in prompts for name in names]
     return "" if len(all_names) == len(set(all_names)) else f"more than once: {all_names}"
 
 

@@ -1,4 +1,4 @@
-"""Minimal ADK bot to compare Parley's start with: `minimal_bot.py slack|discord|both`.
+"""Minimal ADK bot as a baseline: `minimal_bot.py slack|discord|both`.
 
 It imports the same libraries, opens a database, and warms up its agent like Parley (one run, and the token vocabulary).
 It connects, and answers each mention with one model call. It has no storage, no streaming and no recovery. With

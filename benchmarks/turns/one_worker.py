@@ -109,12 +109,12 @@ async def measure_single_turns(url: str) -> tuple[SingleTurns, IdleUsage]:
         accepts, starts = [], []
         with count_statements(services.database) as statements:
             for number in range(TURNS):
-                question = build_message(f"single {number % 20}")
+                message = build_message(f"single {number % 20}")
                 before = time.perf_counter()
-                await services.inbox.accept(question)
+                await services.inbox.accept(message)
                 accepts.append(time.perf_counter() - before)
                 await recorder.wait_for_end()
-                starts.append(recorder.start_times[question.event_key] - before)
+                starts.append(recorder.start_times[message.event_key] - before)
         idle = await _measure_idle_usage(services)
     statements_per_turn = {kind: number / TURNS for kind, number in statements.items()}
     return SingleTurns(median(accepts), median(starts), sorted(starts)[int(0.99 * TURNS)], statements_per_turn), idle

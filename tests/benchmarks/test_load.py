@@ -6,8 +6,8 @@ import pytest
 
 from benchmarks.load import run
 from benchmarks.load.__main__ import main
+from benchmarks.load.messages import KIND_PERCENTAGES, LoadModel, get_file_text, get_files, get_kind
 from benchmarks.load.processes import Formation
-from benchmarks.load.questions import KIND_PERCENTAGES, LoadModel, get_file_text, get_files, get_kind
 from benchmarks.load.report import faults, table
 from benchmarks.load.run import LoadConfig, LoadResult, LoadRun
 from benchmarks.load.timing import Wait, measure_waits

@@ -12,7 +12,7 @@ from benchmarks.replies.measure import (
     newest_positions,
     percentile,
 )
-from benchmarks.replies.platforms import MeasuredQuestion, Version
+from benchmarks.replies.platforms import MeasuredPrompt, Version
 
 TOKEN_TIMES = [float(second) for second in range(11)]
 
@@ -84,8 +84,8 @@ def test_a_final_text_counts_from_the_time_it_is_complete_and_alone() -> None:
     assert final_time(full_text, 10, []) is None
 
 
-def test_a_message_belongs_to_the_reply_of_its_words_or_of_its_question() -> None:
-    questions = [MeasuredQuestion(number, number, "C", f"q{number}") for number in range(2)]
+def test_a_message_belongs_to_the_reply_of_its_words_or_of_its_prompt() -> None:
+    prompts = [MeasuredPrompt(number, number, "C", f"q{number}") for number in range(2)]
     streams = [TokenStream(number) for number in range(2)]
     for stream in streams:
         stream.token_times.extend(position / 40 for position in range(TOKENS))
@@ -95,10 +95,10 @@ def test_a_message_belongs_to_the_reply_of_its_words_or_of_its_question() -> Non
         version(31, "m0", streams[0].text, "q0"),
         version(31, "m2", streams[1].text, "m1"),
     ]
-    first, second = measure_replies(questions, streams, seen)
+    first, second = measure_replies(prompts, streams, seen)
     assert first.final == 31
     assert second.final is None, "its placeholder was left standing"
-    first, _ = measure_replies(questions, streams, [*seen[:2], version(20, "m3", "...", "m0"), *seen[2:]])
+    first, _ = measure_replies(prompts, streams, [*seen[:2], version(20, "m3", "...", "m0"), *seen[2:]])
     assert first.final is None, "so was one behind its first message"
 
 

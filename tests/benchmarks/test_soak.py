@@ -125,7 +125,7 @@ async def test_replies_outside_sessions_and_unfinished_replies_are_found() -> No
         assert count_faults() == (1, 1)
 
 
-def test_a_valid_history_has_each_question_once_with_its_answer() -> None:
+def test_a_valid_history_has_each_prompt_once_with_its_answer() -> None:
     well = [("user", "Ada: s1-0"), ("assistant", get_answer_text(["s1-0"])), ("user", "Ada: s1-1\n\nAda: s1-2")]
     assert find_history_fault(well) == ""
     assert find_history_fault([("user", build_quote("A summary", ["| They spoke of s1-0."])), *well]) == ""
@@ -136,13 +136,13 @@ def test_a_valid_history_has_each_question_once_with_its_answer() -> None:
     assert find_out_of_order(["s1-1", "s1-2", "s1-0"]) == (("s1-0", "s1-1"), ("s1-0", "s1-2"))
 
 
-async def test_a_context_message_is_not_a_question() -> None:
+async def test_a_context_message_is_not_a_prompt() -> None:
     async def count(text: str) -> int:
         return len(text)
 
-    question, before = inbound("s1-1"), ContextMessage("ada", "Ada", "s1-0", sent_at=0.0)
-    frames, _ = await build_context_quotes([question], [before], {"ada": "Ada"}, count=count, max_tokens=1_000)
-    (build_quote,) = frames[question.event_key]
+    prompt, before = inbound("s1-1"), ContextMessage("ada", "Ada", "s1-0", sent_at=0.0)
+    frames, _ = await build_context_quotes([prompt], [before], {"ada": "Ada"}, count=count, max_tokens=1_000)
+    (build_quote,) = frames[prompt.event_key]
     assert "s1-0" in build_quote
     assert find_names(f"{build_quote}\n\nAda: s1-1") == ["s1-1"]
 

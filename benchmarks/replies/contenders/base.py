@@ -1,4 +1,4 @@
-"""Interfaces of the contenders: bots that answer a load's questions in a sandbox."""
+"""Interfaces of the contenders: bots that answer a load's prompts in a sandbox."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from benchmarks.replies.load import Load, TokenStream
-from benchmarks.replies.platforms import MeasuredQuestion
+from benchmarks.replies.platforms import MeasuredPrompt
 
 
 class RunningContender(ABC):
-    """Bot that is connected to a sandbox and answers questions."""
+    """Bot that is connected to a sandbox and answers prompts."""
 
     @abstractmethod
-    async def answer(self, question: MeasuredQuestion, stream: TokenStream) -> None:
+    async def answer(self, prompt: MeasuredPrompt, stream: TokenStream) -> None:
         """Reply with the words that the model streams in `stream`.
 
         Returns when the reply has ended, complete or not. It may raise the error of a failed call.
@@ -40,15 +40,15 @@ class ReplyWriter(Protocol):
 class StreamingContender(RunningContender):
     """Running contender that receives the stream word by word.
 
-    For each question it opens a `ReplyWriter`, feeds it each word, and closes it with the complete text.
+    For each prompt it opens a `ReplyWriter`, feeds it each word, and closes it with the complete text.
     """
 
     @abstractmethod
-    def open_reply(self, question: MeasuredQuestion) -> AbstractAsyncContextManager[ReplyWriter]:
+    def open_reply(self, prompt: MeasuredPrompt) -> AbstractAsyncContextManager[ReplyWriter]:
         """Return a context manager that begins a reply and yields its writer."""
 
-    async def answer(self, question: MeasuredQuestion, stream: TokenStream) -> None:
-        async with self.open_reply(question) as writer:
+    async def answer(self, prompt: MeasuredPrompt, stream: TokenStream) -> None:
+        async with self.open_reply(prompt) as writer:
             stream.subscribe(writer.feed)
             await stream.ended.wait()
             await writer.close(stream.text)

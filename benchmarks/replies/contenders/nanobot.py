@@ -19,7 +19,7 @@ from aiohttp import web
 
 from benchmarks.replies.contenders.base import RunningContender
 from benchmarks.replies.load import Load, TokenStream
-from benchmarks.replies.platforms import DiscordCellPlatform, MeasuredQuestion
+from benchmarks.replies.platforms import DiscordCellPlatform, MeasuredPrompt
 
 NAME = "nanobot-ai 0.3.5"
 PACKAGES = ("nanobot-ai==0.3.5", "discord.py==2.7.1")
@@ -48,7 +48,7 @@ runpy.run_module("nanobot", run_name="__main__")
 class TokenStreamServer:
     """HTTP server with OpenAI's chat API that sends token streams to nanobot.
 
-    A request gets the stream of the newest question in its messages, one word per chunk. It waits for a stream that is
+    A request gets the stream of the newest prompt in its messages, one word per chunk. It waits for a stream that is
     not stored yet. A stream has one subscriber: a second request for it takes over, and the first one gets no further
     words.
 
@@ -73,7 +73,7 @@ class TokenStreamServer:
         await self._runner.cleanup()
 
     async def add_stream(self, stream: TokenStream) -> None:
-        """Store a stream, so that a waiting or later request for its question streams it."""
+        """Store a stream, so that a waiting or later request for its prompt streams it."""
         async with self._stream_added:
             self._streams[stream.number] = stream
             self._stream_added.notify_all()
@@ -81,7 +81,7 @@ class TokenStreamServer:
     async def _complete(self, request: web.Request) -> web.StreamResponse:
         body = await request.json()
         user_messages = json.dumps([message for message in body["messages"] if message["role"] == "user"])
-        number = int(re.findall(r"question (\d+)", user_messages)[-1])
+        number = int(re.findall(r"prompt (\d+)", user_messages)[-1])
         async with self._stream_added:
             await self._stream_added.wait_for(lambda: number in self._streams)
         words = asyncio.Queue[str]()
@@ -103,7 +103,7 @@ class _NanobotContender(RunningContender):
         self._platform = platform
         self._model = model
 
-    async def answer(self, question: MeasuredQuestion, stream: TokenStream) -> None:
+    async def answer(self, prompt: MeasuredPrompt, stream: TokenStream) -> None:
         await self._model.add_stream(stream)
         await stream.ended.wait()
         before = -1
@@ -159,7 +159,7 @@ async def start_on_discord(platform: DiscordCellPlatform) -> AsyncIterator[Runni
 def is_measurable(load: Load) -> bool:
     """Return whether the load has speed 1 and at most one reply per channel.
 
-    nanobot adds a later question in a channel to the running answer, and its pauses do not follow the load's speed.
+    nanobot adds a later prompt in a channel to the running answer, and its pauses do not follow the load's speed.
     """
     return load.speed == 1 and load.replies <= load.channels
 

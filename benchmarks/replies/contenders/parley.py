@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 from benchmarks.replies.contenders.base import ReplyWriter, StreamingContender
-from benchmarks.replies.platforms import DiscordCellPlatform, MeasuredQuestion, SlackCellPlatform
+from benchmarks.replies.platforms import DiscordCellPlatform, MeasuredPrompt, SlackCellPlatform
 from channels.base import Surface
 from channels.discord.client.api import DiscordApi
 from channels.discord.client.auth import make_client
@@ -52,13 +52,13 @@ class ReplyWithButtons:
 
 
 @asynccontextmanager
-async def open_reply(surface: Surface, question: MeasuredQuestion) -> AsyncIterator[ReplyWriter]:
+async def open_reply(surface: Surface, prompt: MeasuredPrompt) -> AsyncIterator[ReplyWriter]:
     """Open a reply with the bot's Stop button on a surface, and yield its writer.
 
-    There is no turn: the question's number replaces the turn id in the buttons. The end of the block abandons a reply
+    There is no turn: the prompt's number replaces the turn id in the buttons. The end of the block abandons a reply
     that is not closed.
     """
-    turn_id = str(question.number)
+    turn_id = str(prompt.number)
     async with Reply(surface, save_ids=ignore_ids, buttons=growing_buttons(turn_id, ENGLISH)) as reply:
         yield ReplyWithButtons(reply, turn_id)
 
@@ -84,19 +84,19 @@ class _ParleyOnSlack(StreamingContender):
         await self._queued_reactions.drain(BACKGROUND_TIMEOUT_SECONDS)
         await self._assistant.drain(BACKGROUND_TIMEOUT_SECONDS)
 
-    def open_reply(self, question: MeasuredQuestion) -> AbstractAsyncContextManager[ReplyWriter]:
+    def open_reply(self, prompt: MeasuredPrompt) -> AbstractAsyncContextManager[ReplyWriter]:
         address = {
             **self._author,
             "bot": self._bot,
-            "channel": question.place,
-            "thread_ts": question.message,
-            "ts": question.message,
+            "channel": prompt.place,
+            "thread_ts": prompt.message,
+            "ts": prompt.message,
         }
-        turn_id = f"turn {question.number}"
+        turn_id = f"turn {prompt.number}"
         surface = StreamSurface(
             self._api, self._queued_reactions, address, turn_id, self._streams, assistant=self._assistant
         )
-        return open_reply(surface, question)
+        return open_reply(surface, prompt)
 
 
 class _ParleyOnDiscord(StreamingContender):
@@ -113,10 +113,10 @@ class _ParleyOnDiscord(StreamingContender):
         """
         await self._queued_reactions.drain(BACKGROUND_TIMEOUT_SECONDS)
 
-    def open_reply(self, question: MeasuredQuestion) -> AbstractAsyncContextManager[ReplyWriter]:
-        address = {"channel": question.place, "message": question.message}
+    def open_reply(self, prompt: MeasuredPrompt) -> AbstractAsyncContextManager[ReplyWriter]:
+        address = {"channel": prompt.place, "message": prompt.message}
         surface = DiscordSurface(self._api, self._queued_reactions, address)
-        return open_reply(surface, question)
+        return open_reply(surface, prompt)
 
 
 @asynccontextmanager

@@ -8,7 +8,7 @@ import discord
 from slack_sdk.http_retry.builtin_async_handlers import AsyncRateLimitErrorRetryHandler
 from slack_sdk.web.async_client import AsyncWebClient
 
-from benchmarks.replies.platforms import DiscordCellPlatform, MeasuredQuestion, SlackCellPlatform
+from benchmarks.replies.platforms import DiscordCellPlatform, MeasuredPrompt, SlackCellPlatform
 
 
 class MessageClient(ABC):
@@ -34,18 +34,18 @@ class MessageClient(ABC):
 
 
 class SlackMessageClient(MessageClient):
-    """Client that posts in the Slack thread of the question.
+    """Client that posts in the Slack thread of the prompt.
 
     Args:
         field: the API argument for the text, `text` or `markdown_text`.
         size: the maximum length of that argument in characters.
     """
 
-    def __init__(self, web: AsyncWebClient, question: MeasuredQuestion, field: str, size: int) -> None:
+    def __init__(self, web: AsyncWebClient, prompt: MeasuredPrompt, field: str, size: int) -> None:
         self.size = size
         self._web = web
-        self._channel = question.place
-        self._thread = question.message
+        self._channel = prompt.place
+        self._thread = prompt.message
         self._field = field
 
     async def post(self, text: str) -> str:
@@ -61,16 +61,16 @@ class SlackMessageClient(MessageClient):
 
 
 class DiscordMessageClient(MessageClient):
-    """Client that posts in the question's Discord channel.
+    """Client that posts in the prompt's Discord channel.
 
-    Each message is a Discord reply to the previous one, the first one to the question.
+    Each message is a Discord reply to the previous one, the first one to the prompt.
     """
 
     size = 2_000
 
-    def __init__(self, client: discord.Client, question: MeasuredQuestion) -> None:
-        self._place = client.get_partial_messageable(int(question.place))
-        self._previous_id = int(question.message)
+    def __init__(self, client: discord.Client, prompt: MeasuredPrompt) -> None:
+        self._place = client.get_partial_messageable(int(prompt.place))
+        self._previous_id = int(prompt.message)
 
     async def post(self, text: str) -> str:
         message = await self._place.send(text, reference=self._place.get_partial_message(self._previous_id))

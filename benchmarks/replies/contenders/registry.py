@@ -19,7 +19,7 @@ from benchmarks.replies.contenders.policies import (
     OpenClaw,
     StreamingPolicy,
 )
-from benchmarks.replies.platforms import DiscordCellPlatform, MeasuredQuestion, SlackCellPlatform
+from benchmarks.replies.platforms import DiscordCellPlatform, MeasuredPrompt, SlackCellPlatform
 
 #: Slack: maximum lengths of a `markdown_text`, and of a `text` that can be edited.
 MAX_MARKDOWN_CHARS, MAX_TEXT_CHARS = 12_000, 4_000
@@ -29,14 +29,14 @@ class _PolicyContender(StreamingContender):
     """Running contender that writes replies by a copy of one bot's streaming policy.
 
     Args:
-        create_policy: returns the reply writer of a question.
+        create_policy: returns the reply writer of a prompt.
     """
 
-    def __init__(self, create_policy: Callable[[MeasuredQuestion], StreamingPolicy]) -> None:
+    def __init__(self, create_policy: Callable[[MeasuredPrompt], StreamingPolicy]) -> None:
         self._create_policy = create_policy
 
-    def open_reply(self, question: MeasuredQuestion) -> AbstractAsyncContextManager[ReplyWriter]:
-        return self._create_policy(question)
+    def open_reply(self, prompt: MeasuredPrompt) -> AbstractAsyncContextManager[ReplyWriter]:
+        return self._create_policy(prompt)
 
 
 @asynccontextmanager
@@ -47,23 +47,21 @@ async def start_chat_sdk_on_slack(platform: SlackCellPlatform) -> AsyncIterator[
     """
     web = create_slack_client(platform, retries=10)
     yield _PolicyContender(
-        lambda question: ChatSdk(SlackMessageClient(web, question, "markdown_text", MAX_MARKDOWN_CHARS), platform.speed)
+        lambda prompt: ChatSdk(SlackMessageClient(web, prompt, "markdown_text", MAX_MARKDOWN_CHARS), platform.speed)
     )
 
 
 @asynccontextmanager
 async def start_chat_sdk_on_discord(platform: DiscordCellPlatform) -> AsyncIterator[RunningContender]:
     async with open_discord_client(platform) as client:
-        yield _PolicyContender(lambda question: ChatSdk(DiscordMessageClient(client, question), platform.speed))
+        yield _PolicyContender(lambda prompt: ChatSdk(DiscordMessageClient(client, prompt), platform.speed))
 
 
 @asynccontextmanager
 async def start_llmcord(platform: DiscordCellPlatform) -> AsyncIterator[RunningContender]:
     last_write = LastWrite()
     async with open_discord_client(platform) as client:
-        yield _PolicyContender(
-            lambda question: Llmcord(DiscordMessageClient(client, question), platform.speed, last_write)
-        )
+        yield _PolicyContender(lambda prompt: Llmcord(DiscordMessageClient(client, prompt), platform.speed, last_write))
 
 
 @asynccontextmanager
@@ -74,7 +72,7 @@ async def start_chat_gpt_in_slack(platform: SlackCellPlatform) -> AsyncIterator[
     """
     web = create_slack_client(platform, retries=2)
     yield _PolicyContender(
-        lambda question: ChatGptInSlack(SlackMessageClient(web, question, "text", MAX_TEXT_CHARS), platform.speed)
+        lambda prompt: ChatGptInSlack(SlackMessageClient(web, prompt, "text", MAX_TEXT_CHARS), platform.speed)
     )
 
 
@@ -86,16 +84,14 @@ async def start_openclaw_on_slack(platform: SlackCellPlatform) -> AsyncIterator[
     """
     web = create_slack_client(platform, retries=2)
     yield _PolicyContender(
-        lambda question: OpenClaw(SlackMessageClient(web, question, "text", MAX_TEXT_CHARS), platform.speed, pause=1.0)
+        lambda prompt: OpenClaw(SlackMessageClient(web, prompt, "text", MAX_TEXT_CHARS), platform.speed, pause=1.0)
     )
 
 
 @asynccontextmanager
 async def start_openclaw_on_discord(platform: DiscordCellPlatform) -> AsyncIterator[RunningContender]:
     async with open_discord_client(platform) as client:
-        yield _PolicyContender(
-            lambda question: OpenClaw(DiscordMessageClient(client, question), platform.speed, pause=1.2)
-        )
+        yield _PolicyContender(lambda prompt: OpenClaw(DiscordMessageClient(client, prompt), platform.speed, pause=1.2))
 
 
 CONTENDERS = (

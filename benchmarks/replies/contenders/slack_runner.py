@@ -21,23 +21,23 @@ from slack_sdk.web.async_client import AsyncWebClient
 
 from benchmarks.replies.contenders.base import RunningContender
 from benchmarks.replies.load import TokenStream
-from benchmarks.replies.platforms import MeasuredQuestion, SlackCellPlatform
+from benchmarks.replies.platforms import MeasuredPrompt, SlackCellPlatform
 from core.agents.runtime import warm_up
 
 NAME = "google-adk's SlackRunner"
 
 
 class TokenStreamModel(BaseLlm):
-    """ADK model that answers a question with the whole text of its `TokenStream`.
+    """ADK model that answers a prompt with the whole text of its `TokenStream`.
 
-    It waits until `add_stream` has stored the question's stream, and until the stream has ended.
+    It waits until `add_stream` has stored the prompt's stream, and until the stream has ended.
     """
 
     _streams: dict[int, TokenStream] = PrivateAttr(default_factory=dict)
     _stream_added: asyncio.Condition = PrivateAttr(default_factory=asyncio.Condition)
 
     async def add_stream(self, stream: TokenStream) -> None:
-        """Store a stream, so that waiting and later runs for its question answer with it."""
+        """Store a stream, so that waiting and later runs for its prompt answer with it."""
         async with self._stream_added:
             self._streams[stream.number] = stream
             self._stream_added.notify_all()
@@ -45,7 +45,7 @@ class TokenStreamModel(BaseLlm):
     async def generate_content_async(
         self, llm_request: LlmRequest, stream: bool = False
     ) -> AsyncGenerator[LlmResponse, None]:
-        number = _parse_question_number(str(llm_request.contents[-1]))
+        number = _parse_prompt_number(str(llm_request.contents[-1]))
         async with self._stream_added:
             await self._stream_added.wait_for(lambda: number in self._streams)
         answer = self._streams[number]
@@ -61,10 +61,10 @@ class ObservedSlackRunner(SlackRunner):
         self._handled: dict[int, asyncio.Event] = {}
 
     def handled_event(self, number: int) -> asyncio.Event:
-        """Return the asyncio event that is set once a question is handled, or has failed.
+        """Return the asyncio event that is set once a prompt is handled, or has failed.
 
         Args:
-            number: the number of the question.
+            number: the number of the prompt.
         """
         return self._handled.setdefault(number, asyncio.Event())
 
@@ -72,7 +72,7 @@ class ObservedSlackRunner(SlackRunner):
         try:
             await super()._handle_message(event, say)
         finally:
-            self.handled_event(_parse_question_number(event.get("text", ""))).set()
+            self.handled_event(_parse_prompt_number(event.get("text", ""))).set()
 
 
 class _SlackRunnerContender(RunningContender):
@@ -82,9 +82,9 @@ class _SlackRunnerContender(RunningContender):
         self._runner = slack_runner
         self._model = model
 
-    async def answer(self, question: MeasuredQuestion, stream: TokenStream) -> None:
+    async def answer(self, prompt: MeasuredPrompt, stream: TokenStream) -> None:
         await self._model.add_stream(stream)
-        await self._runner.handled_event(question.number).wait()
+        await self._runner.handled_event(prompt.number).wait()
 
 
 @asynccontextmanager
@@ -110,5 +110,5 @@ async def start_on_slack(platform: SlackCellPlatform) -> AsyncIterator[RunningCo
         await handler.close_async()
 
 
-def _parse_question_number(text: str) -> int:
-    return int(re.findall(r"question (\d+)", text)[-1])
+def _parse_prompt_number(text: str) -> int:
+    return int(re.findall(r"prompt (\d+)", text)[-1])
