@@ -1,4 +1,4 @@
-"""Make the fonts of the sandbox's page from published packages: `make page-fonts`."""
+"""Fonts of the sandbox's page, made from npm packages: `make page-fonts`."""
 
 import base64
 import hashlib
@@ -14,14 +14,15 @@ from fontTools.ttLib.tables._g_l_y_f import Glyph
 
 FONTS = Path(__file__).parents[1] / "sandbox/page/static/fonts"
 
-#: npm packages and the hashes of their archives.
+#: npm packages and the SHA-512 hashes of their archives.
 PACKAGES = {
     "@fontsource/lato@5.3.0": "0WhF/4rhrw+ErIyneKvhHn2YAl+xf8GDtllgOgOzDmeaSlLQtjpChXaQOpWhG2BchQW0WJy2zLV12Hdg0ndOMw==",  # noqa: E501
     "@fontsource-variable/noto-sans@5.3.0": "e3ZuxzY9AL2psXPZlhwhnYrHUHv6PMoyK9MQ7croF0CUgURLqu9EMjW7q2FgVLwij1tjLsIHQrnwQ8aUcg4BiA==",  # noqa: E501
     "twemoji-colr-font@15.0.3": "UsK4JUpaczeVoMGeYMnKaMTxKt7fujg1nQOk4NaC0teZmdOo+uAai0DIuaSzsMkShtG4J75F0OEsVdGJ+Q1pHQ==",  # noqa: E501
 }
 
-LATIN = {
+#: Font files of the page, and their names in the packages.
+LATIN_FONTS = {
     "lato-400.woff2": "lato-latin-400-normal.woff2",
     "lato-400-italic.woff2": "lato-latin-400-italic.woff2",
     "lato-700.woff2": "lato-latin-700-normal.woff2",
@@ -31,8 +32,8 @@ LATIN = {
 
 SKIN_TONES = range(0x1F3FB, 0x1F400)
 
-#: Left out to keep the file small: what text fonts have, flags, and signs that chats rarely use.
-LEFT_OUT = (
+#: Code points that the emoji font lacks, so that the file is small: characters of text fonts, flags, and rare emoji.
+EXCLUDED_CODE_POINTS = (
     (range(0x2190, 0x2200), "arrows"),
     (range(0x2648, 0x2654), "zodiac"),
     (range(0x3030, 0x329A), "CJK signs"),
@@ -52,13 +53,13 @@ LEFT_OUT = (
 )
 
 
-def unpack(folder: Path, package: str, digest: str) -> Path:
-    """Fetch a package, check its hash and return the folder with its files."""
+def fetch_package(folder: Path, package: str, digest: str) -> Path:
+    """Download a package, check its hash, and return the folder with its files."""
     command = ["npm", "pack", "--silent", package]
     packed = subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True)  # noqa: S603
     archive = folder / packed.stdout.strip()
     if base64.b64encode(hashlib.sha512(archive.read_bytes()).digest()).decode() != digest:
-        sys.exit(f"{package} is not the package that was expected.")
+        sys.exit(f"{package}: the hash of the archive differs from PACKAGES.")
     target = folder / archive.stem
     with tarfile.open(archive) as files:
         files.extractall(target, filter="data")
@@ -66,10 +67,10 @@ def unpack(folder: Path, package: str, digest: str) -> Path:
 
 
 def make_emoji_font(source: Path, target: Path) -> None:
-    """Write the font of single emoji; skin tones are blank, so that 👍🏽 is 👍."""
+    """Write the emoji font; skin tones are blank, so that 👍🏽 looks like 👍."""
     font = TTFont(source, recalcTimestamp=False)
-    left_out = {code for codes, _ in LEFT_OUT for code in codes}
-    codes = [code for code in font.getBestCmap() if code > 0x2000 and code != 0x200D and code not in left_out]
+    excluded = {code for codes, _ in EXCLUDED_CODE_POINTS for code in codes}
+    codes = [code for code in font.getBestCmap() if code > 0x2000 and code != 0x200D and code not in excluded]
     options = Options(layout_features=[], name_IDs=["*"], flavor="woff2", recalc_timestamp=False)
     options.drop_tables += ["FFTM", "GSUB", "GPOS", "GDEF"]
     subsetter = Subsetter(options)
@@ -86,8 +87,8 @@ def make_emoji_font(source: Path, target: Path) -> None:
 
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
-        lato, noto, emoji = (unpack(Path(folder), package, digest) for package, digest in PACKAGES.items())
-        for target, source in LATIN.items():
+        lato, noto, emoji = (fetch_package(Path(folder), package, digest) for package, digest in PACKAGES.items())
+        for target, source in LATIN_FONTS.items():
             package = noto if target.startswith("noto") else lato
             (FONTS / target).write_bytes((package / "files" / source).read_bytes())
         licenses = {"Lato": lato, "Noto Sans": noto, "Twemoji (emoji.woff2)": emoji}
