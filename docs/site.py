@@ -1,7 +1,7 @@
 """Hooks of MkDocs for the site of the docs: see `mkdocs.yml`.
 
-Pages are also read in the repository: there they link to files outside the docs, and syntax of the site is in comments.
-The site gets copies of these files, and the syntax without the comments.
+People also read the pages in the repository. So they link to files outside the docs, and have the site's syntax in
+comments. The site gets copies of these files, and the syntax without the comments.
 """
 
 import re
@@ -13,18 +13,18 @@ from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).parent.parent
 
-#: A link that leads out of the docs.
+#: Link to a file outside the docs.
 _OUTSIDE = re.compile(r"\]\(\.\./\.\./(?P<path>[^)#]+)\)")
 
-#: A block of code that is in no item of a list.
+#: Code block outside list items.
 _CODE = re.compile(r"(^```.*?^```$)", re.M | re.S)
 
-#: The content of a numbered item is indented by three spaces. Python's Markdown requires four, and an empty line before
+#: Content of a numbered item, with an indent of three spaces. Python's Markdown requires four, and an empty line before
 #: the next item if this one contains an empty line.
 _IN_ITEM = re.compile(r"^ {3}(?=\S)", re.M)
 _NEXT_ITEM = re.compile(r"^( {4}.+\n)(?=\d+\. )", re.M)
 
-#: Placeholder of docstrings.
+#: Placeholder of mkdocstrings for docstrings.
 _DOCSTRINGS = re.compile(r"^<!-- (?P<place>::: .+?) -->$", re.M | re.S)
 
 
@@ -41,8 +41,8 @@ def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: 
     del config, files
     up = "../" * (len(PurePosixPath(page.file.src_uri).parts) - 1)
     linked = _OUTSIDE.sub(lambda found: f"]({up}{_get_site_path(found['path'])})", markdown)
-    told = "".join(part if part.startswith("```") else _indent_items(part) for part in _CODE.split(linked))
-    return _DOCSTRINGS.sub(r"\g<place>", told)
+    indented = "".join(part if part.startswith("```") else _indent_items(part) for part in _CODE.split(linked))
+    return _DOCSTRINGS.sub(r"\g<place>", indented)
 
 
 def _indent_items(text: str) -> str:
@@ -51,5 +51,8 @@ def _indent_items(text: str) -> str:
 
 
 def _get_site_path(path: str) -> str:
-    """Return the path of a repository file in the site, without a leading dot: MkDocs omits dot files."""
-    return f"beside/{path.lstrip('.')}"
+    """Return the path of a repository file in the site.
+
+    It has no leading dot, since MkDocs omits dot files.
+    """
+    return f"repository/{path.lstrip('.')}"

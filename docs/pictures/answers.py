@@ -1,4 +1,4 @@
-"""Answers of the scripted model in the scenes."""
+"""Answers of the scripted model in the scenes of `scenes.py`."""
 
 from sandbox.models import ReceivedRequest
 

@@ -17,11 +17,11 @@ from bot.settings import load_settings
 from docs.pictures.stage import ROOT, write_files
 from sandbox.models import ReceivedRequest, ScriptedOpenAI, ScriptedResponse
 
-#: Milliseconds for each step of a browser.
+#: Limit for each step of a browser.
 TIMEOUT_MILLISECONDS = 60_000
 
-#: Milliseconds after which animations and repaints are over.
-REST_MILLISECONDS = 400
+#: Time after which animations and repaints have ended.
+SETTLE_MILLISECONDS = 400
 
 
 @asynccontextmanager
@@ -57,10 +57,15 @@ async def open_page(address: str, width: int, height: int, *, scale: float = 1, 
 async def run_sandbox(
     settings: Mapping[str, str], files: Mapping[str, str] | None = None, *, is_tour: bool = False
 ) -> AsyncIterator[str]:
-    """Run the sandbox in a folder of its own with these files, and yield the URL of its page."""
+    """Run the sandbox in a temporary folder, and yield the URL of its page.
+
+    Args:
+        files: texts of files in the folder, by name.
+        is_tour: whether the scripted tour answers.
+    """
     stop, address = asyncio.Event(), asyncio.get_running_loop().create_future()
 
-    def say(line: str) -> None:
+    def echo(line: str) -> None:
         if (found := re.search(r"http://\S+", line)) and not address.done():
             address.set_result(found[0])
 
@@ -68,14 +73,14 @@ async def run_sandbox(
         write_files(Path(folder), files or {})
         paths = {"PATH": os.environ["PATH"], "PYTHONPATH": f"{ROOT}{os.pathsep}{folder}", "DATA_DIR": folder}
         with patch.dict(os.environ, {**paths, **settings}, clear=True):
-            running = asyncio.create_task(
-                command.run_local_platforms(load_settings(), stop, terminal=False, is_tour=is_tour, port=0, echo=say)
+            sandbox_task = asyncio.create_task(
+                command.run_local_platforms(load_settings(), stop, terminal=False, is_tour=is_tour, port=0, echo=echo)
             )
             try:
                 yield await asyncio.wait_for(address, 60)
             finally:
                 stop.set()
-                await running
+                await sandbox_task
 
 
 @asynccontextmanager

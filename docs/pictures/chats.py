@@ -1,4 +1,4 @@
-"""Pictures of Slack beside Discord: answers, an edit, questions, an approval, files, a report and a reset."""
+"""Pictures of Slack beside Discord: answers, questions, an approval, a reset."""
 
 import asyncio
 import tempfile
@@ -7,7 +7,7 @@ from pathlib import Path
 
 from playwright.async_api import FloatRect, Page, expect
 
-from docs.pictures.browser import REST_MILLISECONDS, open_page, run_scripted_sandbox, send_message
+from docs.pictures.browser import SETTLE_MILLISECONDS, open_page, run_scripted_sandbox, send_message
 from docs.pictures.stage import write_files
 from sandbox.models import CallTool, Cite, Finish, ReceivedRequest, Say, ScriptedResponse
 from sandbox.tour import GRINDS, TASTING_QUESTION, TASTING_SCHEMA
@@ -16,8 +16,8 @@ HERE = Path(__file__).parent
 
 PANES = ("slack", "discord")
 
-#: Pixels of a pane, of the browser window, of the title above the messages, and below the last message.
-PANE_WIDTH, WINDOW_WIDTH, WINDOW_HEIGHT, TITLE_HEIGHT, MARGIN = 470, 1200, 1000, 48, 16
+#: Sizes in pixels; the margin is below the last message.
+PANE_WIDTH, WINDOW_WIDTH, WINDOW_HEIGHT, MARGIN = 470, 1200, 1000, 16
 
 _STYLE = f"""
 #inspector, #top, #tabs, #notices, #toasts, .typing, .state {{ display: none !important; }}
@@ -57,7 +57,7 @@ _RESPONSES: dict[str, ScriptedResponse] = {
 
 
 def respond(request: ReceivedRequest) -> ScriptedResponse:
-    """Return the model's response for a question, or its text after the result of a tool."""
+    """Return the model's response to a prompt or to the result of a tool."""
     match {result.name: result.content for result in request.tool_results}:
         case {"get_user_choice": {"result": grind}}:
             return f"Two bags of Harbour Blend leave today, ground as: **{grind}**."
@@ -74,7 +74,7 @@ def respond(request: ReceivedRequest) -> ScriptedResponse:
 
 
 async def main() -> None:
-    """Remake `chat-*.png`."""
+    """Write `chat-*.png`."""
     with tempfile.TemporaryDirectory() as folder:
         write_files(Path(folder), {"prices.toml": PRICES})
         settings = {"AGENT": "bot.sandbox.tour_agent", "PRICES_FILE": f"{folder}/prices.toml"}
@@ -163,20 +163,26 @@ async def _take_form(page: Page) -> None:
 
 
 async def _ask(page: Page, text: str, answer: str) -> None:
-    """Ask in a new thread of Slack and in a channel of Discord, and wait for a text of the answer."""
+    """Ask in a new Slack thread and in a Discord channel; wait for the answer.
+
+    Earlier messages of the Discord channel are hidden.
+
+    Args:
+        answer: a text that the answer contains.
+    """
     await page.locator("#slack .place", has_text="parley").first.evaluate("place => place.click()")
     await page.locator("#discord .place", has_text="general").first.evaluate("place => place.click()")
     await expect(page.locator("#slack .title h2")).to_have_text("@parley ")
-    await page.wait_for_timeout(REST_MILLISECONDS)
-    earlier = await page.locator("#discord .message").count()
-    await page.add_style_tag(content=f"#discord .messages > :nth-child(-n + {earlier}) {{ display: none; }}")
+    await page.wait_for_timeout(SETTLE_MILLISECONDS)
+    message_count = await page.locator("#discord .message").count()
+    await page.add_style_tag(content=f"#discord .messages > :nth-child(-n + {message_count}) {{ display: none; }}")
     await send_message(page, "slack", text)
     await send_message(page, "discord", f"@parley {text}")
     await _wait_for_text(page, answer)
 
 
 async def _wait_for_text(page: Page, text: str) -> None:
-    """Wait until both platforms show this text, and no answer is under way."""
+    """Wait until both platforms show this text, and no reply grows."""
     for pane in PANES:
         await expect(page.locator(f"#{pane} .messages")).to_contain_text(text)
         await expect(page.locator(f"#{pane} .button", has_text="Stop")).to_have_count(0)
@@ -184,10 +190,15 @@ async def _wait_for_text(page: Page, text: str) -> None:
 
 
 async def _take_picture(page: Page, name: str, height: float = 0) -> None:
-    """Take the picture down to the last message, or with this height."""
+    """Take a picture of both panes.
+
+    Args:
+        name: the file name without its extension.
+        height: the height in pixels; 0 ends the picture below the last message.
+    """
     await page.mouse.move(WINDOW_WIDTH - 1, 1)
     await page.evaluate("document.activeElement.blur()")
-    await page.wait_for_timeout(REST_MILLISECONDS)
+    await page.wait_for_timeout(SETTLE_MILLISECONDS)
     if not height:
         boxes = [await page.locator(f"#{pane} .message").last.bounding_box() for pane in PANES]
         height = max(box["y"] + box["height"] for box in boxes if box) + MARGIN

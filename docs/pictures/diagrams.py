@@ -1,4 +1,7 @@
-"""Diagrams that are drawn from the code; `make docs-pictures` writes them, and a test compares the files."""
+"""Diagrams from the code: `python -m docs.pictures.diagrams`.
+
+A test compares the files with the code.
+"""
 
 import asyncio
 from collections import defaultdict
@@ -18,7 +21,7 @@ from docs.pictures.drawing import (
     GREEN,
     GREY,
     INK,
-    LINE,
+    LINE_HEIGHT,
     PALE,
     RED,
     Arrow,
@@ -35,11 +38,11 @@ from tests.fixtures.import_graph import package_imports, reduce_transitively
 HERE = Path(__file__).parent
 
 
-def message_path() -> str:
+def draw_message_path() -> str:
     """Draw the path of a message."""
     nodes = {
         "platform": Node(75, 125, "Slack\nor Discord"),
-        "hear": Node(235, 45, "hear:\nis it for the bot?"),
+        "parse": Node(235, 45, "parse:\nis it for the bot?"),
         "inbox": Node(430, 45, "inbox:\none row"),
         "ack": Node(640, 45, "acknowledge\nto Slack"),
         "turn": Node(640, 205, "turn:\nrun the agent"),
@@ -47,8 +50,8 @@ def message_path() -> str:
         "surface": Node(220, 205, "surface:\npost, edit, delete"),
     }
     arrows = [
-        Arrow("platform", "hear", "event"),
-        Arrow("hear", "inbox", "yes"),
+        Arrow("platform", "parse", "event"),
+        Arrow("parse", "inbox", "yes"),
         Arrow("inbox", "ack", "then"),
         Arrow("inbox", "turn"),
         Arrow("turn", "planner"),
@@ -58,20 +61,20 @@ def message_path() -> str:
     return diagram(730, 250, nodes, arrows)
 
 
-#: Pixels between two levels of the picture of the packages; and the left edge and the width of each column.
-_LEVEL = 62
+#: Diagram of the packages: the height of a level, and the left edge and width of each column, in pixels.
+_LEVEL_HEIGHT = 62
 _COLUMNS = {"channels": (0, 690), "bot": (350, 560), "core": (630, 500), "sandbox": (1090, 130)}
 
 
-def packages() -> str:
+def draw_packages() -> str:
     """Draw the packages and their imports, without imports that a longer path implies."""
     edges = package_imports()
     rows = defaultdict[tuple[int, str], list[str]](list)
     for name in sorted(edges):
         rows[_level(edges, name), name.partition("/")[0]].append(name)
-    height = _LEVEL * (1 + max(level for level, _ in rows))
+    height = _LEVEL_HEIGHT * (1 + max(level for level, _ in rows))
     nodes = {
-        name: Node(left + width * (place + 1) / (len(names) + 1), height - _LEVEL * (level + 0.4), name)
+        name: Node(left + width * (place + 1) / (len(names) + 1), height - _LEVEL_HEIGHT * (level + 0.4), name)
         for (level, top), names in rows.items()
         for left, width in [_COLUMNS[top]]
         for place, name in enumerate(names)
@@ -90,7 +93,7 @@ def _level(edges: Mapping[str, set[str]], name: str) -> int:
 
 
 #: Positions of the states of a turn, and bends of its transitions, in pixels.
-_STATES = {
+_STATE_POSITIONS = {
     "queued": (170, 350),
     "running": (170, 180),
     "answered": (540, 180),
@@ -98,95 +101,101 @@ _STATES = {
     "failed": (540, 45),
     "cancelled": (540, 350),
 }
-_BENDS = {("running", "queued"): 60, ("queued", "running"): 60}
+_STATE_BENDS = {("running", "queued"): 60, ("queued", "running"): 60}
 
 
-def turn() -> str:
-    """Draw the states of a turn: `TRANSITIONS`."""
-    nodes = {state: Node(*position, state, is_end=state in ENDED_STATES) for state, position in _STATES.items()}
+def draw_turn_states() -> str:
+    """Draw the states of a turn and their `TRANSITIONS`."""
+    nodes = {
+        state: Node(*position, state, is_end=state in ENDED_STATES) for state, position in _STATE_POSITIONS.items()
+    }
     steps = [
-        Arrow(source, target, "\n".join(wrap(when, 16)), _BENDS.get((source, target), 0))
+        Arrow(source, target, "\n".join(wrap(when, 16)), _STATE_BENDS.get((source, target), 0))
         for (source, target), when in TRANSITIONS.items()
     ]
     begin = Arrow("begin", "running", "claimed")
     return diagram(840, 390, {"begin": Node(20, 180), **nodes}, [begin, *steps])
 
 
-def approval() -> str:
-    """Draw the states of an approval."""
+def draw_approval_states() -> str:
+    """Draw the states of a request for approval."""
     nodes = {
         "begin": Node(20, 150),
         "open": Node(330, 150, "open"),
         "approved": Node(700, 50, "approved"),
         "denied": Node(700, 250, "denied"),
-        "gone": Node(330, 300, "gone", is_end=True),
-        "on": Node(850, 150, "the run goes on", is_end=True),
+        "removed": Node(330, 300, "removed", is_end=True),
+        "resumed": Node(850, 150, "the run resumes", is_end=True),
     }
     arrows = [
-        Arrow("begin", "open", "the turn that asks is answered"),
-        Arrow("open", "approved", "a press", 45),
-        Arrow("approved", "open", "a stop, before the run goes on", 15),
-        Arrow("open", "denied", "a press, or nobody in time", 25),
-        Arrow("denied", "open", "a stop, before the run goes on", 40),
-        Arrow("open", "gone", "a reset, a deletion,\nthe question edited"),
-        Arrow("approved", "on"),
-        Arrow("denied", "on"),
+        Arrow("begin", "open", "the asking turn is answered"),
+        Arrow("open", "approved", "a click", 45),
+        Arrow("approved", "open", "a stop, before the run resumes", 15),
+        Arrow("open", "denied", "a click, or a timeout", 25),
+        Arrow("denied", "open", "a stop, before the run resumes", 40),
+        Arrow("open", "removed", "a reset, a deletion,\nan edit of the question"),
+        Arrow("approved", "resumed"),
+        Arrow("denied", "resumed"),
     ]
     return diagram(935, 330, nodes, arrows)
 
 
-#: Deltas of an answer, and the size of a message in the diagram.
-_PIECES = (
+#: Diagram of a reply's chunks: the deltas of the answer, and the limits of a message.
+_DELTAS = (
     "Move the branch **back by",
     " one commit** and leave the files as they are:\n\n```sh\ngit reset --soft HEAD~1\ngit sta",
     "tus\ngit commit --all --message 'Fix the build'\ngit push\n```\n\nIf it is pushed, `git revert HEAD` undoes it.",
 )
-_SMALL = MessageLimits(chunk_size=94, measure=len)
-_COLUMN, _CHARACTERS = 300, 38
+_SMALL_LIMITS = MessageLimits(chunk_size=94, measure=len)
+_COLUMN_WIDTH, _LINE_CHARACTERS = 300, 38
 
 
-def messages() -> str:
+def draw_reply_chunks() -> str:
     """Draw the chunks of a reply at three times, as the planner splits it."""
-    planner, parts, bottom = ChunkPlanner(_SMALL), list[str](), 0.0
-    for number, piece in enumerate(_PIECES):
-        left, top = 12.0 + _COLUMN * number, 44.0
-        planner.feed(piece)
-        is_last = number == len(_PIECES) - 1
+    planner, parts, bottom = ChunkPlanner(_SMALL_LIMITS), list[str](), 0.0
+    for number, delta in enumerate(_DELTAS):
+        left, top = 12.0 + _COLUMN_WIDTH * number, 44.0
+        planner.feed(delta)
+        is_last = number == len(_DELTAS) - 1
         plan = planner.plan(Priority.FINAL if is_last else Priority.STREAM_UPDATE)
-        moment = "and at its end" if is_last else f"after {len(planner.text)} characters"
-        parts.append(text(left, 26, moment, weight="bold"))
+        title = "at the end" if is_last else f"after {len(planner.text)} characters"
+        parts.append(text(left, 26, title, weight="bold"))
         for chunk in plan.chunks:
-            lines = [row for line in chunk.text.split("\n") for row in wrap(line, _CHARACTERS) or [""]]
+            lines = [row for line in chunk.text.split("\n") for row in wrap(line, _LINE_CHARACTERS) or [""]]
             grows = plan.is_growing and chunk is plan.chunks[-1]
-            height = LINE * len(lines) + 12
-            parts.append(box(left, top, _COLUMN - 22, height, fill="#fbfcfe", stroke=BLUE if grows else PALE))
+            height = LINE_HEIGHT * len(lines) + 12
+            parts.append(box(left, top, _COLUMN_WIDTH - 22, height, fill="#fbfcfe", stroke=BLUE if grows else PALE))
             parts += [
-                text(left + 9, top + LINE * (row + 1), words, size=11, font="ui-monospace, monospace")
+                text(left + 9, top + LINE_HEIGHT * (row + 1), words, size=11, font="ui-monospace, monospace")
                 for row, words in enumerate(lines)
             ]
-            span = f"{chunk.start} to {chunk.end}, {'grows' if grows else 'stays'}"
+            span = f"{chunk.start} to {chunk.end}, {'grows' if grows else 'final'}"
             parts.append(text(left + 2, top + height + 15, span, size=11, colour=BLUE if grows else GREY))
             top += height + 28
         bottom = max(bottom, top)
-    return svg(_COLUMN * len(_PIECES), bottom, parts)
+    return svg(_COLUMN_WIDTH * len(_DELTAS), bottom, parts)
 
 
-#: Start times of the replies, duration of a reply, and duration of a call, in seconds.
-_BEGINNINGS, _LASTS, _CALL = (0.0, 3.0, 6.0, 9.0, 12.0, 15.0), 25.0, 0.1
+#: Diagram of a rate limit: the start of each reply, and the duration of a reply and of a call.
+_START_SECONDS, _REPLY_SECONDS, _CALL_SECONDS = (0.0, 3.0, 6.0, 9.0, 12.0, 15.0), 25.0, 0.1
 
 
-def calls() -> list[list[tuple[float, Priority]]]:
-    """Draw the calls of replies that share Slack's rate limit of edits."""
+def simulate_edits() -> list[list[tuple[float, Priority]]]:
+    """Run replies that share Slack's rate limit of edits, on a simulated clock.
+
+    Returns:
+        For each reply, the time in seconds and the priority of each edit.
+    """
 
     async def main() -> list[list[tuple[float, Priority]]]:
-        budget, start = RateLimiter(TIER_3), _now()
-        sent: list[list[tuple[float, Priority]]] = [[] for _ in _BEGINNINGS]
+        limiter, start = RateLimiter(TIER_3), _now()
+        sent: list[list[tuple[float, Priority]]] = [[] for _ in _START_SECONDS]
 
         async def edit(number: int, priority: Priority, since: float) -> None:
-            await budget.acquire(priority, since)
+            await limiter.acquire(priority, since)
             sent[number].append((_now() - start, priority))
-            await asyncio.sleep(_CALL)
-            budget.complete()
+            await asyncio.sleep(_CALL_SECONDS)
+            limiter.complete()
 
         async def grow(number: int) -> None:
             since = _now()
@@ -195,58 +204,65 @@ def calls() -> list[list[tuple[float, Priority]]]:
                 since = _now()
 
         async def reply(number: int) -> None:
-            await asyncio.sleep(_BEGINNINGS[number])
-            with budget.track_reply(_now()), budget.reserve():
-                await _run_for(_LASTS, grow(number))
+            await asyncio.sleep(_START_SECONDS[number])
+            with limiter.track_reply(_now()), limiter.reserve():
+                await _run_for(_REPLY_SECONDS, grow(number))
                 await edit(number, Priority.FINAL, _now())
 
-        await asyncio.gather(*(reply(number) for number in range(len(_BEGINNINGS))))
+        await asyncio.gather(*(reply(number) for number in range(len(_START_SECONDS))))
         return sent
 
     with asyncio.Runner(loop_factory=FastLoop) as runner:
         return runner.run(main())
 
 
-async def _run_for(seconds: float, what: Awaitable[None]) -> None:
+async def _run_for(seconds: float, awaitable: Awaitable[None]) -> None:
     with suppress(TimeoutError):
         async with asyncio.timeout(seconds):
-            await what
+            await awaitable
 
 
 def _now() -> float:
     return asyncio.get_running_loop().time()
 
 
-def budget() -> str:
-    """Draw six replies that share one rate limit, and its use."""
-    sent, left, right, lane, high = calls(), 90.0, 30.0, 26.0, 150.0
+def draw_rate_limit() -> str:
+    """Draw six replies that share one rate limit, and the used and reserved calls."""
+    sent, left, right, row_height, plot_height = simulate_edits(), 90.0, 30.0, 26.0, 150.0
     until, width = 50.0, 800.0
-    top = 60 + lane * len(sent)
-    base = top + high
+    top = 60 + row_height * len(sent)
+    base = top + plot_height
 
     def x(seconds: float) -> float:
         return left + (width - left - right) * seconds / until
 
     def y(count: float) -> float:
-        return base - high * count / TIER_3.calls
+        return base - plot_height * count / TIER_3.calls
 
-    parts = [text(left, 26, "Edits that show more (lines) and the final text (dots)", weight="bold")]
+    parts = [text(left, 26, "Edits while text streams (lines), and final edits (dots)", weight="bold")]
     for number, reply in enumerate(sent):
-        at = 52 + lane * number
+        at = 52 + row_height * number
         parts.append(text(left - 12, at + 4, f"reply {number + 1}", anchor="end"))
-        parts.append(line(x(_BEGINNINGS[number]), at, x(_BEGINNINGS[number] + _LASTS), at, width=8))
+        parts.append(line(x(_START_SECONDS[number]), at, x(_START_SECONDS[number] + _REPLY_SECONDS), at, width=8))
         for seconds, priority in reply:
             if priority is Priority.FINAL:
                 parts.append(f'<circle cx="{x(seconds):.1f}" cy="{at:.1f}" r="5.5" fill="{GREEN}"/>')
             else:
                 parts.append(line(x(seconds), at - 7, x(seconds), at + 7, colour=BLUE, width=1.5))
-    every = sorted(seconds for reply in sent for seconds, _ in reply)
-    kept = sorted([*((at, 1) for at in _BEGINNINGS), *((reply[-1][0], -1) for reply in sent)])
-    parts.append(text(left, top - 8, "Of the 50 edits of a minute: used, and kept back for the ends", weight="bold"))
-    used = _stairs([(at, 1) for at in every])
-    free = _stairs([(at, 1) for at in every] + kept)
-    for stairs, colour in ((free, RED), (used, BLUE)):
-        steps = "".join(f"H{x(at):.1f}V{y(count):.1f}" for at, count in stairs)
+    edit_times = sorted(seconds for reply in sent for seconds, _ in reply)
+    reservations = sorted([*((at, 1) for at in _START_SECONDS), *((reply[-1][0], -1) for reply in sent)])
+    parts.append(
+        text(
+            left,
+            top - 8,
+            "Of 50 edits a minute: used (blue), and with those reserved for final edits (red)",
+            weight="bold",
+        )
+    )
+    used = _sum_steps([(at, 1) for at in edit_times])
+    used_or_reserved = _sum_steps([(at, 1) for at in edit_times] + reservations)
+    for counts, colour in ((used_or_reserved, RED), (used, BLUE)):
+        steps = "".join(f"H{x(at):.1f}V{y(count):.1f}" for at, count in counts)
         path = f"M{x(0):.1f} {base:.1f}{steps}H{x(until):.1f}"
         parts.append(f'<path d="{path}" fill="none" stroke="{colour}" stroke-width="2"/>')
     parts.append(line(x(0), y(TIER_3.calls), x(until), y(TIER_3.calls), colour=INK, dashes="5 4"))
@@ -259,22 +275,23 @@ def budget() -> str:
     return svg(width, base + 34, parts)
 
 
-def _stairs(steps: list[tuple[float, int]]) -> list[tuple[float, int]]:
-    count, stairs = 0, []
+def _sum_steps(steps: list[tuple[float, int]]) -> list[tuple[float, int]]:
+    """Return the time of each step, in order, with the sum of all steps until then."""
+    count, sums = 0, []
     for at, step in sorted(steps):
         count += step
-        stairs.append((at, count))
-    return stairs
+        sums.append((at, count))
+    return sums
 
 
 #: Functions that draw the diagrams, by file name.
 DIAGRAMS: Mapping[str, Callable[[], str]] = {
-    "path-of-a-message.svg": message_path,
-    "packages.svg": packages,
-    "turn-states.svg": turn,
-    "approval-states.svg": approval,
-    "reply-messages.svg": messages,
-    "budget-calls.svg": budget,
+    "path-of-a-message.svg": draw_message_path,
+    "packages.svg": draw_packages,
+    "turn-states.svg": draw_turn_states,
+    "approval-states.svg": draw_approval_states,
+    "reply-messages.svg": draw_reply_chunks,
+    "rate-limit-calls.svg": draw_rate_limit,
 }
 
 

@@ -1,17 +1,17 @@
-"""Nodes, arrows and labels of the drawn pictures, on a light background of their own."""
+"""SVG nodes, arrows and labels of the diagrams, on a white background."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 
-INK, GREY, PALE, GROUND = "#222", "#666", "#d6dbe3", "white"
+INK, GREY, PALE, BACKGROUND = "#222", "#666", "#d6dbe3", "white"
 BLUE, RED, GREEN = "#0b6bcb", "#c4320a", "#0f7b4f"
 
-#: Approximate width of a character of a label, and height of a line, in pixels.
-_CHARACTER, LINE = 6.6, 17
+#: Approximate width of a label's character, and height of a line, in pixels.
+_CHARACTER_WIDTH, LINE_HEIGHT = 6.6, 17
 
-_ARROW = (
+_ARROW_MARKER = (
     '<marker id="arrow" viewBox="0 0 8 8" refX="7.5" refY="4" markerWidth="7" markerHeight="7" '
     f'orient="auto"><path d="M0 0L8 4L0 8z" fill="{GREY}"/></marker>'
 )
@@ -23,7 +23,7 @@ class Node:
 
     Attributes:
         x, y: its centre, in pixels.
-        label: its text; empty for the dot at which a diagram begins.
+        label: the text; "" for the dot at which a diagram begins.
         is_end: whether it is a final state.
     """
 
@@ -34,31 +34,33 @@ class Node:
 
     @property
     def width(self) -> float:
-        return 12 if not self.label else 26 + _CHARACTER * 1.1 * max(map(len, self.label.split("\n")))
+        return 12 if not self.label else 26 + _CHARACTER_WIDTH * 1.1 * max(map(len, self.label.split("\n")))
 
     @property
     def height(self) -> float:
-        return 12 if not self.label else 20 + LINE * len(self.label.split("\n"))
+        return 12 if not self.label else 20 + LINE_HEIGHT * len(self.label.split("\n"))
 
-    def border(self, x: float, y: float) -> tuple[float, float]:
-        """Return the point at which the line from its centre to a point leaves the node."""
-        across, down = x - self.x, y - self.y
-        share = min(
-            (self.width / 2 + 2) / abs(across) if across else math.inf,
-            (self.height / 2 + 2) / abs(down) if down else math.inf,
+    def find_border_point(self, x: float, y: float) -> tuple[float, float]:
+        """Return the point at which a line from the centre to (x, y) leaves the node."""
+        dx, dy = x - self.x, y - self.y
+        fraction = min(
+            (self.width / 2 + 2) / abs(dx) if dx else math.inf,
+            (self.height / 2 + 2) / abs(dy) if dy else math.inf,
         )
-        return self.x + across * share, self.y + down * share
+        return self.x + dx * fraction, self.y + dy * fraction
 
     def to_svg(self) -> list[str]:
         if not self.label:
             return [f'<circle cx="{self.x:g}" cy="{self.y:g}" r="6" fill="{INK}"/>']
         lines = self.label.split("\n")
-        top = self.y - LINE * (len(lines) - 1) / 2 + 4.5
-        words = [text(self.x, top + LINE * row, line, anchor="middle", size=13) for row, line in enumerate(lines)]
-        left, above = self.x - self.width / 2, self.y - self.height / 2
-        boxes = [box(left, above, self.width, self.height, fill="#eef3fb", stroke=BLUE)]
+        top = self.y - LINE_HEIGHT * (len(lines) - 1) / 2 + 4.5
+        words = [
+            text(self.x, top + LINE_HEIGHT * row, line, anchor="middle", size=13) for row, line in enumerate(lines)
+        ]
+        left, box_top = self.x - self.width / 2, self.y - self.height / 2
+        boxes = [box(left, box_top, self.width, self.height, fill="#eef3fb", stroke=BLUE)]
         if self.is_end:
-            boxes.append(box(left + 3, above + 3, self.width - 6, self.height - 6, fill="none", stroke=BLUE))
+            boxes.append(box(left + 3, box_top + 3, self.width - 6, self.height - 6, fill="none", stroke=BLUE))
         return [*boxes, *words]
 
 
@@ -77,26 +79,26 @@ class Arrow:
 
     def to_svg(self, nodes: Mapping[str, Node]) -> list[str]:
         start, end = nodes[self.source], nodes[self.target]
-        across, down = end.x - start.x, end.y - start.y
-        length = math.hypot(across, down)
-        over = (start.x + end.x) / 2 + 2 * self.bend * down / length
-        along = (start.y + end.y) / 2 - 2 * self.bend * across / length
-        (x, y), (to_x, to_y) = start.border(over, along), end.border(over, along)
-        path = f"M{x:.1f} {y:.1f}Q{over:.1f} {along:.1f} {to_x:.1f} {to_y:.1f}"
-        middle, height = (x + 2 * over + to_x) / 4, (y + 2 * along + to_y) / 4
+        dx, dy = end.x - start.x, end.y - start.y
+        length = math.hypot(dx, dy)
+        control_x = (start.x + end.x) / 2 + 2 * self.bend * dy / length
+        control_y = (start.y + end.y) / 2 - 2 * self.bend * dx / length
+        (x, y), (to_x, to_y) = (node.find_border_point(control_x, control_y) for node in (start, end))
+        path = f"M{x:.1f} {y:.1f}Q{control_x:.1f} {control_y:.1f} {to_x:.1f} {to_y:.1f}"
+        label_x, label_y = (x + 2 * control_x + to_x) / 4, (y + 2 * control_y + to_y) / 4
         lines = self.label.split("\n")
         words = [
             part
             for row, line in enumerate(lines)
-            for part in _draw_label(middle, height + 4 + LINE * (row - (len(lines) - 1) / 2), line)
+            for part in _draw_label(label_x, label_y + 4 + LINE_HEIGHT * (row - (len(lines) - 1) / 2), line)
         ]
         return [f'<path d="{path}" fill="none" stroke="{GREY}" marker-end="url(#arrow)"/>', *words]
 
 
 def _draw_label(x: float, y: float, words: str) -> list[str]:
-    """Return the label of an arrow."""
-    width = _CHARACTER * len(words)
-    ground = box(x - width / 2, y - 12, width, LINE, fill=GROUND)
+    """Return the SVG elements of an arrow's label, centred at x."""
+    width = _CHARACTER_WIDTH * len(words)
+    ground = box(x - width / 2, y - 12, width, LINE_HEIGHT, fill=BACKGROUND)
     return [ground, text(x, y, words, anchor="middle", colour=GREY)] if words else []
 
 
@@ -107,9 +109,9 @@ def diagram(width: float, height: float, nodes: Mapping[str, Node], arrows: Iter
 
 def svg(width: float, height: float, parts: Sequence[str]) -> str:
     head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" width="{width:g}"'
-    ground = f'<rect width="{width:g}" height="{height:g}" fill="{GROUND}"/>'
+    ground = f'<rect width="{width:g}" height="{height:g}" fill="{BACKGROUND}"/>'
     begin = f'{head} font-family="system-ui, sans-serif">'
-    return "\n".join([begin, f"<defs>{_ARROW}</defs>", ground, *parts, "</svg>", ""])
+    return "\n".join([begin, f"<defs>{_ARROW_MARKER}</defs>", ground, *parts, "</svg>", ""])
 
 
 def box(x: float, y: float, width: float, height: float, *, fill: str, stroke: str = "none") -> str:

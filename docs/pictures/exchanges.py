@@ -1,4 +1,4 @@
-"""Plays the scenes of the pages with the real bot, and writes their messages into the pages: `make docs-pictures`."""
+"""Exchanges on the pages, from scenes with the real bot: `make docs-pictures`."""
 
 import re
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
@@ -21,14 +21,14 @@ from sandbox.terminal.sessions import TerminalSessions
 PAGES = ROOT / "docs"
 
 #: Exchange in a page, with the name of its scene.
-PLACE = re.compile(
+EXCHANGE = re.compile(
     r"(?P<begin><!-- exchange: (?P<name>[a-z-]+) -->\n(?P<indent> *)```(?:text|console)\n)"
-    r"(?P<said>.*?)(?P<end>^(?P=indent)```$)",
+    r"(?P<text>.*?)(?P<end>^(?P=indent)```$)",
     re.M | re.S,
 )
 
 #: Patterns of values that change with each run, and their replacements in the page.
-CHANGING = {
+VOLATILE_VALUES = {
     r"(client_id=)\d+": r"\1...",
     r"\d{17,}": "...",
     r"\d{4}-\d\d-\d\d \d\d:\d\d(:\d\d)?": "...",
@@ -40,11 +40,11 @@ CHANGING = {
 }
 
 #: Signs of an unfinished answer: a placeholder (of a stream, its task), a Stop button, the "queued" reaction.
-PASSING = re.compile(r": (✓ )?…$|\[ Stop \]|👀", re.M)
+UNFINISHED = re.compile(r": (✓ )?…$|\[ Stop \]|👀", re.M)
 
 
 class _ScenePlayer:
-    """Plays a scene."""
+    """Player of one scene: runs its script, and collects the lines of the exchange."""
 
     def __init__(self, scene: Scene, environment: Environment) -> None:
         self._environment = environment
@@ -54,40 +54,46 @@ class _ScenePlayer:
 
     async def play(self) -> str:
         await self._sessions.run_line(f"/{self._scene.platform}")
-        if self._scene.where:
-            await self._sessions.run_line(f"/channel {self._scene.where}")
+        if self._scene.channel:
+            await self._sessions.run_line(f"/channel {self._scene.channel}")
         for line in filter(None, map(str.strip, self._scene.script.splitlines())):
-            sign, _, rest = line.partition(" ")
+            sign, _, argument = line.partition(" ")
             if sign in ("~", "-"):
-                await self._wait_for_text(re.compile(re.escape(rest)), is_there=sign == "~")
+                await self._wait_for_text(re.compile(re.escape(argument)), is_shown=sign == "~")
             elif sign in ("=", "*"):
-                await self._show(at_rest=sign == "=")
+                await self._show(is_complete=sign == "=")
             elif sign == "+":
-                self._lines += await EVENTS[rest](self._environment, self._scene.where, self._sessions.current)
+                self._lines += await EVENTS[argument](self._environment, self._scene.channel, self._sessions.current)
             elif sign == "$":
-                self._lines += [f"$ {rest}", *(await self._environment.bot.run(rest)).splitlines()]
+                self._lines += [f"$ {argument}", *(await self._environment.bot.run(argument)).splitlines()]
             elif sign == ">":
-                self._lines += self._environment.bot.find_log_lines(rest)
+                self._lines += self._environment.bot.find_log_lines(argument)
             else:
                 await self._type(*line.split(": ", 1))
         text = "\n".join(line.rstrip() for line in self._lines).strip("\n")
-        for changing, shown in CHANGING.items():
-            text = re.sub(changing, shown, text, flags=re.M)
+        for pattern, replacement in VOLATILE_VALUES.items():
+            text = re.sub(pattern, replacement, text, flags=re.M)
         return re.sub(r"\n{3,}", "\n\n", text) + "\n"
 
     async def _type(self, user: str, line: str) -> None:
-        told = await self._sessions.run_line(f"/as {user}") or await self._sessions.run_line(line)
-        self._lines += [f"{user} types  {line}", *([f"  ({told})"] if told else [])]
+        notice = await self._sessions.run_line(f"/as {user}") or await self._sessions.run_line(line)
+        self._lines += [f"{user} types  {line}", *([f"  ({notice})"] if notice else [])]
 
-    async def _wait_for_text(self, words: re.Pattern[str], *, is_there: bool) -> None:
+    async def _wait_for_text(self, pattern: re.Pattern[str], *, is_shown: bool) -> None:
         sandbox = self._environment.slack if self._scene.platform == "slack" else self._environment.discord
         await sandbox.wait_for(
-            lambda: bool(words.search("\n".join(self._list_visible_lines()))) is is_there, timeout=EVENT_TIMEOUT_SECONDS
+            lambda: bool(pattern.search("\n".join(self._list_visible_lines()))) is is_shown,
+            timeout=EVENT_TIMEOUT_SECONDS,
         )
 
-    async def _show(self, *, at_rest: bool) -> None:
-        if at_rest:
-            await self._wait_for_text(PASSING, is_there=False)
+    async def _show(self, *, is_complete: bool) -> None:
+        """Add the conversation to the exchange, as the current user sees it.
+
+        Args:
+            is_complete: whether to wait until all answers are complete.
+        """
+        if is_complete:
+            await self._wait_for_text(UNFINISHED, is_shown=False)
         session = self._sessions.current
         self._lines += [
             "",
@@ -108,13 +114,13 @@ class _ScenePlayer:
 
 
 def _format_message(message: ClientMessage, indent: str) -> Iterator[str]:
-    """Yield a message as lines: author, audience, quoted message, content and reactions."""
-    only = " (nobody else sees this)" if message.ephemeral_to else ""
+    """Yield a message as lines: author, audience, replied-to author, text, reactions."""
+    audience = " (nobody else sees this)" if message.ephemeral_to else ""
     edited = " (edited)" if message.is_edited and not message.is_from_bot else ""
-    to = f" (in reply to {message.reply_to.author})" if message.reply_to else ""
-    first, *kwargs = message.plain_text.splitlines() or [""]
-    yield f"{indent}{message.author}{only}{to}: {first}{'' if kwargs else edited}"
-    yield from (f"{indent}    {line}" for line in kwargs)
+    reply = f" (in reply to {message.reply_to.author})" if message.reply_to else ""
+    first, *following = message.plain_text.splitlines() or [""]
+    yield f"{indent}{message.author}{audience}{reply}: {first}{'' if following else edited}"
+    yield from (f"{indent}    {line}" for line in following)
     if message.reactions:
         yield f"{indent}    {' '.join(reaction.emoji for reaction in message.reactions)}"
 
@@ -130,13 +136,13 @@ async def _run_platforms(setup: Setup) -> AsyncIterator[Environment]:
     ):
         for scene in setup.scenes:
             sandbox = slack if scene.platform == "slack" else discord
-            if scene.where and scene.where not in sandbox.channels:
-                sandbox.add_channel(scene.where)
+            if scene.channel and scene.channel not in sandbox.channels:
+                sandbox.add_channel(scene.channel)
 
         def resolve_setting(value: str) -> str:
-            known = {"client-id": slack.oauth.client_id, "client-secret": slack.oauth.client_secret}
-            known |= {"signing-secret": slack.signing_secret}
-            return known.get(value, value)
+            secrets = {"client-id": slack.oauth.client_id, "client-secret": slack.oauth.client_secret}
+            secrets |= {"signing-secret": slack.signing_secret}
+            return secrets.get(value, value)
 
         settings = {name: resolve_setting(value) for name, value in setup.settings.items()}
         async with run_bot(slack, discord, model, **settings) as process:
@@ -144,14 +150,14 @@ async def _run_platforms(setup: Setup) -> AsyncIterator[Environment]:
 
 
 async def main(names: Sequence[str] = ()) -> None:
-    """Play all scenes, or those of these names, and write their messages into the pages."""
+    """Play all scenes, or those with these names; write the exchanges into the pages."""
     exchanges: dict[str, str] = {}
     for setup in scenes.SETUPS:
-        wanted = [scene for scene in setup.scenes if not names or scene.name in names]
-        if not wanted:
+        selected = [scene for scene in setup.scenes if not names or scene.name in names]
+        if not selected:
             continue
         async with _run_platforms(setup) as environment:
-            for scene in wanted:
+            for scene in selected:
                 exchanges[scene.name] = await _ScenePlayer(scene, environment).play()
     for page in sorted(PAGES.rglob("*.md")):
         _update_page(page, exchanges)
@@ -166,5 +172,5 @@ def _update_page(page: Path, exchanges: Mapping[str, str]) -> None:
         return f"{found['begin']}{indented}{found['end']}"
 
     text = page.read_text()
-    if (written := PLACE.sub(replace_exchange, text)) != text:
+    if (written := EXCHANGE.sub(replace_exchange, text)) != text:
         page.write_text(written)

@@ -1,4 +1,4 @@
-"""Moving picture of the README: the scripted tour in the sandbox's Slack and Discord, in a real browser."""
+"""Animated picture of the README: the scripted tour in the sandbox, in a browser."""
 
 import asyncio
 import base64
@@ -8,20 +8,20 @@ from pathlib import Path
 
 from playwright.async_api import FloatRect, Page, expect
 
-from docs.pictures.browser import REST_MILLISECONDS, open_page, run_sandbox
+from docs.pictures.browser import SETTLE_MILLISECONDS, open_page, run_sandbox
 
 HERE = Path(__file__).parent
 
 #: Size of the browser window; the inspector of the page is left out of the picture.
 WIDTH, HEIGHT = 1200, 620
 
-#: Milliseconds between two frames.
-LOOK_MILLISECONDS = 250
+#: Time between two frames.
+FRAME_INTERVAL_MILLISECONDS = 250
 
-#: Seconds that a frame is shown: at most while text streams, and at the end of a scene.
-STREAM_SECONDS, REST_SECONDS, END_SECONDS = 0.7, 2.5, 5.0
+#: Display times of a frame: while text streams (at most), after a step, and at the end.
+STREAM_SECONDS, STEP_SECONDS, END_SECONDS = 0.7, 2.5, 5.0
 
-#: Most bytes of the picture.
+#: Maximum size of the picture.
 MAX_BYTES = 1_500_000
 
 _STYLE = """
@@ -32,14 +32,14 @@ main { grid-template-columns: 1fr 1fr !important; }
 
 @dataclass(frozen=True)
 class Frame:
-    """Picture of the page (JPEG), and the seconds that it is shown."""
+    """Picture of the page (JPEG), and its display time in seconds."""
 
     image: bytes
     seconds: float
 
 
 class Camera:
-    """Camera of one page, which keeps the frames that differ."""
+    """Camera of one page: takes frames, and joins equal successive ones."""
 
     def __init__(self, page: Page) -> None:
         self._page = page
@@ -53,19 +53,23 @@ class Camera:
         else:
             self.frames.append(Frame(image, seconds))
 
-    async def follow(self, is_over: Callable[[], asyncio.Future[None]]) -> None:
-        """Take frames until a condition is met, and one of the end."""
-        ending = is_over()
-        while not ending.done():
+    async def follow(self, start_wait: Callable[[], asyncio.Future[None]]) -> None:
+        """Take frames until a condition is met, and one after that.
+
+        Args:
+            start_wait: starts to wait for the condition, and returns the future.
+        """
+        condition_met = start_wait()
+        while not condition_met.done():
             await self.take(STREAM_SECONDS)
-            await asyncio.wait([ending], timeout=LOOK_MILLISECONDS / 1000)
-        await ending
-        await self._page.wait_for_timeout(REST_MILLISECONDS)
-        await self.take(REST_SECONDS)
+            await asyncio.wait([condition_met], timeout=FRAME_INTERVAL_MILLISECONDS / 1000)
+        await condition_met
+        await self._page.wait_for_timeout(SETTLE_MILLISECONDS)
+        await self.take(STEP_SECONDS)
 
 
 async def main() -> None:
-    """Remake `tour.svg`."""
+    """Write `tour.svg`."""
     async with (
         run_sandbox({}, is_tour=True) as address,
         open_page(address, WIDTH, HEIGHT, style=_STYLE) as page,
@@ -79,14 +83,18 @@ async def main() -> None:
 
 
 async def _play(page: Page) -> list[Frame]:
-    """Ask for a tool and an approval in Slack, and for a report in Discord."""
+    """Ask for a tool and an approval in Slack, and for a report in Discord.
+
+    Returns:
+        The frames of the tour.
+    """
     camera = Camera(page)
 
     def expect_text(pane: str, text: str) -> Callable[[], asyncio.Future[None]]:
         return lambda: asyncio.ensure_future(expect(page.locator(f"#{pane} .messages")).to_contain_text(text))
 
     await _type(page, "slack", "@parley Where is order 1042?")
-    await camera.take(REST_SECONDS)
+    await camera.take(STEP_SECONDS)
     await page.press("#slack-line", "Enter")
     await page.locator("#slack .replies .open").click()
     await page.mouse.move(0, 0)
@@ -98,7 +106,7 @@ async def _play(page: Page) -> list[Frame]:
     await page.mouse.move(0, 0)
     await camera.follow(expect_text("slack", "Approved and done"))
     await _type(page, "discord", "@parley How was this week?")
-    await camera.take(REST_SECONDS)
+    await camera.take(STEP_SECONDS)
     await page.press("#discord-line", "Enter")
     await camera.follow(expect_text("discord", "Open tasks"))
     await camera.follow(expect_text("discord", "Regenerate"))
@@ -107,7 +115,7 @@ async def _play(page: Page) -> list[Frame]:
         .get_by_text("This week")
         .last.scroll_into_view_if_needed()
     )
-    await page.wait_for_timeout(LOOK_MILLISECONDS)
+    await page.wait_for_timeout(FRAME_INTERVAL_MILLISECONDS)
     await camera.take(END_SECONDS)
     return camera.frames
 
@@ -117,12 +125,15 @@ async def _type(page: Page, pane: str, text: str) -> None:
 
 
 def animate(frames: Sequence[Frame]) -> str:
-    """Return an SVG that shows the frames in turn; the last one alone if its reader prefers no motion."""
-    total, begins = sum(frame.seconds for frame in frames), 0.0
+    """Return an SVG that shows the frames in turn.
+
+    With reduced motion it shows only the last one.
+    """
+    total, shown_at = sum(frame.seconds for frame in frames), 0.0
     style, layers = [], []
     for number, frame in enumerate(frames):
-        start, end = (100 * at / total for at in (begins, begins + frame.seconds))
-        begins += frame.seconds
+        start, end = (100 * at / total for at in (shown_at, shown_at + frame.seconds))
+        shown_at += frame.seconds
         hidden = "0% { visibility: hidden; } " if number else ""
         style.append(
             f"@keyframes f{number} {{ {hidden}{start:.3f}% {{ visibility: visible; }} "
@@ -130,10 +141,9 @@ def animate(frames: Sequence[Frame]) -> str:
         )
         style.append(f".f{number} {{ animation-name: f{number}; }}")
         data = base64.b64encode(frame.image).decode()
-        look = "" if number == len(frames) - 1 else ' visibility="hidden"'
-        layers.append(
-            f'<image class="f f{number}" width="{WIDTH}" height="{HEIGHT}"{look} href="data:image/jpeg;base64,{data}"/>'
-        )
+        visibility = "" if number == len(frames) - 1 else ' visibility="hidden"'
+        size = f'width="{WIDTH}" height="{HEIGHT}"'
+        layers.append(f'<image class="f f{number}" {size}{visibility} href="data:image/jpeg;base64,{data}"/>')
     animated = [f".f {{ animation: {total:g}s step-end infinite; }}", *style]
     rules = "\n".join(animated)
     return (

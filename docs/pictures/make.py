@@ -1,7 +1,7 @@
-"""Makes all pictures of the docs: `make docs-pictures`.
+"""All pictures of the docs: `make docs-pictures`.
 
-They show chats in Slack and Discord, the sandbox's page, drawings from the code, and terminals. The sandbox and the
-bot are real; only the model is scripted, so that it can pause for a picture.
+They show chats in Slack and Discord, the sandbox's page, diagrams from the code, and terminals. The sandbox and the
+bot are real. The model is scripted, so that it can pause for a picture.
 """
 
 import asyncio
@@ -25,28 +25,32 @@ from sandbox.models import Pause, Say, ScriptedOpenAI, ScriptedResponse  # noqa:
 from sandbox.slack import SlackSandbox  # noqa: E402
 from sandbox.terminal.app import TerminalApp  # noqa: E402
 
+#: Columns and lines of the terminal.
 SIZE = (96, 24)
 
-#: Seconds of each picture in the animation.
+#: Display time of each picture in the animation.
 PICTURE_SECONDS = 2.0
 
 QUESTION = "@parley how do I undo my last commit, but keep the changes?"
-FIRST = """\
+FIRST_HALF = """\
 Move the branch back by one commit and leave the files as they are:
 
 ```sh
 git reset --soft HEAD~1
 ```
 """
-SECOND = """
+SECOND_HALF = """
 - The changes stay staged, ready for the next commit.
 - If the commit is pushed already, use `git revert HEAD`: it undoes the commit with a new one, and nobody's
   history changes."""
 
 
 async def main() -> None:
-    begin, go_on = asyncio.Event(), asyncio.Event()
-    script: list[ScriptedResponse] = [[Pause(begin), Say(FIRST), Pause(go_on), Say(SECOND)], [Say(FIRST), Say(SECOND)]]
+    may_begin, may_finish = asyncio.Event(), asyncio.Event()
+    script: list[ScriptedResponse] = [
+        [Pause(may_begin), Say(FIRST_HALF), Pause(may_finish), Say(SECOND_HALF)],
+        [Say(FIRST_HALF), Say(SECOND_HALF)],
+    ]
     pictures: list[str] = []
     async with (
         SlackSandbox() as slack,
@@ -70,10 +74,10 @@ async def main() -> None:
             await slack.wait_for(contains_text("…", list_slack_texts), timeout=30)
             await pilot.press("ctrl+t")
             pictures.append(await take_screenshot(pilot))
-            begin.set()
+            may_begin.set()
             await slack.wait_for(contains_text("HEAD~1", list_slack_texts), timeout=30)
             pictures.append(await take_screenshot(pilot))
-            go_on.set()
+            may_finish.set()
             await slack.wait_for(contains_text("history changes.", list_slack_texts), timeout=30)
             pictures.append(await take_screenshot(pilot))
             await enter(pilot, "/discord")
@@ -97,30 +101,30 @@ async def enter(pilot: Pilot[None], line: str) -> None:
     await pilot.pause()
 
 
-def contains_text(words: str, said: Callable[[], Sequence[str]]) -> Callable[[], bool]:
-    """Return whether the bot has posted this text."""
-    return lambda: any(words in text for text in said())
+def contains_text(words: str, list_texts: Callable[[], Sequence[str]]) -> Callable[[], bool]:
+    """Return a function that returns whether one of the texts contains `words`."""
+    return lambda: any(words in text for text in list_texts())
 
 
 async def take_screenshot(pilot: Pilot[None]) -> str:
     """Return a screenshot after all changes are painted."""
     for _ in range(5):
         await pilot.pause(0.1)
-    # Rich names a font that a page would have to fetch from elsewhere; what is there does as well.
+    # Rich names a font that a browser would have to download; an installed one serves as well.
     svg = re.sub(r"@font-face \{.*?\}\s*", "", pilot.app.export_screenshot(title="make run"), flags=re.DOTALL)
     return re.sub(r"[ \t]+$", "", svg, flags=re.MULTILINE)
 
 
 def animate(pictures: Sequence[str]) -> str:
-    """Write an animation that loops, or stops at its last picture if motion is reduced."""
+    """Return an SVG that shows the pictures in turn, in an endless loop."""
     found = re.search(r'viewBox="([^"]+)"', pictures[0])
     assert found is not None
-    share = 100 / len(pictures)
+    percent = 100 / len(pictures)
     seconds = PICTURE_SECONDS * len(pictures)
     style = [f".picture {{ animation: {seconds:g}s step-end infinite; }}"]
     for number in range(len(pictures)):
-        start, end = number * share, (number + 1) * share
-        steps = {0.0: 0, start: 1, end: 0, 100.0: 0}  # in this order: what comes later holds
+        start, end = number * percent, (number + 1) * percent
+        steps = {0.0: 0, start: 1, end: 0, 100.0: 0}  # for equal keys, the last one counts
         frames = " ".join(f"{at:.2f}% {{ opacity: {opacity}; }}" for at, opacity in sorted(steps.items()))
         style.append(f"@keyframes picture-{number} {{ {frames} }}")
         style.append(f".picture-{number} {{ animation-name: picture-{number}; }}")

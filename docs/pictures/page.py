@@ -1,11 +1,11 @@
-"""Takes the pictures of the sandbox's page: the real page in a real browser, the real bot, and a scripted model."""
+"""Pictures of the sandbox's page: a browser, the real bot, and a scripted model."""
 
 import asyncio
 from pathlib import Path
 
 from playwright.async_api import Page, expect
 
-from docs.pictures.browser import REST_MILLISECONDS, open_page, run_scripted_sandbox, send_message
+from docs.pictures.browser import SETTLE_MILLISECONDS, open_page, run_scripted_sandbox, send_message
 from sandbox.models import CallTool, Pause, ReceivedRequest, Say, ScriptedResponse
 
 HERE = Path(__file__).parent
@@ -14,16 +14,16 @@ TOOLS = """
 from core.tools import Tool
 
 
-async def _rolled_back(arguments):
+async def _roll_back(arguments):
     return {"version": arguments["version"], "state": "live"}
 
 
-what = {"type": "object", "properties": {"version": {"type": "string"}}, "required": ["version"]}
+parameters = {"type": "object", "properties": {"version": {"type": "string"}}, "required": ["version"]}
 rollback = Tool(
     name="rollback",
     description="Go back to a version.",
-    handler=_rolled_back,
-    parameters=what,
+    handler=_roll_back,
+    parameters=parameters,
     require_confirmation=True,
 )
 """
@@ -55,32 +55,35 @@ Take the **hash map**, unless you need them in order."""
 
 
 async def main() -> None:
-    """Remake `page*.png`."""
-    begin, half, go_on, told = asyncio.Event(), asyncio.Event(), asyncio.Event(), list[str]()
+    """Write `page*.png`."""
+    may_begin, may_finish_undo, may_finish_comparison = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    cause_requests = list[str]()
 
     def answer(request: ReceivedRequest) -> ScriptedResponse:
         if "commit" in request.text:
             first, second = UNDO.split("- If the")
-            return [Pause(begin), Say(first), Pause(half), Say(f"- If the{second}")]
+            return [Pause(may_begin), Say(first), Pause(may_finish_undo), Say(f"- If the{second}")]
         if "store" in request.text:
-            return [Say(COMPARE[:120]), Pause(go_on), Say(COMPARE[120:])]
+            return [Say(COMPARE[:120]), Pause(may_finish_comparison), Say(COMPARE[120:])]
         if request.tool_results:
             return "Done: version 41 is live again."
         if "broken" in request.text:
-            back = CallTool("rollback", {"version": "41"}, id="c1")
-            return [Say("The errors began with version 42. I can go back to 41."), back]
-        told.append(request.text)
-        rest = Say("did not know of the new column. It will happen never again.")
-        return [Say("It began with a migration: version 42 "), *([Pause(3600)] if len(told) == 1 else []), rest]
+            rollback = CallTool("rollback", {"version": "41"}, id="c1")
+            return [Say("The errors began with version 42. I can go back to 41."), rollback]
+        cause_requests.append(request.text)
+        ending = Say("did not know of the new column. It will happen never again.")
+        # the first attempt pauses until the bot is killed
+        pause = [Pause(3600)] if len(cause_requests) == 1 else []
+        return [Say("It began with a migration: version 42 "), *pause, ending]
 
     async with (
         run_scripted_sandbox(answer, {"TOOLS": "shop:rollback"}, {"shop.py": TOOLS}) as address,
         open_page(address, 1440, 820) as page,
     ):
         await send_message(page, "slack", "How do I undo my last commit, but keep the changes?")
-        begin.set()
+        may_begin.set()
         await expect(page.locator("#slack .messages")).to_contain_text("staged")
-        half.set()
+        may_finish_undo.set()
         await expect(page.locator("#slack .messages")).to_contain_text("Regenerate")
         await page.locator("#discord .place", has_text="general").click()
         await send_message(page, "discord", "@parley how should I store a million words?")
@@ -89,7 +92,7 @@ async def main() -> None:
         await page.locator(".inspector .model-call summary").first.click()
         await expect(page.locator(".inspector .prompt-message").first).to_be_visible()
         await _take_picture(page, "page-growing")
-        go_on.set()
+        may_finish_comparison.set()
         await expect(page.locator("#discord .messages")).to_contain_text("hash map")
         await expect(page.locator(".inspector .turn.running")).to_have_count(0)
         await page.emulate_media(color_scheme="dark")
@@ -101,10 +104,10 @@ async def main() -> None:
 async def _take_reset(page: Page) -> None:
     """Take the picture of a reset conversation, with its old messages above."""
     await page.emulate_media(color_scheme="light")
-    told = page.locator("#discord .message")
-    before = await told.count()
+    messages = page.locator("#discord .message")
+    before = await messages.count()
     await send_message(page, "discord", "/reset")
-    await expect(told).to_have_count(before + 1)
+    await expect(messages).to_have_count(before + 1)
     await _take_picture(page, "page-reset")
 
 
@@ -132,5 +135,5 @@ async def _take_failures(page: Page) -> None:
 
 async def _take_picture(page: Page, name: str) -> None:
     await page.mouse.move(0, 0)
-    await page.wait_for_timeout(REST_MILLISECONDS)
+    await page.wait_for_timeout(SETTLE_MILLISECONDS)
     await page.locator("body").screenshot(path=HERE / f"{name}.png", animations="disabled")

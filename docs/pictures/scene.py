@@ -1,4 +1,4 @@
-"""Scenes, and the bots that play them."""
+"""Scenes: scripted conversations with the real bot, shown on the pages."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -7,26 +7,26 @@ from typing import Literal
 
 @dataclass(frozen=True)
 class Scene:
-    """Scene of a page.
+    """Scripted conversation with the bot, shown on a page.
 
     The lines of its script:
 
         NAME: TEXT     a user types this text
-        ~ TEXT         wait until it is shown
-        - TEXT         wait until it is not shown any more
+        ~ TEXT         wait until the conversation shows this text
+        - TEXT         wait until it no longer shows this text
         =              show the conversation once all answers are complete, as the last user sees it
-        *              show it as it is now
-        + NAME         another event: see `events`
+        *              show the conversation at once
+        + NAME         cause another event: see `events.EVENTS`
         $ COMMAND      run an operator command, and show its output
-        > TEXT         show the lines of the bot's log that contain it
+        > TEXT         show the lines of the bot's log that contain this text
 
     Attributes:
-        where: the channel, which is created for it; empty for direct messages.
+        channel: the channel, which is created for the scene; "" for direct messages.
     """
 
     name: str
     platform: Literal["slack", "discord"]
-    where: str
+    channel: str
     script: str
 
 
@@ -35,7 +35,7 @@ class Setup:
     """Settings of a bot, and the scenes that are played with it.
 
     Attributes:
-        settings: its settings beside the model and the tokens; an empty value removes one.
+        settings: the bot's settings except the model and the tokens; "" removes a setting.
     """
 
     scenes: tuple[Scene, ...]

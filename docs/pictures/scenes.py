@@ -1,4 +1,4 @@
-"""Scenes that the real bot plays for the pages, by its settings."""
+"""Scenes of the pages, grouped by the settings of the bot."""
 
 from docs.pictures.scene import Scene, Setup
 
@@ -16,7 +16,7 @@ _DEFAULT = Setup(
     {},
 )
 
-_WIDE = Setup(
+_SHARDED = Setup(
     (
         Scene(
             "shards",
@@ -31,9 +31,9 @@ _WIDE = Setup(
             "discord",
             "",
             """
-            + the intent is switched off
+            + disable the intent
             $ .venv/bin/parley check | grep intent
-            + the intent is switched on
+            + enable the intent
             """,
         ),
         Scene(
@@ -66,8 +66,8 @@ _HTTP = Setup(
             "slack",
             "fair",
             """
-            + Slack verifies the address
-            + mira comes from outside
+            + verify the request URL
+            + add an external user
             mira: @parley who is on call?
             ~ nobody else
             =
@@ -77,21 +77,21 @@ _HTTP = Setup(
     {"SLACK_APP_TOKEN": "", "SLACK_MODE": "http", "SLACK_SIGNING_SECRET": "signing-secret"},
 )
 
-_SEVERAL = Setup(
+_WORKSPACES = Setup(
     (
         Scene(
             "workspaces",
             "slack",
             "harbour",
             """
-            + ada installs it in Sandbox
+            + install in Sandbox
             ada: @parley who is on call?
             ~ Linus is.
             =
-            + ada installs it in Partner
-            + ada asks in Partner
-            + Partner removes it
-            + ada asks in Partner in vain
+            + install in Partner
+            + ask in Partner
+            + uninstall from Partner
+            + ask in Partner after the removal
             """,
         ),
     ),
@@ -103,4 +103,4 @@ _SEVERAL = Setup(
     },
 )
 
-SETUPS: tuple[Setup, ...] = (_DEFAULT, _WIDE, _HTTP, _SEVERAL)
+SETUPS: tuple[Setup, ...] = (_DEFAULT, _SHARDED, _HTTP, _WORKSPACES)

@@ -15,14 +15,17 @@ from sandbox.discord import DiscordSandbox
 from sandbox.models import ScriptedGemini
 from sandbox.slack import SlackSandbox
 
-#: Starts a command at a terminal with these environment settings; the result waits for its end.
+#: Function that starts a command of the bot at a terminal, with environment variables. It returns a function that waits
+#: for the exit code.
 Start = Callable[[Typist, str, Mapping[str, str]], Awaitable[Callable[[], Awaitable[int]]]]
 
 #: Terminal session in a page.
-PLACE = re.compile(r"(?P<begin><!-- terminal -->\n```console\n\$ [^\n]*\n)(?P<said>.*?)(?P<end>^```$)", re.M | re.S)
+TERMINAL_SESSION = re.compile(
+    r"(?P<begin><!-- terminal -->\n```console\n\$ [^\n]*\n)(?P<text>.*?)(?P<end>^```$)", re.M | re.S
+)
 
 #: Patterns of values that change with each run or machine, and their replacements in the page.
-CHANGING = {
+VOLATILE_VALUES = {
     r"client_id=\d+": "client_id=...",
     r"manifest_json=\S+": "manifest_json=...",
     r"^note tokens:.*?(?=\n\n)": "ok   tokens: counted exactly",
@@ -30,42 +33,42 @@ CHANGING = {
 
 
 async def slack(start: Start) -> str:
-    """Set up Slack, with one mistake."""
+    """Set up Slack with one wrong token; return the terminal session."""
     async with SlackSandbox() as sandbox, ScriptedGemini(lambda _request: "ok") as model:
         with Typist() as typist:
             settings = {"SLACK_API_URL": sandbox.api_url, "GOOGLE_BASE_URL": model.base_url}
-            ends = await start(typist, "init --platform slack", settings)
+            wait_for_exit = await start(typist, "init --platform slack", settings)
             await typist.answer_prompt("SLACK_BOT_TOKEN: ", sandbox.app_token)
             await typist.answer_prompt("`skip` goes on without: ", sandbox.bot_token)
             await typist.answer_prompt("SLACK_APP_TOKEN: ", sandbox.app_token)
-            return await _finish_setup(typist, ends)
+            return await _finish_setup(typist, wait_for_exit)
 
 
 async def discord(start: Start) -> str:
-    """Set up Discord with a missing intent."""
+    """Set up Discord with a missing intent; return the terminal session."""
     async with DiscordSandbox() as sandbox, ScriptedGemini(lambda _request: "ok") as model:
         with Typist() as typist:
             sandbox.privileged_intents.discard("message_content")
             settings = {"DISCORD_API_URL": sandbox.api_url, "GOOGLE_BASE_URL": model.base_url}
-            ends = await start(typist, "init --platform discord", settings)
+            wait_for_exit = await start(typist, "init --platform discord", settings)
             await typist.answer_prompt("DISCORD_BOT_TOKEN: ", sandbox.bot_token)
             await typist.wait_for_text("Enter checks again")
             sandbox.privileged_intents.add("message_content")
             await typist.answer_prompt("`skip` goes on: ", "")
-            return await _finish_setup(typist, ends)
+            return await _finish_setup(typist, wait_for_exit)
 
 
-#: Scenes by the name of their page.
-SCENES = {"set-up-slack": slack, "set-up-discord": discord}
+#: Functions that play a set-up, by the name of their page.
+PLAYERS = {"set-up-slack": slack, "set-up-discord": discord}
 
 
-def page(name: str) -> Path:
+def get_page_path(name: str) -> Path:
     return ROOT / "docs" / "howto" / f"{name}.md"
 
 
 async def main() -> None:
-    """Play all scenes, and write their terminal sessions into the pages."""
-    for name, scene in SCENES.items():
+    """Play all set-ups, and write their terminal sessions into the pages."""
+    for name, play in PLAYERS.items():
         with tempfile.TemporaryDirectory() as folder:
 
             async def start(
@@ -75,32 +78,32 @@ async def main() -> None:
                     *(sys.executable, "-m", "bot", *command.split()),
                     cwd=at,
                     env={"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), "TERM": "xterm", **settings},
-                    stdin=typist.program_end,
-                    stdout=typist.program_end,
-                    stderr=typist.program_end,
+                    stdin=typist.program_fd,
+                    stdout=typist.program_fd,
+                    stderr=typist.program_fd,
                     start_new_session=True,
                 )
                 return process.wait
 
-            output = await scene(start)
-        written = page(name).read_text()
-        page(name).write_text(PLACE.sub(partial(_replace_session, output), written))
+            output = await play(start)
+        page = get_page_path(name)
+        page.write_text(TERMINAL_SESSION.sub(partial(_replace_session, output), page.read_text()))
 
 
 def _replace_session(text: str, found: re.Match[str]) -> str:
-    """Return a section of the page with its terminal session."""
+    """Return the found part of the page with another terminal session."""
     return f"{found['begin']}{text}{found['end']}"
 
 
-async def _finish_setup(typist: Typist, ends: Callable[[], Awaitable[int]]) -> str:
+async def _finish_setup(typist: Typist, wait_for_exit: Callable[[], Awaitable[int]]) -> str:
     await typist.answer_prompt("MODEL [gemini-3.5-flash]: ", "")
     await typist.answer_prompt("GOOGLE_API_KEY: ", "AIzaSyD-of-somebody-who-reads-a-page")
     await typist.answer_prompt("DATABASE_URL: ", "")
     await typist.wait_for_text("parley run`.\n")
-    await ends()
+    await wait_for_exit()
     text = "\n".join(line.rstrip() for line in typist.screen.splitlines()) + "\n"
-    for changing, shown in CHANGING.items():
-        text = re.sub(changing, shown, text, flags=re.MULTILINE | re.DOTALL)
+    for pattern, replacement in VOLATILE_VALUES.items():
+        text = re.sub(pattern, replacement, text, flags=re.MULTILINE | re.DOTALL)
     return text
 
 

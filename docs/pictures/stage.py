@@ -1,4 +1,4 @@
-"""Environment of the pictures and exchanges: the sandbox, and the bot as a process of its own."""
+"""Bot process of the pictures and exchanges, connected to the sandbox."""
 
 import asyncio
 import os
@@ -18,16 +18,22 @@ from sandbox.slack import SlackSandbox
 
 ROOT = Path(__file__).parents[2]
 
-#: Timeout of the bot's start, in seconds.
+#: Limit of the bot's start.
 START_TIMEOUT_SECONDS = 60.0
 
-#: The program's path on the pages, and the prefix of a log line: time, level and logger.
+#: Path of the program on the pages.
 PROGRAM = ".venv/bin/parley"
-_HEAD = re.compile(r"^\S+ \S+ [A-Z]+ [\w.]+: ")
+
+#: Prefix of a log line: time, level and logger.
+_LOG_PREFIX = re.compile(r"^\S+ \S+ [A-Z]+ [\w.]+: ")
 
 
 def write_files(folder: Path, files: Mapping[str, str]) -> None:
-    """Write these files to the folder."""
+    """Write files into a folder.
+
+    Args:
+        files: the texts by file name.
+    """
     for name, text in files.items():
         (folder / name).write_text(text)
 
@@ -42,17 +48,17 @@ class Bot:
         self._process: Process | None = None
 
     async def start(self) -> None:
-        """Start, and return when it is ready.
+        """Start the process, and wait until the bot is ready.
 
         Raises:
-            TimeoutError: it is not ready in time.
+            TimeoutError: after `START_TIMEOUT_SECONDS`.
         """
         with self._log.open("w") as log:
             self._process = await asyncio.create_subprocess_exec(
                 sys.executable, "-m", "bot", "run", cwd=self._folder, env=self._environment, stdout=log, stderr=log
             )
         async with asyncio.timeout(START_TIMEOUT_SECONDS):
-            while "ready" not in self.find_log_lines("ready"):  # noqa: ASYNC110 - it is another process that writes it
+            while "ready" not in self.find_log_lines("ready"):  # noqa: ASYNC110 - a file sends no event
                 await asyncio.sleep(0.05)
 
     async def stop(self) -> None:
@@ -62,21 +68,22 @@ class Bot:
             self._process = None
 
     async def run(self, line: str) -> str:
-        """Return the output of a shell command that runs beside the bot."""
-        typed = line.replace(PROGRAM, f"{sys.executable} -m bot")
+        """Run a shell command with the bot's settings, and return its output."""
+        command = line.replace(PROGRAM, f"{sys.executable} -m bot")
         process = await asyncio.create_subprocess_shell(
-            typed, cwd=self._folder, env=self._environment, stdout=PIPE, stderr=PIPE
+            command, cwd=self._folder, env=self._environment, stdout=PIPE, stderr=PIPE
         )
         output, _ = await process.communicate()
         return output.decode()
 
     def find_log_lines(self, words: str) -> list[str]:
-        """Return the log lines that contain this text, without time and logger."""
-        return [_HEAD.sub("", line) for line in self._log.read_text().splitlines() if words in _HEAD.sub("", line)]
+        """Return the log lines that contain this text, without time, level and logger."""
+        lines = [_LOG_PREFIX.sub("", line) for line in self._log.read_text().splitlines()]
+        return [line for line in lines if words in line]
 
     @property
     def address(self) -> str:
-        """The base URL of its HTTP server."""
+        """Base URL of the bot's HTTP server."""
         (line,) = self.find_log_lines("/healthz")
         return f"http://127.0.0.1:{line.partition('at port ')[2].split()[0]}"
 

@@ -1,4 +1,4 @@
-"""Simulated user of a terminal, who types and reads the output."""
+"""Simulated user of a pseudo-terminal, who types and reads the output."""
 
 import asyncio
 import fcntl
@@ -14,38 +14,39 @@ from typing import Self
 #: Columns and lines of the terminal.
 SIZE = (80, 24)
 
-#: Control sequences: they move the cursor, clear a line, or change its look.
-_CONTROL = re.compile(r"\r\n|[\r\n]|\x1b\[\??(?P<count>[\d;]*)(?P<what>[A-Za-z])")
+#: Control sequences that move the cursor, clear a line, or change the style.
+_CONTROL = re.compile(r"\r\n|[\r\n]|\x1b\[\??(?P<count>[\d;]*)(?P<command>[A-Za-z])")
 
 
 class Typist:
     """User of a terminal; a context manager within an event loop.
 
     Attributes:
-        device: the path of the terminal, at which a program is started.
+        device: the path of the terminal.
+        program_fd: the file descriptor of the program's end of the terminal.
     """
 
     def __enter__(self) -> Self:
-        self._controller, self.program_end = pty.openpty()
-        self.device = os.ttyname(self.program_end)
-        fcntl.ioctl(self.program_end, termios.TIOCSWINSZ, struct.pack("HHHH", SIZE[1], SIZE[0], 0, 0))
+        self._controller_fd, self.program_fd = pty.openpty()
+        self.device = os.ttyname(self.program_fd)
+        fcntl.ioctl(self.program_fd, termios.TIOCSWINSZ, struct.pack("HHHH", SIZE[1], SIZE[0], 0, 0))
         self._output, self._read_text = b"", ""
         self._changed = asyncio.Event()
-        asyncio.get_running_loop().add_reader(self._controller, self._read_output)
+        asyncio.get_running_loop().add_reader(self._controller_fd, self._read_available_output)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        asyncio.get_running_loop().remove_reader(self._controller)
-        os.close(self._controller)
-        os.close(self.program_end)
+        asyncio.get_running_loop().remove_reader(self._controller_fd)
+        os.close(self._controller_fd)
+        os.close(self.program_fd)
 
     async def wait_for_text(self, words: str, *, within: float = 30.0) -> None:
-        """Read on until `words` are shown.
+        """Wait until the unread output contains `words`, and mark it as read until there.
 
         Raises:
-            TimeoutError: they are not shown in time; its message has the unread text.
+            TimeoutError: after `within` seconds; the message has the unread text.
         """
         try:
             async with asyncio.timeout(within):
@@ -66,31 +67,31 @@ class Typist:
         self.press_keys(f"{line}\n")
 
     def press_keys(self, keys: str) -> None:
-        os.write(self._controller, keys.encode())
+        os.write(self._controller_fd, keys.encode())
 
     @property
     def screen(self) -> str:
-        """The text on the screen, with the lines that have scrolled out of it."""
-        lines, at, place = [""], 0, 0
+        """Text on the screen, and lines that have scrolled off it."""
+        lines, row, position = [""], 0, 0
         text = self._output.decode(errors="replace")
         for found in _CONTROL.finditer(text):
-            lines[at] += text[place : found.start()]
-            place = found.end()
+            lines[row] += text[position : found.start()]
+            position = found.end()
             if "\n" in found[0]:
-                at += 1
-                lines += [""] * (at == len(lines))
-            elif found["what"] == "A":
-                at -= int(found["count"] or 1)
-            elif found["what"] == "K":
-                lines[at] = ""
-        lines[at] += text[place:]
+                row += 1
+                lines += [""] * (row == len(lines))
+            elif found["command"] == "A":
+                row -= int(found["count"] or 1)
+            elif found["command"] == "K":
+                lines[row] = ""
+        lines[row] += text[position:]
         return "\n".join(lines)
 
     def _get_unread(self) -> str:
-        """Return the lines below those that were read."""
+        """Return the text after the part that `wait_for_text` has read."""
         pairs = zip(self.screen, self._read_text, strict=False)
         return self.screen[sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs)) :]
 
-    def _read_output(self) -> None:
-        self._output += os.read(self._controller, 65_536)
+    def _read_available_output(self) -> None:
+        self._output += os.read(self._controller_fd, 65_536)
         self._changed.set()

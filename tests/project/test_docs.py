@@ -426,11 +426,11 @@ async def test_the_tools_of_the_docs_are_valid_tools(tmp_path: Path, monkeypatch
 
 
 def test_each_exchange_of_the_docs_is_tested() -> None:
-    written = [found for page in PAGES for found in exchanges.PLACE.finditer(page.read_text())]
+    written = [found for page in PAGES for found in exchanges.EXCHANGE.finditer(page.read_text())]
     assert sorted(found["name"] for found in written) == sorted(
         scene.name for setup in scenes.SETUPS for scene in setup.scenes
     )
-    assert all(found["said"].strip() for found in written)
+    assert all(found["text"].strip() for found in written)
 
 
 def test_the_sandbox_example_prints_the_documented_output() -> None:

@@ -71,17 +71,17 @@ async def run_in_terminal(
             await process.aclose()
 
 
-@pytest.mark.parametrize("name", setup.SCENES)
+@pytest.mark.parametrize("name", setup.PLAYERS)
 async def test_the_docs_show_the_output_of_init(name: str, fork_server: ForkServer, tmp_path: Path) -> None:
     async def start(typist: Typist, command: str, settings: Mapping[str, str]) -> Callable[[], Awaitable[int]]:
         request = {"folder": str(tmp_path), "settings": {"TERM": "xterm", **settings}, "terminal": typist.device}
         process = await fork_server.start_process(command=command, **request)
         return process.wait
 
-    output = await setup.SCENES[name](start)
-    example = setup.PLACE.search(setup.page(name).read_text())
+    output = await setup.PLAYERS[name](start)
+    example = setup.TERMINAL_SESSION.search(setup.get_page_path(name).read_text())
     assert example is not None
-    assert output == example["said"], "`make docs-pictures` updates it"
+    assert output == example["text"], "`make docs-pictures` updates it"
 
 
 async def test_init_reports_mistakes_and_resumes_after_an_interruption(
