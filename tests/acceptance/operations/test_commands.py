@@ -1,5 +1,6 @@
 """Operator commands, such as `turns` and `cancel`, on a running bot's database."""
 
+import asyncio
 import json
 import re
 import signal
@@ -41,6 +42,20 @@ class Operator:
         assert ended == code, output
         return json.loads(output)
 
+    async def wait_for_newest_turn(self, state: str) -> Any:
+        """Wait until the newest turn has this state, and return it.
+
+        The reply is complete before the turn ends.
+
+        Raises:
+            TimeoutError: after 60 seconds.
+        """
+        async with asyncio.timeout(60):
+            while True:
+                (turn,) = await self.run_json("turns --limit 1")
+                if turn["state"] == state:
+                    return turn
+
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def database(request: pytest.FixtureRequest) -> dict[str, str]:
@@ -56,6 +71,7 @@ async def test_operator_commands_list_retry_and_cancel_turns(
     # a healthy bot
     bot.answer = lambda _request: "Hello."
     await bot.ask(platform, platform.start_conversation(), "hi", "Hello.")
+    await operator.wait_for_newest_turn("done")
     (turn,) = await operator.run_json("turns --since 1h")
     assert (turn["state"], turn["kind"], turn["error"]) == ("done", "message", None)
     assert turn["tokens"] > 0
@@ -80,6 +96,7 @@ async def test_operator_commands_list_retry_and_cancel_turns(
     apology = await bot.wait_for_reply(platform, conversation, lambda text: ProviderRequestError.public in text)
     failed = re.search(r"turn `(\w+)`", apology.text)
     assert failed is not None
+    await operator.wait_for_newest_turn("failed")
     status = await operator.run_json("status", 1)
     assert [(finding["kind"], finding["subject"]) for finding in status["findings"]] == [("failing", failed[1])]
     code, output = await operator.run("status")
@@ -107,6 +124,7 @@ async def test_operator_commands_list_retry_and_cancel_turns(
     code, output = await operator.run(f"cancel {runs['id']}")
     assert code == 0, output
     await bot.wait_for_reply(platform, conversation, lambda text: text == f"Beginning\n\n{words.STOPPED}")
+    await operator.wait_for_newest_turn("cancelled")
     code, output = await operator.run(f"cancel {runs['id']}")
     assert (code, "is cancelled: only active turns can be cancelled" in output) == (1, True)
 
@@ -145,6 +163,7 @@ async def test_forget_deletes_by_id_and_prints_the_counts(
     operator, platform = Operator(program, bot, tmp_path), bot.platforms[0]
     bot.answer = lambda _request: "Hello."
     await bot.ask(platform, platform.start_dm("ada"), "hi", "Hello.")
+    await operator.wait_for_newest_turn("done")
     (session,) = await operator.run_json("sessions")
     code, output = await operator.run("forget --user ada --yes")
     assert code == 1
