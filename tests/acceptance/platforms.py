@@ -40,12 +40,12 @@ class BotMessage:
 class BotConversation(Protocol):
     """Conversation of users with the bot, in a session of its own."""
 
-    async def say(self, text: str, *, user: str = "ada", files: Sequence[str] = (), called: bool = True) -> Any:
+    async def say(self, text: str, *, user: str = "ada", files: Sequence[str] = (), mentions_bot: bool = True) -> Any:
         """Post a user's message, and return the platform's message.
 
         Args:
             files: the names of attached files, whose content is `CONTENT`.
-            called: whether the message mentions the bot (in channels and threads).
+            mentions_bot: whether the message mentions the bot (in channels and threads).
         """
 
     async def edit(self, message: Any, text: str) -> None:
@@ -144,9 +144,9 @@ class SlackBotConversation:
         self._root: SlackMessage | None = None
 
     async def say(
-        self, text: str, *, user: str = "ada", files: Sequence[str] = (), called: bool = True
+        self, text: str, *, user: str = "ada", files: Sequence[str] = (), mentions_bot: bool = True
     ) -> SlackMessage:
-        text = f"{self._prefix if called else ''}{text}"
+        text = f"{self._prefix if mentions_bot else ''}{text}"
         root = self._root.ts if self._root else None
         attachments = [SlackFile(f"F{next(_numbers)}", name, CONTENT) for name in files]
         message = await self._slack.post_message(user, self._channel, text, thread_ts=root, files=attachments)
@@ -272,9 +272,9 @@ class DiscordBotConversation:
         self._place = place
 
     async def say(
-        self, text: str, *, user: str = "ada", files: Sequence[str] = (), called: bool = True
+        self, text: str, *, user: str = "ada", files: Sequence[str] = (), mentions_bot: bool = True
     ) -> DiscordMessage:
-        mention = self._mention if called else ""
+        mention = self._mention if mentions_bot else ""
         contents = dict.fromkeys(files, CONTENT)
         return await self._discord.post_message(user, self._place, f"{mention}{text}", files=contents)
 

@@ -57,7 +57,7 @@ async def test_a_thread_with_the_bot_needs_no_further_mention(bot: AcceptanceBot
     bot.answer = answer_from_memory
     thread = await platform.start_thread()
     await bot.ask(platform, thread, "remember red", "Noted.")
-    await thread.say("what do you know?", called=False)
+    await thread.say("what do you know?", mentions_bot=False)
     await bot.wait_for_reply(platform, thread, lambda text: text == "I know: red")
 
 
@@ -67,18 +67,18 @@ async def test_in_a_thread_the_bot_answers_its_messages_until_it_is_muted(
     bot.answer = lambda request: f"{request.text.rpartition(': ')[2]}!"
     thread = await platform.start_thread()
     await bot.ask(platform, thread, "one", "one!")
-    await thread.say("two", called=False)
+    await thread.say("two", mentions_bot=False)
     await bot.wait_for_reply(platform, thread, lambda text: text == "two!")
-    await thread.say("lunch?", user="grace", called=False)
-    await thread.say("yes, at noon", called=False)  # a reply to Grace
+    await thread.say("lunch?", user="grace", mentions_bot=False)
+    await thread.say("yes, at noon", mentions_bot=False)  # a reply to Grace
     await bot.ask(platform, thread, "three", "three!", user="grace")
-    await thread.say("four", user="grace", called=False)
+    await thread.say("four", user="grace", mentions_bot=False)
     await bot.wait_for_reply(platform, thread, lambda text: text == "four!")
     await bot.ask(platform, thread, "mute", words.MUTED)
-    await thread.say("all by myself", called=False)
+    await thread.say("all by myself", mentions_bot=False)
     await bot.ask(platform, thread, "five", "five!")
     await bot.ask(platform, thread, "listen", words.UNMUTED)
-    await thread.say("six", called=False)
+    await thread.say("six", mentions_bot=False)
     await bot.wait_for_reply(platform, thread, lambda text: text == "six!")
     texts = [reply.text for reply in thread.replies()]
     assert texts == ["one!", "two!", "three!", "four!", words.MUTED, "five!", words.UNMUTED, "six!"]

@@ -117,7 +117,7 @@ async def send_messages(
             await platform.wait_for(
                 lambda: platform.is_connected and conversation.replies(), timeout=ACCEPT_TIMEOUT_SECONDS
             )
-        await conversation.say("lunch?", user="grace", called=False)
+        await conversation.say("lunch?", user="grace", mentions_bot=False)
         second = await conversation.say(SECOND)
         with suppress(TimeoutError):
             await platform.wait_for(

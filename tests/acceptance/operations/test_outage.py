@@ -52,7 +52,7 @@ async def test_a_database_outage_delays_replies_and_loses_none(
         await platform.wait_for(lambda: threads[platform].count_reactions() == 1)
 
     async def send_during_outage(platform: Platform) -> None:
-        await threads[platform].say("third", called=False)
+        await threads[platform].say("third", mentions_bot=False)
         await elsewhere[platform].say("elsewhere")
         newest = threads[platform].replies()[-1]
         await bot.wait_for_reply(platform, threads[platform], lambda text: len(text) > len(newest.text))

@@ -269,14 +269,16 @@ class SharedSession:
         self._inbox = inbox
         self.conversations = conversations
 
-    async def receive(self, author: str, *, called: bool = False, follow: Any = "author", **kwargs: Any) -> bool:
-        return await self.receive_message(inbound(author=author, **kwargs), called=called, follow=follow)
+    async def receive(self, author: str, *, mentions_bot: bool = False, follow: Any = "author", **kwargs: Any) -> bool:
+        return await self.receive_message(inbound(author=author, **kwargs), mentions_bot=mentions_bot, follow=follow)
 
-    async def receive_message(self, message: InboxMessage, *, called: bool = False, follow: Any = "author") -> bool:
-        is_for_it = called or await self.conversations.is_for_bot(message, follow=follow)
-        if is_for_it:
+    async def receive_message(
+        self, message: InboxMessage, *, mentions_bot: bool = False, follow: Any = "author"
+    ) -> bool:
+        is_for_bot = mentions_bot or await self.conversations.is_for_bot(message, follow=follow)
+        if is_for_bot:
             await self._inbox.accept(message)
-        return is_for_it
+        return is_for_bot
 
 
 @pytest.fixture
@@ -288,15 +290,15 @@ async def test_the_last_author_needs_no_mention_until_another_person_speaks(
     shared_session: SharedSession, database: FailingDatabase
 ) -> None:
     assert not await shared_session.receive("ada")
-    assert await shared_session.receive("ada", called=True)
+    assert await shared_session.receive("ada", mentions_bot=True)
     assert await shared_session.receive("ada")
     assert not await shared_session.receive("grace", text="a secret")
     assert not await shared_session.receive("grace")
     assert not await shared_session.receive("ada")
-    assert await shared_session.receive("grace", called=True)
+    assert await shared_session.receive("grace", mentions_bot=True)
     assert not await shared_session.receive("ada")
     assert not await shared_session.receive("grace")
-    assert await shared_session.receive("ada", called=True)
+    assert await shared_session.receive("ada", mentions_bot=True)
     assert await shared_session.receive("ada")
     async with database.read() as connection:
         rows = (await connection.execute(sa.select(inbox_table))).all()
@@ -308,7 +310,7 @@ async def test_repeated_and_late_deliveries_change_nothing(
     shared_session: SharedSession, database: FailingDatabase
 ) -> None:
     first, follow_up, aside, late = inbound(), inbound(), inbound(author="grace"), inbound()
-    assert await shared_session.receive_message(first, called=True)
+    assert await shared_session.receive_message(first, mentions_bot=True)
     assert await shared_session.receive_message(follow_up)
     for _ in range(2):
         assert not await shared_session.receive_message(aside)
@@ -321,8 +323,8 @@ async def test_repeated_and_late_deliveries_change_nothing(
 
 
 async def test_a_session_with_only_unaddressed_messages_is_not_recent(shared_session: SharedSession) -> None:
-    await shared_session.receive("grace", called=True, session="place:2")
-    await shared_session.receive("ada", called=True)
+    await shared_session.receive("grace", mentions_bot=True, session="place:2")
+    await shared_session.receive("ada", mentions_bot=True)
     await shared_session.receive("grace")
     assert [one.session_id for one in await shared_session.conversations.list_recent("place", "grace", 9)] == [
         "place:2"
@@ -331,7 +333,7 @@ async def test_a_session_with_only_unaddressed_messages_is_not_recent(shared_ses
 
 async def test_mentions_are_always_answered_and_other_messages_as_configured(shared_session: SharedSession) -> None:
     assert not await shared_session.receive("ada", follow="everyone")
-    assert await shared_session.receive("ada", follow="never", called=True)
+    assert await shared_session.receive("ada", follow="never", mentions_bot=True)
     assert not await shared_session.receive("ada", follow="never")
     assert await shared_session.receive("grace", follow="everyone")
 
@@ -340,11 +342,11 @@ async def test_a_muted_bot_answers_mentions_only(
     shared_session: SharedSession, conversations: ConversationService
 ) -> None:
     assert not await conversations.set_muted("place:1", True)
-    await shared_session.receive("ada", called=True)
+    await shared_session.receive("ada", mentions_bot=True)
     assert await conversations.set_muted("place:1", True)
     for follow in ("author", "everyone"):
         assert not await shared_session.receive("ada", follow=follow)
-    assert await shared_session.receive("ada", called=True)
+    assert await shared_session.receive("ada", mentions_bot=True)
     assert (await conversations.get_status("place:1")).is_muted
     await conversations.set_muted("place:1", False)
     assert await shared_session.receive("ada")
