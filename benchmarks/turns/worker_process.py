@@ -22,7 +22,7 @@ def report(kind: str, **fields: Any) -> None:
     print(json.dumps({"kind": kind, "at": time.time(), **fields}), flush=True)
 
 
-class CommandHandler:
+class StdinCommandHandler:
     """Handler of commands from standard input; it reports turns on standard output.
 
     It reports the start, end and cancellation of each turn. The command `{"say": SESSION, "text": TEXT}` accepts a
@@ -62,7 +62,7 @@ def _session(turn: Turn) -> str:
 
 
 async def main(url: str, model_seconds: float, limit: int) -> None:
-    handler, lines = CommandHandler(), asyncio.StreamReader()
+    handler, lines = StdinCommandHandler(), asyncio.StreamReader()
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin)
     async with run_worker(
         url,

@@ -124,7 +124,7 @@ class _SchemaError(ValueError):
 
 
 @dataclass(slots=True)
-class _Resolved:
+class _ResolvedSchema:
     """JSON Schema after its references and combinations were merged into it.
 
     Attributes:
@@ -197,7 +197,7 @@ def _create_object_form(schema: Mapping[str, Any], root: Mapping[str, Any]) -> Q
     return QuestionForm(tuple(fields), is_object=True)
 
 
-def _create_field(name: str, resolved: _Resolved, root: Mapping[str, Any], *, is_required: bool) -> FormField:
+def _create_field(name: str, resolved: _ResolvedSchema, root: Mapping[str, Any], *, is_required: bool) -> FormField:
     """Return the form field for a schema.
 
     Args:
@@ -280,7 +280,7 @@ def _list_options(schema: Mapping[str, Any], root: Mapping[str, Any]) -> tuple[F
     return tuple(found)
 
 
-def _resolve(schema: Any, root: Mapping[str, Any], depth: int = 0) -> _Resolved:
+def _resolve(schema: Any, root: Mapping[str, Any], depth: int = 0) -> _ResolvedSchema:
     """Return a schema with its references and combinations merged into it.
 
     Args:
@@ -296,7 +296,7 @@ def _resolve(schema: Any, root: Mapping[str, Any], depth: int = 0) -> _Resolved:
     if "$ref" in found:
         target = _resolve(_find_reference(str(found["$ref"]), root), root, depth + 1)
         others = {key: value for key, value in found.items() if key != "$ref"}
-        return _Resolved({**target.schema, **others}, target.is_nullable)
+        return _ResolvedSchema({**target.schema, **others}, target.is_nullable)
     if isinstance(found.get("allOf"), list) and found["allOf"]:
         for part in found.pop("allOf"):
             resolved = _resolve(part, root, depth + 1)
@@ -316,7 +316,7 @@ def _resolve(schema: Any, root: Mapping[str, Any], depth: int = 0) -> _Resolved:
         found["type"] = named[0] if len(named) == 1 else "several"
     values = found.get("enum")
     has_null = isinstance(values, list) and None in values
-    return _Resolved(found, is_nullable or has_null or found.get("nullable") is True)
+    return _ResolvedSchema(found, is_nullable or has_null or found.get("nullable") is True)
 
 
 def _find_reference(reference: str, root: Mapping[str, Any]) -> Any:
