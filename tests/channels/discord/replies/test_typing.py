@@ -32,7 +32,7 @@ async def test_the_bot_types_from_the_placeholder_to_the_first_text(
         await bot.wait_for_replies(question, "half,")
         before = count_typing()
         await asyncio.sleep(0.3)  # six times the interval
-        assert count_typing() == before
+        assert count_typing() <= before + 1  # one call may have been under way
         last.set()
         await bot.wait_for_replies(question, "half, and half.")
         assert not [task for task in asyncio.all_tasks() if task.get_name() == "typing"]
