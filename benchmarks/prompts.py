@@ -151,7 +151,7 @@ class ScriptedModel:
 
 
 def serialize_prompt(body: Mapping[str, Any]) -> str:
-    """Return a request body as text in the order of vendors' caches.
+    """Return the body of an OpenAI request as text in the order of vendors' caches.
 
     One JSON line for each tool, then one for each message.
     """

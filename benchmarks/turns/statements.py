@@ -42,10 +42,10 @@ def count_statements(database: Database) -> Iterator[Counter[str]]:
 
 
 def select_writes(counts: Mapping[str, float]) -> dict[str, float]:
-    """Return the counts of the writing statements, sorted by kind.
+    """Return the counts of the writing statements, such as `insert turns`, sorted by kind.
 
     Args:
-        counts: see `count_statements`.
+        counts: the counts or means of all statements, with the keys of `count_statements`.
     """
     return {kind: number for kind, number in sorted(counts.items()) if " " in kind}
 

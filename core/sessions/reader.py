@@ -139,7 +139,8 @@ def _build_snapshot_query(dialect: str) -> sa.CompoundSelect[Any]:
     Returns:
         The query, with the bind parameters `session`, `app_owner`, `user_owner` and `session_owner`. Each row has its
         `_RowKind` and seven columns. `SESSION`: generation, app, user id, 0, NULL, time of the change, 0. `STATE`: 0,
-        scope, key, 0, JSON value, 0, 0. `NEWEST` and `REQUIRED`: id, role, event, tokens, long-running calls, time,
+        scope, key, 0, JSON value, 0, 0. `NEWEST` (the newest `BATCH_ROWS` messages) and `REQUIRED` (messages with
+        long-running calls, at most `MAX_REQUIRED_ROWS`): id, role, event, tokens, long-running calls, time,
         `summarized_id` or 0.
     """
     session = sa.bindparam("session", type_=sa.Text)

@@ -37,6 +37,8 @@ ArgumentPath = tuple[str | int, ...]
 def standing_approval_key(app: str, tool: str) -> str:
     """Return the session state key under which "always allow this tool" is stored.
 
+    The key has no ADK prefix: the approval holds in one session.
+
     Args:
         app: the name of the ADK app of the agent.
         tool: the name of the tool.

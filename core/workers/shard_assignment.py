@@ -216,10 +216,12 @@ class ShardAssignment:
         return frozenset(acquired)
 
     async def _release(self, rows: sa.ColumnElement[bool], **values: sa.ColumnElement[float]) -> None:
-        """Release the matching shards that this worker owns; a failure is logged.
+        """Release the matching shards that this worker owns, in one transaction.
+
+        A failure is logged.
 
         Args:
-            rows: SQL condition on `channels`.
+            rows: SQL condition on `channels`, which has a row for each shard.
             values: columns of this worker's own row in `workers` to write.
         """
         worker_id = self._lease.worker_id

@@ -233,7 +233,8 @@ class SocketModeServer:
         """Accept a WebSocket with a valid ticket; read its acknowledgements until it ends.
 
         The response is HTTP 408 without a valid ticket, and 500 if a fault refuses the handshake. A WebSocket beyond
-        `MAX_SOCKETS` receives `disconnect` and is closed. A new WebSocket aborts the frozen ones.
+        `MAX_SOCKETS` receives `disconnect` and is closed. A new WebSocket aborts the frozen ones: see
+        `SocketConnection.is_frozen`. A ticket is valid once.
         """
         expiry = self._tickets.pop(request.query.get("ticket", ""), 0.0)
         if expiry < monotonic():

@@ -51,7 +51,11 @@ def call(id_: str, name: str = "f") -> ToolCall:
 
 
 async def send(wire: ConnectedProvider, *messages: ModelMessage, **kwargs: Any) -> dict[str, Any]:
-    """Send a request that the server answers, and return the request's JSON body."""
+    """Send a request that the server answers, and return the request's JSON body.
+
+    Args:
+        kwargs: fields of the `ModelRequest`.
+    """
     wire.server.add_responses("ok")
     assert isinstance((await wire.collect_events(*messages, **kwargs))[-1], Done)
     return wire.server.requests[-1]
