@@ -397,12 +397,12 @@ class TerminalApp(App[None]):
                 return
             widget.anchor()
         self._painted_place = session.place
+        hint = self.query_one("#hint", Static)  # before the rows, which would move otherwise
+        hint.update("" if messages else self._empty_place_hint())
+        hint.display = not messages
         for row, message in zip(rows, messages, strict=False):
             row.update_message(message)
         await widget.extend(MessageRow(message, in_thread=in_thread) for message in messages[len(rows) :])
-        hint = self.query_one("#hint", Static)
-        hint.update("" if messages else self._empty_place_hint())
-        hint.display = not messages
 
     def _empty_place_hint(self) -> str:
         bot = self._platform.bot_name

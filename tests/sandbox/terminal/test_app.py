@@ -1,13 +1,13 @@
 import asyncio
 import re
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from html import unescape
 from typing import Any, cast
 
 import discord
 import pytest
 from textual.pilot import Pilot
-from textual.widgets import Input, Select
+from textual.widgets import Input, ListItem, ListView, Select
 
 from sandbox.client.discord import DiscordPlatform
 from sandbox.client.slack import SlackPlatform
@@ -15,6 +15,7 @@ from sandbox.discord import DiscordSandbox
 from sandbox.managed_bot import ManagedBot
 from sandbox.slack import SlackMessage, SlackSandbox
 from sandbox.terminal.app import TerminalApp
+from sandbox.terminal.rows import MessageRow
 from tests.sandbox.terminal.conftest import DiscordBot, SlackSdkBot
 
 Screen = Pilot[None]
@@ -181,6 +182,25 @@ async def test_enter_on_a_message_opens_its_thread(screen: Screen, slack: SlackS
     await wait_for_texts(screen, "ada → #general, thread “who knows?”", "I do")
     await run_line(screen, "tell me")
     assert (await wait_for_message(slack, "general", "tell me")).thread_ts == question.ts
+
+
+async def test_the_first_message_replaces_the_hint_and_does_not_move(
+    screen: Screen, slack: SlackSandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    extend, first_tops = ListView.extend, list[int]()
+
+    async def extend_and_paint(messages: ListView, rows: Iterable[ListItem]) -> None:
+        await extend(messages, rows)
+        await screen.pause()
+        first_tops.extend(row.region.y for row in messages.query(MessageRow))
+
+    monkeypatch.setattr(ListView, "extend", extend_and_paint)
+    await wait_for_texts(screen, "This is the beginning")
+    await slack.post_message("ada", "general", "hello")
+    await run_line(screen, "/channel general")
+    await wait_until(screen, lambda: first_tops)
+    await screen.pause()
+    assert first_tops[0] == screen.app.query_one(MessageRow).region.y
 
 
 async def test_a_click_on_a_message_opens_its_thread(screen: Screen, slack: SlackSandbox) -> None:
