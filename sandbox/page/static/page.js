@@ -16,12 +16,16 @@ const EXTRA_WIDE = window.matchMedia("(min-width: 1400px)");
 
 const TOAST_MILLISECONDS = 9000;
 
+// A pressed button counts as released after this time: browsers report no release of a scroll bar.
+const MAX_CLICK_MILLISECONDS = 500;
+
 const getElement = (id) => document.getElementById(id);
 
 const panes = [new Pane(getElement("slack"), "slack", "Slack"), new Pane(getElement("discord"), "discord", "Discord")];
 const inspector = new Inspector(getElement("inspector"), showToast);
 let isInspectorOpen = EXTRA_WIDE.matches;
 let isUpdateScheduled = false;
+let clickTimer = 0; // runs while a button of the mouse or a finger is down
 let lastUsedPane = panes[0]; // the platform whose message box had the focus last
 
 const views = {
@@ -63,6 +67,20 @@ function update() {
   inspector.update();
 }
 
+// Updates the page with the next frame, or after a click: an element that is replaced before the release gets no click.
+function scheduleUpdate() {
+  isUpdateScheduled = true;
+  requestAnimationFrame(() => {
+    if (isUpdateScheduled && !clickTimer) update();
+  });
+}
+
+function endClick() {
+  clearTimeout(clickTimer);
+  clickTimer = 0;
+  if (isUpdateScheduled) scheduleUpdate();
+}
+
 async function switchUser() {
   const me = store.get("me");
   try {
@@ -73,6 +91,12 @@ async function switchUser() {
 }
 
 for (const pane of panes) pane.element.addEventListener("focusin", () => (lastUsedPane = pane));
+
+document.addEventListener("pointerdown", () => {
+  clearTimeout(clickTimer);
+  clickTimer = setTimeout(endClick, MAX_CLICK_MILLISECONDS);
+}, true);
+for (const type of ["pointerup", "pointercancel"]) document.addEventListener(type, endClick, true);
 
 document.addEventListener("keydown", (event) => {
   if (!event.altKey || event.ctrlKey || event.metaKey) return;
@@ -96,9 +120,7 @@ WIDE.addEventListener("change", () => {
 
 restoreTheme();
 onChange(() => {
-  if (isUpdateScheduled) return;
-  isUpdateScheduled = true;
-  requestAnimationFrame(update);
+  if (!isUpdateScheduled) scheduleUpdate();
 });
 connect((isConnected) => {
   document.body.classList.toggle("disconnected", !isConnected);

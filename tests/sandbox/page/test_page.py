@@ -139,6 +139,33 @@ async def test_commands_buttons_files_and_reactions_work(page: Page, sandbox_pag
     await expect(page.locator("#slack .messages")).to_contain_text("It is about a file.")
 
 
+async def test_an_update_waits_until_a_click_ends(page: Page, sandbox_page: SandboxPage) -> None:
+    sandbox_page.answer = lambda request: "Ready."
+    await open_place(page, "discord", "general")
+    await post_message(page, "discord", "@parley hello")
+    message = page.locator("#discord .message", has_text="Ready.").last
+    await expect(message.locator("button", has_text="Regenerate")).to_be_visible()
+    click = """async (message) => {
+        const { onChange } = await import("/static/connection.js");
+        const isChanged = new Promise((resolve) => onChange((keys) => {
+            if ([...keys].some((key) => key.includes(message.dataset.id))) resolve();
+        }));
+        const button = message.querySelector(".buttons button");
+        const { setTimeout } = window;
+        window.setTimeout = () => 1;  // so that only the release ends the click
+        button.dispatchEvent(new PointerEvent("pointerdown", { bubbles: true }));
+        window.setTimeout = setTimeout;
+        message.querySelector("[aria-label='React with 🎉']").click();
+        await isChanged;
+        await new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve)));
+        const wasKept = button.isConnected;
+        button.dispatchEvent(new PointerEvent("pointerup", { bubbles: true }));
+        return wasKept;
+    }"""
+    assert await message.evaluate(click)
+    await expect(message.locator(".reaction.mine")).to_contain_text("1")
+
+
 async def test_a_selected_place_is_shown_before_the_server_answers(page: Page) -> None:
     await expect(page.locator("#discord .place")).to_have_count(4)
     click = """() => {
