@@ -183,6 +183,7 @@ async def test_stream_updates_are_dropped_during_a_rate_limit(reply: DiscordSurf
     assert reply.count_calls(PATCH) == 1
     assert await reply.show("a b c")
     assert asyncio.get_running_loop().time() - start >= 1
+    assert reply.count_calls(PATCH) == 2
     assert reply.texts == ["a b c"]
 
 
