@@ -88,7 +88,8 @@ def make_agents(
             `agents.toml` and the agent in it.
     """
     register_adapter(registry.make_adapter, default=registry.default)
-    plugins = [*create_plugins(call_log, tool_seconds=settings.tool_timeout_seconds), *observers]
+    own = create_plugins(call_log, tool_seconds=settings.tool_timeout_seconds, approvers=settings.approvers)
+    plugins = [*own, *observers]
     if settings.agents_path is not None:
         return _make_agents_of_file(settings, settings.agents_path, registry, plugins)
     if settings.agent:

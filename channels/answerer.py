@@ -390,6 +390,7 @@ class Answerer:
         text = prompt.attributed_prompt
         answered = await self._human_requests.answer_with_message(turn, prompt.authors, text.unattributed_text)
         self._check_message(turn, answered, reply.say)
+        speakers = await self._prompt_builder.list_speakers(turn, channel, prompt, continues=bool(answered.answers))
         if turn.is_resumed:  # the worker that took the decision may have died before it was shown
             for request in await self._human_requests.list_decided(turn.origin):
                 self._show_decision(turn, request)
@@ -400,7 +401,7 @@ class Answerer:
                 text=text.text,
                 attributed_prompt=text,
                 media=prompt.media,
-                speaker=prompt.speaker,
+                speakers=speakers,
                 bot_name=prompt.bot_name,
                 is_addressed=turn.is_addressed,
                 model=turn.model,

@@ -89,6 +89,8 @@ class InboxMessage:
         location: the ids of workspace, channel and parents; `UNKNOWN_LOCATION` if they are unknown.
         is_addressed: whether the message mentions the bot, replies to it, or is a direct message. An agent may leave
             other messages without an answer.
+        is_in_thread: whether the message is in a thread, which is its session.
+        replied_id: the platform's id of the message that this one replies to; empty without one, and on Slack.
     """
 
     event_key: str
@@ -104,6 +106,8 @@ class InboxMessage:
     actor: Actor | None = None
     location: Location = UNKNOWN_LOCATION
     is_addressed: bool = True
+    is_in_thread: bool = False
+    replied_id: str = ""
 
     @property
     def actor_or_author(self) -> Actor:

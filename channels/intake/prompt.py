@@ -16,7 +16,7 @@ from channels.settings import AttachmentLimits
 from core.agents.run_record import RunRecorder
 from core.agents.runtime import AgentRuntime
 from core.errors import DamagedTurnError
-from core.identity import User, intersect_rights
+from core.identity import ANONYMOUS_USER, Actor, User
 from core.inbox_message import InboxMessage, storable_text
 from core.sessions.prompt_text import AttributedPrompt
 from core.sessions.state import TEMPORARY_PREFIX
@@ -31,17 +31,14 @@ class Prompt:
     Attributes:
         attributed_prompt: the text, with the author of each part.
         media: the files that the model reads.
-        speaker: one user, with the rights that all authors have; tools act for this user. If the turn continues a run,
-            the authors of the run's earlier messages are included.
         bot_name: the bot's display name; empty if it is unknown.
-        authors: the authors of the turn's messages.
+        authors: the author of each of the turn's messages.
         state: the `MessageText.agent_context` of the newest message, under a key of the agent's state: `temp:` and the
             adapter's name, such as `temp:slack`. Empty without such a context.
     """
 
     attributed_prompt: AttributedPrompt
     media: Sequence[Part]
-    speaker: User
     bot_name: str = ""
     authors: Sequence[User] = ()
     state: Mapping[str, Any] = field(default_factory=dict)
@@ -114,12 +111,10 @@ class PromptBuilder:
         await turn.meter.check_limits(
             runtime.get_model_name(turn.model), lambda: 0
         )  # before files are fetched and messages stored
-        speakers = [
-            self._to_speaker(message, prompt_text.speaker)
+        authors = [
+            self._to_user(message, prompt_text.speaker)
             for message, prompt_text in zip(turn.messages, texts, strict=True)
         ]
-        authors = tuple(speakers)
-        speakers += await self._list_earlier_authors(turn, channel)
         if any(message.attachments for message in turn.messages) and not await self._turns.has_stored_prompt(turn):
             supported = runtime.get_media_support(turn.model)
             texts, files, uses = await self._attachments.read(channel, turn.messages, texts, supported)
@@ -128,33 +123,39 @@ class PromptBuilder:
         return Prompt(
             attributed_prompt,
             files,
-            intersect_rights(speakers),
             next((text.bot_name for text in texts if text.bot_name), ""),
             authors,
             {f"{TEMPORARY_PREFIX}{channel.name}": dict(context)} if context else {},
         )
 
-    async def _list_earlier_authors(self, turn: Turn, channel: Channel) -> list[User]:
-        """Return the authors of earlier messages to which the turn's run goes back.
+    async def list_speakers(self, turn: Turn, channel: Channel, prompt: Prompt, *, continues: bool) -> list[User]:
+        """Return the people whose words are in the run of a turn, each once.
 
-        A run that continues after an approval goes back to the messages that led to the approval. Authors of the
-        turn's own messages are left out. The list is empty if the turn continues no run.
+        Tools have the rights that all of them have. They are the authors of the turn's messages. If the run has read
+        more before, they are also the authors of its earlier messages and of the runs that it continues, and the people
+        who answered its questions. A person who only approves or retries is not among them.
+
+        Args:
+            prompt: the prompt of the turn, from `build`.
+            continues: whether the turn's message answers a question of another run.
+
+        Raises:
+            StoreError: the run cannot be read.
+            SurfaceError: the platform cannot read a message: see `Channel.read_message`.
         """
-        current_authors = {message.author for message in turn.messages}
-        others = {
-            message.author: message
-            for message in await self._turns.get_message_chain(turn)
-            if message.author not in current_authors
-        }
-        return [self._to_speaker(message, (await channel.read_message(message)).speaker) for message in others.values()]
+        speakers = {author.id: author for author in prompt.authors}
+        is_new_run = turn.run is None and turn.kind in ("message", "revise") and not turn.is_resumed
+        if is_new_run and not continues:
+            return list(speakers.values())
+        run = await self._turns.get_run_authors(turn)
+        for message in run.messages:
+            if message.author not in speakers:
+                speakers[message.author] = self._to_user(message, (await channel.read_message(message)).speaker)
+        for answer in run.answers:
+            actor = Actor(answer["platform"], answer["id"], tuple(answer["roles"]))
+            speakers.setdefault(actor.author, self._access_policy.to_user(actor, answer["name"]))
+        return [*speakers.values(), *([] if run.is_complete else [ANONYMOUS_USER])]
 
-    def _to_speaker(self, message: InboxMessage, name: str) -> User:
-        author = message.actor_or_author
-        return User(
-            id=author.author,
-            name=name,
-            roles=frozenset(author.roles),
-            is_admin=self._access_policy.is_admin(author),
-            platform=author.platform,
-            workspace=message.location.workspace,
-        )
+    def _to_user(self, message: InboxMessage, name: str) -> User:
+        user = self._access_policy.to_user(message.actor_or_author, name)
+        return replace(user, platform=message.actor_or_author.platform, workspace=message.location.workspace)

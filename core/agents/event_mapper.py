@@ -22,7 +22,7 @@ from core.models.retries_and_fallbacks import is_retraction
 from core.models.tool_calls import format_value, part_text
 from core.sessions.history import CONFIRMATION_CALL_NAME
 from core.sessions.resume import INPUT_CALL
-from core.tools.adk_confirmations import ConfirmationRequest, find_confirmations
+from core.tools.adk_confirmations import find_confirmations
 from core.tools.adk_requests import CHOICE_TOOL, find_questions
 
 #: Names of calls that ask a person. The channel posts a message for each, so the reply shows no status line for them.
@@ -44,7 +44,6 @@ class EventMapper:
         self._texts: list[str] = []
         self._open_steps: dict[tuple[str, str | None], int] = {}
         self._error_code = ""  # of the newest event, if it has neither text nor a file
-        self._confirmations: dict[str, ConfirmationRequest] = {}
         self._call_events: list[Event] = []
         self._sources: dict[str, Source] = {}
 
@@ -52,7 +51,7 @@ class EventMapper:
         """Yield the stream events of one ADK event of the run; there may be none.
 
         Call it with each event of the run, in order, and iterate to the end: the state of this object changes on the
-        way. It updates `text`, and collects the confirmations, questions and sources for `create_last_event`.
+        way. It updates `text`, and collects the requests to people and the sources for `create_last_event`.
         """
         if event.partial:
             if is_retraction(event):
@@ -70,7 +69,6 @@ class EventMapper:
             elif text:
                 yield from self._set_step_text(self._open_step(event), text)
                 self._open_steps.pop((event.author, event.branch))
-        self._confirmations |= {request.call_id: request for request in find_confirmations(event)}
         if event.get_function_calls() or event.get_function_responses():
             self._call_events.append(event)
         if event.author != "user":
@@ -118,11 +116,12 @@ class EventMapper:
             return StreamEvent("error", error=ContentBlockedError(f"blocked: {self._error_code}"))
         if self._error_code and self._error_code != NO_CONTENT_ERROR_CODE:
             return StreamEvent("error", error=ProviderError(f"the model ended with {self._error_code}"))
+        events = self._call_events
         return StreamEvent(
             "done",
             text=self.text,
-            confirmations=tuple(self._confirmations.values()),
-            questions=tuple(find_questions(self._call_events)),
+            confirmations=tuple({request.call_id: request for request in find_confirmations(events)}.values()),
+            questions=tuple(find_questions(events)),
             sources=tuple(self._sources.values()),
         )
 

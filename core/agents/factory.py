@@ -20,6 +20,7 @@ from core.agents.config import (
 from core.agents.media import MediaPlugin
 from core.agents.plugins import GuardPlugin, MeterPlugin, WorkflowAnswerPlugin
 from core.errors import SettingsError
+from core.identity import AUTHOR
 from core.models.selection import AgentRunConfig, ModelSelectionPlugin
 from core.tools.call_log import ToolCallLog
 
@@ -55,7 +56,10 @@ def create_app(
 
 
 def create_plugins(
-    call_log: ToolCallLog | None = None, *, tool_seconds: float = TOOL_TIMEOUT_SECONDS
+    call_log: ToolCallLog | None = None,
+    *,
+    tool_seconds: float = TOOL_TIMEOUT_SECONDS,
+    approvers: Sequence[str] = (AUTHOR,),
 ) -> list[BasePlugin]:
     """Return new instances of the ADK plugins that every app gets.
 
@@ -65,6 +69,7 @@ def create_plugins(
     Args:
         call_log: log of the tool calls in stored sessions, by which a resumed run makes no call twice; None for no log.
         tool_seconds: the most seconds of a tool call, for tools that set no limit themselves.
+        approvers: people and roles that may decide on tool calls, for tools that name none.
     """
-    guard = GuardPlugin(call_log, tool_seconds=tool_seconds)
+    guard = GuardPlugin(call_log, tool_seconds=tool_seconds, approvers=approvers)
     return [guard, ModelSelectionPlugin(), MeterPlugin(), WorkflowAnswerPlugin(), MediaPlugin()]

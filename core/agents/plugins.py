@@ -18,22 +18,25 @@ from google.adk.events.event import Event
 from google.adk.models import BaseLlm, LlmRequest, LlmResponse
 from google.adk.plugins import BasePlugin
 from google.adk.tools.base_tool import BaseTool
+from google.adk.tools.tool_confirmation import ToolConfirmation
 from google.adk.tools.tool_context import ToolContext
 from google.adk.tools.transfer_to_agent_tool import TransferToAgentTool
 from google.genai import types
 
 from core.agents.config import TOOL_TIMEOUT_SECONDS
 from core.errors import ToolError
-from core.identity import ANONYMOUS_USER, USER_STATE_KEY, User, to_user_state
+from core.identity import ANONYMOUS_USER, AUTHOR, USER_STATE_KEY, User, intersect_rights, to_user_state
 from core.models.adapter import ModelAdapter
 from core.models.messages import parameter_schema
 from core.models.selection import AgentRunConfig
 from core.models.tool_calls import format_value, unique_id
 from core.secret_redaction import redact_secrets
+from core.sessions.codec import to_json_value
 from core.sessions.history import INTERRUPTED_ERROR
 from core.sessions.writer import StoredSession
-from core.tools.adk_confirmations import apply_standing_approval, find_secret_paths, set_approval_rule
-from core.tools.call_log import ToolCallEntry, ToolCallLog, ToolInvocation
+from core.tools.adk_confirmations import ApprovalRule, find_secret_paths, set_approval_rule, standing_approval_key
+from core.tools.adk_requests import FORGED_CALL_PREFIX, clean_model_call
+from core.tools.call_log import ToolCallEntry, ToolCallLog, ToolInvocation, hash_arguments
 from core.tools.results import save_files, to_model_result
 from core.tools.tool import ToolAdapter, is_idempotent, is_tool_allowed, set_tool_timeout
 from core.usage.meter import ModelCall, get_current_meter
@@ -56,21 +59,29 @@ class GuardPlugin(BasePlugin):
         call_log: log of the calls in stored sessions; None for no log. The session of an agent that runs as a tool is
             not stored: its calls are not logged, only the call of that agent is.
         tool_seconds: the most seconds of a call, unless the tool has an attribute `seconds`.
+        approvers: people and roles that may decide on tool calls, if the tool names none.
     """
 
-    def __init__(self, call_log: ToolCallLog | None = None, *, tool_seconds: float = TOOL_TIMEOUT_SECONDS) -> None:
+    def __init__(
+        self,
+        call_log: ToolCallLog | None = None,
+        *,
+        tool_seconds: float = TOOL_TIMEOUT_SECONDS,
+        approvers: Sequence[str] = (AUTHOR,),
+    ) -> None:
         super().__init__(name="parley_guard")
         self._call_log = call_log
         self._tool_seconds = tool_seconds
+        self._approvers = tuple(approvers)
 
     async def before_run_callback(self, *, invocation_context: InvocationContext) -> None:
-        """Set `temp:speaker` in the session state to the run's user, if it is not set.
+        """Set `temp:speaker` in the session state to the run's speakers, if it is not set.
 
         The state of an agent that runs as a tool lacks it: ADK copies the state of the calling session without the
         `temp:` keys.
         """
-        if (speaker := _get_speaker(invocation_context.run_config)) is not None:
-            invocation_context.session.state.setdefault(USER_STATE_KEY, to_user_state(speaker))
+        if speakers := _get_speakers(invocation_context.run_config):
+            invocation_context.session.state.setdefault(USER_STATE_KEY, to_user_state(intersect_rights(speakers)))
 
     async def before_agent_callback(self, *, agent: BaseAgent, callback_context: CallbackContext) -> None:
         """Move a resumed workflow agent's repeated input before its stored calls.
@@ -81,30 +92,30 @@ class GuardPlugin(BasePlugin):
         _move_input_before_work(callback_context)
 
     async def after_model_callback(self, *, callback_context: CallbackContext, llm_response: LlmResponse) -> None:
-        """Replace the ids of tool calls in an answer that the session has already.
+        """Rename calls that a model must not make, and replace ids that the session has already.
 
-        The answer is changed in place; partial answers stay unchanged. A model sees only the calls of its own branch,
-        so agents that run in parallel may return the same id.
+        The answer is changed in place: see `clean_model_call`. The ids of partial answers stay. A model sees only the
+        calls of its own branch, so agents that run in parallel may return the same id.
         """
         run = callback_context.run_config
-        calls = [
-            part.function_call for part in _get_parts(llm_response) if part.function_call and part.function_call.id
-        ]
-        if not calls or llm_response.partial or not isinstance(run, AgentRunConfig):
+        calls = [part.function_call for part in _get_parts(llm_response) if part.function_call]
+        for call in calls:
+            clean_model_call(call)
+        if not any(call.id for call in calls) or llm_response.partial or not isinstance(run, AgentRunConfig):
             return
         stored = (call.id for event in callback_context.session.events for call in event.get_function_calls())
         run.call_ids.update(id_ for id_ in stored if id_)
         for call in calls:
-            call.id = unique_id(call.id, call.name or "", run.call_ids)
+            call.id = call.id and unique_id(call.id, call.name or "", run.call_ids)
 
     async def before_tool_callback(
         self, *, tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext
     ) -> dict[str, Any] | None:
         """Store a call's start in the call log; return a result if it must not be made.
 
-        It also sets the time limit of the tool, and starts the timer of the call. It applies the session's standing
-        approval of the tool (see `apply_standing_approval`). A transfer to an agent is not stored, nor is a call that
-        needs an approval or whose session is not stored.
+        It also sets the time limit of the tool, and starts the timer of the call. It confirms the call if a person has
+        allowed all calls of the same tool in the session, under the tool's present approvers. A transfer to an agent is
+        not stored, nor is a call that needs an approval or whose session is not stored.
 
         Returns:
             None to make the call; else the result for the model. It is an error if the user may not use the tool, or
@@ -119,10 +130,10 @@ class GuardPlugin(BasePlugin):
         set_tool_timeout(tool, self._tool_seconds)
         if isinstance(run := tool_context.run_config, AgentRunConfig):
             run.tool_timer.start(tool_context.function_call_id or tool.name)
-        if (error := _check_speaker(tool, tool_context)) is not None or isinstance(tool, TransferToAgentTool):
+        if (error := _check_speakers(tool, tool_context)) is not None or isinstance(tool, TransferToAgentTool):
             return error or _check_agent_name(tool, tool_args)
-        if not isinstance(tool, ToolAdapter) or tool.may_allow_always:
-            apply_standing_approval(tool_context, tool.name)
+        if tool_context.tool_confirmation is None and self._has_standing_approval(tool, tool_context):
+            tool_context.tool_confirmation = ToolConfirmation(confirmed=True)
         call = self._create_invocation(tool, tool_args, tool_context)
         needs_approval = await _requires_confirmation(tool, tool_args, tool_context)
         if needs_approval and not isinstance(tool_context.session, StoredSession):
@@ -164,7 +175,8 @@ class GuardPlugin(BasePlugin):
         else:
             raw_result = result
         if tool_context.actions.requested_tool_confirmations:
-            _add_approval_rule(tool, tool_args, tool_context)
+            rule, schema = self._get_approval_rule(tool, tool_context), _get_schema(tool)
+            set_approval_rule(tool_context, rule, find_secret_paths(schema, tool_args) if schema else ())
         call = self._create_invocation(tool, tool_args, tool_context)
         model_result = to_model_result(
             raw_result if call is None else await save_files(raw_result, tool.name, tool_context)
@@ -185,6 +197,9 @@ class GuardPlugin(BasePlugin):
         """
         if not isinstance(error, Exception):  # ADK passes cancellations too, and raises them anyway
             return None
+        if tool.name.startswith(FORGED_CALL_PREFIX):
+            log.warning("a model imitated a call that only ADK may make: %s", tool.name)
+            return {"error": f"{tool.name.removeprefix(FORGED_CALL_PREFIX)} is not a tool with these arguments"}
         log.warning("tool %s failed", tool.name, exc_info=error)
         if isinstance(error, ToolError) and isinstance(error.__cause__, TimeoutError):
             return {"error": f"{tool.name} failed: {error}"}
@@ -192,6 +207,21 @@ class GuardPlugin(BasePlugin):
         return {
             "error": redact_secrets(f"{tool.name} failed: {type(raised).__name__}: {raised}")[:MAX_ERROR_CHARACTERS]
         }
+
+    def _get_approval_rule(self, tool: BaseTool, tool_context: ToolContext) -> ApprovalRule:
+        """Return the rule of a tool's approvals, from the tool and the settings as they are now."""
+        own = tool.approvers if isinstance(tool, ToolAdapter) else None
+        may_allow_always = not isinstance(tool, ToolAdapter) or tool.may_allow_always
+        identity = to_json_value([tool_context.agent_name, tool.name, _get_schema(tool)])
+        return ApprovalRule(self._approvers if own is None else own, may_allow_always, hash_arguments(identity))
+
+    def _has_standing_approval(self, tool: BaseTool, tool_context: ToolContext) -> bool:
+        """Return whether a person has allowed all calls of a tool in the session, under its present rule."""
+        session = tool_context.session
+        if not isinstance(session, StoredSession):
+            return False
+        standing = session.reserved_state.get(standing_approval_key(session.app_name, tool.name))
+        return standing is not None and self._get_approval_rule(tool, tool_context).matches(standing)
 
     def _create_invocation(
         self, tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext
@@ -293,18 +323,10 @@ async def _requires_confirmation(tool: BaseTool, tool_args: dict[str, Any], tool
         return False
 
 
-def _add_approval_rule(tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext) -> None:
-    """Write a call's approvers and secret arguments to its confirmation request.
-
-    The approvers are those of the tool, else those of the settings. The paths of the arguments that the tool's schema
-    marks as secret are written, not their values: see `find_secret_paths`.
-
-    Nothing is done if the tool has made no request in `tool_context`: see `set_approval_rule`.
-    """
-    approvers, always = (tool.approvers, tool.may_allow_always) if isinstance(tool, ToolAdapter) else (None, True)
+def _get_schema(tool: BaseTool) -> dict[str, Any] | None:
+    """Return the JSON Schema of a tool's arguments; None if it declares none."""
     declaration = tool._get_declaration()  # ADK: no public method returns a tool's schema without a request
-    paths = find_secret_paths(parameter_schema(declaration), tool_args) if declaration is not None else []
-    set_approval_rule(tool_context, approvers, may_allow_always=always, secret_paths=paths)
+    return None if declaration is None else parameter_schema(declaration)
 
 
 def _has_decision(entry: ToolCallEntry, tool_context: ToolContext) -> bool:
@@ -318,22 +340,23 @@ def _has_decision(entry: ToolCallEntry, tool_context: ToolContext) -> bool:
     )
 
 
-def _check_speaker(tool: BaseTool, tool_context: ToolContext) -> dict[str, Any] | None:
-    """Return a tool result with an `error` if the user may not use a tool, else None.
+def _check_speakers(tool: BaseTool, tool_context: ToolContext) -> dict[str, Any] | None:
+    """Return a tool result with an `error` if one of the run's speakers may not use a tool, else None.
 
-    The user is the one for whom the agent runs; without one, it is `ANONYMOUS_USER`.
+    Without a known speaker, only a tool without a restriction may be used.
     """
-    if is_tool_allowed(tool, _get_speaker(tool_context.run_config) or ANONYMOUS_USER):
+    speakers = _get_speakers(tool_context.run_config) or (ANONYMOUS_USER,)
+    if all(is_tool_allowed(tool, speaker) for speaker in speakers):
         return None
     return {"error": f"{tool.name} may not be used by this user: tell them so"}
 
 
-def _get_speaker(run: RunConfig | None) -> User | None:
-    """Return the user for whom the agent runs; None if the run configuration has none.
+def _get_speakers(run: RunConfig | None) -> tuple[User, ...]:
+    """Return the people for whom the agent runs; empty if they are unknown.
 
-    It is not read from the session state, because tools can change the state.
+    They are not read from the session state, because tools can change the state.
     """
-    return run.speaker if isinstance(run, AgentRunConfig) else None
+    return run.speakers if isinstance(run, AgentRunConfig) else ()
 
 
 def _check_agent_name(tool: BaseTool, tool_args: dict[str, Any]) -> dict[str, Any] | None:

@@ -40,7 +40,7 @@ from core.errors import (
     StepLimitError,
     TurnLostError,
 )
-from core.identity import ADDRESSED_STATE_KEY, USER_STATE_KEY, User, to_user_state
+from core.identity import ADDRESSED_STATE_KEY, USER_STATE_KEY, User, intersect_rights, to_user_state
 from core.models.adapter import ModelAdapter
 from core.models.provider import DEFAULT_FILES, SupportedFiles
 from core.models.selection import AgentRunConfig
@@ -96,7 +96,8 @@ class RunRequest:
         user_id: ADK's user id: the place (channel or person) of the session, as `InboxMessage.place`; not the author.
         text: the text of the prompt.
         media: files of the message, as `core.models.media.make_part` returns them.
-        speaker: the person for whom the agent runs, as tools and instructions see them (`temp:speaker` of the state).
+        speakers: the people whose words are in the run. A tool may run only if each of them may use it; tools and
+            instructions see them as one user (`temp:speaker` of the state). Empty if they are unknown.
         bot_name: the bot's name on the platform, for the agent's instruction.
         is_addressed: whether the message is addressed to the bot (`temp:is_addressed` of the state).
         state: more keys of the state, with their prefix `temp:`.
@@ -122,7 +123,7 @@ class RunRequest:
     session_id: str
     text: str
     media: Sequence[types.Part] = ()
-    speaker: User | None = None
+    speakers: Sequence[User] = ()
     bot_name: str = ""
     is_addressed: bool = True
     streaming: bool = True
@@ -310,7 +311,7 @@ class AgentRuntime:
         mapper = EventMapper(self._progress_texts)
         config = AgentRunConfig(
             model=request.model,
-            speaker=request.speaker,
+            speakers=tuple(request.speakers),
             bot_name=request.bot_name,
             streaming_mode=StreamingMode.SSE if request.streaming else StreamingMode.NONE,
             max_llm_calls=self.max_llm_calls,
@@ -337,15 +338,13 @@ class AgentRuntime:
                 request.meter.add_stored_answers(stored)
                 for replayed in mapper.replay_events(stored):
                     yield replayed
-            speaker = {USER_STATE_KEY: to_user_state(request.speaker)} if request.speaker else {}
-            state = {**request.state, **speaker, ADDRESSED_STATE_KEY: request.is_addressed}
             run = _run_messages(
                 runner,
                 messages,
                 request.user_id,
                 request.session_id,
                 invocation_id=request.run_id,
-                state_delta=state,
+                state_delta=_create_state(request),
                 run_config=config,
             )
             async with aclosing(run) as events:
@@ -399,6 +398,12 @@ class AgentRuntime:
             f'[System: Agent "{name}" does not exist. Valid agents: {", ".join(valid)}. '
             "Please retry using one of the valid agent names listed above.]"
         )
+
+
+def _create_state(request: RunRequest) -> dict[str, Any]:
+    """Return the temporary keys of the state of a run."""
+    speaker = {USER_STATE_KEY: to_user_state(intersect_rights(request.speakers))} if request.speakers else {}
+    return {**request.state, **speaker, ADDRESSED_STATE_KEY: request.is_addressed}
 
 
 async def _run_messages(

@@ -146,7 +146,7 @@ class AgentRunConfig(RunConfig):
 
     Attributes:
         model: full name of the selected model; None for the default.
-        speaker: the user for whom the agent runs; None if unknown.
+        speakers: the people for whom the agent runs; empty if unknown.
         bot_name: the bot's name on the platform; empty if unknown.
         tool_timer: the timer of the run's tool calls.
         call_ids: the ids of the run's tool calls so far, of all agents and branches.
@@ -154,7 +154,7 @@ class AgentRunConfig(RunConfig):
     """
 
     model: str | None = None
-    speaker: User | None = None
+    speakers: tuple[User, ...] = ()
     bot_name: str = ""
     tool_timer: ToolTimer = Field(default_factory=ToolTimer)
     call_ids: set[str] = Field(default_factory=set)

@@ -1,11 +1,13 @@
 """SQL statements of deletions, which run in the caller's transaction."""
 
+import json
 import time
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from core.identity import ANONYMOUS_USER, to_user_state
 from core.inbox_message import InboxOutcome
 from core.sessions import state as scopes
 from core.sessions.lifecycle import delete_session_data, delete_unreferenced_blobs, find_session_row, new_session_row
@@ -225,6 +227,13 @@ async def delete_user_records(connection: AsyncConnection, user_id: str) -> None
     await connection.execute(sa.delete(feedback).where(feedback.c.author == user_id))
     decided = sa.update(human_requests).where(human_requests.c.decided_by == user_id)
     await connection.execute(decided.values(decided_by=None, decided_by_name=None))
+    may_have_answered = sa.cast(human_requests.c.answer_authors, sa.Text).contains(json.dumps(user_id), autoescape=True)
+    rows = sa.select(human_requests.c.id, human_requests.c.answer_authors).where(may_have_answered)
+    for id_, authors in (await connection.execute(rows)).all():
+        # without the name and the id, a person has no rights, and neither has the run
+        anonymous = [to_user_state(ANONYMOUS_USER) if author["id"] == user_id else author for author in authors]
+        update = sa.update(human_requests).where(human_requests.c.id == id_)
+        await connection.execute(update.values(answer_authors=anonymous))
     await connection.execute(sa.delete(denial_notices).where(has_person_id(denial_notices.c.user_key, user_id)))
     in_turn = sa.exists().where(turns.c.origin == inbox.c.turn, is_active(turns))
     # a message that was sent during the deletion is answered

@@ -104,9 +104,8 @@ class SessionService(BaseSessionService):
             async with self._database.write() as connection:
                 row = new_session_row(session_id, self._home_app or app_name, user_id)
                 await connection.execute(sa.insert(sessions).values(row))
-                await scopes.write_state(
-                    connection, scopes.get_scope_owners(app_name, user_id, session_id), state or {}
-                )
+                owners = scopes.get_scope_owners(app_name, user_id, session_id)
+                await scopes.write_state(connection, owners, scopes.remove_reserved(state or {}))
         except IntegrityError as error:
             raise AlreadyExistsError(f"Session with id {session_id} already exists.") from error
         session = await self.get_session(app_name=app_name, user_id=user_id, session_id=session_id, config=_NO_EVENTS)
@@ -143,11 +142,13 @@ class SessionService(BaseSessionService):
             )
             if snapshot is None:
                 return None
+            state = scopes.remove_reserved(snapshot.state)
             session = StoredSession(
                 id=session_id,
                 app_name=app_name,
                 user_id=user_id,
-                state=dict(snapshot.state),
+                state=state,
+                reserved_state={key: value for key, value in snapshot.state.items() if key not in state},
                 last_update_time=snapshot.updated_at,
                 generation=snapshot.generation,
             )

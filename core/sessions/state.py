@@ -15,6 +15,10 @@ from core.store.upsert import insert_or_update
 SCOPE_PREFIXES = {"app": "app:", "user": "user:", "session": ""}
 TEMPORARY_PREFIX = "temp:"
 
+#: Prefix of the session state keys that only Parley writes and reads. ADK's state has none of them, so that no tool or
+#: agent, which may write what a model says, can forge one.
+RESERVED_PREFIX = "parley:"
+
 
 def get_scope_owners(app: str, user_id: str, session_id: str) -> dict[str, str]:
     """Return the values of the column `owner` of the table `state`, by scope.
@@ -34,6 +38,11 @@ def is_owned_by_user(owner: sa.ColumnElement[str], user_id: str) -> sa.ColumnEle
         user_id: ADK's user id: a place, as `InboxMessage.place`.
     """
     return owner.endswith(f", {json.dumps(user_id)}]", autoescape=True)
+
+
+def remove_reserved(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return ADK's state, or a change of it, without the keys of `RESERVED_PREFIX`."""
+    return {key: value for key, value in values.items() if not key.startswith(RESERVED_PREFIX)}
 
 
 async def write_state(connection: AsyncConnection, owners: Mapping[str, str], delta: Mapping[str, Any]) -> None:

@@ -34,12 +34,14 @@ class StoredSession(Session):
         fence: the fencing token of the turn whose run appends events; None without a turn.
         prompt: the user messages of that turn, with their authors; None if they are unknown.
         window: the size and the limits of the loaded history.
+        reserved_state: the values of the keys of `core.sessions.state.RESERVED_PREFIX`, which `state` lacks.
     """
 
     generation: int = Field(default=0, exclude=True)
     fence: FencingToken | None = Field(default=None, exclude=True)
     prompt: AttributedPrompt | None = Field(default=None, exclude=True)
     window: HistoryWindow = Field(default=HistoryWindow(), exclude=True)
+    reserved_state: dict[str, Any] = Field(default_factory=dict, exclude=True)
 
     def get_attribution(self, event: Event) -> dict[str, Any] | None:
         """Return the authors of the turn's prompt as JSON, if an event is the prompt.
@@ -103,7 +105,7 @@ class EventWriter:
             "attribution": self.session.get_attribution(event),
             **(row or {}),
         }
-        delta = event.actions.state_delta
+        delta = scopes.remove_reserved(event.actions.state_delta)
         if row and not delta and not blobs and await self._insert_row(event, values):
             return
         session = self.session

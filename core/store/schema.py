@@ -174,12 +174,13 @@ feedback = sa.Table(
 #: Requests of runs to people. `kind`: `approval` (of a tool call) or `question`. `turn`: the turn that asks; `run`: the
 #: ADK invocation that continues when all requests of the turn are decided. `call_id`: ADK's call that waits;
 #: `tool_call_id`: the call to approve, or the call that asks; `arguments_hash`: see `tool_calls`. Arguments at
-#: `secret_paths` are not shown. `authors`: the authors of the messages that led to the call; `deciders`: see
+#: `secret_paths` are not shown. `tool_hash`: see `core.tools.adk_confirmations.ApprovalRule`. `authors`: the authors of
+#: the messages that led to the call; `speakers`: all people whose words are in the run; `deciders`: see
 #: `core.tools.human_requests`. `chunks`: the platform's ids of the request's message; `address`: the place of the
 #: result. `decision` is null while the request is open; `decided_by` and `decided_by_name` are the id and the name of
-#: the person. `answer`: the answer to a question. It is null if a message continues the asking run: `answer_run` is
-#: then the run of that message. `drafts`: the entries of each person in a form, by user id. A row is deleted with its
-#: turn, and by a reset.
+#: the person. `answer`: the answer to a question; `answer_authors`: the users who gave it. If a message continues the
+#: asking run, `answer` is null, and `answer_run` is the run of that message. `drafts`: the entries of each person in a
+#: form, by user id. A row is deleted with its turn, and by a reset.
 human_requests = sa.Table(
     "human_requests",
     metadata,
@@ -196,9 +197,11 @@ human_requests = sa.Table(
     sa.Column("arguments_hash", sa.Text, nullable=False),
     sa.Column("hint", sa.Text, nullable=False),
     sa.Column("authors", sa.JSON, nullable=False),
+    sa.Column("speakers", sa.JSON, nullable=False),
     sa.Column("deciders", sa.JSON, nullable=False),
     sa.Column("may_allow_always", sa.Boolean, nullable=False),
     sa.Column("secret_paths", sa.JSON, nullable=False),
+    sa.Column("tool_hash", sa.Text, nullable=False),
     sa.Column("requested_at", sa.Double, nullable=False),
     sa.Column("expires_at", sa.Double, nullable=False),
     sa.Column("chunks", sa.JSON, nullable=False),
@@ -208,6 +211,7 @@ human_requests = sa.Table(
     sa.Column("decided_by_name", sa.Text),
     sa.Column("decided_at", sa.Double),
     sa.Column("answer", JsonText(none_as_null=True)),
+    sa.Column("answer_authors", sa.JSON, nullable=False),
     sa.Column("answer_run", sa.Text),
     sa.Column("drafts", sa.JSON, nullable=False),
 )

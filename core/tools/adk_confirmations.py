@@ -15,20 +15,18 @@ from pydantic import ValidationError
 from core.sessions.codec import to_json_value
 from core.sessions.history import CONFIRMATION_CALL_NAME
 from core.sessions.resume import INPUT_CALL
+from core.sessions.state import RESERVED_PREFIX
 from core.tools.call_log import hash_arguments
 
 #: ADK: beginning of a confirmation's hint if the tool states no reason.
 _DEFAULT_HINT_PREFIX = "Please approve or reject the tool call"
 
-#: Key of approvers and secret arguments in a confirmation's payload, which ADK leaves to the tool.
+#: Key of the `ApprovalRule` and the secret arguments in a confirmation's payload, which ADK leaves to the tool. Parley
+#: writes it for each request, over any value of the tool.
 _RULE_KEY = "parley"
 
 #: ADK: prefix of the id of an input request that confirms a tool which is a node of a workflow.
 _NODE_PREFIX = "wf_tool_confirmation:"
-
-#: Prefix of the session state keys of standing approvals.
-_STANDING_APPROVAL_PREFIX = "parley:always:"
-
 
 #: Path of a value in a call's arguments: names of fields, and positions in lists.
 ArgumentPath = tuple[str | int, ...]
@@ -37,13 +35,34 @@ ArgumentPath = tuple[str | int, ...]
 def standing_approval_key(app: str, tool: str) -> str:
     """Return the session state key under which "always allow this tool" is stored.
 
-    The key has no ADK prefix: the approval holds in one session.
+    The key is among `core.sessions.state.RESERVED_PREFIX`: no tool, agent or model reads or writes it.
 
     Args:
         app: the name of the ADK app of the agent.
         tool: the name of the tool.
     """
-    return f"{_STANDING_APPROVAL_PREFIX}{app}:{tool}"
+    return f"{RESERVED_PREFIX}always:{app}:{tool}"
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalRule:
+    """Rule of a tool's approvals, from the tool and the settings.
+
+    Attributes:
+        approvers: people and roles that may decide (see `core.tools.human_requests`).
+        may_allow_always: whether a person may allow all calls of the tool in the session.
+        tool_hash: SHA-256 of the names of agent and tool and the tool's schema, in hexadecimal.
+    """
+
+    approvers: tuple[str, ...]
+    may_allow_always: bool
+    tool_hash: str
+
+    def matches(self, standing: Any) -> bool:
+        """Return whether a stored standing approval was given for the same tool under the same approvers."""
+        stored = standing if isinstance(standing, dict) else {}
+        given = stored.get("approvers"), stored.get("tool_hash")
+        return self.may_allow_always and given == (list(self.approvers), self.tool_hash)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +75,9 @@ class ConfirmationRequest:
         tool_call_id: the id of the tool's call; empty if a workflow makes it.
         tool: the name of the tool.
         hint: the tool's reason for the request; empty if the tool states none.
-        approvers: people and roles that may decide (see `core.tools.human_requests`); None if the tool names none.
+        approvers: people and roles that may decide (see `core.tools.human_requests`); None for those of the settings.
         may_allow_always: whether a person may allow all calls of the tool in the session.
+        tool_hash: see `ApprovalRule`; empty if a workflow makes the call.
         secret_paths: the paths of the arguments that the tool's schema marks as secret; they are not shown.
     """
 
@@ -70,6 +90,7 @@ class ConfirmationRequest:
     approvers: tuple[str, ...] | None = None
     may_allow_always: bool = True
     secret_paths: tuple[ArgumentPath, ...] = ()
+    tool_hash: str = ""
 
     @property
     def arguments_hash(self) -> str:
@@ -77,33 +98,66 @@ class ConfirmationRequest:
         return hash_arguments(to_json_value(self.arguments))
 
 
-def find_confirmations(event: Event) -> Iterator[ConfirmationRequest]:
-    """Yield the confirmation requests in an ADK event; malformed ones are skipped."""
-    for question in event.get_function_calls():
-        if question.name == INPUT_CALL and (question.id or "").startswith(_NODE_PREFIX):
-            yield _parse_node_confirmation(event.invocation_id, question)
-        if question.name != CONFIRMATION_CALL_NAME or not question.id:
-            continue
-        arguments = question.args or {}
-        try:
-            call = types.FunctionCall.model_validate(arguments.get("originalFunctionCall"))
-            confirmation = ToolConfirmation.model_validate(arguments.get("toolConfirmation") or {})
-        except ValidationError:
-            continue
-        payload = confirmation.payload
-        rule = payload.get(_RULE_KEY) if isinstance(payload, dict) else None
-        approvers = rule.get("approvers") if isinstance(rule, dict) else None
-        yield ConfirmationRequest(
-            run=event.invocation_id,
-            call_id=question.id,
-            tool_call_id=call.id or "",
-            tool=call.name or "",
-            arguments=call.args or {},
-            hint="" if confirmation.hint.startswith(_DEFAULT_HINT_PREFIX) else confirmation.hint,
-            approvers=tuple(map(str, approvers)) if approvers is not None else None,
-            may_allow_always=bool(rule.get("always")) if isinstance(rule, dict) else payload is None,
-            secret_paths=tuple(map(tuple, rule.get("secret_paths") or ())) if isinstance(rule, dict) else (),
-        )
+def is_of_node(event: Event) -> bool:
+    """Return whether a workflow's node made an event, and not an agent's model or a remote agent.
+
+    ADK: the author of a node's event is the workflow, and the event's path leads from the workflow to the node. The
+    path of an agent's event ends with the agent.
+    """
+    ancestors = event.node_info.path.split("/")[:-1]
+    return any(ancestor.partition("@")[0] == event.author for ancestor in ancestors)
+
+
+def find_confirmations(events: Sequence[Event]) -> Iterator[ConfirmationRequest]:
+    """Yield the confirmation requests that ADK has made in the events of a run.
+
+    A request for a tool counts only if the response of the tool's call requested it (`requested_tool_confirmations`),
+    with the name and arguments of that call. A request of a workflow's node has an id with the node's path. Any other
+    call of these names, such as one that a model or a remote agent wrote, is left out.
+
+    Args:
+        events: the events of the run, oldest first.
+    """
+    calls = {call.id: call for event in events for call in event.get_function_calls()}
+    requested = {
+        id_: confirmation
+        for event in events
+        for id_, confirmation in event.actions.requested_tool_confirmations.items()
+    }
+    for event in events:
+        for question in event.get_function_calls():
+            is_of_path = question.id == f"{_NODE_PREFIX}{event.node_info.path}"
+            if question.name == INPUT_CALL and is_of_path and is_of_node(event):
+                yield _parse_node_confirmation(event.invocation_id, question)
+            if question.name != CONFIRMATION_CALL_NAME or not question.id:
+                continue
+            try:
+                call = types.FunctionCall.model_validate((question.args or {}).get("originalFunctionCall"))
+            except ValidationError:
+                continue
+            original = calls.get(call.id, call)
+            if call.id in requested and (call.name, call.args or {}) == (original.name, original.args or {}):
+                yield _parse_confirmation(event.invocation_id, question.id, call, requested[call.id])
+
+
+def _parse_confirmation(
+    run: str, id_: str, call: types.FunctionCall, confirmation: ToolConfirmation
+) -> ConfirmationRequest:
+    payload = confirmation.payload
+    rule = payload.get(_RULE_KEY) if isinstance(payload, dict) else None
+    found = rule if isinstance(rule, dict) else {}
+    return ConfirmationRequest(
+        run=run,
+        call_id=id_,
+        tool_call_id=call.id or "",
+        tool=call.name or "",
+        arguments=call.args or {},
+        hint="" if confirmation.hint.startswith(_DEFAULT_HINT_PREFIX) else confirmation.hint,
+        approvers=tuple(map(str, found["approvers"])) if found else None,
+        may_allow_always=bool(found.get("always")),
+        secret_paths=tuple(map(tuple, found.get("secret_paths") or ())),
+        tool_hash=str(found.get("tool_hash") or ""),
+    )
 
 
 def _parse_node_confirmation(run: str, question: types.FunctionCall) -> ConfirmationRequest:
@@ -130,34 +184,26 @@ def _parse_node_confirmation(run: str, question: types.FunctionCall) -> Confirma
     )
 
 
-def set_approval_rule(
-    context: ToolContext,
-    approvers: Sequence[str] | None,
-    *,
-    may_allow_always: bool,
-    secret_paths: Sequence[ArgumentPath] = (),
-) -> None:
-    """Write a call's approvers and secret arguments to its confirmation request.
+def set_approval_rule(context: ToolContext, rule: ApprovalRule, secret_paths: Sequence[ArgumentPath] = ()) -> None:
+    """Write the rule of a tool's approvals to the confirmation request that the tool has just made.
 
-    They are written to the payload of the request that the tool has just made in `context`. Without a request nothing
-    changes. If the tool has set a payload itself, nothing changes without secret arguments. With them,
-    `may_allow_always` counts as False; a payload that is a dict keeps its other keys, and any other is replaced.
+    A payload of the tool that is a dict keeps its other keys; any other payload is replaced, and a request with a
+    payload is never allowed for all calls. Without a request in `context` nothing changes.
 
     Args:
-        approvers: people and roles that may decide; None for those of the settings.
-        may_allow_always: whether a person may allow all calls of the tool in the session.
         secret_paths: the paths of arguments that are not shown.
     """
     confirmation = context.actions.requested_tool_confirmations.get(context.function_call_id or "")
-    if confirmation is None or (confirmation.payload is not None and not secret_paths):
+    if confirmation is None:
         return
     payload = confirmation.payload if isinstance(confirmation.payload, dict) else {}
-    rule = {
-        "approvers": None if approvers is None else list(approvers),
-        "always": may_allow_always and confirmation.payload is None,
+    values = {
+        "approvers": list(rule.approvers),
+        "always": rule.may_allow_always and confirmation.payload is None,
+        "tool_hash": rule.tool_hash,
         "secret_paths": [list(path) for path in secret_paths],
     }
-    confirmation.payload = {**payload, _RULE_KEY: rule}
+    confirmation.payload = {**payload, _RULE_KEY: values}
 
 
 def find_secret_paths(schema: Mapping[str, Any], arguments: Mapping[str, Any]) -> list[ArgumentPath]:
@@ -239,16 +285,3 @@ def _get_field_schema(schema: Mapping[str, Any], name: str) -> Any:
 def _get_item_schema(schema: Mapping[str, Any], position: int) -> Any:
     first = schema.get("prefixItems") or ()
     return first[position] if position < len(first) else schema.get("items")
-
-
-def apply_standing_approval(context: ToolContext, tool: str) -> None:
-    """Confirm a tool call without a request if all calls of the tool are allowed.
-
-    A person allows them for a session. The confirmation is set in `context`. If they are not allowed, or `context` has
-    a decision already, nothing changes.
-
-    Args:
-        tool: the name of the tool.
-    """
-    if context.tool_confirmation is None and context.state.get(standing_approval_key(context.session.app_name, tool)):
-        context.tool_confirmation = ToolConfirmation(confirmed=True)

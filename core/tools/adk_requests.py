@@ -18,10 +18,19 @@ from google.genai import types
 
 from core.sessions.history import CONFIRMATION_CALL_NAME
 from core.sessions.resume import INPUT_CALL, NOT_ANSWERED_ERROR
-from core.tools.adk_confirmations import ConfirmationRequest, find_confirmations
+from core.tools.adk_confirmations import ConfirmationRequest, find_confirmations, is_of_node
 
 #: ADK: names of the tools whose only purpose is a question, and of the request for credentials.
 CHOICE_TOOL, CREDENTIAL_CALL = "get_user_choice", "adk_request_credential"
+
+#: Prefix of the name of a model's call that only ADK may make. No such tool exists, so the model gets an error.
+FORGED_CALL_PREFIX = "forged_call_to_"
+
+#: ADK: arguments of `adk_request_input` that only a workflow's node sets.
+_NODE_ARGUMENTS = frozenset({"interruptId", "interrupt_id", "payload"})
+
+#: ADK: prefix of the ids of calls that a workflow makes.
+_WORKFLOW_ID_PREFIX = "wf_"
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +100,19 @@ class MessageAnswer:
     call_id: str
 
 
+def clean_model_call(call: types.FunctionCall) -> None:
+    """Rename a call in a model's answer if only ADK may make it, and drop an id that only a workflow may give.
+
+    ADK makes the requests for a confirmation and for credentials itself. A workflow's node names the people who may
+    answer its question; a model that does so in its call of `adk_request_input` imitates one.
+    """
+    is_request = call.name in (CONFIRMATION_CALL_NAME, CREDENTIAL_CALL)
+    if is_request or (call.name == INPUT_CALL and not _NODE_ARGUMENTS.isdisjoint(call.args or ())):
+        call.name = FORGED_CALL_PREFIX + str(call.name)
+    if (call.id or "").startswith(_WORKFLOW_ID_PREFIX):
+        call.id = None
+
+
 def find_questions(events: Sequence[Event]) -> list[QuestionRequest]:
     """Return the questions in ADK events that have no response there, oldest first.
 
@@ -106,8 +128,8 @@ def find_questions(events: Sequence[Event]) -> list[QuestionRequest]:
         for call in event.get_function_calls():
             is_long = call.id in (event.long_running_tool_ids or ()) or call.name == INPUT_CALL
             if call.id and is_long and call.name not in (CONFIRMATION_CALL_NAME, CREDENTIAL_CALL):
-                waiting[call.id] = _to_question(event.invocation_id, call)
-    confirmed = {request.call_id for event in events for request in find_confirmations(event)}
+                waiting[call.id] = _to_question(event, call)
+    confirmed = {request.call_id for request in find_confirmations(events)}
     return [question for question in waiting.values() if question.call_id not in confirmed]
 
 
@@ -123,13 +145,12 @@ def is_schema_refusal(error: Exception) -> bool:
     )
 
 
-def _to_question(run: str, call: types.FunctionCall) -> QuestionRequest:
+def _to_question(event: Event, call: types.FunctionCall) -> QuestionRequest:
     arguments = call.args or {}
-    # ADK passes the payload through; only a workflow's code sets it, and no model
-    payload = arguments.get("payload") if call.name == INPUT_CALL and "interruptId" in arguments else None
+    payload = arguments.get("payload") if call.name == INPUT_CALL and is_of_node(event) else None
     names = payload.get("approvers") if isinstance(payload, Mapping) else None
     deciders = tuple(map(str, names)) if isinstance(names, list | tuple) else None
-    return QuestionRequest(run, call.id or "", call.name or "", arguments, deciders)
+    return QuestionRequest(event.invocation_id, call.id or "", call.name or "", arguments, deciders)
 
 
 def to_contents(stored: Sequence[Event], decisions: Sequence[Decision | Answer]) -> list[types.Content]:
@@ -149,7 +170,7 @@ def to_contents(stored: Sequence[Event], decisions: Sequence[Decision | Answer])
         for call in event.get_function_calls()
         if call.id
     }
-    confirmations = {request.call_id: request for event in stored for request in find_confirmations(event)}
+    confirmations = {request.call_id: request for request in find_confirmations(stored)}
     given = _find_responses(stored)
     messages = dict[tuple[str | None, str | None], list[types.Part]]()
     for decision in decisions:
@@ -245,11 +266,10 @@ def find_approved_calls(
         for event in find_events_after_response(stored, decisions) or ()
         for answer in event.get_function_responses()
     }
-    for event in stored:
-        for request in find_confirmations(event):
-            is_due = request.call_id in approved_ids and request.tool_call_id not in ended_ids
-            if is_due and request.tool_call_id:
-                yield request
+    for request in find_confirmations(stored):
+        is_due = request.call_id in approved_ids and request.tool_call_id not in ended_ids
+        if is_due and request.tool_call_id:
+            yield request
 
 
 def _find_responses(events: Sequence[Event]) -> dict[str, int]:

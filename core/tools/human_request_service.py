@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.concurrency.tasks import run_every
-from core.identity import AUTHOR, OTHERS, User
+from core.identity import AUTHOR, OTHERS, User, to_user_state
 from core.secret_redaction import format_error
 from core.sessions import state as scopes
 from core.sessions.codec import to_json_value
@@ -31,7 +31,7 @@ from core.tools.adk_requests import Answer, Decision, MessageAnswer, QuestionReq
 from core.tools.call_log import hash_arguments
 from core.tools.human_requests import Approval, HumanRequest, Question, Verdict, select_requests
 from core.tools.question_form import Entries, EntryError, parse_answer
-from core.turns.queries import message_columns
+from core.turns.queries import get_run_authors, message_columns
 from core.turns.store import TurnStore
 from core.turns.turn import Turn
 from core.turns.worker import Worker
@@ -150,12 +150,8 @@ class HumanRequestService:
         self, connection: AsyncConnection, turn: Turn, requests: Sequence[ConfirmationRequest | QuestionRequest]
     ) -> None:
         """Insert the requests of a turn that are not stored, in a caller's transaction."""
-        earlier = sa.select(human_requests.c.authors).where(
-            human_requests.c.session == turn.session_id,
-            human_requests.c.run.in_({request.run for request in requests}),
-        )
-        earlier_authors = {id_ for ids in (await connection.execute(earlier)).scalars() for id_ in ids}
-        author_ids = sorted({message.author for message in turn.messages} | earlier_authors)
+        run = await get_run_authors(connection, turn.session_id, turn.run or turn.origin)
+        author_ids = run.first_author_ids or {message.author for message in turn.messages}
         now = time.time()
         for number, request in enumerate(requests):
             arguments = to_json_value(dict(request.arguments))
@@ -169,10 +165,12 @@ class HumanRequestService:
                 "tool": request.tool,
                 "arguments": arguments,
                 "arguments_hash": hash_arguments(arguments),
-                "authors": author_ids,
+                "authors": sorted(author_ids),
+                "speakers": sorted(run.ids),
                 "requested_at": now + number / 1000,  # distinct times keep their order
                 "expires_at": now + self._expiry_hours * HOUR_SECONDS,
                 "chunks": [],
+                "answer_authors": [],
                 "drafts": {},
                 **self._kind_columns(request),
             }
@@ -181,8 +179,8 @@ class HumanRequestService:
     def _kind_columns(self, request: ConfirmationRequest | QuestionRequest) -> dict[str, Any]:
         """Return the columns of `human_requests` that depend on the kind of a request.
 
-        These are `kind`, `tool_call_id`, `hint`, `deciders`, `may_allow_always` and `secret_paths`. If the request
-        names no deciders, they are the author for a question, and the approvers of the settings for an approval.
+        If the request names no deciders, they are the author for a question, and the approvers of the settings for an
+        approval.
         """
         if isinstance(request, QuestionRequest):
             return {
@@ -191,6 +189,7 @@ class HumanRequestService:
                 "hint": "",
                 "deciders": list(request.deciders or (AUTHOR,)),
                 "may_allow_always": False,
+                "tool_hash": "",
                 "secret_paths": [],
             }
         approvers = self._approvers if request.approvers is None else request.approvers
@@ -201,6 +200,7 @@ class HumanRequestService:
             "deciders": list(approvers),
             # a standing approval would let authors decide for themselves
             "may_allow_always": request.may_allow_always and OTHERS not in approvers,
+            "tool_hash": request.tool_hash,
             "secret_paths": [list(path) for path in request.secret_paths],
         }
 
@@ -323,7 +323,7 @@ class HumanRequestService:
         Raises:
             StoreError: the database cannot be written, after all retries.
         """
-        return await self._decide_with_retries(id_, person, verdict, None)
+        return await self._decide_with_retries(id_, [person], verdict)
 
     async def answer(self, id_: str, person: User, value: Any) -> DecisionResult:
         """Store a person's answer to an open question that they may answer.
@@ -341,12 +341,14 @@ class HumanRequestService:
         Raises:
             StoreError: the database cannot be written, after all retries.
         """
-        return await self._decide_with_retries(id_, person, "answered", value)
+        return await self._decide_with_retries(id_, [person], "answered", value)
 
-    async def _decide_with_retries(self, id_: str, person: User, verdict: Verdict, value: Any) -> DecisionResult:
+    async def _decide_with_retries(
+        self, id_: str, people: Sequence[User], verdict: Verdict, value: Any = None
+    ) -> DecisionResult:
         """Run `_decide` in a transaction, with retries; wake this process's worker."""
         decided = await self._database.write_with_retries(
-            lambda connection: self._decide(connection, id_, verdict, person, value), operation=f"request {id_}"
+            lambda connection: self._decide(connection, id_, verdict, people, value), operation=f"request {id_}"
         )
         self._worker.wake()
         return decided
@@ -354,13 +356,14 @@ class HumanRequestService:
     async def answer_with_message(self, turn: Turn, authors: Sequence[User], text: str) -> MessageAnswerResult:
         """Answer an open question of the session with a turn's message, if possible.
 
-        The message answers the oldest question that takes messages (see `Question.takes_messages`) and that all its
-        authors may answer. If that is the only request of its turn, the run of the message continues the asking run.
-        Otherwise the answer is stored like one that was entered in the form.
+        The message answers the oldest question that takes messages (see `Question.takes_messages`) and that each
+        message of the turn may answer (see `Question.may_be_answered_by`). If that is the only request of its turn, the
+        run of the message continues the asking run. Otherwise the answer is stored like one that was entered in the
+        form.
 
         Args:
             turn: the turn of the message.
-            authors: the authors of the turn's messages; the last one is stored as the person who answered.
+            authors: the author of each of the turn's messages; the last one is stored as the person who answered.
             text: the text of the message without author names.
 
         Returns:
@@ -408,8 +411,9 @@ class HumanRequestService:
         is_open = (human_requests.c.session == turn.session_id) & human_requests.c.decision.is_(None)
         is_question = (human_requests.c.kind == "question") & (human_requests.c.expires_at >= time.time())
         for question in await select_requests(connection, is_open & is_question):
-            may_answer = all(question.may_decide(author) for author in authors)
-            if isinstance(question, Question) and question.takes_messages and may_answer:
+            if not isinstance(question, Question) or not question.takes_messages:
+                continue
+            if all(map(question.may_be_answered_by, turn.messages, authors)):
                 break
         else:
             return MessageAnswerResult()
@@ -419,7 +423,7 @@ class HumanRequestService:
             return MessageAnswerResult(question=question, error=error)
         count = sa.select(sa.func.count()).where(human_requests.c.turn == question.turn_id)
         if (await connection.execute(count)).scalar_one() > 1:
-            decided = await self._decide(connection, question.id, "answered", authors[-1], value)
+            decided = await self._decide(connection, question.id, "answered", authors, value)
             answered = decided.request if isinstance(decided.request, Question) else question
             return MessageAnswerResult(question=answered)
         is_this = human_requests.c.id == question.id
@@ -450,7 +454,7 @@ class HumanRequestService:
         expired = []
         for id_ in ids:
             async with self._database.write() as connection:
-                decided = await self._decide(connection, id_, "expired", None)
+                decided = await self._decide(connection, id_, "expired", ())
             if decided.is_first and decided.request is not None:
                 expired.append(decided.request)
         if expired:
@@ -474,7 +478,7 @@ class HumanRequestService:
         await run_every(EXPIRY_INTERVAL_SECONDS, expire, failure="undecided requests cannot be expired")
 
     async def _decide(
-        self, connection: AsyncConnection, id_: str, verdict: Verdict, person: User | None, value: Any = None
+        self, connection: AsyncConnection, id_: str, verdict: Verdict, people: Sequence[User], value: Any = None
     ) -> DecisionResult:
         """Store the decision on a request, in the caller's transaction.
 
@@ -483,7 +487,8 @@ class HumanRequestService:
         decision on the requests of the turn, `_queue_next_turn` is run.
 
         Args:
-            person: the person who decides; None for an expiry, which needs no permission.
+            people: the people who decide, of whom the last is stored as the decider; empty for an expiry, which needs
+                no permission.
             value: the answer, if `verdict` is `answered`.
 
         Returns:
@@ -497,17 +502,22 @@ class HumanRequestService:
         (request,) = matches
         now = time.time()
         if request.verdict is None and request.expires_at < now:
-            verdict, person = "expired", None
-        if request.verdict is not None or not _is_permitted(request, verdict, person):
+            verdict = "expired"
+            people = ()
+        if request.verdict is not None or not all(_is_permitted(request, verdict, person) for person in people):
             return DecisionResult(request)
+        person = people[-1] if people else None
         by, is_answer = _decider_columns(person, now), verdict == "answered"
         update = sa.update(human_requests).where(human_requests.c.id == id_)
-        await connection.execute(update.values(decision=verdict, answer=value if is_answer else None, drafts={}, **by))
+        answer = {"answer": value, "answer_authors": list(map(to_user_state, people))} if is_answer else {}
+        await connection.execute(update.values(decision=verdict, drafts={}, **answer, **by))
         if verdict == "always" and isinstance(request, Approval):
             owners = scopes.get_scope_owners("", "", request.session_id)
             approval = {
                 "by": person and person.id,
                 "at": datetime.fromtimestamp(now, UTC).isoformat(timespec="seconds"),
+                "approvers": list(request.deciders),
+                "tool_hash": request.tool_hash,
             }
             await scopes.write_state(
                 connection, owners, {standing_approval_key(request.app_name, request.tool): approval}
@@ -553,13 +563,8 @@ def _led_to_turn(origin: str) -> sa.ColumnElement[bool]:
     return human_requests.c.turn.in_(asking_turn)
 
 
-def _is_permitted(request: HumanRequest, verdict: Verdict, person: User | None) -> bool:
-    """Return whether a verdict is valid for a request, and the person may decide it.
-
-    An expiry, whose person is None, is always permitted.
-    """
-    if person is None:
-        return True
+def _is_permitted(request: HumanRequest, verdict: Verdict, person: User) -> bool:
+    """Return whether a verdict is valid for a request, and the person may decide it."""
     is_of_kind = isinstance(request, Question) == (verdict == "answered")
     is_allowed = verdict != "always" or (isinstance(request, Approval) and request.may_allow_always)
     return is_of_kind and is_allowed and request.may_decide(person)

@@ -36,11 +36,13 @@ class HumanRequest:
         turn_id: the id of the turn whose run waits for the decision.
         tool: the name of the tool call that waits.
         arguments: the arguments of that call.
-        author_ids: the platform's ids of the authors of the messages that led to the call.
-        deciders: people and roles that may decide: `author` for `author_ids`, `others` for all other people, `admins`,
-            `everyone`, or the platform's ids of users and roles.
+        author_ids: the platform's ids of the authors of the messages that led to the call, without those who only
+            answered questions of the run.
+        deciders: people and roles that may decide: `author` for `author_ids`, `others` for all but the speakers,
+            `admins`, `everyone`, or the platform's ids of users and roles.
         expires_at: seconds since the epoch.
         message_ids: the platform's ids of the messages that show the request.
+        speaker_ids: the platform's ids of all people whose words are in the run.
         inbox_message: the newest message that led to the call.
         verdict: the decision; None while the request is open. It is `approved`, `always` or `denied` for an approval,
             `answered` for a question, and `expired` for either after its time.
@@ -58,17 +60,20 @@ class HumanRequest:
     expires_at: float
     message_ids: tuple[str, ...]
     inbox_message: InboxMessage
+    speaker_ids: frozenset[str] = frozenset()
     verdict: Verdict | None = None
     decider: str = ""
     decided_at: float = 0.0
 
+    def is_author(self, person: User) -> bool:
+        return person.id in self.author_ids
+
     def may_decide(self, person: User) -> bool:
         """Return whether the deciders of the request include a person."""
-        is_author = person.id in self.author_ids
         return (
             is_permitted(self.deciders, person)
-            or (AUTHOR in self.deciders and is_author)
-            or (OTHERS in self.deciders and not is_author)
+            or (AUTHOR in self.deciders and self.is_author(person))
+            or (OTHERS in self.deciders and person.id not in self.author_ids | self.speaker_ids)
         )
 
 
@@ -80,12 +85,14 @@ class Approval(HumanRequest):
         hint: the tool's reason for the request; empty if the tool states none.
         may_allow_always: whether a person may allow all calls of the tool in the session.
         app_name: the name of the agent.
+        tool_hash: see `core.tools.adk_confirmations.ApprovalRule`.
         secret_paths: the paths (names of fields, positions in lists) of the arguments that are not shown.
     """
 
     hint: str
     may_allow_always: bool
     app_name: str = ""
+    tool_hash: str = ""
     secret_paths: frozenset[ArgumentPath] = frozenset()
 
 
@@ -117,6 +124,16 @@ class Question(HumanRequest):
         This is so for calls whose only purpose is a question; other tools get their answer from a form.
         """
         return self.tool in (INPUT_CALL, CHOICE_TOOL)
+
+    def may_be_answered_by(self, message: InboxMessage, author: User) -> bool:
+        """Return whether a message in the session is an answer by one of the deciders.
+
+        Any message of the people who were asked may be one. A message of another decider must refer to the question,
+        since it may be meant for the agent: as a reply to it, or in its thread, with the bot addressed.
+        """
+        is_reply = message.replied_id in self.message_ids
+        refers = is_reply or (message.is_in_thread and message.is_addressed)
+        return self.may_decide(author) and (refers or self.is_author(author))
 
     @property
     def text(self) -> str:
@@ -168,6 +185,7 @@ def _to_request(row: sa.Row[Any], inbound: InboxMessage) -> HumanRequest:
         "tool": row.tool,
         "arguments": row.arguments,
         "author_ids": frozenset(row.authors),
+        "speaker_ids": frozenset(row.speakers),
         "deciders": tuple(row.deciders),
         "expires_at": row.expires_at,
         "message_ids": tuple(row.chunks),
@@ -184,5 +202,6 @@ def _to_request(row: sa.Row[Any], inbound: InboxMessage) -> HumanRequest:
         hint=row.hint,
         may_allow_always=row.may_allow_always,
         app_name=row.agent,
+        tool_hash=row.tool_hash,
         secret_paths=frozenset(map(tuple, row.secret_paths)),
     )

@@ -17,7 +17,14 @@ from core.turns.store import TurnStore
 from core.turns.turn import CancelReason
 
 #: Values for columns of `human_requests` that make a decided approval or question open again.
-REOPENED = {"decision": None, "decided_by": None, "decided_by_name": None, "decided_at": None, "answer": None}
+REOPENED: dict[str, Any] = {
+    "decision": None,
+    "decided_by": None,
+    "decided_by_name": None,
+    "decided_at": None,
+    "answer": None,
+    "answer_authors": [],
+}
 
 
 class StopTurnResult(Enum):

@@ -1,7 +1,8 @@
 """Queries and conditions over `inbox` and `turns` that several operations share."""
 
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Literal
 
@@ -9,7 +10,7 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.inbox_message import InboxMessage, InboxOutcome
-from core.sessions.resume import discard_run, resume_run
+from core.sessions.resume import correction_run_id, discard_run, resume_run
 from core.store.schema import human_requests, inbox, sessions, turns
 from core.store.turn_states import ACTIVE_STATES
 from core.store.upsert import build_insert
@@ -168,19 +169,55 @@ async def get_turn_row(connection: AsyncConnection, turn_id: str) -> sa.Row[Any]
     return (await connection.execute(sa.select(turns).where(turns.c.id == turn_id))).one_or_none()
 
 
-async def get_message_chain(connection: AsyncConnection, turn_id: str) -> list[InboxMessage]:
-    """Return the messages of a turn, then those of its parent, up to the first turn.
+@dataclass(frozen=True, slots=True)
+class RunAuthors:
+    """The people whose words are in a run.
 
-    The parent is the turn that a turn repeats or continues. The messages of one turn are oldest first; those of a
-    rerun come again with its parent. The list is empty if the turn is not stored.
+    Attributes:
+        messages: the messages that the run answers, and those of the runs that it continues; the oldest run first.
+        answers: the people who answered questions of these runs by a form, as `core.identity.to_user_state` returns
+            them. Of a forgotten person, only that there was one.
+        first_author_ids: the platform's ids of the authors of the oldest run's messages.
+        is_complete: whether each message can be read, so that its author is known.
     """
-    found, query = list[InboxMessage](), sa.select(turns)
-    turn = (await connection.execute(query.where(turns.c.id == turn_id))).one_or_none()
-    while turn is not None:
-        rows = await get_inbox_rows(connection, turn.origin)
-        found += [message for row in rows if (message := parse_inbox_message(row.message))]
-        turn = (await connection.execute(query.where(turns.c.id == turn.parent))).one_or_none()
-    return found
+
+    messages: tuple[InboxMessage, ...]
+    answers: tuple[Mapping[str, Any], ...]
+    first_author_ids: frozenset[str]
+    is_complete: bool
+
+    @property
+    def ids(self) -> frozenset[str]:
+        """The platform's ids of all people whose words are in the run."""
+        return frozenset({*(message.author for message in self.messages), *(user["id"] for user in self.answers)})
+
+
+async def get_run_authors(connection: AsyncConnection, session_id: str, run: str) -> RunAuthors:
+    """Return the people whose words are in a run, and in the runs that it continues.
+
+    A run continues another one if its message answers a question of the other one. People who decided on approvals are
+    left out. Deleted messages are included, since the run may have read them.
+
+    Args:
+        run: the id of the run, as `Turn.run` or `Turn.origin`.
+    """
+    c, suffix = human_requests.c, correction_run_id("")
+    origins, answers, asking_run = list[str](), list[Mapping[str, Any]](), run
+    while asking_run and (origin := asking_run.removesuffix(suffix)) not in origins:
+        origins.insert(0, origin)
+        asks = (c.session == session_id) & c.run.in_([origin, correction_run_id(origin)])
+        given = await connection.execute(sa.select(c.answer_authors).where(asks))
+        answers += [user for users in given.scalars() for user in users]
+        asked = sa.select(c.run).where(c.session == session_id, c.answer_run == origin)
+        asking_run = (await connection.execute(asked)).scalar() or ""
+    found = [row for origin in origins for row in await get_inbox_rows(connection, origin)]
+    messages_ = [(row.turn, message) for row in found if (message := parse_inbox_message(row.message))]
+    return RunAuthors(
+        tuple(message for _, message in messages_),
+        tuple(answers),
+        frozenset(message.author for origin, message in messages_ if origin == origins[0]),
+        len(messages_) == len(found),
+    )
 
 
 async def get_requesting_run(connection: AsyncConnection, asking: sa.Row[Any]) -> str | None:

@@ -28,7 +28,6 @@ from cachetools import LRUCache
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from core.inbox_message import InboxMessage
 from core.observability import tracing
 from core.sessions.resume import discard_run, is_prompt_stored
 from core.sessions.routing import AgentRouter
@@ -37,7 +36,7 @@ from core.store.notify import NotificationBus
 from core.store.schema import inbox, turns
 from core.store.turn_states import EndState, State, states_before
 from core.turns.claims import claim_turns
-from core.turns.queries import get_message_chain, is_active
+from core.turns.queries import RunAuthors, get_run_authors, is_active
 from core.turns.turn import CancelReason, Turn
 from core.workers.fencing import OWNS_TURN, FencingToken
 from core.workers.lease import Lease
@@ -195,17 +194,11 @@ class TurnStore:
             )
         )
 
-    async def get_message_chain(self, turn: Turn) -> list[InboxMessage]:
-        """Return the inbox messages that led to the run that a turn continues.
-
-        These are the messages of the turn, then those of its parent, up to the first turn; within a turn, the oldest
-        comes first. A rerun and its parent have the same messages, which come twice. The list is empty if the turn
-        continues no run (`Turn.run` is None).
-        """
-        if turn.run is None:
-            return []
+    async def get_run_authors(self, turn: Turn) -> RunAuthors:
+        """Return the people whose words are in a turn's run: see `core.turns.queries.get_run_authors`."""
+        run = turn.run or turn.origin
         return await self._database.read_with_retries(
-            lambda connection: get_message_chain(connection, turn.id), operation=f"turn {turn.id}"
+            lambda connection: get_run_authors(connection, turn.session_id, run), operation=f"turn {turn.id}"
         )
 
     async def save_message_ids(self, turn: Turn, chunks: Sequence[str]) -> None:

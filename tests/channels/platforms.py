@@ -34,6 +34,9 @@ class Chat(Protocol):
 
     async def say(self, text: str, *, user: str = "ada", files: Mapping[str, bytes] | None = None) -> Any: ...
 
+    async def answer(self, question: Any, text: str, *, user: str) -> None:
+        """Write a message to the bot that refers to a question: a reply, or on Slack a message in its thread."""
+
     def count_downloads(self) -> int:
         """Return the number of times that the bot has downloaded a file."""
 
@@ -82,6 +85,9 @@ class SlackChat:
         self.root = self.root or message
         return message
 
+    async def answer(self, question: SlackMessage, text: str, *, user: str) -> None:
+        await self.bot.mention_bot(user, self.channel.id, text, thread_ts=question.thread_ts)
+
     def count_downloads(self) -> int:
         return sum(call.method == "download" for call in self.sandbox.calls)
 
@@ -127,6 +133,9 @@ class DiscordChat:
 
     async def say(self, text: str, *, user: str = "ada", files: Mapping[str, bytes] | None = None) -> DiscordMessage:
         return await self.bot.mention_bot(user, self.place, text, files=files)
+
+    async def answer(self, question: DiscordMessage, text: str, *, user: str) -> None:
+        await self.bot.mention_bot(user, self.place, text, reply_to=question)
 
     def count_downloads(self) -> int:
         return len(self.sandbox.downloads)

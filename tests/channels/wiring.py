@@ -148,10 +148,10 @@ async def run_core(
                 fallbacks=Fallbacks(fallbacks),
             ),
             tools=tools,
-            plugins=create_plugins(ToolCallLog(database)),
+            plugins=create_plugins(ToolCallLog(database), approvers=approvers),
         )
         if root is not None:
-            app = App(name="parley", root_agent=root, plugins=create_plugins(ToolCallLog(database)))
+            app = App(name="parley", root_agent=root, plugins=app.plugins)
         runtime = AgentRuntime(app, sessions, artifacts=ArtifactService(database))
         stack.push_async_callback(runtime.aclose)
         turns, channels, access_policy = (

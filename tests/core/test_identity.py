@@ -60,9 +60,9 @@ async def test_a_restricted_tool_is_called_only_for_permitted_users(converse: Co
     script = [calls("restart"), "1", calls("restart", "c2"), "2", calls("erase", "c3"), "3"]
     provider = ScriptedProvider(*script)
     conversation = await converse(provider, tools=[restart, erase])
-    await conversation.events("Restart!", speaker=ADA)
-    await conversation.events("Restart!", speaker=intersect_rights([ADA, GRACE]))
-    events = await conversation.events("Erase!", speaker=GRACE)
+    await conversation.events("Restart!", speakers=[ADA])
+    await conversation.events("Restart!", speakers=[ADA, GRACE])
+    events = await conversation.events("Erase!", speakers=[GRACE])
     assert seen == [
         {"id": "U1", "name": "Ada", "platform": "slack", "workspace": "T1", "roles": ["S1", "S2"], "is_admin": True}
     ]
@@ -75,7 +75,7 @@ async def test_an_instruction_shows_the_name_of_the_author(converse: Converse) -
     provider = ScriptedProvider("Hello.")
     agent = LlmAgent(name="lango_agent", model=adapter(provider), instruction="You speak with {temp:speaker}.")
     conversation = await converse(root=agent)
-    await conversation.events("Hi", speaker=ADA)
+    await conversation.events("Hi", speakers=[ADA])
     assert "You speak with Ada." in str(provider.requests[0])
 
 
@@ -113,7 +113,7 @@ async def test_an_agent_as_a_tool_gets_the_author_and_their_rights(converse: Con
     app = App(name="lango_agent", root_agent=root, plugins=[*create_plugins(), AgentRecorder("listening")])
     conversation = await converse(app=app)
     for speaker in (GRACE, ADA):
-        assert (await conversation.events("Erase!", speaker=speaker))[-1].text == "So it is."
+        assert (await conversation.events("Erase!", speakers=[speaker]))[-1].text == "So it is."
     assert [actor["name"] for actor in seen] == ["Grace", "Ada"]
     assert done == ["erased"]
     assert "You work for Grace." in str(innermost.requests[0])

@@ -17,6 +17,7 @@ from google.genai import types
 from channels.i18n import messages as words
 from core.agents.factory import create_plugins
 from core.agents.runtime import AgentRuntime, RunRequest
+from core.identity import ADMINS
 from core.models.provider import Done, ToolCall
 from core.models.tokens import TokenCounter
 from core.sessions import state
@@ -25,7 +26,7 @@ from core.sessions.memory import MemoryService
 from core.sessions.routing import AgentProfile, AgentRouter
 from core.sessions.service import SessionService
 from core.store.schema import artifacts, sessions
-from core.tools.adk_confirmations import standing_approval_key
+from core.tools.adk_confirmations import ConfirmationRequest, standing_approval_key
 from core.tools.adk_requests import Decision
 from core.tools.builtin.make_file import make_file
 from core.tools.tool import Tool, to_adk_tool
@@ -209,13 +210,23 @@ async def add_second_agent(chat: Conversation, tmp_path: Path, app: App) -> Agen
     return AgentRuntime(app, service)
 
 
+async def allow_always(chat: Conversation, ask: ConfirmationRequest, **values: Any) -> None:
+    """Store the standing approval that a press of "Always allow here" gives.
+
+    Args:
+        values: values that replace those of the request.
+    """
+    approval = {"by": "ada", "approvers": list(ask.approvers or ()), "tool_hash": ask.tool_hash, **values}
+    owners = state.get_scope_owners("", "", SESSION)
+    async with chat.database.write() as connection:
+        await state.write_state(connection, owners, {standing_approval_key("desk", "pay"): approval})
+
+
 async def test_always_allow_holds_for_the_tool_of_one_agent_only(converse: Converse, tmp_path: Path) -> None:
     paid = list[str]()
-    chat = await converse(app=create_paying_app("desk", ScriptedProvider(PAY, "Paid."), paid))
-    async with chat.database.write() as connection:
-        await state.write_state(
-            connection, state.get_scope_owners("", "", SESSION), {standing_approval_key("desk", "pay"): {"by": "ada"}}
-        )
+    chat = await converse(app=create_paying_app("desk", ScriptedProvider(PAY, PAY, "Paid."), paid))
+    (ask,) = (await chat.events("pay", run_id="r0"))[-1].confirmations
+    await allow_always(chat, ask)
     assert (await chat.events("pay", run_id="r1"))[-1].confirmations == ()
     assert paid == ["desk: Mallory"]
     runtime = await add_second_agent(chat, tmp_path, create_paying_app("other", ScriptedProvider(PAY, "Hm."), paid))
@@ -223,6 +234,18 @@ async def test_always_allow_holds_for_the_tool_of_one_agent_only(converse: Conve
     assert [ask.tool for ask in events[-1].confirmations] == ["pay"]
     assert paid == ["desk: Mallory"]
     await runtime.aclose()
+
+
+@pytest.mark.parametrize("changed", [{"approvers": [ADMINS]}, {"tool_hash": "0" * 64}, {"tool_hash": None}])
+async def test_always_allow_ends_when_the_approvers_or_the_tool_change(
+    converse: Converse, changed: dict[str, Any]
+) -> None:
+    paid = list[str]()
+    chat = await converse(app=create_paying_app("desk", ScriptedProvider(PAY, PAY), paid))
+    (ask,) = (await chat.events("pay", run_id="r0"))[-1].confirmations
+    await allow_always(chat, ask, **changed)
+    assert [ask.tool for ask in (await chat.events("pay", run_id="r1"))[-1].confirmations] == ["pay"]
+    assert paid == []
 
 
 async def test_an_agent_cannot_call_the_tool_of_another_in_the_same_conversation(

@@ -65,6 +65,8 @@ def parse_message(message: discord.Message, bot: discord.abc.User, settings: Dis
         sent_at=snowflake_time(message.id),
         attachments=parse_attachments(message),
         references=tuple(_parse_references(message)),
+        is_in_thread=isinstance(channel, discord.Thread),
+        replied_id=next((str(to["message"]) for to in _parse_references(message) if "message" in to), ""),
     )
     return IncomingMessage(inbound, is_for_bot or is_free, is_free_channel=is_free)
 

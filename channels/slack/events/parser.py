@@ -90,6 +90,7 @@ def parse_message(
         references=tuple(get_forwarded_messages(event)),
         actor=Actor(PLATFORM, author, workspaces=(home_team,), is_external=is_external(body)),
         location=Location(team, channel, is_direct=is_alone),
+        is_in_thread=bool(event.get("thread_ts")),
     )
     return IncomingMessage(inbound, is_mention)
 

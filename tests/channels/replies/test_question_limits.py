@@ -289,6 +289,6 @@ async def test_only_the_people_in_the_payload_answer(sandbox: Any, tmp_path: Pat
         await chat.sandbox.wait_for(lambda: sum("M" in reply.buttons for reply in chat.list_replies()) == 2)
         await chat.press("S", user="grace")
         await wait_for_texts(chat, lambda found: found[-1] == 'Ordered: "S"')
-        await chat.say("M", user="grace")
+        await chat.answer(question, "M", user="grace")
         await wait_for_texts(chat, lambda found: found[-1] == 'Ordered: "M"')
         assert [(row.decision, row.decided_by) for row in await list_requests(chat)] == [("answered", grace)] * 2

@@ -139,8 +139,8 @@ async def test_tools_get_the_speaker_who_is_never_stored(converse: Converse) -> 
 
     provider = ScriptedProvider([calls("whoami"), Done()], "ok", [calls("whoami", "c2"), Done()], "ok")
     conversation = await converse(provider, tools=[whoami])
-    await conversation.events("Who am I?", speaker=User("U1", "Ada Lovelace"))
-    await conversation.events("And I?", speaker=User("U2", "Grace Hopper"))
+    await conversation.events("Who am I?", speakers=[User("U1", "Ada Lovelace")])
+    await conversation.events("And I?", speakers=[User("U2", "Grace Hopper")])
     assert questions == ["Ada Lovelace", "Grace Hopper"]
     async with conversation.database.read() as connection:
         assert (await connection.execute(state.select())).all() == []
@@ -394,7 +394,7 @@ async def test_the_retry_has_the_same_speaker(converse: Converse) -> None:
     app = create_team_app(provider, "billing", has_guard=False)
     assert isinstance(app.root_agent, LlmAgent)
     app.root_agent.instruction = instruction
-    await (await converse(app=app)).events("Hi", speaker=User("U1", "Ada"))
+    await (await converse(app=app)).events("Hi", speakers=[User("U1", "Ada")])
     assert questions == ["Ada", "Ada"]
 
 

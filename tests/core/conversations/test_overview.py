@@ -123,7 +123,8 @@ async def test_a_report_combines_all_rows_of_a_turn(
         "turn": turn.id, "session": turn.session_id, "generation": 1, "run": "r",
         "call_id": "c", "tool_call_id": "f", "tool": "pay", "arguments": {}, "arguments_hash": "",
         "hint": "", "authors": [], "deciders": [], "may_allow_always": False,
-        "secret_paths": [], "requested_at": 1.0, "expires_at": 2.0, "chunks": [],
+        "secret_paths": [], "tool_hash": "", "speakers": [],
+        "answer_authors": [], "requested_at": 1.0, "expires_at": 2.0, "chunks": [],
         "decision": "approved", "decided_by_name": "Ada", "decided_at": 3.0,
     }  # fmt: skip
     await run(database, sa.insert(human_requests).values(**requests))

@@ -154,6 +154,9 @@ class StoredConversations:
                 "kind": "approval",
                 "may_allow_always": False,
                 "secret_paths": [],
+                "tool_hash": "",
+                "speakers": [],
+                "answer_authors": [],
                 "chunks": [],
             }
             when = {"requested_at": 1.0, "expires_at": 2.0, "decided_at": 1.5}
