@@ -3,13 +3,20 @@
 import json
 import re
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator, Mapping, Set
+from contextvars import ContextVar
 from typing import Any
 from urllib.parse import quote
 
 from core.errors import ParleyError
 
 MASK = "[redacted]"
+
+#: The fewest characters of a secret that is searched for within texts.
+MIN_SECRET_LENGTH = 4
+
+#: Path of a value in JSON: names of fields, and positions in lists.
+ValuePath = tuple[str | int, ...]
 
 #: Secrets by their format. The longest alternative has the prefixes of GitHub, GitLab, model providers, npm, PyPI,
 #: Shopify and Stripe.
@@ -96,8 +103,13 @@ def add_secret(secret: str) -> None:
 
     The text is also redacted as escaped in Python, JSON and URLs. A text of fewer than 4 characters is ignored.
     """
-    if len(secret) >= 4:
-        _known.update({secret, repr(secret)[1:-1], json.dumps(secret)[1:-1], quote(secret, safe="")})
+    if len(secret) >= MIN_SECRET_LENGTH:
+        _known.update(_list_notations(secret))
+
+
+def _list_notations(secret: str) -> set[str]:
+    """Return a text as it is, and as escaped in Python, JSON and URLs."""
+    return {secret, repr(secret)[1:-1], json.dumps(secret)[1:-1], quote(secret, safe="")}
 
 
 def redact_secrets(text: str) -> str:
@@ -185,6 +197,140 @@ def _mask_value(name: str, value: Any, depth: int) -> Any:
     """
     is_named = _SECRET_NAME.search(name) and not isinstance(value, (bool, int, float, type(None)))
     return MASK if is_named else redact_json_secrets(value, depth)
+
+
+class RunSecrets:
+    """Secrets of one run: people's answers and arguments of tools that a schema marks as secret.
+
+    Only the run itself reads them. `mask` replaces them for all other readers: the marked values, and their copies in
+    the texts and results of the run. A copy is found if it is a whole value, or a part of a text of at least
+    `MIN_SECRET_LENGTH` characters.
+
+    Attributes:
+        paths: the paths of the secrets in the arguments or the response of a call, by the id of the call.
+        prompts: the masked texts of users' messages that answer a question with a secret field, by event id.
+    """
+
+    def __init__(self) -> None:
+        self.paths = dict[str, set[ValuePath]]()
+        self.prompts = dict[str, str]()
+        self._values = dict[str | int | float, None]()  # in the order in which they were added
+        self._copies: re.Pattern[str] | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self._values or self.paths or self.prompts)
+
+    def add(self, value: Any) -> None:
+        """Add a secret JSON value: each text and number in it, except empty ones."""
+        for secret in _iterate_scalars(value):
+            self._values.setdefault(secret)
+        texts = {str(secret) for secret in self._values}
+        long = {notation for text in texts if len(text) >= MIN_SECRET_LENGTH for notation in _list_notations(text)}
+        self._copies = re.compile("|".join(map(re.escape, sorted(long, key=len, reverse=True)))) if long else None
+
+    def add_call(self, call_id: str, value: Any, paths: Collection[ValuePath], prefix: ValuePath = ()) -> None:
+        """Add the secrets in the arguments or in the response of a call.
+
+        Args:
+            value: the JSON value with the secrets.
+            paths: the paths of the secrets in `value`.
+            prefix: the path of `value` in the arguments or the response.
+        """
+        for path in paths:
+            self.add(get_value(value, path))
+            self.paths.setdefault(call_id, set()).add((*prefix, *path))
+
+    def mask(self, value: Any, paths: Set[ValuePath] = frozenset(), path: ValuePath = ()) -> Any:
+        """Return a copy of a JSON value with `[redacted]` for the secrets.
+
+        Args:
+            paths: the paths of values that are masked as a whole, whatever they are; None stays.
+            path: the path of `value` itself.
+        """
+        if path in paths and value is not None:
+            return MASK
+        match value:
+            case str():
+                if value in self._values:
+                    return MASK
+                return self._copies.sub(MASK, value) if self._copies else value
+            case bool() | None:
+                return value
+            case int() | float():
+                return MASK if value in self._values else value
+            case Mapping():
+                return {
+                    self.mask(name) if isinstance(name, str) else name: self.mask(item, paths, (*path, name))
+                    for name, item in value.items()
+                }
+            case list() | tuple():
+                return [self.mask(item, paths, (*path, i)) for i, item in enumerate(value)]
+            case _:
+                return value
+
+    def find_paths(self, value: Any, path: ValuePath = ()) -> Iterator[ValuePath]:
+        """Yield the paths of the texts and numbers in a JSON value that have a secret.
+
+        Args:
+            path: the path of `value` itself.
+        """
+        match value:
+            case Mapping():
+                for name, item in value.items():
+                    yield from self.find_paths(item, (*path, name))
+            case list() | tuple():
+                for i, item in enumerate(value):
+                    yield from self.find_paths(item, (*path, i))
+            case _:
+                if self.mask(value) != value:
+                    yield path
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the secrets as JSON, to store them with the events of the run."""
+        paths = {id_: [list(path) for path in found] for id_, found in self.paths.items()}
+        return {"values": list(self._values), "paths": paths, "prompts": dict(self.prompts)}
+
+    def update(self, data: Mapping[str, Any]) -> None:
+        """Add the secrets in the output of `to_json`."""
+        self.add(data["values"])
+        for id_, paths in data["paths"].items():
+            self.paths.setdefault(id_, set()).update(map(tuple, paths))
+        self.prompts |= data["prompts"]
+
+
+def get_value(value: Any, path: ValuePath) -> Any:
+    """Return the part of a JSON value at a path that exists."""
+    for key in path:
+        value = value[key]
+    return value
+
+
+def _iterate_scalars(value: Any) -> Iterator[str | int | float]:
+    match value:
+        case bool() | None | "":
+            return
+        case str() | int() | float():
+            yield value
+        case Mapping():
+            for item in value.values():
+                yield from _iterate_scalars(item)
+        case list() | tuple():
+            for item in value:
+                yield from _iterate_scalars(item)
+
+
+_run_secrets: ContextVar[RunSecrets | None] = ContextVar("run_secrets", default=None)
+
+
+def set_run_secrets(secrets: RunSecrets) -> None:
+    """Set the secrets of the run of this task and of those that it starts."""
+    _run_secrets.set(secrets)
+
+
+def get_run_secrets() -> RunSecrets | None:
+    """Return the secrets of the current run; None outside of a run."""
+    return _run_secrets.get()
 
 
 def format_error(error: BaseException) -> str:

@@ -14,7 +14,7 @@ from typing import Any, Literal
 from pythonjsonlogger.json import JsonFormatter
 
 from core.observability.tracing import get_current_turn, get_trace_id
-from core.secret_redaction import redact_json_secrets, redact_secrets
+from core.secret_redaction import get_run_secrets, redact_json_secrets, redact_secrets
 
 LogFormat = Literal["console", "json"]
 
@@ -58,8 +58,8 @@ class RedactingFormatter(logging.Formatter):
         line.exc_info = line.exc_text = line.stack_info = None
         below = [self.formatException(record.exc_info)] if record.exc_info else []
         below += [record.stack_info] if record.stack_info else []
-        lines = [line_ for text in below for line_ in redact_secrets(text).split("\n")]
-        return "\n  ".join(_CONTROLS.sub(_escape, each) for each in (redact_secrets(super().format(line)), *lines))
+        lines = [line_ for text in below for line_ in _redact(text).split("\n")]
+        return "\n  ".join(_CONTROLS.sub(_escape, each) for each in (_redact(super().format(line)), *lines))
 
 
 class RedactingJsonFormatter(JsonFormatter):
@@ -75,7 +75,7 @@ class RedactingJsonFormatter(JsonFormatter):
         self.default_time_format, self.default_msec_format = "%Y-%m-%dT%H:%M:%S", "%s.%03dZ"
 
     def process_log_record(self, log_data: dict[str, Any]) -> dict[str, Any]:
-        found: dict[str, Any] = redact_json_secrets({**super().process_log_record(log_data), **_context_ids()})
+        found: dict[str, Any] = _redact({**super().process_log_record(log_data), **_context_ids()})
         return found
 
     def format(self, record: logging.LogRecord) -> str:
@@ -100,6 +100,12 @@ def configure_logging(level: str, file: Path | None = None, log_format: LogForma
     logging.captureWarnings(True)
     sys.excepthook = _log_uncaught
     threading.excepthook = _log_uncaught_in_thread
+
+
+def _redact(value: Any) -> Any:
+    """Return a text or JSON value of a log entry without secrets of the process and the current run."""
+    redacted = redact_secrets(value) if isinstance(value, str) else redact_json_secrets(value)
+    return redacted if (secrets := get_run_secrets()) is None else secrets.mask(redacted)
 
 
 def _escape(found: re.Match[str]) -> str:

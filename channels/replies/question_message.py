@@ -147,7 +147,7 @@ def _state_text(question: Question, say: MessageCatalog) -> str:
             )
         case verdict:
             lines = []
-            for label, value in describe_answer(question.form, redact_json_secrets(question.answer)):
+            for label, value in describe_answer(question.form, redact_json_secrets(question.masked_answer)):
                 text = plain_line(redact_secrets(value))
                 text = text if len(text) <= MAX_ANSWER else f"{text[:MAX_ANSWER].rstrip()}…"
                 lines.append(f"- {plain_line(label)}: **{text}**" if label else f"**{text}**")

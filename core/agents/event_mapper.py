@@ -20,9 +20,10 @@ from core.models.finish_reasons import BLOCKED_REASONS, add_ending_note
 from core.models.grounding import Source, find_sources, is_web_address
 from core.models.retries_and_fallbacks import is_retraction
 from core.models.tool_calls import format_value, part_text
+from core.secret_redaction import RunSecrets
 from core.sessions.history import CONFIRMATION_CALL_NAME
 from core.sessions.resume import INPUT_CALL
-from core.tools.adk_confirmations import find_confirmations
+from core.tools.adk_confirmations import ConfirmationRequest, find_confirmations
 from core.tools.adk_requests import CHOICE_TOOL, find_questions
 
 #: Names of calls that ask a person. The channel posts a message for each, so the reply shows no status line for them.
@@ -37,10 +38,15 @@ class EventMapper:
 
     Args:
         progress_texts: text to show while a tool runs, by the tool's name.
+        secrets: the secrets of the run, which are masked in the arguments, results and errors of tools. None for a run
+            without secrets.
     """
 
-    def __init__(self, progress_texts: Mapping[str, str] = MappingProxyType({})) -> None:
+    def __init__(
+        self, progress_texts: Mapping[str, str] = MappingProxyType({}), secrets: RunSecrets | None = None
+    ) -> None:
         self._progress_texts = progress_texts
+        self._secrets = RunSecrets() if secrets is None else secrets
         self._texts: list[str] = []
         self._open_steps: dict[tuple[str, str | None], int] = {}
         self._error_code = ""  # of the newest event, if it has neither text nor a file
@@ -120,7 +126,9 @@ class EventMapper:
         return StreamEvent(
             "done",
             text=self.text,
-            confirmations=tuple({request.call_id: request for request in find_confirmations(events)}.values()),
+            confirmations=tuple(
+                {request.call_id: self._hide_secrets(request) for request in find_confirmations(events)}.values()
+            ),
             questions=tuple(find_questions(events)),
             sources=tuple(self._sources.values()),
         )
@@ -132,9 +140,16 @@ class EventMapper:
 
     def create_tool_start(self, tool: str, call_id: str, arguments: Mapping[str, Any]) -> StreamEvent:
         """Return a call's `tool_start` event; its `text` is empty without a progress text."""
+        shown = self._secrets.mask(arguments, self._secrets.paths.get(call_id, frozenset()))
         return StreamEvent(
-            "tool_start", text=self._progress_texts.get(tool, ""), tool=tool, call_id=call_id, data=arguments
+            "tool_start", text=self._progress_texts.get(tool, ""), tool=tool, call_id=call_id, data=shown
         )
+
+    def _hide_secrets(self, request: ConfirmationRequest) -> ConfirmationRequest:
+        """Return a confirmation request that also hides the secrets of the run."""
+        paths = [*request.secret_paths, *self._secrets.find_paths(request.arguments)]
+        hint = str(self._secrets.mask(request.hint))
+        return replace(request, hint=hint, secret_paths=tuple(dict.fromkeys(paths)))
 
     def _map_tools(self, event: Event) -> Iterator[StreamEvent]:
         """Yield `tool_start` and `tool_end` for an event's tool calls and responses.
@@ -147,7 +162,7 @@ class EventMapper:
                 yield self.create_tool_start(call.name or "", call.id or "", call.args or {})
         for response in event.get_function_responses():
             if response.name not in _REQUEST_CALLS:
-                yield from _map_response(response)
+                yield from _map_response(response, self._secrets)
 
     def _open_step(self, event: Event) -> int:
         """Return the index in `_texts` of an event's step, which is added if it is new."""
@@ -250,13 +265,13 @@ def _result_text(response: types.FunctionResponse) -> str:
     return format_value(value)
 
 
-def _map_response(response: types.FunctionResponse) -> Iterator[StreamEvent]:
+def _map_response(response: types.FunctionResponse, secrets: RunSecrets) -> Iterator[StreamEvent]:
     """Yield `tool_end` for a tool's response, after an `error` if the response is one.
 
     The response is an error if `error` is its only key. The `error` event has the call's id, or the tool's name without
-    an id.
+    an id. Secrets are masked.
     """
-    name, call_id, result = response.name or "", response.id or "", response.response or {}
+    name, call_id, result = response.name or "", response.id or "", secrets.mask(response.response or {})
     if set(result) == {"error"}:
         error = RuntimeError(str(result["error"]))
         yield StreamEvent("error", tool=name, call_id=call_id or name, data=result, error=error)

@@ -6,6 +6,7 @@ response of the call that asked.
 """
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from google.adk.events.event import Event
 from google.genai import types
@@ -14,6 +15,7 @@ from core.sessions.history import is_user_message
 from core.sessions.resume import INPUT_CALL
 from core.tools.adk_requests import Answer, MessageAnswer, to_response_part
 from core.tools.question_form import EntryError, create_form, parse_answer
+from core.tools.secret_answers import list_message_secrets
 
 
 def filter_answer_events(events: Sequence[Event], run: str, answers: Sequence[MessageAnswer]) -> list[Event]:
@@ -72,6 +74,21 @@ def merge_runs(
     return merged
 
 
+def list_secrets(answer: MessageAnswer, text: str, stored: Mapping[str, tuple[Event, str]]) -> list[Any]:
+    """Return the secret values in a message that answers a question; empty if it asks for none.
+
+    Args:
+        answer: the message, as an answer.
+        text: the text of the message, without author names and quotes.
+        stored: the events of the asking run as they are stored, as for `merge_runs`.
+    """
+    calls = [call for event, _ in stored.values() for call in event.get_function_calls() if call.id == answer.call_id]
+    if not calls:
+        return []
+    tool, arguments = calls[-1].name or "", calls[-1].args or {}
+    return list_message_secrets(tool, arguments, text, _parse_answer(tool, arguments, text))
+
+
 def remove_response_schemas(event: Event) -> Event:
     """Return an event without the `response_schema` of its `adk_request_input` calls.
 
@@ -109,8 +126,11 @@ def _to_response(call: types.FunctionCall, call_id: str, text: str) -> types.Par
     answer unchanged.
     """
     tool = call.name or ""
+    return to_response_part(Answer(call_id, tool, _parse_answer(tool, call.args or {}, text)), call)
+
+
+def _parse_answer(tool: str, arguments: Mapping[str, Any], text: str) -> Any:
     try:
-        value = parse_answer(create_form(tool, call.args or {}), text)
+        return parse_answer(create_form(tool, arguments), text)
     except EntryError:  # the text was checked when the message was accepted, and ADK checks it too
-        value = text
-    return to_response_part(Answer(call_id, tool, value), call)
+        return text

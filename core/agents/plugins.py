@@ -27,17 +27,24 @@ from core.agents.config import TOOL_TIMEOUT_SECONDS
 from core.errors import ToolError
 from core.identity import ANONYMOUS_USER, AUTHOR, USER_STATE_KEY, User, intersect_rights, to_user_state
 from core.models.adapter import ModelAdapter
-from core.models.messages import parameter_schema
+from core.models.messages import find_parameter_schema, parameter_schema
 from core.models.selection import AgentRunConfig
-from core.models.tool_calls import format_value, unique_id
-from core.secret_redaction import redact_secrets
+from core.models.tool_calls import MALFORMED_CALL_PREFIX, format_value, unique_id
+from core.secret_redaction import RunSecrets, get_run_secrets, redact_secrets
 from core.sessions.codec import to_json_value
 from core.sessions.history import INTERRUPTED_ERROR
 from core.sessions.writer import StoredSession
-from core.tools.adk_confirmations import ApprovalRule, find_secret_paths, set_approval_rule, standing_approval_key
+from core.tools.adk_confirmations import (
+    ApprovalRule,
+    ArgumentPath,
+    find_secret_paths,
+    set_approval_rule,
+    standing_approval_key,
+)
 from core.tools.adk_requests import FORGED_CALL_PREFIX, clean_model_call
 from core.tools.call_log import ToolCallEntry, ToolCallLog, ToolInvocation, hash_arguments
 from core.tools.results import save_files, to_model_result
+from core.tools.secret_answers import has_secret_mark
 from core.tools.tool import ToolAdapter, is_idempotent, is_tool_allowed, set_tool_timeout
 from core.usage.meter import ModelCall, get_current_meter
 
@@ -108,6 +115,23 @@ class GuardPlugin(BasePlugin):
         for call in calls:
             call.id = call.id and unique_id(call.id, call.name or "", run.call_ids)
 
+    async def before_model_callback(self, *, callback_context: CallbackContext, llm_request: LlmRequest) -> None:
+        """Store the request's configuration, which declares the tools, for `on_event_callback`."""
+        if isinstance(run := callback_context.run_config, AgentRunConfig):
+            run.model_configs[callback_context.agent_name] = llm_request.config
+
+    async def on_event_callback(self, *, invocation_context: InvocationContext, event: Event) -> None:
+        """Add the secret arguments of a model's tool calls to the secrets of the run.
+
+        The schema of the tool marks them: see `find_secret_paths`. It happens before ADK stores the event.
+        """
+        run, secrets = invocation_context.run_config, get_run_secrets()
+        if secrets is None or event.partial or not isinstance(run, AgentRunConfig):
+            return
+        for call in event.get_function_calls():
+            for config in run.model_configs.values():
+                _add_secret_arguments(secrets, config, call)
+
     async def before_tool_callback(
         self, *, tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext
     ) -> dict[str, Any] | None:
@@ -130,6 +154,9 @@ class GuardPlugin(BasePlugin):
         set_tool_timeout(tool, self._tool_seconds)
         if isinstance(run := tool_context.run_config, AgentRunConfig):
             run.tool_timer.start(tool_context.function_call_id or tool.name)
+            if tool_context.function_call_id not in run.call_ids and (secrets := get_run_secrets()) is not None:
+                paths = _find_secret_arguments(tool, tool_args)  # a workflow, not a model, makes the call
+                secrets.add_call(tool_context.function_call_id or "", tool_args, paths)
         if (error := _check_speakers(tool, tool_context)) is not None or isinstance(tool, TransferToAgentTool):
             return error or _check_agent_name(tool, tool_args)
         if tool_context.tool_confirmation is None and self._has_standing_approval(tool, tool_context):
@@ -175,8 +202,8 @@ class GuardPlugin(BasePlugin):
         else:
             raw_result = result
         if tool_context.actions.requested_tool_confirmations:
-            rule, schema = self._get_approval_rule(tool, tool_context), _get_schema(tool)
-            set_approval_rule(tool_context, rule, find_secret_paths(schema, tool_args) if schema else ())
+            rule = self._get_approval_rule(tool, tool_context)
+            set_approval_rule(tool_context, rule, _find_secret_arguments(tool, tool_args))
         call = self._create_invocation(tool, tool_args, tool_context)
         model_result = to_model_result(
             raw_result if call is None else await save_files(raw_result, tool.name, tool_context)
@@ -327,6 +354,30 @@ def _get_schema(tool: BaseTool) -> dict[str, Any] | None:
     """Return the JSON Schema of a tool's arguments; None if it declares none."""
     declaration = tool._get_declaration()  # ADK: no public method returns a tool's schema without a request
     return None if declaration is None else parameter_schema(declaration)
+
+
+def _find_secret_arguments(tool: BaseTool, tool_args: dict[str, Any]) -> list[ArgumentPath]:
+    """Return the paths of the arguments that a tool's schema marks as secret."""
+    schema = _get_schema(tool)
+    return [] if schema is None else find_secret_paths(schema, tool_args)
+
+
+def _add_secret_arguments(secrets: RunSecrets, config: types.GenerateContentConfig, call: types.FunctionCall) -> None:
+    """Add the secret arguments of a model's call to the secrets of a run.
+
+    If the arguments are no JSON object, and a secret may be in them, their whole text is secret.
+
+    Args:
+        config: the configuration of a model request; without the tool of the call, nothing is added.
+    """
+    name, arguments = (call.name or "").removeprefix(MALFORMED_CALL_PREFIX), call.args or {}
+    schema = find_parameter_schema(config, name)
+    if schema is None:
+        return
+    if name == call.name:
+        secrets.add_call(call.id or "", arguments, find_secret_paths(schema, arguments))
+    elif has_secret_mark(schema):
+        secrets.add_call(call.id or "", arguments, [(key,) for key in arguments])
 
 
 def _has_decision(entry: ToolCallEntry, tool_context: ToolContext) -> bool:

@@ -14,7 +14,7 @@ from google.adk.sessions import Session
 from google.genai import types
 
 from core.agents.event_mapper import find_open_calls
-from core.agents.message_answers import filter_answer_events, merge_runs, remove_response_schemas
+from core.agents.message_answers import filter_answer_events, list_secrets, merge_runs, remove_response_schemas
 from core.errors import SessionResetError
 from core.sessions.codec import get_role
 from core.sessions.history import HistoryWindow, is_user_message
@@ -146,6 +146,11 @@ class ResumableRunner(Runner):
         service = self.session_service
         assert isinstance(service, SessionService), "a StoredSession comes from a SessionService"
         if answers and not _filter_run_events(session, run):
+            asking = filter_answer_events(session.events, run, answers)
+            text = session.prompt.unattributed_text if session.prompt else _get_text(message)
+            secrets = list_secrets(answers[-1], text, await service.read_stored_events(session, asking))
+            session.has_secret_prompt = bool(secrets)
+            session.secrets.add(secrets)
             await service.append_event(session, Event(author="user", invocation_id=run, content=message))
         prompts = [event for event in _filter_run_events(session, run) if is_user_message(event)]
         self._answer_event = prompts[0] if answers else None
@@ -214,6 +219,10 @@ def _has_composite_agents(agent: BaseAgent) -> bool:
     return any(
         isinstance(sub_agent, _COMPOSITE_AGENTS) or _has_composite_agents(sub_agent) for sub_agent in agent.sub_agents
     )
+
+
+def _get_text(message: types.Content) -> str:
+    return "\n".join(part.text for part in message.parts or () if part.text)
 
 
 def _filter_run_events(session: Session, run_id: str) -> list[Event]:

@@ -44,15 +44,17 @@ from core.identity import ADDRESSED_STATE_KEY, USER_STATE_KEY, User, intersect_r
 from core.models.adapter import ModelAdapter
 from core.models.provider import DEFAULT_FILES, SupportedFiles
 from core.models.selection import AgentRunConfig
-from core.secret_redaction import format_error
+from core.secret_redaction import RunSecrets, format_error, set_run_secrets
 from core.sessions.artifacts import ArtifactService, GeneratedFile
 from core.sessions.memory import MemoryService
 from core.sessions.prompt_text import AttributedPrompt
 from core.sessions.resume import correction_run_id
+from core.sessions.service import SessionService
 from core.tools.adk_requests import (
     Answer,
     Decision,
     MessageAnswer,
+    add_answer_secrets,
     find_approved_calls,
     find_events_after_response,
     is_schema_refusal,
@@ -301,14 +303,20 @@ class AgentRuntime:
         """
         set_current_meter(request.meter)
         set_current_chat(request.chat)
+        secrets = RunSecrets()
+        set_run_secrets(secrets)
         runner = copy(self._runner)
+        if request.run_id is not None and isinstance(self.sessions, SessionService):
+            runner.session_service = self.sessions.bind_run(_list_runs(request.run_id, request.answers), secrets)
         if request.run_id is not None and isinstance(self._artifacts, ArtifactService):
             runner.artifact_service = self._artifacts.bind_run(request.run_id, request.generation, request.fence)
         if isinstance(self._memory, MemoryService):
-            runner.memory_service = self._memory.bind_run(request.session_id, request.generation, request.fence)
+            runner.memory_service = self._memory.bind_run(
+                request.session_id, request.generation, request.fence, secrets
+            )
         message = types.Content(role="user", parts=[types.Part(text=request.text), *request.media])
         messages = [message]
-        mapper = EventMapper(self._progress_texts)
+        mapper = EventMapper(self._progress_texts, secrets)
         config = AgentRunConfig(
             model=request.model,
             speakers=tuple(request.speakers),
@@ -329,6 +337,7 @@ class AgentRuntime:
                 continued = await runner.continue_runs(request.answers, message, is_decided=bool(request.decisions))
                 stored = stored if continued is None else continued
                 if request.decisions:
+                    add_answer_secrets(secrets, stored, request.decisions)
                     later_events = find_events_after_response(stored, request.decisions)
                     # if an earlier attempt stored some of the decisions, ADK resumes it before it gets the others
                     messages = [*([] if later_events is None else [message]), *to_contents(stored, request.decisions)]
@@ -404,6 +413,12 @@ def _create_state(request: RunRequest) -> dict[str, Any]:
     """Return the temporary keys of the state of a run."""
     speaker = {USER_STATE_KEY: to_user_state(intersect_rights(request.speakers))} if request.speakers else {}
     return {**request.state, **speaker, ADDRESSED_STATE_KEY: request.is_addressed}
+
+
+def _list_runs(run_id: str, answers: Sequence[MessageAnswer]) -> set[str]:
+    """Return the ids of the events of a run, of the run that it corrects, and of those that it continues."""
+    runs = {run_id.removesuffix(correction_run_id("")), *(answer.asking_run for answer in answers)}
+    return {*runs, *map(correction_run_id, runs)}
 
 
 async def _run_messages(

@@ -241,6 +241,12 @@ def list_tools(config: types.GenerateContentConfig) -> list[ToolSpec]:
     ]
 
 
+def find_parameter_schema(config: types.GenerateContentConfig, tool: str) -> dict[str, Any] | None:
+    """Return the JSON Schema of a tool's arguments; None if the model may not call it."""
+    found = (declaration for declaration in _list_declarations(config) if declaration.name == tool)
+    return next(map(parameter_schema, found), None)
+
+
 def get_response_schema(config: types.GenerateContentConfig) -> dict[str, Any] | None:
     """Return the JSON Schema that the answer must match; None if there is none.
 

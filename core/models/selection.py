@@ -9,6 +9,7 @@ from google.adk.agents.callback_context import CallbackContext
 from google.adk.agents.run_config import RunConfig
 from google.adk.models import LlmRequest
 from google.adk.plugins import BasePlugin
+from google.genai import types
 from pydantic import Field
 
 from core.errors import SettingsError
@@ -151,6 +152,7 @@ class AgentRunConfig(RunConfig):
         tool_timer: the timer of the run's tool calls.
         call_ids: the ids of the run's tool calls so far, of all agents and branches.
         file_names: the names of the files in the run's events so far, of all agents and branches.
+        model_configs: the configuration of the newest model request of each agent, by the agent's name.
     """
 
     model: str | None = None
@@ -159,6 +161,7 @@ class AgentRunConfig(RunConfig):
     tool_timer: ToolTimer = Field(default_factory=ToolTimer)
     call_ids: set[str] = Field(default_factory=set)
     file_names: list[str] = Field(default_factory=list)
+    model_configs: dict[str, types.GenerateContentConfig] = Field(default_factory=dict)
 
 
 class ModelSelectionPlugin(BasePlugin):

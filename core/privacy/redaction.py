@@ -213,6 +213,11 @@ async def redact_session(connection: AsyncConnection, session_id: str, redaction
         turns.c.session == session_id, turns.c.origin.in_(runs) | turns.c.run.in_(runs)
     )
     turn_ids = {*(await connection.execute(redacted_turns)).scalars()}
+    answered = sa.select(human_requests.c.run).where(
+        human_requests.c.session == session_id, human_requests.c.decided_by == redaction.user_id
+    )
+    is_answered = messages.c.invocation_id.in_(runs) | messages.c.invocation_id.in_(answered)
+    await connection.execute(sa.update(messages).where(in_session, is_answered).values(unmasked=None))
     empty_turn = {"text": None, "error": None, "run_record": None}
     await connection.execute(sa.update(turns).where(turns.c.id.in_(turn_ids)).values(empty_turn))
     await connection.execute(sa.delete(human_requests).where(human_requests.c.turn.in_(turn_ids)))

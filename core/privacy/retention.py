@@ -10,7 +10,7 @@ from core.concurrency.tasks import run_every
 from core.inbox_message import InboxOutcome
 from core.privacy.deletion import DeletionRequest, DeletionService
 from core.store.database import Database
-from core.store.schema import denial_notices, inbox, tool_calls, turns, workers
+from core.store.schema import denial_notices, inbox, messages, tool_calls, turns, workers
 from core.turns.queries import is_waiting
 from core.usage.prices import Prices
 from core.usage.user_rate_limits import is_notice_expired
@@ -76,13 +76,13 @@ class RetentionService:
 class CleanupService:
     """Service that deletes rows that are not needed any more.
 
-    These are ended turns, inbox messages, tool calls, dead workers, and expired denial notices. The newest inbox
+    These are ended turns, inbox messages, tool calls, dead workers, expired denial notices, and secrets of old runs. The newest inbox
     message of each author at a place stays, since it has the author's latest session. A turn stays while another turn
     for the same messages does, while its cost is not stored, or while a rerun of it waits. A worker's row is deleted an
     hour after its lease expired.
 
     Args:
-        days: the days after which ended turns, inbox messages and tool calls are deleted.
+        days: the days after which ended turns, inbox messages, tool calls and secrets are deleted.
     """
 
     def __init__(self, database: Database, *, days: float) -> None:
@@ -105,8 +105,8 @@ class CleanupService:
     async def delete_batch(self) -> int:
         """Delete at most `BATCH_SIZE` unneeded rows per table; return their total number.
 
-        The tables are `turns`, `inbox`, `tool_calls`, `workers` and `denial_notices`, in one transaction. The number is
-        0 if no unneeded row is left.
+        The tables are `turns`, `inbox`, `tool_calls`, `workers` and `denial_notices`, in one transaction. Of old rows
+        in `messages`, the secrets are deleted. The number is 0 if no unneeded row is left.
 
         Raises:
             StoreError: the database cannot be used; nothing is deleted.
@@ -119,6 +119,7 @@ class CleanupService:
                 + await _delete(connection, tool_calls, tool_calls.c.started_at < before)
                 + await _delete(connection, workers, workers.c.lease_expires_at < an_hour_ago)
                 + await _delete(connection, denial_notices, is_notice_expired())
+                + await _delete_secrets(connection, messages.c.created_at < before)
             )
 
 
@@ -155,6 +156,14 @@ def _is_expired_message(before: sa.ColumnElement[float]) -> sa.ColumnElement[boo
     has_turn = sa.exists().where(turns.c.id == inbox.c.turn)
     is_ended = inbox.c.outcome.is_not(None) | (inbox.c.turn.is_not(None) & ~has_turn)
     return (inbox.c.accepted_at < before) & is_ended & has_newer
+
+
+async def _delete_secrets(connection: AsyncConnection, condition: sa.ColumnElement[bool]) -> int:
+    """Delete the column `unmasked` of at most `BATCH_SIZE` matching messages; return their number."""
+    has_secrets = messages.c.unmasked.is_not(None)
+    batch = sa.select(messages.c.id).where(condition, has_secrets).limit(BATCH_SIZE)
+    update = sa.update(messages).where(messages.c.id.in_(batch)).values(unmasked=None)
+    return (await connection.execute(update)).rowcount
 
 
 async def _delete(connection: AsyncConnection, table: sa.Table, condition: sa.ColumnElement[bool]) -> int:

@@ -19,6 +19,7 @@ from core.sessions.prompt_text import AttributedPrompt
 from core.sessions.resume import correction_run_id
 from core.store.database import Database
 from core.store.schema import artifacts, feedback, human_requests, messages, sessions, turns
+from core.tools.secret_answers import mask_answer, mask_paths
 from core.usage.meter import UsageMeter
 
 #: The most messages per query.
@@ -310,6 +311,8 @@ def _turn_values(row: sa.Row[Any], message_rows: Sequence[sa.Row[Any]]) -> dict[
 def _decision_values(row: sa.Row[Any]) -> dict[str, Any]:
     """Return the columns of an approval or question for an export, without NULL.
 
+    Secret arguments and answers are masked.
+
     Args:
         row: the row of `human_requests`.
 
@@ -329,7 +332,12 @@ def _decision_values(row: sa.Row[Any]) -> dict[str, Any]:
         "decided_at",
         "answer",
     )
-    return {name: row._mapping[name] for name in names if row._mapping[name] is not None}
+    values = {
+        **row._mapping,
+        "arguments": mask_paths(row.arguments, row.secret_paths),
+        "answer": mask_answer(row.tool, row.arguments, row.answer),
+    }
+    return {name: values[name] for name in names if values[name] is not None}
 
 
 def _omit(row: sa.Row[Any], *names: str) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from google.genai import types
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from core.models.tool_calls import part_text, unique_id
+from core.secret_redaction import RunSecrets
 from core.store.schema import messages
 
 logger = logging.getLogger(__name__)
@@ -159,9 +160,79 @@ def to_row(event: Event, blobs: dict[str, bytes] | None = None, *, tokens: int =
         "invocation_id": event.invocation_id,
         "event_id": event.id,
         "event": stored_event.model_dump_json(exclude_none=True, exclude_defaults=True, exclude={"error_message"}),
+        "unmasked": None,
         "long_running_calls": _get_long_running_calls(event),
         "tokens": tokens,
     }
+
+
+def mask_row(row: Mapping[str, Any], secrets: RunSecrets) -> dict[str, Any]:
+    """Return the columns of `messages` for an event of a run, with its secrets masked.
+
+    Args:
+        row: the columns from `to_row`, and perhaps `attribution`. They have no other summary or answered calls.
+
+    Returns:
+        The columns to store. `unmasked` has the columns as the run itself reads them (`event`, `content` and
+        `attribution`) and the `secrets` so far. Without secrets in the event, `row` is returned unchanged.
+    """
+    event = None if secrets.is_empty else parse_event(row["event"], 0)
+    masked = None if event is None else mask_event(event, secrets)
+    if masked is None or masked == event:
+        return dict(row)
+    unmasked = {"event": row["event"], "content": row["content"], "attribution": row.get("attribution")}
+    return {**row, **to_row(masked, tokens=row["tokens"]), "unmasked": {**unmasked, "secrets": secrets.to_json()}}
+
+
+def mask_event(event: Event, secrets: RunSecrets) -> Event:
+    """Return an ADK event of a run with masks for the secrets of the run.
+
+    Ids, names and files stay. A thought with a secret loses its signature: its vendor would refuse the changed text.
+    """
+    if secrets.is_empty:
+        return event
+    actions, content = event.actions, event.content
+    if content is not None:
+        content = _mask_content(content, secrets)
+        if prompt := secrets.prompts.get(event.id):
+            first, *others = content.parts or [types.Part()]
+            content = content.model_copy(update={"parts": [first.model_copy(update={"text": prompt}), *others]})
+    compaction = actions.compaction
+    if compaction is not None:
+        summary = _mask_content(compaction.compacted_content, secrets)
+        compaction = compaction.model_copy(update={"compacted_content": summary})
+    changed: dict[str, Any] = {"compaction": compaction, "state_delta": secrets.mask(actions.state_delta)}
+    changed["agent_state"] = secrets.mask(actions.agent_state)
+    actions = actions.model_copy(update=changed)
+    return event.model_copy(update={"content": content, "actions": actions, "output": secrets.mask(event.output)})
+
+
+def _mask_content(content: types.Content, secrets: RunSecrets) -> types.Content:
+    parts = content.parts and [_mask_part(part, secrets) for part in content.parts]
+    return content.model_copy(update={"parts": parts})
+
+
+def _mask_part(part: types.Part, secrets: RunSecrets) -> types.Part:
+    update: dict[str, Any] = {}
+    if part.text and (text := secrets.mask(part.text)) != part.text:
+        update["text"] = text
+        if part.thought:
+            update["thought_signature"] = None
+    if call := part.function_call:
+        paths = secrets.paths.get(call.id or "", set())
+        original = (call.args or {}).get("originalFunctionCall")  # ADK: the call that a confirmation is about
+        if isinstance(original, dict):
+            confirmed = secrets.paths.get(str(original.get("id")), set())
+            paths = paths | {("originalFunctionCall", "args", *path) for path in confirmed}
+        update["function_call"] = call.model_copy(update={"args": secrets.mask(call.args, paths)})
+    if answer := part.function_response:
+        response = secrets.mask(answer.response, secrets.paths.get(answer.id or "", set()))
+        update["function_response"] = answer.model_copy(update={"response": response})
+    if code := part.executable_code:
+        update["executable_code"] = code.model_copy(update={"code": secrets.mask(code.code)})
+    if result := part.code_execution_result:
+        update["code_execution_result"] = result.model_copy(update={"output": secrets.mask(result.output)})
+    return part.model_copy(update=update) if update else part
 
 
 def fold_text(text: str) -> str:

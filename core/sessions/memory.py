@@ -4,8 +4,8 @@ All users of the place can read the memories. A reset of a session deletes the m
 """
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -17,7 +17,8 @@ from google.adk.sessions import Session
 from google.genai import types
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from core.sessions.codec import fold_text, has_word, to_folded_column
+from core.secret_redaction import RunSecrets
+from core.sessions.codec import fold_text, has_word, mask_event, to_folded_column
 from core.sessions.writer import StoredSession
 from core.store.database import Database
 from core.store.schema import memories
@@ -45,22 +46,32 @@ class MemoryService(BaseMemoryService):
             raises an error.
         fence: the fencing token of the run's turn; None without a turn. Once another worker has claimed the turn,
             saving raises an error; without a `generation`, this is not checked.
+        secrets: the secrets of the run, which are masked in its memories.
     """
 
     database: Database
     session: str | None = None
     generation: int | None = None
     fence: FencingToken | None = None
+    secrets: RunSecrets = field(default_factory=RunSecrets)
 
-    def bind_run(self, session: str, generation: int | None, fence: FencingToken | None) -> "MemoryService":
+    def bind_run(
+        self,
+        session: str,
+        generation: int | None,
+        fence: FencingToken | None,
+        secrets: RunSecrets | None = None,
+    ) -> "MemoryService":
         """Return a copy of the service that saves memories for a run of a session.
 
         Args:
             session: the id of the session.
             generation: the expected session generation; None to check neither the generation nor the fence.
             fence: the fencing token of the run's turn; None without a turn.
+            secrets: the secrets of the run, which are masked in its memories; None for no secrets.
         """
-        return replace(self, session=session, generation=generation, fence=fence)
+        secrets = RunSecrets() if secrets is None else secrets
+        return replace(self, session=session, generation=generation, fence=fence, secrets=secrets)
 
     async def add_session_to_memory(self, session: Session) -> None:
         """Save the text of each loaded event of a session as a memory, once per event id.
@@ -74,8 +85,8 @@ class MemoryService(BaseMemoryService):
         """
         run = self
         if isinstance(session, StoredSession):
-            run = self.bind_run(session.id, session.generation, session.fence)
-        await run._save_entries(session.app_name, session.user_id, session.id, _to_entries(session.events))
+            run = self.bind_run(session.id, session.generation, session.fence, session.secrets)
+        await run._save_entries(session.app_name, session.user_id, session.id, run._to_entries(session.events))
 
     async def add_events_to_memory(
         self,
@@ -87,7 +98,7 @@ class MemoryService(BaseMemoryService):
         custom_metadata: Mapping[str, object] | None = None,
     ) -> None:
         del custom_metadata
-        await self._save_entries(app_name, user_id, session_id or self.session, _to_entries(events))
+        await self._save_entries(app_name, user_id, session_id or self.session, self._to_entries(events))
 
     async def add_memory(
         self,
@@ -98,7 +109,10 @@ class MemoryService(BaseMemoryService):
         custom_metadata: Mapping[str, object] | None = None,
     ) -> None:
         del custom_metadata
-        entries = [(memory.id, memory.author or "", _get_text(memory.content), time.time()) for memory in memories]
+        texts = [str(self.secrets.mask(_get_text(memory.content))) for memory in memories]
+        entries = [
+            (memory.id, memory.author or "", text, time.time()) for memory, text in zip(memories, texts, strict=True)
+        ]
         await self._save_entries(app_name, user_id, self.session, entries)
 
     async def search_memory(self, *, app_name: str, user_id: str, query: str) -> SearchMemoryResponse:
@@ -140,6 +154,15 @@ class MemoryService(BaseMemoryService):
         is_memory = (memories.c.app == app_name) & (memories.c.user_id == user_id) & (memories.c.key == memory_id)
         async with self.database.write() as connection:
             await connection.execute(sa.delete(memories).where(is_memory))
+
+    def _to_entries(self, events: Iterable[Event]) -> Iterator[tuple[str | None, str, str, float]]:
+        """Yield the event id, author, text and time of each event, for `_save_entries`.
+
+        Times are in seconds since the epoch. The text is empty for an event without text. No event id is None.
+        """
+        for event in events:
+            masked = mask_event(event, self.secrets)
+            yield event.id, event.author, _get_text(masked.content), event.timestamp
 
     async def _save_entries(
         self, app: str, user_id: str, session: str | None, entries: Iterable[tuple[str | None, str, str, float]]
@@ -191,14 +214,6 @@ class MemoryService(BaseMemoryService):
         """
         if self.session is not None and self.generation is not None:
             await lock_session_and_turn(connection, self.session, self.generation, self.fence)
-
-
-def _to_entries(events: Iterable[Event]) -> Iterable[tuple[str | None, str, str, float]]:
-    """Return the event id, author, text and time of each event, for `_save_entries`.
-
-    Times are in seconds since the epoch. The text is empty for an event without text. No event id is None.
-    """
-    return ((event.id, event.author, _get_text(event.content), event.timestamp) for event in events)
 
 
 def _get_text(content: types.Content | None) -> str:

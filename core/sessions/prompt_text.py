@@ -10,6 +10,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from core.secret_redaction import MASK, RunSecrets
+
 #: Separator between the parts of a prompt.
 PART_SEPARATOR = "\n\n"
 
@@ -56,6 +58,18 @@ class AttributedPrompt:
         return PART_SEPARATOR.join(
             strip_author(words, self.names.get(author, author)) for author, words in self.parts if author
         )
+
+    def mask(self, secrets: RunSecrets) -> "AttributedPrompt":
+        """Return the prompt with `[redacted]` for each text of an author, after their name.
+
+        In quotes of other messages only the secrets are masked.
+        """
+        parts = list[tuple[str, str]]()
+        for author, words in self.parts:
+            name = f"{self.names.get(author, author)}: "
+            whole = f"{name}{MASK}" if words.startswith(name) else MASK
+            parts.append((author, whole if author else secrets.mask(words)))
+        return AttributedPrompt(tuple(parts), self.names)
 
     def to_json(self) -> dict[str, Any]:
         """Return the authors of the prompt as JSON, without the text itself.

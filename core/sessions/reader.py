@@ -4,8 +4,9 @@ One SQL statement reads the session, its state and its newest messages at one mo
 for long turns and for calls without a response.
 """
 
+import json
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from functools import cache
 from typing import Any, NamedTuple
@@ -14,6 +15,7 @@ import sqlalchemy as sa
 from google.adk.events.event import Event
 
 from core.identity import FALLBACK_AUTHOR, current_author
+from core.secret_redaction import RunSecrets
 from core.sessions import state as scopes
 from core.sessions.codec import NEWEST_FIRST, OLDEST_FIRST, is_in_session, list_blob_digests, parse_event, restore_blobs
 from core.sessions.history import (
@@ -48,6 +50,8 @@ class StoredMessage(NamedTuple):
         has_long_running_calls: whether the message has long-running calls, so that it is sent regardless of the limits.
         created_at: seconds since the epoch.
         summarized_id: of a summary, the id of the last message that the summary covers; else 0.
+        run: the id of the run.
+        unmasked: the JSON of the column `unmasked`; None for a message without secrets.
     """
 
     id: int
@@ -57,6 +61,8 @@ class StoredMessage(NamedTuple):
     has_long_running_calls: bool
     created_at: float
     summarized_id: int = 0
+    run: str = ""
+    unmasked: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,16 +115,17 @@ async def read_snapshot(
     state_rows: list[tuple[str, str, str]] = []
     rows_by_kind: dict[_RowKind, dict[int, StoredMessage]] = {_RowKind.NEWEST: {}, _RowKind.REQUIRED: {}}
     owners = {f"{scope}_owner": owner for scope, owner in scopes.get_scope_owners(app, user_id, session_id).items()}
-    for part, id_, word, text, number, json, at, until in await database.run(
+    for part, id_, word, text, number, value, at, until, run, unmasked in await database.run(
         _build_snapshot_query(database.engine.dialect.name), session=session_id, **owners
     ):
         match part:
             case _RowKind.SESSION if (word, text) == (home_app or app, user_id):
                 session_columns = id_, at
             case _RowKind.STATE:
-                state_rows.append((word, text, json))
+                state_rows.append((word, text, value))
             case _RowKind.NEWEST | _RowKind.REQUIRED:
-                rows_by_kind[part][id_] = StoredMessage(id_, word, text, number, json not in (None, "{}"), at, until)
+                has_calls = value not in (None, "{}")
+                rows_by_kind[part][id_] = StoredMessage(id_, word, text, number, has_calls, at, until, run, unmasked)
     if session_columns is None:
         return None
     generation, changed_at = session_columns
@@ -138,10 +145,10 @@ def _build_snapshot_query(dialect: str) -> sa.CompoundSelect[Any]:
 
     Returns:
         The query, with the bind parameters `session`, `app_owner`, `user_owner` and `session_owner`. Each row has its
-        `_RowKind` and seven columns. `SESSION`: generation, app, user id, 0, NULL, time of the change, 0. `STATE`: 0,
-        scope, key, 0, JSON value, 0, 0. `NEWEST` (the newest `BATCH_ROWS` messages) and `REQUIRED` (messages with
-        long-running calls, at most `MAX_REQUIRED_ROWS`): id, role, event, tokens, long-running calls, time,
-        `summarized_id` or 0.
+        `_RowKind` and nine columns. `SESSION`: generation, app, user id, 0, NULL, time of the change, 0, NULL, NULL.
+        `STATE`: 0, scope, key, 0, JSON value, 0, 0, NULL, NULL. `NEWEST` (the newest `BATCH_ROWS` messages) and
+        `REQUIRED` (messages with long-running calls, at most `MAX_REQUIRED_ROWS`): id, role, event, tokens,
+        long-running calls, time, `summarized_id` or 0, run, `unmasked`.
     """
     session = sa.bindparam("session", type_=sa.Text)
     zero: sa.ColumnElement[int] = sa.literal_column("0")
@@ -158,7 +165,10 @@ def _build_snapshot_query(dialect: str) -> sa.CompoundSelect[Any]:
         c = messages.c
         calls = to_text(c.long_running_calls).label("calls")
         covers = sa.func.coalesce(c.summarized_id, zero).label("until")
-        query = select_rows(kind, c.id, c.role, c.event, c.tokens, calls, c.created_at, covers)
+        unmasked = sa.type_coerce(c.unmasked, sa.Text).label("unmasked")
+        query = select_rows(
+            kind, c.id, c.role, c.event, c.tokens, calls, c.created_at, covers, c.invocation_id, unmasked
+        )
         newest_first = query.where(*conditions, in_generation).order_by(*NEWEST_FIRST)
         return sa.select(*newest_first.limit(sa.literal_column(str(limit))).subquery().c)
 
@@ -176,7 +186,16 @@ def _build_snapshot_query(dialect: str) -> sa.CompoundSelect[Any]:
             messages.c.long_running_calls.is_not(None),
         ),
         select_rows(
-            _RowKind.STATE, zero, rows.scope, rows.key, zero, sa.type_coerce(rows.value, sa.Text), zero, zero
+            _RowKind.STATE,
+            zero,
+            rows.scope,
+            rows.key,
+            zero,
+            sa.type_coerce(rows.value, sa.Text),
+            zero,
+            zero,
+            sa.null(),
+            sa.null(),
         ).where(sa.or_(*state_rows)),
         select_rows(
             _RowKind.SESSION,
@@ -187,6 +206,8 @@ def _build_snapshot_query(dialect: str) -> sa.CompoundSelect[Any]:
             sa.null(),
             session_row.updated_at,
             zero,
+            sa.null(),
+            sa.null(),
         ).where(session_row.id == session),
     )
 
@@ -210,6 +231,8 @@ class HistoryLoader:
         turns: the most turns to load. If the history has more, the newest ones are loaded, between half of `turns` and
             `turns`: see `count_sent_turns`.
         agent: the author of an event that is rebuilt from a row without an author.
+        runs: the ids of the runs whose events are loaded with their secrets.
+        secrets: the secrets in these events are added.
     """
 
     database: Database
@@ -218,6 +241,8 @@ class HistoryLoader:
     budget: int | None = None
     turns: int = DEFAULT_MAX_TURNS
     agent: str = ""
+    runs: Set[str] = frozenset()
+    secrets: RunSecrets = field(default_factory=RunSecrets)
 
     async def load(self) -> tuple[list[Event], HistoryWindow]:
         """Return the ADK events that are sent to the model, oldest first, and their size.
@@ -352,7 +377,16 @@ class HistoryLoader:
         """
         c = messages.c
         query = (
-            sa.select(c.id, c.role, c.event, c.tokens, c.long_running_calls, c.created_at)
+            sa.select(
+                c.id,
+                c.role,
+                c.event,
+                c.tokens,
+                c.long_running_calls,
+                c.created_at,
+                c.invocation_id,
+                sa.type_coerce(c.unmasked, sa.Text),
+            )
             .where(
                 is_in_session(self.session),
                 c.generation == self.snapshot.generation,
@@ -365,8 +399,8 @@ class HistoryLoader:
         async with self.database.read() as connection:
             rows = await connection.execute(query)
             return {
-                id_: StoredMessage(id_, role, event, tokens, bool(calls), at)
-                for id_, role, event, tokens, calls, at in rows
+                id_: StoredMessage(id_, role, event, tokens, bool(calls), at, run=run, unmasked=unmasked)
+                for id_, role, event, tokens, calls, at, run, unmasked in rows
             }
 
     async def _to_entries(self, rows: Sequence[StoredMessage]) -> list[HistoryEntry]:
@@ -378,7 +412,7 @@ class HistoryLoader:
         Args:
             rows: the messages, oldest first.
         """
-        events = [parse_event(row.event, row.id) for row in rows]
+        events = [self._parse_event(row) for row in rows]
         digests_by_event = [list_blob_digests(event) if event else set() for event in events]
         if any(digests_by_event):
             data = await self._read_blobs(set().union(*digests_by_event))
@@ -389,6 +423,14 @@ class HistoryLoader:
             for event in filter(None, complete):
                 event.author = current_author(event.author)
         return [HistoryEntry(event, row.tokens, row.id) for row, event in zip(rows, complete, strict=True) if event]
+
+    def _parse_event(self, row: StoredMessage) -> Event | None:
+        """Return the event of a message, with its secrets if it belongs to one of `runs`."""
+        if row.unmasked is None or row.run not in self.runs:
+            return parse_event(row.event, row.id)
+        unmasked = json.loads(row.unmasked)
+        self.secrets.update(unmasked["secrets"])
+        return parse_event(unmasked["event"], row.id)
 
     async def _rebuild_missing(
         self, rows: Sequence[StoredMessage], read_events: Sequence[Event | None]

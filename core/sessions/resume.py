@@ -15,8 +15,9 @@ from google.adk.events.event import Event
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.models.tokens import estimate_tokens
+from core.secret_redaction import RunSecrets
 from core.sessions.artifacts import FROM_EVENT_KEY
-from core.sessions.codec import measure_event, parse_event, to_row
+from core.sessions.codec import mask_row, measure_event, parse_event, to_row
 from core.sessions.history import INTERRUPTED_ERROR, answer_calls
 from core.sessions.lifecycle import delete_unreferenced_blobs
 from core.store.schema import artifacts, human_requests, memories, messages, sessions, tool_calls
@@ -80,7 +81,7 @@ async def resume_run(connection: AsyncConnection, session_id: str, invocation_id
     call_log = _RunCallLog(connection, session_id, runs)
     kept = await _drop_partial_steps(kept, call_log)
     restarts = not _find_agent_states(stored) and any(row.is_end for row in stored)
-    kept = await _add_outcomes(kept, call_log, restarts=restarts)
+    kept = await _add_outcomes(kept, call_log, restarts=restarts, secrets=_list_secrets(stored))
     await connection.execute(sa.delete(messages).where(messages.c.id.in_([row.id for row in stored])))
     await connection.execute(sa.insert(messages), [row.columns for row in kept])
 
@@ -203,15 +204,16 @@ class _RunMessage:
         return cls(id_, values, event)
 
     @classmethod
-    def create(cls, event: Event, neighbor: _RunMessage) -> _RunMessage:
+    def create(cls, event: Event, neighbor: _RunMessage, secrets: RunSecrets | None = None) -> _RunMessage:
         """Return a row to insert for an event that is not stored yet.
 
         Args:
             neighbor: a row of the same run, whose session and generation the new row gets. The new row also has its
                 `id`, which is not inserted.
+            secrets: the secrets of the run, which are masked in the row; None for an event without secrets.
         """
         words, tokens = measure_event(event)
-        new = to_row(event, tokens=tokens + estimate_tokens(words))
+        new = mask_row(to_row(event, tokens=tokens + estimate_tokens(words)), secrets or RunSecrets())
         return cls(neighbor.id, {**neighbor.columns, **new}, event)
 
     @property
@@ -360,7 +362,17 @@ async def _drop_partial_steps(rows: Sequence[_RunMessage], call_log: _RunCallLog
     return [row for row in rows if row not in dropped]
 
 
-async def _add_outcomes(rows: Sequence[_RunMessage], call_log: _RunCallLog, *, restarts: bool) -> list[_RunMessage]:
+def _list_secrets(rows: Sequence[_RunMessage]) -> RunSecrets:
+    secrets = RunSecrets()
+    for row in rows:
+        if (unmasked := row.columns["unmasked"]) is not None:
+            secrets.update(unmasked["secrets"])
+    return secrets
+
+
+async def _add_outcomes(
+    rows: Sequence[_RunMessage], call_log: _RunCallLog, *, restarts: bool, secrets: RunSecrets
+) -> list[_RunMessage]:
     """Return the rows of a run, and responses to calls that ADK would not make again.
 
     These are the open calls of a step with an open long-running call. If the agents start again, these are all open
@@ -371,6 +383,7 @@ async def _add_outcomes(rows: Sequence[_RunMessage], call_log: _RunCallLog, *, r
     Args:
         rows: the rows of the run, oldest first.
         restarts: whether the agents of the run start again from the beginning.
+        secrets: the secrets of the run, which are masked in the responses.
     """
     answered = {id_ for row in rows for id_ in row.answered_ids}
     completed = []
@@ -382,7 +395,9 @@ async def _add_outcomes(rows: Sequence[_RunMessage], call_log: _RunCallLog, *, r
         started = await call_log.find_calls(row.call_ids)
         if started or row.call_ids & answered:
             outcomes = {id_: _get_outcome(started.get(id_)) for id_ in open_ids if not _is_pending(id_, row, started)}
-            completed += [row, _RunMessage.create(answer_calls(row.event, outcomes), row)] if outcomes else [row]
+            completed.append(row)
+            if outcomes:
+                completed.append(_RunMessage.create(answer_calls(row.event, outcomes), row, secrets))
     return completed
 
 

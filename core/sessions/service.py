@@ -2,7 +2,8 @@
 
 import asyncio
 import uuid
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from copy import copy
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
@@ -18,6 +19,7 @@ from sqlalchemy.exc import IntegrityError
 from core.concurrency.retry import retry_store
 from core.errors import DamagedSessionError, StoreError
 from core.models.tokens import TokenCounter
+from core.secret_redaction import RunSecrets
 from core.sessions import state as scopes
 from core.sessions.codec import (
     NEWEST_FIRST,
@@ -90,6 +92,21 @@ class SessionService(BaseSessionService):
         self._turns = turns
         self._agent = agent
         self._home_app = home_app
+        self._runs = frozenset[str]()
+        self._secrets: RunSecrets | None = None
+
+    def bind_run(self, runs: Collection[str], secrets: RunSecrets) -> "SessionService":
+        """Return a copy of the service that loads the events of a run with their secrets.
+
+        In all other events, the secrets are masked.
+
+        Args:
+            runs: the id of the run, and those of the runs that it continues.
+            secrets: the secrets in the loaded events are added; those of the run are masked when events are stored.
+        """
+        bound = copy(self)
+        bound._runs, bound._secrets = frozenset(runs), secrets
+        return bound
 
     async def create_session(
         self,
@@ -151,9 +168,19 @@ class SessionService(BaseSessionService):
                 reserved_state={key: value for key, value in snapshot.state.items() if key not in state},
                 last_update_time=snapshot.updated_at,
                 generation=snapshot.generation,
+                secrets=RunSecrets() if self._secrets is None else self._secrets,
             )
             if config is None or config.num_recent_events != 0:
-                loader = HistoryLoader(self._database, session_id, snapshot, self._budget, self._turns, self._agent)
+                loader = HistoryLoader(
+                    self._database,
+                    session_id,
+                    snapshot,
+                    self._budget,
+                    self._turns,
+                    self._agent,
+                    runs=self._runs,
+                    secrets=session.secrets,
+                )
                 events, session.window = await loader.load()
                 session.events = _apply_config(events, config)
             return session
@@ -228,6 +255,7 @@ class SessionService(BaseSessionService):
         )
         words, tokens = measure_event(event)
         row["tokens"] = tokens + await self._counter.count(words)
+        row = session.mask_row(event, row)
         await self._run_with_retries(partial(writer.append, event, row, blobs), session.id)
         session.last_update_time = event.timestamp
         self._commit_event_to_session(session, event)
@@ -237,13 +265,13 @@ class SessionService(BaseSessionService):
         return event
 
     async def read_stored_events(self, session: StoredSession, events: Sequence[Event]) -> dict[str, tuple[Event, str]]:
-        """Read the stored form of events, with their original call ids and plain texts.
+        """Read the stored form of a run's events, with their original call ids and plain texts.
 
-        In a loaded history, repeated call ids are replaced.
+        In a loaded history, repeated call ids are replaced. Secrets are not masked.
 
         Args:
             session: the session with the events.
-            events: the events to read.
+            events: the events to read, of the run itself and of the runs that it continues.
 
         Returns:
             By event id: the event as stored, and its text without author names and quotes. Events that are not stored,
@@ -253,16 +281,18 @@ class SessionService(BaseSessionService):
             StoreError: the database cannot be read.
         """
         c = messages.c
-        query = sa.select(c.id, c.event_id, c.event, c.content, c.attribution).where(
+        query = sa.select(c.id, c.event_id, c.event, c.content, c.attribution, c.unmasked).where(
             c.session == session.id, c.event_id.in_([event.id for event in events])
         )
         async with self._database.read() as connection:
             rows = (await connection.execute(query)).all()
         stored_events = dict[str, tuple[Event, str]]()
         for row in rows:
-            if (event := parse_event(row.event, row.id)) is not None:
-                prompt = AttributedPrompt.from_json(row.content, row.attribution)
-                stored_events[row.event_id] = event, row.content if prompt is None else prompt.unattributed_text
+            columns = {**row._mapping, **(row.unmasked or {})}
+            if (event := parse_event(columns["event"], row.id)) is not None:
+                prompt = AttributedPrompt.from_json(columns["content"], columns["attribution"])
+                text = columns["content"] if prompt is None else prompt.unattributed_text
+                stored_events[row.event_id] = event, text
         return stored_events
 
     async def search_messages(self, session: StoredSession, words: Sequence[str], *, limit: int) -> list[FoundMessage]:

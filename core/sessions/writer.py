@@ -15,7 +15,9 @@ from pydantic import Field
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.errors import SessionResetError
+from core.secret_redaction import RunSecrets
 from core.sessions import state as scopes
+from core.sessions.codec import mask_row
 from core.sessions.history import HistoryWindow, is_user_message
 from core.sessions.lifecycle import find_session_row
 from core.sessions.prompt_text import AttributedPrompt
@@ -35,6 +37,8 @@ class StoredSession(Session):
         prompt: the user messages of that turn, with their authors; None if they are unknown.
         window: the size and the limits of the loaded history.
         reserved_state: the values of the keys of `core.sessions.state.RESERVED_PREFIX`, which `state` lacks.
+        secrets: the secrets of the run, which are masked in the stored events.
+        has_secret_prompt: whether the user's message of the run answers a question with a secret field.
     """
 
     generation: int = Field(default=0, exclude=True)
@@ -42,6 +46,8 @@ class StoredSession(Session):
     prompt: AttributedPrompt | None = Field(default=None, exclude=True)
     window: HistoryWindow = Field(default=HistoryWindow(), exclude=True)
     reserved_state: dict[str, Any] = Field(default_factory=dict, exclude=True)
+    secrets: RunSecrets = Field(default_factory=RunSecrets, exclude=True)
+    has_secret_prompt: bool = Field(default=False, exclude=True)
 
     def get_attribution(self, event: Event) -> dict[str, Any] | None:
         """Return the authors of the turn's prompt as JSON, if an event is the prompt.
@@ -57,6 +63,21 @@ class StoredSession(Session):
         if self.prompt is None or first is None or first.text != self.prompt.text or not is_user_message(event):
             return None
         return self.prompt.to_json()
+
+    def mask_row(self, event: Event, row: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the columns of `messages` for a new event, with the run's secrets masked.
+
+        Args:
+            event: the event.
+            row: its columns, as from `core.sessions.codec.encode_event`.
+        """
+        row = {**row, "attribution": self.get_attribution(event)}
+        if not (self.has_secret_prompt and is_user_message(event)):
+            return mask_row(row, self.secrets)
+        prompt = self.prompt or AttributedPrompt((("user", row["content"]),), {})
+        masked = prompt.mask(self.secrets)
+        self.secrets.prompts[event.id] = masked.text
+        return {**mask_row(row, self.secrets), "attribution": row["attribution"] and masked.to_json()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +98,8 @@ class EventWriter:
         If the caller is cancelled, the cancellation is raised after the end of the write.
 
         Args:
-            row: the event's columns of `messages`; None to store only the event's state change.
+            row: the event's columns of `messages`, as from `StoredSession.mask_row`; None to store only the event's
+                state change.
             blobs: the bytes of the event's large files, by their SHA-256.
 
         Raises:
@@ -99,12 +121,7 @@ class EventWriter:
         `_insert_row` stores a row without state change and blobs. Otherwise, or if it returns False, a transaction is
         used. The arguments and errors are those of `append`.
         """
-        values = {
-            "session": self.session.id,
-            "generation": self.session.generation,
-            "attribution": self.session.get_attribution(event),
-            **(row or {}),
-        }
+        values = {"session": self.session.id, "generation": self.session.generation, **(row or {})}
         delta = scopes.remove_reserved(event.actions.state_delta)
         if row and not delta and not blobs and await self._insert_row(event, values):
             return

@@ -301,7 +301,9 @@ tool_calls = sa.Table(
 #: turn after the last answer; empty for a summary; null for all others. `summarized_id`: of a summary, the last
 #: message that it covers; earlier messages are not sent. `attribution`: of a user message, its authors, see
 #: `core.sessions.prompt_text`. `search_text`: the content for case-insensitive searches; null if it is ASCII or not
-#: searched, see `core.sessions.codec.fold_text`.
+#: searched, see `core.sessions.codec.fold_text`. Secrets of the run are masked in all columns but `unmasked`, which only
+#: the run itself reads: see `core.sessions.codec.mask_row`. It is null without secrets, and after
+#: `TURN_RETENTION_DAYS`.
 messages = sa.Table(
     "messages",
     metadata,
@@ -320,6 +322,7 @@ messages = sa.Table(
     sa.Column("attribution", sa.JSON(none_as_null=True)),
     sa.Column("event_id", sa.Text),
     sa.Column("event", sa.Text),
+    sa.Column("unmasked", JsonText(none_as_null=True)),
     sa.Column("created_at", sa.Double, nullable=False),
 )
 #: Without the generation in the index, and without statistics, PostgreSQL reads and sorts the whole history.
@@ -332,6 +335,13 @@ sa.Index(
     messages.c.id,
     sqlite_where=messages.c.long_running_calls.is_not(None),
     postgresql_where=messages.c.long_running_calls.is_not(None),
+)
+
+sa.Index(
+    "ix_messages_unmasked",
+    messages.c.created_at,
+    sqlite_where=messages.c.unmasked.is_not(None),
+    postgresql_where=messages.c.unmasked.is_not(None),
 )
 
 #: As a literal: neither database uses a partial index for a condition with a parameter.

@@ -16,9 +16,11 @@ from google.adk.events.event import Event
 from google.adk.events.request_input import RequestInput
 from google.genai import types
 
+from core.secret_redaction import RunSecrets
 from core.sessions.history import CONFIRMATION_CALL_NAME
 from core.sessions.resume import INPUT_CALL, NOT_ANSWERED_ERROR
 from core.tools.adk_confirmations import ConfirmationRequest, find_confirmations, is_of_node
+from core.tools.secret_answers import find_answer_paths
 
 #: ADK: names of the tools whose only purpose is a question, and of the request for credentials.
 CHOICE_TOOL, CREDENTIAL_CALL = "get_user_choice", "adk_request_credential"
@@ -210,6 +212,20 @@ def to_response_part(
         case Answer():
             name, response = decision.tool, {"result": _to_result(decision.value, call)}
     return types.Part(function_response=types.FunctionResponse(id=decision.call_id, name=name, response=response))
+
+
+def add_answer_secrets(secrets: RunSecrets, stored: Sequence[Event], decisions: Sequence[Decision | Answer]) -> None:
+    """Add the secret values in people's answers to the secrets of a run.
+
+    Args:
+        stored: the events of the run with the calls that ask.
+        decisions: the decisions and answers for the run.
+    """
+    calls = {call.id: call for event in stored for call in event.get_function_calls()}
+    for answer in decisions:
+        if isinstance(answer, Answer) and not answer.is_expired and (call := calls.get(answer.call_id)) is not None:
+            paths = find_answer_paths(answer.tool, call.args or {}, answer.value)
+            secrets.add_call(answer.call_id, answer.value, paths, ("result",))
 
 
 def _to_result(value: Any, call: types.FunctionCall | None) -> Any:

@@ -21,6 +21,7 @@ from core.store.schema import human_requests, turns
 from core.tools.adk_confirmations import ArgumentPath
 from core.tools.adk_requests import CHOICE_TOOL
 from core.tools.question_form import Entries, QuestionForm, create_form
+from core.tools.secret_answers import has_secret_fields, mask_answer
 from core.turns.queries import get_inbox_rows, parse_inbox_message
 
 log = logging.getLogger(__name__)
@@ -134,6 +135,16 @@ class Question(HumanRequest):
         is_reply = message.replied_id in self.message_ids
         refers = is_reply or (message.is_in_thread and message.is_addressed)
         return self.may_decide(author) and (refers or self.is_author(author))
+
+    @property
+    def has_secret_fields(self) -> bool:
+        """True if the schema of the question marks a value as secret."""
+        return has_secret_fields(self.tool, self.arguments)
+
+    @property
+    def masked_answer(self) -> Any:
+        """The answer with masks for secret values."""
+        return mask_answer(self.tool, self.arguments, self.answer)
 
     @property
     def text(self) -> str:

@@ -124,6 +124,7 @@ def upgrade() -> None:
         sa.Column("attribution", sa.JSON(none_as_null=True), nullable=True),
         sa.Column("event_id", sa.Text(), nullable=True),
         sa.Column("event", sa.Text(), nullable=True),
+        sa.Column("unmasked", sa.Text(), nullable=True),
         sa.Column("created_at", sa.Double(), nullable=False),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_messages")),
     )
@@ -137,6 +138,14 @@ def upgrade() -> None:
         postgresql_where=sa.text("long_running_calls IS NOT NULL"),
     )
     op.create_index("ix_messages_history", "messages", ["session", "id", "generation"], unique=False)
+    op.create_index(
+        "ix_messages_unmasked",
+        "messages",
+        ["created_at"],
+        unique=False,
+        sqlite_where=sa.text("unmasked IS NOT NULL"),
+        postgresql_where=sa.text("unmasked IS NOT NULL"),
+    )
     op.create_index(
         "ix_messages_turns",
         "messages",

@@ -1,0 +1,212 @@
+"""Attacks on secrets: people's secret answers and secret arguments, read by others."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from google.adk.events.event import Event
+from google.adk.events.request_input import RequestInput
+from google.adk.tools import load_memory, request_input
+from google.adk.workflow import Workflow
+from google.genai import types
+from pydantic import BaseModel, SecretStr
+
+from bot.cli import turn_view
+from channels.i18n import messages as words
+from core.conversations.turn_report import TurnReports
+from core.privacy.export import ExportFormat, stream_export
+from core.store.schema import messages
+from core.tools import search_history
+from core.tools.tool import Tool, to_adk_tool
+from core.usage.prices import Prices
+from sandbox.models import CallTool
+from tests.channels.commands.why_requests import run_why_command
+from tests.channels.platforms import PLATFORMS, SlackChat, list_texts, run_conversation, run_sandbox, wait_for_texts
+
+#: A secret that no pattern recognizes, under a name that no pattern recognizes; and one too short to be searched for.
+SECRET, PIN = "hunter2-zq", "917"
+
+
+class Login(BaseModel):
+    key: SecretStr
+    codes: list[SecretStr]
+
+
+class Account(BaseModel):
+    user: str
+    phrase: SecretStr
+    pin: SecretStr
+    login: Login
+
+
+ENTRIES = {
+    "user": "grace-h",
+    "phrase": SECRET,
+    "pin": PIN,
+    "login": json.dumps({"key": f"{SECRET}-key", "codes": [f"{SECRET}-code"]}),
+}
+
+
+async def answer_form(chat: Any, entries: dict[str, str], user: str = "ada") -> None:
+    """Open the form of the newest question, enter the values in the order of its fields, and submit it."""
+    values = {f"field-{i}": value for i, value in enumerate(entries.values())}
+    sandbox = chat.sandbox
+    await sandbox.wait_for(lambda: any(words.ANSWER in message.buttons for message in chat.list_replies()))
+    question = next(message for message in reversed(chat.list_replies()) if words.ANSWER in message.buttons)
+    if isinstance(chat, SlackChat):
+        await chat.press(words.ANSWER, user=user)
+        await sandbox.wait_for(lambda: sandbox.modals(user))
+        assert await sandbox.submit_modal(sandbox.modals(user)[0], **values)
+    else:
+        await sandbox.click_button(user, question, question.buttons[words.ANSWER])
+        modal = await sandbox.wait_for(lambda: sandbox.modals(user) and sandbox.modals(user)[0])
+        await sandbox.submit_modal(modal, values)
+
+
+async def run_export_command(chat: Any, user: str, form: str) -> str:
+    """Run `/export` as a user, and return the private text or file."""
+    if isinstance(chat, SlackChat):
+        slack, dm = chat.sandbox, chat.sandbox.open_dm(user)
+        responses = await slack.run_command(user, chat.channel.id, "/export", form)
+
+        def list_exports() -> list[str]:
+            files = [file.data.decode() for message in slack.messages(dm) for file in message.files]
+            texts = [message.text for message in responses]
+            return [text for text in [*files, *texts] if "onversation" in text and "slack:" in text]
+
+        return str((await slack.wait_for(list_exports))[-1])
+    answers = await chat.sandbox.run_command(user, chat.place, "export", form=form)
+    await chat.sandbox.wait_for(lambda: answers and not answers[0].loading)
+    (file,) = answers[0].content.attachments
+    return str(file.data.decode())
+
+
+async def export_as_operator(chat: Any, session: str, format_: ExportFormat) -> str:
+    pieces = stream_export(chat.bot.database, session, format_, Prices())
+    return "".join([piece async for piece in pieces])
+
+
+async def list_outputs(chat: Any, *users: str) -> dict[str, str]:
+    """Return all that people and operators can read of the conversation, by its name."""
+    turns = await chat.bot.list_turns()
+    outputs = dict[str, str]()
+    for user in users:
+        for form in ("md", "json"):
+            outputs[f"/export {form} of {user}"] = await run_export_command(chat, user, form)
+            count = len(chat.list_files())
+            await chat.say(f"export {form}", user=user)
+            await chat.sandbox.wait_for(lambda count=count: len(chat.list_files()) > count)
+            outputs[f"export {form} of {user}"] = chat.list_files()[-1][1].decode()
+        for turn in turns:
+            outputs[f"/why {turn.id} of {user}"] = await run_why_command(chat, user, turn.id)
+    for turn in turns:
+        report = await TurnReports(chat.bot.database, Prices()).get(turn.id)
+        assert report is not None
+        outputs[f"parley why {turn.id}"] = json.dumps(turn_view.to_json(report))
+    for form_ in ("md", "json"):
+        outputs[f"parley export {form_}"] = await export_as_operator(chat, turns[0].session, form_)
+    outputs["messages"] = "\n".join(list_texts(chat))
+    async with chat.bot.database.read() as connection:
+        columns = [column for column in messages.c if column.name != "unmasked"]
+        outputs["columns"] = str((await connection.execute(sa.select(*columns))).all())
+    return outputs
+
+
+def find_leaks(outputs: dict[str, str]) -> list[str]:
+    """Return the names of outputs with a secret."""
+    return [name for name, output in outputs.items() if SECRET in output or f'"{PIN}"' in output or f"={PIN}" in output]
+
+
+@pytest.mark.parametrize("platform", PLATFORMS)
+async def test_only_the_run_reads_a_secret_answer(platform: str, tmp_path: Path) -> None:
+    received = list[Any]()
+
+    def ask(node_input: Any) -> Any:
+        yield RequestInput(message="Which account?", response_schema=Account, payload={"approvers": ["admins"]})
+
+    def log_in(node_input: Any) -> Any:
+        received.append(node_input)
+        yield Event(output={"copied": node_input, "text": f"key={node_input['phrase']}", "pin": node_input["pin"]})
+
+    def end(node_input: Any) -> Any:
+        received.append(node_input)
+        yield types.ModelContent("Logged in.")
+
+    root = Workflow(name="shop", edges=[("START", ask, log_in, end)])
+    async with run_sandbox(platform) as sandbox:
+        admins = [str(getattr(sandbox.people["grace"], "id", sandbox.people["grace"]))]
+        async with run_conversation(sandbox, tmp_path, "unused", core={"root": root}, admins=admins) as chat:
+            await chat.say("log in")
+            await answer_form(chat, ENTRIES, user="grace")
+            await wait_for_texts(chat, lambda found: found[-1] == "Logged in.")
+            await chat.bot.wait_for_turns(2)
+            assert received[0]["phrase"] == SECRET
+            assert received[0]["login"] == {"key": f"{SECRET}-key", "codes": [f"{SECRET}-code"]}
+            assert received[1]["copied"] == received[0]
+            outputs = await list_outputs(chat, "ada")
+            assert find_leaks(outputs) == []
+            assert "grace-h" in outputs["/export json of ada"] or "[hidden]" in outputs["/export json of ada"]
+            assert "grace-h" in outputs["parley export json"]
+
+
+LOGIN_SCHEMA = {
+    "type": "object",
+    "properties": {"user": {"type": "string"}, "phrase": {"type": "string", "format": "password"}},
+}
+
+
+async def _log_in(arguments: dict[str, Any]) -> dict[str, Any]:
+    CALLS.append(arguments)
+    return {"session": f"of {arguments['phrase']}", "used": arguments["phrase"]}
+
+
+CALLS = list[dict[str, Any]]()
+LOG_IN = Tool("log_in", "Logs in.", _log_in, LOGIN_SCHEMA)
+
+
+def ask_for_secret(schema: Any) -> CallTool:
+    return CallTool("adk_request_input", {"message": "The phrase?", "response_schema": schema}, id="c1")
+
+
+@pytest.fixture(autouse=True)
+def _no_calls() -> None:
+    CALLS.clear()
+
+
+@pytest.mark.parametrize("way", ["form", "message"])
+@pytest.mark.parametrize("platform", PLATFORMS)
+async def test_no_later_model_call_reads_a_secret_answer(platform: str, way: str, tmp_path: Path) -> None:
+    script = (
+        ask_for_secret({"type": "string", "format": "password"}),
+        CallTool("log_in", {"user": "ada", "phrase": SECRET}, id="c2"),
+        f"Logged in with {SECRET}.",
+        CallTool("search_history", {"query": SECRET[-2:]}, id="c3"),
+        "Hello, linus.",
+    )
+    tools = [request_input, to_adk_tool(LOG_IN), to_adk_tool(search_history), load_memory]
+    async with (
+        run_sandbox(platform) as sandbox,
+        run_conversation(sandbox, tmp_path, *script, core={"tools": tools}) as chat,
+    ):
+        await chat.say("log me in")
+        if way == "form":
+            await answer_form(chat, {"": SECRET})
+        else:
+            await chat.sandbox.wait_for(lambda: any(words.ANSWER in reply.buttons for reply in chat.list_replies()))
+            await chat.bot.wait_for_turns(1)
+            await chat.say(SECRET)
+        await wait_for_texts(chat, lambda found: found[-1] == f"Logged in with {SECRET}.")
+        await chat.bot.wait_for_turns(2)
+        assert [call["phrase"] for call in CALLS] == [SECRET]  # the run itself has it
+        assert SECRET in str(chat.bot.model.requests[1])
+        await chat.say("hello", user="linus")
+        await wait_for_texts(chat, lambda found: found[-1] == "Hello, linus.")
+        await chat.bot.wait_for_turns(3)
+        assert SECRET not in str(chat.bot.model.requests[3]["messages"])
+        found = chat.bot.model.requests[4]["messages"][-1]["content"]
+        assert json.loads(found) == {"found": []}  # a search does not reveal which message has it
+        outputs = await list_outputs(chat, "ada", "linus")
+        del outputs["messages"]  # the model's own answer
+        assert find_leaks(outputs) == []
