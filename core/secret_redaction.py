@@ -248,22 +248,14 @@ class RunSecrets:
             paths: the paths of values that are masked as a whole, whatever they are; None stays.
             path: the path of `value` itself.
         """
-        if path in paths and value is not None:
+        is_scalar = isinstance(value, str | int | float) and not isinstance(value, bool)
+        if (path in paths and value is not None) or (is_scalar and value in self._values):
             return MASK
         match value:
             case str():
-                if value in self._values:
-                    return MASK
                 return self._copies.sub(MASK, value) if self._copies else value
-            case bool() | None:
-                return value
-            case int() | float():
-                return MASK if value in self._values else value
             case Mapping():
-                return {
-                    self.mask(name) if isinstance(name, str) else name: self.mask(item, paths, (*path, name))
-                    for name, item in value.items()
-                }
+                return {self.mask(name): self.mask(item, paths, (*path, name)) for name, item in value.items()}
             case list() | tuple():
                 return [self.mask(item, paths, (*path, i)) for i, item in enumerate(value)]
             case _:

@@ -7,6 +7,7 @@ from channels.commands.answers import AnswerHandler, ensure_message_ids
 from channels.commands.handlers import RunInBackground, prompt_limit_message
 from channels.i18n import messages as words
 from channels.i18n.messages import MessageCatalog
+from channels.replies.approval_message import ARGUMENTS_FILE
 from channels.replies.buttons import ApprovalAction, Press, QuestionAction, TurnAction, parse_button
 from channels.replies.reactions import QueuedReactions
 from channels.replies.request_message import show_decision
@@ -14,7 +15,7 @@ from channels.services import ChannelServices
 from core.identity import Actor, User
 from core.inbox.store import AcceptResult
 from core.inbox_message import InboxMessage
-from core.tools.human_requests import Verdict
+from core.tools.human_requests import Approval, Verdict
 from core.turns.cancel import StopTurnResult
 from core.turns.rerun import RerunDenial
 from core.usage.user_rate_limits import RateLimitDenial
@@ -76,6 +77,8 @@ class PressHandler:
             case ("approve" | "always" | "deny") as decision, approval_id, _:
                 by = self._services.access_policy.to_user(actor, name)
                 return await self._decide(approval_id, by, _VERDICTS[decision], say)
+            case "attach", approval_id, _:
+                return await self._attach_arguments(approval_id, say)
             case ("option" | "page" | "form") as action, _, _:
                 by = self._services.access_policy.to_user(actor, name)
                 return await self._handle_question(action, parsed, by, say)
@@ -118,6 +121,18 @@ class PressHandler:
             case "form":  # the adapters open it instead of queueing the press
                 return say(words.UNKNOWN_BUTTON)
 
+    async def _attach_arguments(self, approval_id: str, say: MessageCatalog) -> str:
+        """Post the file with the arguments of an approval once more, in the background.
+
+        Returns:
+            The text to show the user if the approval is gone; else empty.
+        """
+        approval = await self._services.human_requests.get(approval_id)
+        if approval is None:
+            return say(words.ALREADY_ENDED)
+        self._run_in_background(self._services.update_request_message(approval), name="request")
+        return ""
+
     async def _decide(self, approval_id: str, user: User, verdict: Verdict, say: MessageCatalog) -> str:
         """Store a decision on an approval, and update its message.
 
@@ -135,6 +150,9 @@ class PressHandler:
         if request is None:
             return say(words.ALREADY_ENDED)
         if request.verdict is None:
+            is_unread = isinstance(request, Approval) and not request.is_readable and request.may_decide(user)
+            if is_unread:
+                return say(words.ARGUMENTS_NOT_ATTACHED, name=ARGUMENTS_FILE)
             return say(words.NOT_AN_APPROVER)
         # waits: if the process dies before, another one processes the stored press again
         await show_decision(self._services.update_request_message, request)

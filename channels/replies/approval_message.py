@@ -1,31 +1,26 @@
-"""Approval messages: the tool call, its arguments, the approvers and the decision.
+"""Approval messages: the tool call, its arguments, the approvers and the decision."""
 
-The arguments appear exactly as the tool gets them. Only known secrets are hidden. The model chooses the names and the
-form of arguments: nothing is hidden because it looks like a secret.
-"""
-
-import json
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 import regex  # type: ignore[import-untyped]  # it comes without types
 
-from channels.base import Button
+from channels.base import Button, File
 from channels.i18n import messages as words
 from channels.i18n.messages import MessageCatalog
 from channels.replies.buttons import approval_buttons
 from core.identity import AUTHOR, EVERYONE, OTHERS
 from core.inbox_message import INVISIBLE_CHARACTERS, storable_text
-from core.secret_redaction import redact_json_secrets, redact_secrets, replace_known_secrets
-from core.tools.adk_confirmations import ArgumentPath
+from core.secret_redaction import redact_json_secrets, redact_secrets
 from core.tools.human_requests import Approval, HumanRequest
+from core.tools.shown_arguments import fit_arguments
 
-#: The most characters of a tool call's arguments, of the tool's hint, and of the tool's name.
-MAX_ARGUMENTS, MAX_HINT, MAX_NAME = 1200, 300, 100
+#: The most characters of the tool's hint, and of the tool's name.
+MAX_HINT, MAX_NAME = 300, 100
 
-#: The most characters of each text in arguments that are too long together: the first limit that fits.
-_TEXT_LIMITS = (300, 100, 30)
+#: The file with the arguments that the message shows only in part.
+ARGUMENTS_FILE = "arguments.json"
 
 _DECISIONS = {
     "approved": words.APPROVED,
@@ -43,20 +38,21 @@ def approval_text(approval: Approval, say: MessageCatalog, *, is_void: bool = Fa
     """Return the Markdown of an approval message: the tool call, and the decision.
 
     While the approval is open, the text tells the kind of approvers (such as *anyone here*) and the time limit. Secrets
-    in the arguments are masked, and the JSON is truncated to `MAX_ARGUMENTS` characters. Markup in it has no effect.
+    in the arguments are masked, and long arguments are cut: see `list_argument_files`. Markup in them has no effect.
 
     Args:
         is_void: whether nobody can decide the open approval any more; the text then says so.
     """
-    arguments, hidden = _mask_secrets(approval)
-    json_text, missing = _fit_arguments(arguments)
+    shown, is_closed = approval.shown_arguments, is_void or approval.verdict is not None
     parts = [
         say(words.APPROVE_TOOL, tool=format_tool(approval.tool)),
         plain_line(redact_secrets(storable_text(approval.hint)))[:MAX_HINT],
-        _fence(json_text),
-        say(words.CHARACTERS_HIDDEN, count=f"{missing:,}") if missing > 0 else "",
-        say(words.SECRETS_HIDDEN, count=f"{hidden:,}") if hidden else "",
+        _fence(shown.text),
+        say(words.CHARACTERS_HIDDEN, count=f"{shown.missing:,}") if shown.missing else "",
+        say(words.ARGUMENTS_IN_FILE, name=ARGUMENTS_FILE) if shown.missing and approval.is_readable else "",
+        say(words.SECRETS_HIDDEN, count=f"{shown.hidden:,}") if shown.hidden else "",
         say(words.APPROVAL_VOID) if is_void else _state_text(approval, say),
+        "" if approval.is_readable or is_closed else say(words.ARGUMENTS_NOT_ATTACHED, name=ARGUMENTS_FILE),
     ]
     return "\n\n".join(part for part in parts if part)
 
@@ -72,9 +68,9 @@ def format_tool(name: str) -> str:
 def fence_arguments(arguments: Any) -> str:
     """Return a tool call's arguments as JSON in a code block, known secrets masked.
 
-    The JSON has at most `MAX_ARGUMENTS` characters: first long texts in it are truncated, and at last the JSON itself.
+    Long JSON is cut: see `fit_arguments`.
     """
-    return _fence(_fit_arguments(redact_json_secrets(arguments))[0])
+    return _fence(fit_arguments(redact_json_secrets(arguments))[0])
 
 
 def _fence(json_text: str) -> str:
@@ -82,99 +78,25 @@ def _fence(json_text: str) -> str:
     return f"{fence}json\n{json_text}\n{fence}"
 
 
+def list_argument_files(approval: Approval) -> list[File]:
+    """Return the file with all arguments of an approval, if its message cuts them; else nothing."""
+    shown = approval.shown_arguments
+    return [File(ARGUMENTS_FILE, shown.full_text.encode())] if shown.missing else []
+
+
 def decision_buttons(approval: Approval, say: MessageCatalog, *, is_void: bool = False) -> Sequence[Button]:
     """Return the buttons of an approval; none if it is decided or void.
 
-    *Always allow* is among them only if the tool permits it and the message shows all arguments in full.
+    They are those of the verdicts that `Approval.permits`. *Retry* takes the place of *Approve* until the file with
+    long arguments is attached.
 
     Args:
         is_void: whether nobody can decide the open approval any more.
     """
     if is_void or approval.verdict is not None:
         return ()
-    arguments, hidden = _mask_secrets(approval)
-    is_whole = not hidden and not _fit_arguments(arguments)[1]
-    return approval_buttons(approval.id, say, may_always=approval.may_allow_always and is_whole)
-
-
-def _mask_secrets(approval: Approval) -> tuple[Any, int]:
-    """Return the arguments of an approval with a note in place of each secret.
-
-    The note tells the length of the secret. Secrets are the arguments of `Approval.secret_paths`, and known secrets
-    (such as tokens of the settings) in any text.
-
-    Returns:
-        The masked arguments; the number of masked secrets.
-    """
-    hidden = 0
-
-    def mask(length: int) -> str:
-        nonlocal hidden
-        hidden += 1
-        return f"[hidden: {length:,} characters]"
-
-    def hide(value: Any, path: ArgumentPath) -> Any:
-        if path in approval.secret_paths and value is not None:
-            return mask(len(value if isinstance(value, str) else json.dumps(value)))
-        match value:
-            case str():
-                return replace_known_secrets(value, mask)
-            case dict():
-                masked = dict[str, Any]()
-                for name, item in value.items():
-                    key = replace_known_secrets(name, mask)
-                    while key in masked:  # two names that differ only in a secret
-                        key += "*"
-                    masked[key] = hide(item, (*path, name))
-                return masked
-            case list():
-                return [hide(item, (*path, i)) for i, item in enumerate(value)]
-            case _:
-                return value
-
-    return hide(approval.arguments, ()), hidden
-
-
-def _fit_arguments(arguments: Any) -> tuple[str, int]:
-    """Return arguments as JSON of at most `MAX_ARGUMENTS` characters.
-
-    A JSON that is too long with indentation is not indented. If it is still too long, each long text in it is
-    truncated, and at last the whole JSON.
-
-    Returns:
-        The JSON; the number of characters that are left out.
-    """
-    whole = _to_json(arguments)
-    for value in (arguments, *(_truncate_texts(arguments, limit) for limit in _TEXT_LIMITS)):
-        compact = _to_json(value)
-        missing = 0 if value is arguments else max(len(whole) - len(compact), 1)
-        for text in (_to_json(value, indent=2), compact):
-            if len(text) <= MAX_ARGUMENTS:
-                return text, missing
-    return compact[:MAX_ARGUMENTS], len(whole) - MAX_ARGUMENTS
-
-
-def _to_json(arguments: Any, *, indent: int | None = None) -> str:
-    """Return arguments as JSON, with JSON escapes for invisible characters.
-
-    Args:
-        indent: the spaces per level; None for JSON on one line.
-    """
-    text = storable_text(json.dumps(arguments, ensure_ascii=False, indent=indent))
-    escaped: str = INVISIBLE_CHARACTERS.sub(lambda found: json.dumps(found[0])[1:-1], text)
-    return escaped
-
-
-def _truncate_texts(value: Any, max_length: int) -> Any:
-    match value:
-        case str() if len(value) > max_length:
-            return f"{value[:max_length]}…"
-        case dict():
-            return {name: _truncate_texts(item, max_length) for name, item in value.items()}
-        case list():
-            return [_truncate_texts(item, max_length) for item in value]
-        case _:
-            return value
+    may_approve, may_always = approval.permits("approved"), approval.permits("always")
+    return approval_buttons(approval.id, say, may_approve=may_approve, may_always=may_always)
 
 
 def _state_text(approval: Approval, say: MessageCatalog) -> str:

@@ -10,7 +10,7 @@ from channels.settings import ExtraButton
 
 #: The actions of buttons: on a turn, on an approval, and on a question.
 TurnAction = Literal["retry", "regenerate", "revise", "stop", "good", "bad"]
-ApprovalAction = Literal["approve", "always", "deny"]
+ApprovalAction = Literal["approve", "always", "deny", "attach"]
 QuestionAction = Literal["option", "page", "form"]
 ButtonAction = TurnAction | ApprovalAction | QuestionAction
 
@@ -27,6 +27,7 @@ _LABELS: Mapping[ButtonAction, str] = {
     "approve": words.APPROVE,
     "always": words.ALWAYS_ALLOW,
     "deny": words.DENY,
+    "attach": words.RETRY,
     "option": words.CHOOSE,
     "page": words.MORE_OPTIONS,
     "form": words.ANSWER,
@@ -102,14 +103,17 @@ def answer_buttons(
     return [create_button(action, turn_id, say) for action in actions]
 
 
-def approval_buttons(approval_id: str, say: MessageCatalog, *, may_always: bool) -> list[Button]:
+def approval_buttons(approval_id: str, say: MessageCatalog, *, may_approve: bool, may_always: bool) -> list[Button]:
     """Return the buttons under an open approval: *Approve* and *Deny*.
 
     Args:
+        may_approve: whether *Approve* is there; *Retry*, which posts the arguments, takes its place otherwise.
         may_always: whether to add *Always allow*.
     """
-    actions: list[ButtonAction] = ["approve", "always", "deny"] if may_always else ["approve", "deny"]
-    return [create_button(action, approval_id, say) for action in actions]
+    actions: list[ButtonAction] = ["approve" if may_approve else "attach"]
+    if may_always:
+        actions.append("always")
+    return [create_button(action, approval_id, say) for action in (*actions, "deny")]
 
 
 def parse_button(button_id: str) -> Press | None:

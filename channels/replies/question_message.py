@@ -51,6 +51,7 @@ def question_text(question: Question, say: MessageCatalog, *, is_void: bool = Fa
         _describe(question, say),
         _list_long_options(question) if is_open else "",
         _describe_problem(question, say) if is_open else "",
+        say(words.FORM_IS_PRIVATE) if is_open and question.has_secret_fields and question.takes_messages else "",
         say(words.QUESTION_VOID) if is_void else _state_text(question, say),
     ]
     return "\n\n".join(part for part in parts if part)

@@ -2,16 +2,18 @@
 
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 
-from channels.base import Channel, Priority
+from channels.base import Channel, File, Priority
 from channels.i18n import messages as words
-from channels.replies.approval_message import approval_text, decision_buttons
+from channels.replies.approval_message import ARGUMENTS_FILE, approval_text, decision_buttons, list_argument_files
 from channels.replies.question_message import question_buttons, question_text
 from channels.replies.reply import Reply
 from core.errors import StoreError, SurfaceError
 from core.secret_redaction import format_error
 from core.tools.human_request_service import HumanRequestService
 from core.tools.human_requests import Approval, HumanRequest, Question
+from core.turns.turn import FILE_PREFIX
 
 log = logging.getLogger(__name__)
 
@@ -35,7 +37,9 @@ async def show_request(
 ) -> None:
     """Edit the message of an approval or question to its current state.
 
-    A missing message is posted. The ids of the posted messages are stored with the request.
+    A missing message is posted. The ids of the posted messages are stored with the request. Arguments of an approval
+    that are too long for the message are posted as a file, before *Approve* appears. If the file cannot be posted, the
+    message says so, and has *Retry* in place of *Approve*.
 
     Args:
         request: the approval or question; its state is read again from the database.
@@ -57,14 +61,24 @@ async def show_request(
     known_ids = tuple(await surface.find_message_ids(request.message_ids))
     if known_ids and known_ids != request.message_ids:  # the worker that posted them died before it saved them
         await save_ids(known_ids)
+    files: Sequence[File] = ()
     match request:
         case Approval():
             text = approval_text(request, say, is_void=is_void)
             controls = decision_buttons(request, say, is_void=is_void)
+            files = list_argument_files(request)
         case Question():
             text = question_text(request, say, is_void=is_void)
             controls = question_buttons(request, say, channel.max_menu_options, page=page, is_void=is_void)
         case _:
             raise TypeError(f"a request of the type {type(request).__name__} has no message")
     async with Reply(surface, known_ids=known_ids, save_ids=save_ids, say=say, buttons=controls) as reply:
-        await reply.close(text, Priority.APPROVAL, buttons=controls)
+        if isinstance(request, Approval) and controls and not request.is_readable:
+            # *Deny* stays: Discord's message is found by a button after a crash
+            attached = replace(request, message_ids=(f"{FILE_PREFIX}:{ARGUMENTS_FILE}",))
+            deny = [button for button in controls if button.id.startswith("deny:")]
+            await reply.close(approval_text(attached, say), Priority.APPROVAL, buttons=deny, files=files)
+            if isinstance(posted := await requests.get(request.id), Approval):
+                text, controls = approval_text(posted, say), decision_buttons(posted, say)
+                files = files if posted.is_readable else ()
+        await reply.close(text, Priority.APPROVAL, buttons=controls, files=files)

@@ -25,14 +25,12 @@ from channels.rate_limits.limiter import RateLimiter
 from channels.replies.reactions import Address, QueuedReactions
 from core.concurrency import event_loop
 from core.errors import SurfaceError
+from core.turns.turn import FILE_PREFIX
 
 log = logging.getLogger(__name__)
 
 #: Seconds within which a call without a response, or a call of another process, may still take effect.
 LATE_CALL_SECONDS = 1.0
-
-#: The prefix of a file among the ids of a reply; the file's name follows its id.
-_FILE_PREFIX = "file:"
 
 #: Awaited with the name and the platform's id of a file, to store the id.
 RecordFile = Callable[[str, str], Awaitable[None]]
@@ -489,7 +487,7 @@ async def _skip_record(_name: str, _id: str) -> None:
 
 
 def _is_file(id_: str) -> bool:
-    return id_.startswith(_FILE_PREFIX)
+    return id_.startswith(FILE_PREFIX)
 
 
 def _file_entry(name: str, id_: str) -> str:
@@ -499,10 +497,10 @@ def _file_entry(name: str, id_: str) -> str:
 
 def file_prefix(id_: str) -> str:
     """Return `file:ID:`, the start of a file's entry among a reply's message ids."""
-    return f"{_FILE_PREFIX}{id_}:"
+    return f"{FILE_PREFIX}{id_}:"
 
 
 def _parse_file_entry(entry: str) -> tuple[str, str]:
     """Return the name and the id of a file from the text `file:ID:NAME`."""
-    id_, _, name = entry.removeprefix(_FILE_PREFIX).partition(":")
+    id_, _, name = entry.removeprefix(FILE_PREFIX).partition(":")
     return name, id_

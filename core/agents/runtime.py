@@ -305,15 +305,7 @@ class AgentRuntime:
         set_current_chat(request.chat)
         secrets = RunSecrets()
         set_run_secrets(secrets)
-        runner = copy(self._runner)
-        if request.run_id is not None and isinstance(self.sessions, SessionService):
-            runner.session_service = self.sessions.bind_run(_list_runs(request.run_id, request.answers), secrets)
-        if request.run_id is not None and isinstance(self._artifacts, ArtifactService):
-            runner.artifact_service = self._artifacts.bind_run(request.run_id, request.generation, request.fence)
-        if isinstance(self._memory, MemoryService):
-            runner.memory_service = self._memory.bind_run(
-                request.session_id, request.generation, request.fence, secrets
-            )
+        runner = self._bind_runner(request, secrets)
         message = types.Content(role="user", parts=[types.Part(text=request.text), *request.media])
         messages = [message]
         mapper = EventMapper(self._progress_texts, secrets)
@@ -373,6 +365,24 @@ class AgentRuntime:
             yield StreamEvent("error", error=limit, calls=request.meter.calls, usage=request.meter.usage)
         except Exception as error:
             yield StreamEvent("error", error=_unwrap_error(error), calls=request.meter.calls, usage=request.meter.usage)
+
+    def _bind_runner(self, request: RunRequest, secrets: RunSecrets) -> ResumableRunner:
+        """Return a copy of the runner whose services write for one run.
+
+        Args:
+            secrets: the secrets of the run.
+        """
+        runner = copy(self._runner)
+        if isinstance(self.sessions, SessionService):
+            runs = _list_runs(request.run_id, request.answers) if request.run_id is not None else ()
+            runner.session_service = self.sessions.bind_run(runs, secrets)
+        if request.run_id is not None and isinstance(self._artifacts, ArtifactService):
+            runner.artifact_service = self._artifacts.bind_run(request.run_id, request.generation, request.fence)
+        if isinstance(self._memory, MemoryService):
+            runner.memory_service = self._memory.bind_run(
+                request.session_id, request.generation, request.fence, secrets
+            )
+        return runner
 
     async def _save_memory(self, user_id: str, session_id: str, runner: ResumableRunner) -> None:
         """Store the messages of the runner's run in the memory service; log a failure.

@@ -76,10 +76,10 @@ class RetentionService:
 class CleanupService:
     """Service that deletes rows that are not needed any more.
 
-    These are ended turns, inbox messages, tool calls, dead workers, expired denial notices, and secrets of old runs. The newest inbox
-    message of each author at a place stays, since it has the author's latest session. A turn stays while another turn
-    for the same messages does, while its cost is not stored, or while a rerun of it waits. A worker's row is deleted an
-    hour after its lease expired.
+    These are ended turns, inbox messages, tool calls, dead workers, expired denial notices, and secrets of old runs.
+    The newest inbox message of each author at a place stays, since it has the author's latest session. A turn stays
+    while another turn for the same messages does, while its cost is not stored, or while a rerun of it waits. A
+    worker's row is deleted an hour after its lease expired.
 
     Args:
         days: the days after which ended turns, inbox messages, tool calls and secrets are deleted.

@@ -301,8 +301,8 @@ tool_calls = sa.Table(
 #: turn after the last answer; empty for a summary; null for all others. `summarized_id`: of a summary, the last
 #: message that it covers; earlier messages are not sent. `attribution`: of a user message, its authors, see
 #: `core.sessions.prompt_text`. `search_text`: the content for case-insensitive searches; null if it is ASCII or not
-#: searched, see `core.sessions.codec.fold_text`. Secrets of the run are masked in all columns but `unmasked`, which only
-#: the run itself reads: see `core.sessions.codec.mask_row`. It is null without secrets, and after
+#: searched, see `core.sessions.codec.fold_text`. Secrets of the run are masked in all columns but `unmasked`, which
+#: only the run itself reads: see `core.sessions.codec.mask_row`. It is null without secrets, and after
 #: `TURN_RETENTION_DAYS`.
 messages = sa.Table(
     "messages",

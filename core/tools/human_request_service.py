@@ -565,9 +565,8 @@ def _led_to_turn(origin: str) -> sa.ColumnElement[bool]:
 
 def _is_permitted(request: HumanRequest, verdict: Verdict, person: User) -> bool:
     """Return whether a verdict is valid for a request, and the person may decide it."""
-    is_of_kind = isinstance(request, Question) == (verdict == "answered")
-    is_allowed = verdict != "always" or (isinstance(request, Approval) and request.may_allow_always)
-    return is_of_kind and is_allowed and request.may_decide(person)
+    is_valid = request.permits(verdict) if isinstance(request, Approval) else verdict == "answered"
+    return is_valid and request.may_decide(person)
 
 
 def _decider_columns(person: User | None, now: float) -> dict[str, Any]:

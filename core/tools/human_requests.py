@@ -22,7 +22,9 @@ from core.tools.adk_confirmations import ArgumentPath
 from core.tools.adk_requests import CHOICE_TOOL
 from core.tools.question_form import Entries, QuestionForm, create_form
 from core.tools.secret_answers import has_secret_fields, mask_answer
+from core.tools.shown_arguments import ShownArguments, show_arguments
 from core.turns.queries import get_inbox_rows, parse_inbox_message
+from core.turns.turn import FILE_PREFIX
 
 log = logging.getLogger(__name__)
 
@@ -84,7 +86,7 @@ class Approval(HumanRequest):
 
     Attributes:
         hint: the tool's reason for the request; empty if the tool states none.
-        may_allow_always: whether a person may allow all calls of the tool in the session.
+        may_allow_always: whether the tool lets people allow all its calls in the session.
         app_name: the name of the agent.
         tool_hash: see `core.tools.adk_confirmations.ApprovalRule`.
         secret_paths: the paths (names of fields, positions in lists) of the arguments that are not shown.
@@ -95,6 +97,29 @@ class Approval(HumanRequest):
     app_name: str = ""
     tool_hash: str = ""
     secret_paths: frozenset[ArgumentPath] = frozenset()
+
+    @cached_property
+    def shown_arguments(self) -> ShownArguments:
+        """The arguments as people see them before they decide."""
+        return show_arguments(self.arguments, self.secret_paths)
+
+    @property
+    def is_readable(self) -> bool:
+        """True if people can read all arguments: in the message, or in a file that is posted with it."""
+        return not self.shown_arguments.missing or any(id_.startswith(FILE_PREFIX) for id_ in self.message_ids)
+
+    def permits(self, verdict: Verdict) -> bool:
+        """Return whether people may decide so: the rule for the buttons, and for their presses.
+
+        Nobody approves arguments that cannot be read, and nobody allows all calls after a message that hides or cuts
+        arguments of this one.
+        """
+        match verdict:
+            case "always":
+                return self.may_allow_always and not (self.shown_arguments.missing or self.shown_arguments.hidden)
+            case "approved":
+                return self.is_readable
+        return verdict == "denied"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,6 +10,9 @@ from core.usage.meter import UsageMeter
 
 TurnKind = Literal["message", "decision"] | RerunKind
 
+#: The prefix of a file among the ids of a reply's messages; the file's id and name follow.
+FILE_PREFIX = "file:"
+
 
 class CancelReason(StrEnum):
     """Reason to cancel a turn.

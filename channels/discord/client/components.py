@@ -16,6 +16,7 @@ BUTTON_EMOJI = {
     "bad": "👎",
     "approve": "✅",
     "deny": "⛔",
+    "attach": "🔁",
     "form": "📝",
 }
 

@@ -17,7 +17,7 @@ from channels.replies.surface import EditOutcome, PostedMessage
 from core.errors import SurfaceError
 
 #: Actions of buttons that change only the reply; those of others would post a message after the token has expired.
-_BUTTON_KINDS = ("stop", "good", "bad", "approve", "always", "deny")
+_BUTTON_KINDS = ("stop", "good", "bad", "approve", "always", "deny", "attach")
 
 
 #: Most messages per interaction. Discord: the response and 5 follow-up messages.

@@ -1,0 +1,120 @@
+"""Arguments of a tool call as people see them before they approve it.
+
+They appear exactly as the tool gets them. Only known secrets are hidden. The model chooses the names and the form of
+arguments: nothing is hidden because it looks like a secret.
+"""
+
+import json
+from collections.abc import Set
+from dataclasses import dataclass
+from typing import Any
+
+from core.inbox_message import INVISIBLE_CHARACTERS, storable_text
+from core.secret_redaction import ValuePath, replace_known_secrets
+
+#: The most characters of the arguments in a message.
+MAX_ARGUMENTS = 1200
+
+#: The most characters of each text in arguments that are too long together: the first limit that fits.
+_TEXT_LIMITS = (300, 100, 30)
+
+
+@dataclass(frozen=True, slots=True)
+class ShownArguments:
+    """Arguments of a tool call as JSON, with notes in place of secrets.
+
+    Attributes:
+        text: the arguments for a message, of at most `MAX_ARGUMENTS` characters.
+        full_text: all arguments, indented.
+        missing: the number of characters that `text` leaves out.
+        hidden: the number of secrets.
+    """
+
+    text: str
+    full_text: str
+    missing: int
+    hidden: int
+
+
+def show_arguments(arguments: Any, secret_paths: Set[ValuePath]) -> ShownArguments:
+    """Return the arguments of a tool call as people see them.
+
+    Secrets are the values at `secret_paths`, and known secrets (such as tokens of the settings) in any text. A note
+    with the length of the secret takes its place. Invisible characters are escaped.
+    """
+    masked, hidden = _mask_secrets(arguments, secret_paths)
+    text, missing = fit_arguments(masked)
+    return ShownArguments(text, _to_json(masked, indent=2), missing, hidden)
+
+
+def _mask_secrets(arguments: Any, secret_paths: Set[ValuePath]) -> tuple[Any, int]:
+    """Return arguments with a note in place of each secret, and the number of secrets."""
+    hidden = 0
+
+    def mask(length: int) -> str:
+        nonlocal hidden
+        hidden += 1
+        return f"[hidden: {length:,} characters]"
+
+    def hide(value: Any, path: ValuePath) -> Any:
+        if path in secret_paths and value is not None:
+            return mask(len(value if isinstance(value, str) else json.dumps(value)))
+        match value:
+            case str():
+                return replace_known_secrets(value, mask)
+            case dict():
+                masked = dict[str, Any]()
+                for name, item in value.items():
+                    key = replace_known_secrets(name, mask)
+                    while key in masked:  # two names that differ only in a secret
+                        key += "*"
+                    masked[key] = hide(item, (*path, name))
+                return masked
+            case list():
+                return [hide(item, (*path, i)) for i, item in enumerate(value)]
+            case _:
+                return value
+
+    return hide(arguments, ()), hidden
+
+
+def fit_arguments(arguments: Any) -> tuple[str, int]:
+    """Return arguments as JSON of at most `MAX_ARGUMENTS` characters.
+
+    A JSON that is too long with indentation is not indented. If it is still too long, each long text in it is
+    truncated, and at last the whole JSON.
+
+    Returns:
+        The JSON; the number of characters that are left out.
+    """
+    whole = _to_json(arguments)
+    for value in (arguments, *(_truncate_texts(arguments, limit) for limit in _TEXT_LIMITS)):
+        compact = _to_json(value)
+        missing = 0 if value is arguments else max(len(whole) - len(compact), 1)
+        for text in (_to_json(value, indent=2), compact):
+            if len(text) <= MAX_ARGUMENTS:
+                return text, missing
+    return compact[:MAX_ARGUMENTS], len(whole) - MAX_ARGUMENTS
+
+
+def _to_json(arguments: Any, *, indent: int | None = None) -> str:
+    """Return arguments as JSON, with JSON escapes for invisible characters.
+
+    Args:
+        indent: the spaces per level; None for JSON on one line.
+    """
+    text = storable_text(json.dumps(arguments, ensure_ascii=False, indent=indent))
+    escaped: str = INVISIBLE_CHARACTERS.sub(lambda found: json.dumps(found[0])[1:-1], text)
+    return escaped
+
+
+def _truncate_texts(value: Any, max_length: int) -> Any:
+    match value:
+        case str() if len(value) > max_length:
+            return f"{value[:max_length]}…"
+        case dict():
+            return {name: _truncate_texts(item, max_length) for name, item in value.items()}
+        case list():
+            return [_truncate_texts(item, max_length) for item in value]
+        case _:
+            return value
