@@ -15,6 +15,9 @@ MASK = "[redacted]"
 #: The fewest characters of a secret that is searched for within texts.
 MIN_SECRET_LENGTH = 4
 
+#: The most nesting levels of a JSON value in which secrets are searched for; deeper values are masked as a whole.
+MAX_JSON_DEPTH = 200
+
 #: Path of a value in JSON: names of fields, and positions in lists.
 ValuePath = tuple[str | int, ...]
 
@@ -249,7 +252,7 @@ class RunSecrets:
             path: the path of `value` itself.
         """
         is_scalar = isinstance(value, str | int | float) and not isinstance(value, bool)
-        if (path in paths and value is not None) or (is_scalar and value in self._values):
+        if (path in paths and value is not None) or (is_scalar and value in self._values) or len(path) > MAX_JSON_DEPTH:
             return MASK
         match value:
             case str():
@@ -268,6 +271,8 @@ class RunSecrets:
             path: the path of `value` itself.
         """
         match value:
+            case _ if len(path) > MAX_JSON_DEPTH:
+                yield path
             case Mapping():
                 for name, item in value.items():
                     yield from self.find_paths(item, (*path, name))
@@ -299,17 +304,18 @@ def get_value(value: Any, path: ValuePath) -> Any:
 
 
 def _iterate_scalars(value: Any) -> Iterator[str | int | float]:
-    match value:
-        case bool() | None | "":
-            return
-        case str() | int() | float():
-            yield value
-        case Mapping():
-            for item in value.values():
-                yield from _iterate_scalars(item)
-        case list() | tuple():
-            for item in value:
-                yield from _iterate_scalars(item)
+    """Yield the texts and numbers in a JSON value, except empty texts."""
+    pending = [value]
+    while pending:
+        match pending.pop():
+            case bool() | None | "":
+                continue
+            case str() | int() | float() as scalar:
+                yield scalar
+            case Mapping() as part:
+                pending += part.values()
+            case list() | tuple() as part:
+                pending += part
 
 
 _run_secrets: ContextVar[RunSecrets | None] = ContextVar("run_secrets", default=None)

@@ -38,13 +38,13 @@ from core.tools.adk_confirmations import (
     ApprovalRule,
     ArgumentPath,
     find_secret_paths,
+    has_secret_mark,
     set_approval_rule,
     standing_approval_key,
 )
 from core.tools.adk_requests import FORGED_CALL_PREFIX, clean_model_call
 from core.tools.call_log import ToolCallEntry, ToolCallLog, ToolInvocation, hash_arguments
 from core.tools.results import save_files, to_model_result
-from core.tools.secret_answers import has_secret_mark
 from core.tools.tool import ToolAdapter, is_idempotent, is_tool_allowed, set_tool_timeout
 from core.usage.meter import ModelCall, get_current_meter
 
@@ -155,8 +155,8 @@ class GuardPlugin(BasePlugin):
         if isinstance(run := tool_context.run_config, AgentRunConfig):
             run.tool_timer.start(tool_context.function_call_id or tool.name)
             if tool_context.function_call_id not in run.call_ids and (secrets := get_run_secrets()) is not None:
-                paths = _find_secret_arguments(tool, tool_args)  # a workflow, not a model, makes the call
-                secrets.add_call(tool_context.function_call_id or "", tool_args, paths)
+                # a workflow, not a model, makes the call
+                _add_call(secrets, tool_context.function_call_id, tool_args, _find_secret_arguments(tool, tool_args))
         if (error := _check_speakers(tool, tool_context)) is not None or isinstance(tool, TransferToAgentTool):
             return error or _check_agent_name(tool, tool_args)
         if tool_context.tool_confirmation is None and self._has_standing_approval(tool, tool_context):
@@ -375,9 +375,16 @@ def _add_secret_arguments(secrets: RunSecrets, config: types.GenerateContentConf
     if schema is None:
         return
     if name == call.name:
-        secrets.add_call(call.id or "", arguments, find_secret_paths(schema, arguments))
+        _add_call(secrets, call.id, arguments, find_secret_paths(schema, arguments))
     elif has_secret_mark(schema):
-        secrets.add_call(call.id or "", arguments, [(key,) for key in arguments])
+        _add_call(secrets, call.id, arguments, [()])
+
+
+def _add_call(
+    secrets: RunSecrets, call_id: str | None, arguments: dict[str, Any], paths: Sequence[ArgumentPath]
+) -> None:
+    """Add the secret arguments of a call; all of them if a path is that of the whole arguments."""
+    secrets.add_call(call_id or "", arguments, [(name,) for name in arguments] if () in paths else paths)
 
 
 def _has_decision(entry: ToolCallEntry, tool_context: ToolContext) -> bool:

@@ -12,6 +12,7 @@ from google.adk.tools.tool_context import ToolContext
 from google.genai import types
 from pydantic import ValidationError
 
+from core.secret_redaction import MAX_JSON_DEPTH
 from core.sessions.codec import to_json_value
 from core.sessions.history import CONFIRMATION_CALL_NAME
 from core.sessions.resume import INPUT_CALL
@@ -210,43 +211,73 @@ def find_secret_paths(schema: Mapping[str, Any], arguments: Mapping[str, Any]) -
     """Return the paths of the arguments that a JSON Schema marks as secret.
 
     The mark is `writeOnly: true` or `format: password`. References and combinations of schemas are followed. A path is
-    a tuple of names of fields and positions in lists. An argument that is None has no path.
+    a tuple of names of fields and positions in lists. An argument that is None has no path. Values below
+    `MAX_JSON_DEPTH` levels are secret, too.
 
     Args:
         schema: the JSON Schema of the arguments.
         arguments: the arguments of one call.
     """
-    return list(_iterate_secret_paths(arguments, [schema], schema, ()))
+    if not has_secret_mark(schema):
+        return []
+    return list(_iterate_secret_paths(arguments, _resolve_schemas([schema], schema), schema, ()))
+
+
+def has_secret_mark(schema: Any) -> bool:
+    """Return whether a JSON Schema, or any part of it, has `writeOnly` or the format `password`."""
+    pending, seen = [schema], set[int]()
+    while pending:
+        part = pending.pop()
+        if not isinstance(part, Mapping | list) or id(part) in seen:
+            continue
+        seen.add(id(part))
+        if isinstance(part, Mapping) and _is_secret(part):
+            return True
+        pending += part.values() if isinstance(part, Mapping) else part
+    return False
+
+
+@dataclass(frozen=True, slots=True)
+class _Resolved:
+    """JSON Schemas of a value, with those that they refer to or combine.
+
+    Attributes:
+        is_secret: whether one of them marks the value as secret.
+    """
+
+    schemas: Sequence[Mapping[str, Any]]
+    is_secret: bool
 
 
 def _iterate_secret_paths(
-    value: Any, schemas: Sequence[Any], root: Mapping[str, Any], path: ArgumentPath
+    value: Any, resolved: _Resolved, root: Mapping[str, Any], path: ArgumentPath
 ) -> Iterator[ArgumentPath]:
     """Yield the paths of the secret values in a value.
 
     Args:
-        schemas: the JSON Schemas of the value.
+        resolved: the JSON Schemas of the value.
         root: the schema to which references (`#/...`) are relative.
         path: the path of the value.
     """
-    resolved = _resolve_schemas(schemas, root)
-    if value is None or not resolved:
+    if value is None or not resolved.schemas:
         return
-    if any(schema.get("writeOnly") is True or schema.get("format") == "password" for schema in resolved):
+    if resolved.is_secret or len(path) > MAX_JSON_DEPTH:
         yield path
     elif isinstance(value, Mapping):
         for name, item in value.items():
-            yield from _iterate_secret_paths(
-                item, [_get_field_schema(schema, name) for schema in resolved], root, (*path, name)
-            )
+            fields = _resolve_schemas([_get_field_schema(schema, name) for schema in resolved.schemas], root)
+            yield from _iterate_secret_paths(item, fields, root, (*path, name))
     elif isinstance(value, list | tuple):
+        first = max(len(_get_list(schema, "prefixItems")) for schema in resolved.schemas)
+        rest = _resolve_schemas([schema.get("items") for schema in resolved.schemas], root)
         for i, item in enumerate(value):
-            yield from _iterate_secret_paths(
-                item, [_get_item_schema(schema, i) for schema in resolved], root, (*path, i)
-            )
+            items = rest
+            if i < first:
+                items = _resolve_schemas([_get_item_schema(schema, i) for schema in resolved.schemas], root)
+            yield from _iterate_secret_paths(item, items, root, (*path, i))
 
 
-def _resolve_schemas(schemas: Sequence[Any], root: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+def _resolve_schemas(schemas: Sequence[Any], root: Mapping[str, Any]) -> _Resolved:
     """Return JSON Schemas, and the schemas that they refer to or combine, each once.
 
     Schemas that are no mapping, such as `true`, are left out.
@@ -254,14 +285,19 @@ def _resolve_schemas(schemas: Sequence[Any], root: Mapping[str, Any]) -> list[Ma
     Args:
         root: the schema to which references (`#/...`) are relative.
     """
-    resolved, pending = list[Mapping[str, Any]](), list(schemas)
+    resolved, pending, seen = list[Mapping[str, Any]](), list(schemas), set[int]()
     while pending:
         schema = pending.pop()
-        if isinstance(schema, Mapping) and not any(schema is resolved_schema for resolved_schema in resolved):
+        if isinstance(schema, Mapping) and id(schema) not in seen:
+            seen.add(id(schema))
             resolved.append(schema)
-            pending += [option for name in ("allOf", "anyOf", "oneOf") for option in schema.get(name) or ()]
+            pending += [option for name in ("allOf", "anyOf", "oneOf") for option in _get_list(schema, name)]
             pending += [_resolve_reference(schema["$ref"], root)] if "$ref" in schema else []
-    return resolved
+    return _Resolved(resolved, any(_is_secret(schema) for schema in resolved))
+
+
+def _is_secret(schema: Mapping[str, Any]) -> bool:
+    return schema.get("writeOnly") is True or schema.get("format") == "password"
 
 
 def _resolve_reference(reference: Any, root: Mapping[str, Any]) -> Any:
@@ -279,9 +315,15 @@ def _resolve_reference(reference: Any, root: Mapping[str, Any]) -> Any:
 
 
 def _get_field_schema(schema: Mapping[str, Any], name: str) -> Any:
-    return (schema.get("properties") or {}).get(name, schema.get("additionalProperties"))
+    fields = schema.get("properties")
+    return fields[name] if isinstance(fields, Mapping) and name in fields else schema.get("additionalProperties")
 
 
 def _get_item_schema(schema: Mapping[str, Any], position: int) -> Any:
-    first = schema.get("prefixItems") or ()
+    first = _get_list(schema, "prefixItems")
     return first[position] if position < len(first) else schema.get("items")
+
+
+def _get_list(schema: Mapping[str, Any], name: str) -> Sequence[Any]:
+    found = schema.get(name)
+    return found if isinstance(found, list) else ()

@@ -5,7 +5,7 @@ from typing import Any
 
 from core.secret_redaction import RunSecrets, ValuePath, get_value
 from core.sessions.resume import INPUT_CALL
-from core.tools.adk_confirmations import find_secret_paths
+from core.tools.adk_confirmations import find_secret_paths, has_secret_mark
 
 
 def has_secret_fields(tool: str, arguments: Mapping[str, Any]) -> bool:
@@ -65,20 +65,6 @@ def mask_answer(tool: str, arguments: Mapping[str, Any], answer: Any) -> Any:
 def mask_paths(value: Any, paths: Sequence[Sequence[str | int]]) -> Any:
     """Return a copy of a JSON value with `[redacted]` at some paths; None stays."""
     return RunSecrets().mask(value, frozenset(map(tuple, paths))) if paths else value
-
-
-def has_secret_mark(schema: Any) -> bool:
-    """Return whether a JSON Schema, or any part of it, has `writeOnly` or the format `password`."""
-    pending = [schema]
-    while pending:
-        match pending.pop():
-            case {"writeOnly": True} | {"format": "password"}:
-                return True
-            case Mapping() as part:
-                pending += part.values()
-            case list() as parts:
-                pending += parts
-    return False
 
 
 def _get_schema(tool: str, arguments: Mapping[str, Any]) -> Any:

@@ -1,10 +1,23 @@
+import json
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from core.errors import StoreError
-from core.secret_redaction import add_secret, format_error, redact_secrets
+from core.secret_redaction import (
+    MASK,
+    MIN_SECRET_LENGTH,
+    RunSecrets,
+    ValuePath,
+    add_secret,
+    format_error,
+    get_value,
+    redact_secrets,
+)
 
 
 @pytest.mark.parametrize(
@@ -169,3 +182,58 @@ def test_a_known_secret_inside_a_longer_one_leaves_none_of_it_visible() -> None:
     add_secret("xoxb-1")
     add_secret("sk-abcdefghijkl!and-more")
     assert redact_secrets("xoxb-12345-67890-AbCdEf, sk-abcdefghijkl!and-more.") == "[redacted], [redacted]."
+
+
+SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=20)
+JSON = st.recursive(SCALARS, lambda part: st.lists(part) | st.dictionaries(st.text(max_size=5), part), max_leaves=20)
+
+
+def has_text(value: Any, text: str) -> bool:
+    """Return whether a text or a key in a JSON value contains a text."""
+    match value:
+        case str():
+            return text in value
+        case dict():
+            return any(has_text(part, text) for part in (*value, *value.values()))
+        case list():
+            return any(has_text(part, text) for part in value)
+    return False
+
+
+#: Secrets of characters that the mask does not have.
+SECRETS = st.text("XYZ9\"'\\\n é/", min_size=MIN_SECRET_LENGTH, max_size=12).filter(str.strip)
+
+
+@given(SECRETS, st.text(max_size=8), JSON)
+def test_no_copy_of_a_secret_of_a_run_stays(secret: str, around: str, value: Any) -> None:
+    secrets = RunSecrets()
+    secrets.add({"answer": [secret]})
+    copies = [secret, f"{around}{secret}{around}", {secret: secret}, json.dumps({"a": secret}), repr(secret), value]
+    masked = secrets.mask(copies)
+    assert masked[0] == MASK
+    assert not has_text(masked, secret)
+    assert MASK in masked[3]
+    restored = RunSecrets()
+    restored.update(json.loads(json.dumps(secrets.to_json())))
+    assert restored.mask(copies) == masked
+
+
+@given(JSON)
+def test_a_run_without_secrets_changes_nothing(value: Any) -> None:
+    secrets = RunSecrets()
+    assert secrets.is_empty
+    assert secrets.mask(value) == value
+    assert list(secrets.find_paths(value)) == []
+
+
+@given(JSON, st.data())
+def test_the_values_at_secret_paths_are_masked_whatever_they_are(value: Any, data: st.DataObject) -> None:
+    paths, pending = list[ValuePath](), [((), value)]
+    while pending:
+        path, part = pending.pop()
+        paths.append(path)
+        items = part.items() if isinstance(part, dict) else enumerate(part) if isinstance(part, list) else ()
+        pending += [((*path, key), item) for key, item in items]
+    chosen = data.draw(st.sampled_from(paths))
+    masked = RunSecrets().mask(value, {chosen})
+    assert get_value(masked, chosen) == (None if get_value(value, chosen) is None else MASK)

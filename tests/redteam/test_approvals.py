@@ -130,7 +130,9 @@ async def test_a_press_of_always_obeys_the_rule_of_its_button(platform: str, to:
     payments = ConfirmedPaymentTool()
     async with (
         run_sandbox(platform) as sandbox,
-        run_conversation(sandbox, tmp_path, CallTool("pay", {"to": to}), "Paid.", core=create_settings(payments)) as chat,
+        run_conversation(
+            sandbox, tmp_path, CallTool("pay", {"to": to}), "Paid.", core=create_settings(payments)
+        ) as chat,
     ):
         await chat.say("pay!")
         await sandbox.wait_for(lambda: has_button(chat, words.APPROVE))

@@ -1,6 +1,7 @@
 """Attacks on secrets: people's secret answers and secret arguments, read by others."""
 
 import json
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -9,11 +10,13 @@ import sqlalchemy as sa
 from google.adk.events.event import Event
 from google.adk.events.request_input import RequestInput
 from google.adk.tools import load_memory, request_input
+from google.adk.tools.function_tool import FunctionTool
 from google.adk.workflow import Workflow
 from google.genai import types
 from pydantic import BaseModel, SecretStr
 
 from bot.cli import turn_view
+from bot.monitoring.logs import RedactingFormatter, RedactingJsonFormatter
 from channels.i18n import messages as words
 from core.conversations.turn_report import TurnReports
 from core.privacy.export import ExportFormat, stream_export
@@ -140,7 +143,7 @@ async def test_only_the_run_reads_a_secret_answer(platform: str, tmp_path: Path)
         async with run_conversation(sandbox, tmp_path, "unused", core={"root": root}, admins=admins) as chat:
             await chat.say("log in")
             await answer_form(chat, ENTRIES, user="grace")
-            await wait_for_texts(chat, lambda found: found[-1] == "Logged in.")
+            await wait_for_texts(chat, lambda found: found and found[-1] == "Logged in.")
             await chat.bot.wait_for_turns(2)
             assert received[0]["phrase"] == SECRET
             assert received[0]["login"] == {"key": f"{SECRET}-key", "codes": [f"{SECRET}-code"]}
@@ -197,12 +200,12 @@ async def test_no_later_model_call_reads_a_secret_answer(platform: str, way: str
             await chat.sandbox.wait_for(lambda: any(words.ANSWER in reply.buttons for reply in chat.list_replies()))
             await chat.bot.wait_for_turns(1)
             await chat.say(SECRET)
-        await wait_for_texts(chat, lambda found: found[-1] == f"Logged in with {SECRET}.")
+        await wait_for_texts(chat, lambda found: found and found[-1] == f"Logged in with {SECRET}.")
         await chat.bot.wait_for_turns(2)
         assert [call["phrase"] for call in CALLS] == [SECRET]  # the run itself has it
         assert SECRET in str(chat.bot.model.requests[1])
         await chat.say("hello", user="linus")
-        await wait_for_texts(chat, lambda found: found[-1] == "Hello, linus.")
+        await wait_for_texts(chat, lambda found: found and found[-1] == "Hello, linus.")
         await chat.bot.wait_for_turns(3)
         assert SECRET not in str(chat.bot.model.requests[3]["messages"])
         found = chat.bot.model.requests[4]["messages"][-1]["content"]
@@ -210,3 +213,115 @@ async def test_no_later_model_call_reads_a_secret_answer(platform: str, way: str
         outputs = await list_outputs(chat, "ada", "linus")
         del outputs["messages"]  # the model's own answer
         assert find_leaks(outputs) == []
+
+
+LOGIN_CALL = {"user": "ada", "phrase": SECRET}
+
+
+async def fail_to_log_in(arguments: dict[str, Any]) -> str:
+    raise OSError(f"{arguments['phrase']} was refused, and so was {json.dumps(arguments)}")
+
+
+@pytest.mark.parametrize("formatter", [RedactingFormatter(), RedactingJsonFormatter()])
+@pytest.mark.parametrize("platform", PLATFORMS)
+async def test_a_secret_argument_is_read_by_its_tool_alone(
+    platform: str, formatter: logging.Formatter, tmp_path: Path
+) -> None:
+    lines = list[str]()
+
+    class Recorder(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            lines.append(self.format(record))
+
+    handler = Recorder(logging.INFO)
+    handler.setFormatter(formatter)
+    script = CallTool("log_in", LOGIN_CALL), CallTool("fail", LOGIN_CALL), "It was refused.", "Hello, linus."
+    failing = Tool("fail", "Fails.", fail_to_log_in, LOGIN_SCHEMA, progress="Logs in with {phrase}")
+    logging.getLogger().addHandler(handler)
+    try:
+        async with (
+            run_sandbox(platform) as sandbox,
+            run_conversation(
+                sandbox, tmp_path, *script, core={"tools": [to_adk_tool(LOG_IN), to_adk_tool(failing)]}
+            ) as chat,
+        ):
+            await chat.say("log me in")
+            await wait_for_texts(chat, lambda found: found and found[-1] == "It was refused.")
+            await chat.bot.wait_for_turns(1)
+            assert CALLS == [LOGIN_CALL]
+            await chat.say("hello", user="linus")
+            await wait_for_texts(chat, lambda found: found and found[-1] == "Hello, linus.")
+            await chat.bot.wait_for_turns(2)
+            assert SECRET not in str(chat.bot.model.requests[3]["messages"])
+            assert '"user"' in str(chat.bot.model.requests[3]["messages"])
+            assert find_leaks(await list_outputs(chat, "ada", "linus")) == []
+            assert any("tool fail failed" in line for line in lines)
+            assert SECRET not in "".join(lines)
+    finally:
+        logging.getLogger().removeHandler(handler)
+
+
+@pytest.mark.parametrize("platform", PLATFORMS)
+async def test_an_approval_hides_a_secret_answer_and_the_call_gets_it(platform: str, tmp_path: Path) -> None:
+    async def note(arguments: dict[str, Any]) -> str:
+        CALLS.append(arguments)
+        return "noted"
+
+    schema = {"type": "object", "properties": {"text": {"type": "string"}}}
+    tool = Tool("note", "Notes.", note, schema, require_confirmation=True)
+    script = (
+        ask_for_secret({"type": "object", "properties": {"phrase": {"type": "string", "writeOnly": True}}}),
+        CallTool("note", {"text": f"it is {SECRET}"}, id="c2"),
+        "Hello, linus.",
+        "Noted.",
+    )
+    tools = [request_input, to_adk_tool(tool)]
+    async with run_sandbox(platform) as sandbox:
+        async with run_conversation(sandbox, tmp_path, *script, core={"tools": tools}) as chat:
+            await chat.say("note it")
+            await answer_form(chat, {"phrase": SECRET})
+            await chat.sandbox.wait_for(lambda: any(words.APPROVE in reply.buttons for reply in chat.list_replies()))
+            await chat.bot.wait_for_turns(2)
+            assert SECRET not in "".join(list_texts(chat))
+            assert not any(words.ALWAYS_ALLOW in reply.buttons for reply in chat.list_replies())
+            await chat.say("hello", user="linus")  # while the run waits
+            await wait_for_texts(chat, lambda found: found and found[-1] == "Hello, linus.")
+            await chat.bot.wait_for_turns(3)
+            assert SECRET not in str(chat.bot.model.requests[2]["messages"])
+            former = chat
+        async with run_conversation(sandbox, tmp_path, "Noted.", core={"tools": tools}) as chat:  # after a restart
+            if isinstance(former, SlackChat):
+                chat.root = former.root
+            await chat.press(words.APPROVE)
+            await wait_for_texts(chat, lambda found: found and found[-1] == "Noted.")
+            await chat.bot.wait_for_turns(4)
+            assert [{"text": f"it is {SECRET}"}] == CALLS
+            assert SECRET in str(chat.bot.model.requests[0]["messages"])
+            assert find_leaks(await list_outputs(chat, "ada", "linus")) == []
+
+
+@pytest.mark.parametrize("platform", PLATFORMS)
+async def test_an_approval_of_a_workflows_tool_hides_secret_arguments(platform: str, tmp_path: Path) -> None:
+    def log_in(user: str, phrase: SecretStr) -> str:
+        CALLS.append({"user": user, "phrase": phrase})
+        return "Logged in."
+
+    def enter(node_input: Any) -> dict[str, str]:
+        return LOGIN_CALL
+
+    tool = FunctionTool(log_in, require_confirmation=True)
+    root = Workflow(name="shop", edges=[("START", enter, tool)])
+    async with (
+        run_sandbox(platform) as sandbox,
+        run_conversation(sandbox, tmp_path, "unused", core={"root": root}) as chat,
+    ):
+        await chat.say("log in")
+        await chat.sandbox.wait_for(lambda: any(words.APPROVE in reply.buttons for reply in chat.list_replies()))
+        await chat.bot.wait_for_turns(1)
+        assert f'"phrase": "[hidden: {len(SECRET)} characters]"' in list_texts(chat)[1]
+        outputs = await list_outputs(chat, "ada")
+        del outputs["columns"]  # the event with the node's output, which no other run reads
+        assert find_leaks(outputs) == []
+        await chat.press(words.APPROVE)
+        await wait_for_texts(chat, lambda found: found and found[-1] == "Logged in.")
+        assert len(CALLS) == 1
