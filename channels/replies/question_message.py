@@ -51,7 +51,7 @@ def question_text(question: Question, say: MessageCatalog, *, is_void: bool = Fa
         _describe(question, say),
         _list_long_options(question) if is_open else "",
         _describe_problem(question, say) if is_open else "",
-        say(words.FORM_IS_PRIVATE) if is_open and question.has_secret_fields and question.takes_messages else "",
+        _describe_privacy(question, say) if is_open else "",
         say(words.QUESTION_VOID) if is_void else _state_text(question, say),
     ]
     return "\n\n".join(part for part in parts if part)
@@ -118,6 +118,11 @@ def _describe_problem(question: Question, say: MessageCatalog) -> str:
     if not question.form.problem:
         return ""
     return say(words.FORM_AS_JSON if question.form.fields[0].kind == "object" else words.FORM_PROBLEM)
+
+
+def _describe_privacy(question: Question, say: MessageCatalog) -> str:
+    may_be_message = question.takes_messages and question.form.choice is None
+    return say(words.FORM_IS_PRIVATE) if may_be_message and question.has_secret_fields else ""
 
 
 def _list_long_options(question: Question) -> str:

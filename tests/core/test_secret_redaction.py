@@ -228,7 +228,7 @@ def test_a_run_without_secrets_changes_nothing(value: Any) -> None:
 
 @given(JSON, st.data())
 def test_the_values_at_secret_paths_are_masked_whatever_they_are(value: Any, data: st.DataObject) -> None:
-    paths, pending = list[ValuePath](), [((), value)]
+    paths, pending = list[ValuePath](), list[tuple[ValuePath, Any]]([((), value)])
     while pending:
         path, part = pending.pop()
         paths.append(path)

@@ -1,7 +1,7 @@
 """Attacks on approvals: calls that are approved before anybody could read them."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -37,7 +37,7 @@ class Upload:
 
 
 @pytest.fixture
-def uploads(monkeypatch: pytest.MonkeyPatch) -> Iterator[Upload]:
+def uploads(monkeypatch: pytest.MonkeyPatch) -> Upload:
     state = Upload()
     for owner, name in ((SlackApi, "upload"), (DiscordApi, "set_files")):
         real = getattr(owner, name)
@@ -49,7 +49,7 @@ def uploads(monkeypatch: pytest.MonkeyPatch) -> Iterator[Upload]:
             return await real(*args)
 
         monkeypatch.setattr(owner, name, call)
-    yield state
+    return state
 
 
 def has_button(chat: Any, label: str) -> bool:

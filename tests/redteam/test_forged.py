@@ -84,7 +84,20 @@ async def test_requests_without_a_slack_signature_are_rejected(
 
 
 FORGED_IDS = ("0000000000", "' OR 1=1 --", "%", "../turns", "a" * 200, "", ":", "\0", "turn:TURN", "TURN ")
-ACTIONS = ("stop", "retry", "regenerate", "revise", "good", "bad", "approve", "always", "deny", "pick", "nothing")
+ACTIONS = (
+    "stop",
+    "retry",
+    "regenerate",
+    "revise",
+    "good",
+    "bad",
+    "approve",
+    "always",
+    "deny",
+    "attach",
+    "pick",
+    "nothing",
+)
 
 
 async def test_a_forged_button_does_nothing(slack: SlackSandbox, tmp_path: Path) -> None:

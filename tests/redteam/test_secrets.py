@@ -19,6 +19,7 @@ from bot.cli import turn_view
 from bot.monitoring.logs import RedactingFormatter, RedactingJsonFormatter
 from channels.i18n import messages as words
 from core.conversations.turn_report import TurnReports
+from core.privacy.deletion import DeletionRequest, DeletionService
 from core.privacy.export import ExportFormat, stream_export
 from core.store.schema import messages
 from core.tools import search_history
@@ -27,6 +28,7 @@ from core.usage.prices import Prices
 from sandbox.models import CallTool
 from tests.channels.commands.why_requests import run_why_command
 from tests.channels.platforms import PLATFORMS, SlackChat, list_texts, run_conversation, run_sandbox, wait_for_texts
+from tests.redteam.test_access_slack import find_tables_with
 
 #: A secret that no pattern recognizes, under a name that no pattern recognizes; and one too short to be searched for.
 SECRET, PIN = "hunter2-zq", "917"
@@ -152,6 +154,27 @@ async def test_only_the_run_reads_a_secret_answer(platform: str, tmp_path: Path)
             assert find_leaks(outputs) == []
             assert "grace-h" in outputs["/export json of ada"] or "[hidden]" in outputs["/export json of ada"]
             assert "grace-h" in outputs["parley export json"]
+
+
+@pytest.mark.parametrize("platform", PLATFORMS)
+async def test_the_deletion_of_a_person_deletes_their_secret_answers(platform: str, tmp_path: Path) -> None:
+    def ask(node_input: Any) -> Any:
+        yield RequestInput(message="Which account?", response_schema=Account, payload={"approvers": ["admins"]})
+
+    def ask_again(node_input: Any) -> Any:
+        yield RequestInput(message="Since when?", response_schema=str)
+
+    root = Workflow(name="shop", edges=[("START", ask, ask_again)])
+    async with run_sandbox(platform) as sandbox:
+        grace = str(getattr(sandbox.people["grace"], "id", sandbox.people["grace"]))
+        async with run_conversation(sandbox, tmp_path, "unused", core={"root": root}, admins=[grace]) as chat:
+            await chat.say("log in")
+            await answer_form(chat, ENTRIES, user="grace")
+            await chat.sandbox.wait_for(lambda: any("Since when?" in text for text in list_texts(chat)))
+            await chat.bot.wait_for_turns(2)
+            assert "messages" in await find_tables_with(chat.bot, SECRET)  # for the run, which waits
+            await DeletionService(chat.bot.database, Prices()).delete(DeletionRequest(user_id=grace))
+            assert await find_tables_with(chat.bot, SECRET) == []
 
 
 LOGIN_SCHEMA = {
@@ -290,7 +313,7 @@ async def test_an_approval_hides_a_secret_answer_and_the_call_gets_it(platform: 
             assert SECRET not in str(chat.bot.model.requests[2]["messages"])
             former = chat
         async with run_conversation(sandbox, tmp_path, "Noted.", core={"tools": tools}) as chat:  # after a restart
-            if isinstance(former, SlackChat):
+            if isinstance(former, SlackChat) and isinstance(chat, SlackChat):
                 chat.root = former.root
             await chat.press(words.APPROVE)
             await wait_for_texts(chat, lambda found: found and found[-1] == "Noted.")

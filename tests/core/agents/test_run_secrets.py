@@ -140,7 +140,7 @@ async def test_ids_and_signatures_of_masked_calls_stay(converse: Converse) -> No
         return {"given": arguments["key"], "length": len(arguments["key"])}
 
     schema = {"type": "object", "properties": {"key": PASSWORD}}
-    step = [Text("I use hunter2-zq."), ToolCall("c1", "use", {"key": SECRET}, b"signed"), Done()]
+    step: list[Any] = [Text("I use hunter2-zq."), ToolCall("c1", "use", {"key": SECRET}, b"signed"), Done()]
     provider = ScriptedProvider(step, "Done.", "Hello.")
     conversation = await converse(provider, tools=[Tool("use", "Uses.", use, schema)])
     await conversation.events("go", run_id="1")
@@ -168,7 +168,7 @@ async def test_arguments_that_are_no_json_are_secret_as_a_whole(converse: Conver
 async def test_a_crash_during_a_call_leaves_no_secret_to_other_runs(converse: Converse) -> None:
     schema = {"type": "object", "properties": {"key": PASSWORD}}
     ask = ToolCall("c1", "adk_request_input", {"message": "Key?", "response_schema": PASSWORD}), Done()
-    steps = [ToolCall("c2", "use", {"key": SECRET}), Done()], [ToolCall("c3", "use", {"key": SECRET}), Done()]
+    steps: list[Any] = [[ToolCall(id_, "use", {"key": SECRET}), Done()] for id_ in ("c2", "c3")]
 
     async def use(arguments: dict[str, Any]) -> str:
         return f"used {arguments['key']}"
@@ -202,7 +202,7 @@ async def test_memories_have_no_secret(converse: Converse) -> None:
     assert texts[-2:] == [MASK, f"I remember {MASK}."]
 
 
-async def test_the_cleanup_and_a_deletion_delete_the_stored_secrets(converse: Converse) -> None:
+async def test_the_cleanup_deletes_the_stored_secrets_of_old_runs(converse: Converse) -> None:
     dialog = Dialog(await converse(root=login([], PASSWORD)))
     await dialog.say("log in")
     with suppress(OSError):
