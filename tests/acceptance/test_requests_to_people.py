@@ -17,6 +17,7 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from channels.i18n import messages as words
+from core.secret_redaction import MASK
 from sandbox.models import CallTool, Cite, Pause, ReceivedRequest, Say, ScriptedGemini, ScriptedResponse, SendFile
 from tests.acceptance.conftest import AcceptanceBot, StartBot
 from tests.acceptance.platforms import BotConversation, Platform
@@ -245,7 +246,8 @@ async def test_answers_images_and_sources_are_exported_and_forgotten_on_postgres
             answers = [
                 decision["answer"] for run in runs for decision in run.get("decisions", ()) if "answer" in decision
             ]
-            assert sorted(answers, key=str) == sorted(["M", "It fits.", DELIVERY], key=str)
+            assert sorted(answers, key=str) == sorted(["M", "It fits.", {**DELIVERY, "voucher": MASK}], key=str)
+            assert VOUCHER not in exported
             answer = runs[-1]["messages"][-1]
             assert answer["sources"] == ["https://shirts.example/m"]
             assert [(tmp_path / "files" / file["name"]).read_bytes() for file in answer["files"]] == [PNG]
@@ -278,9 +280,14 @@ async def read_database(url: str) -> str:
 
 
 def check_storage(shop: Shop) -> None:
-    """Check that the database has each answer, tool call and file of the shop once."""
+    """Check that the database has each answer, tool call and file of the shop once.
+
+    Only the run that asked reads the column `unmasked`.
+    """
     answers = dict[str, dict[str, list[object]]]()
-    for session, event in shop.read("SELECT session, event FROM messages WHERE author = 'user' ORDER BY id"):
+    assert not [event for (event,) in shop.read("SELECT event FROM messages") if VOUCHER in event]
+    as_the_run = "COALESCE(json_extract(unmasked, '$.event'), event)"
+    for session, event in shop.read(f"SELECT session, {as_the_run} FROM messages WHERE author = 'user' ORDER BY id"):
         for part in json.loads(event)["content"]["parts"]:
             if response := part.get("function_response"):
                 answers.setdefault(session, {}).setdefault(response["id"], []).append(response["response"])
