@@ -8,6 +8,7 @@ from google.adk.events.event_actions import EventActions, EventCompaction
 from google.genai import types
 from hypothesis import given
 
+from core.secret_redaction import RunSecrets
 from core.sessions import codec as record
 from core.sessions.codec import MAX_INLINE_BYTES
 from core.sessions.legacy import EventRebuilder
@@ -172,3 +173,58 @@ def test_the_cost_of_an_image_does_not_depend_on_its_bytes() -> None:
         return record.measure_event(Event(author="user", content=types.Content(parts=[part])))[1]
 
     assert cost(10) == cost(1_000_000) > 500
+
+
+SECRET = "hunter2-zq"
+
+
+@given(strategies.events)
+def test_masks_keep_ids_names_and_files_and_the_event_comes_back_equal(event: Event) -> None:
+    row = {**record.encode_event(event).row, "tokens": 7}
+    secrets = RunSecrets()
+    assert record.mask_row(row, secrets) == row
+    texts = [part.text for part in (event.content and event.content.parts) or () if part.text]
+    secrets.add(texts)
+    masked = record.mask_row(row, secrets)
+    if masked["unmasked"] is not None:
+        assert masked["unmasked"]["event"] == row["event"]
+    assert {name: masked[name] for name in ("role", "event_id", "long_running_calls", "tokens")} == {
+        name: row[name] for name in ("role", "event_id", "long_running_calls", "tokens")
+    }
+    before, after = record.parse_event(row["event"], 0), record.parse_event(masked["event"], 0)
+    assert before is not None
+    assert after is not None
+    for name in ("get_function_calls", "get_function_responses"):
+        found = [[(item.id, item.name) for item in getattr(of, name)()] for of in (before, after)]
+        assert found[0] == found[1]
+    assert record.list_blob_digests(before) == record.list_blob_digests(after)
+
+
+def test_each_part_of_an_event_that_has_a_secret_is_masked() -> None:
+    confirmed = {"id": "c1", "name": "pay", "args": {"pin": 7}}
+    response = {"result": {"pin": 7}, "text": f"of {SECRET}"}
+    parts = [
+        types.Part(text=f"it is {SECRET}"),
+        types.Part(text=f"I know {SECRET}", thought=True, thought_signature=b"signed"),
+        types.Part(text="I think", thought=True, thought_signature=b"signed"),
+        types.Part(function_call=types.FunctionCall(id="c1", name="pay", args={"pin": 7}), thought_signature=b"signed"),
+        types.Part(function_call=types.FunctionCall(id="c2", name="ask", args={"originalFunctionCall": confirmed})),
+        types.Part(function_response=types.FunctionResponse(id="c3", name="pay", response=response)),
+        types.Part(executable_code=types.ExecutableCode(code=f"use({SECRET!r})", language=types.Language.PYTHON)),
+        types.Part(code_execution_result=types.CodeExecutionResult(output=SECRET, outcome=types.Outcome.OUTCOME_OK)),
+    ]
+    summary = EventCompaction(
+        start_timestamp=1.0, end_timestamp=2.0, compacted_content=types.ModelContent(f"They gave {SECRET}.")
+    )
+    actions = EventActions(state_delta={"key": SECRET}, agent_state={"key": [SECRET]}, compaction=summary)
+    event = Event(author="bot", content=types.Content(role="model", parts=parts), actions=actions)
+    event.output = {"key": SECRET, "of": f"{SECRET}!"}
+    secrets = RunSecrets()
+    secrets.add(SECRET)
+    secrets.paths = {"c1": {("pin",)}, "c3": {("result", "pin")}}
+    masked = record.mask_event(event, secrets)
+    assert SECRET not in masked.model_dump_json()
+    assert '"pin":7' not in masked.model_dump_json()
+    kept = (masked.content and masked.content.parts) or []
+    assert [part.thought_signature for part in kept[1:4]] == [None, b"signed", b"signed"]
+    assert SECRET in event.model_dump_json()
