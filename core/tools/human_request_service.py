@@ -149,7 +149,6 @@ class HumanRequestService:
     async def _insert_requests(
         self, connection: AsyncConnection, turn: Turn, requests: Sequence[ConfirmationRequest | QuestionRequest]
     ) -> None:
-        """Insert the requests of a turn that are not stored, in a caller's transaction."""
         run = await get_run_authors(connection, turn.session_id, turn.run or turn.origin)
         author_ids = run.first_author_ids or {message.author for message in turn.messages}
         now = time.time()
@@ -346,7 +345,6 @@ class HumanRequestService:
     async def _decide_with_retries(
         self, id_: str, people: Sequence[User], verdict: Verdict, value: Any = None
     ) -> DecisionResult:
-        """Run `_decide` in a transaction, with retries; wake this process's worker."""
         decided = await self._database.write_with_retries(
             lambda connection: self._decide(connection, id_, verdict, people, value), operation=f"request {id_}"
         )
@@ -436,7 +434,6 @@ class HumanRequestService:
         return MessageAnswerResult(chain, next(iter(await self._select_questions(connection, is_this)), question))
 
     async def _select_questions(self, connection: AsyncConnection, condition: sa.ColumnElement[bool]) -> list[Question]:
-        """Return the questions that match a SQL condition, oldest first."""
         return [request for request in await select_requests(connection, condition) if isinstance(request, Question)]
 
     async def expire(self) -> list[HumanRequest]:
@@ -536,7 +533,6 @@ class HumanRequestService:
 
         Args:
             request: a request of the turn.
-            now: seconds since the epoch.
         """
         c = human_requests.c
         of_turn = sa.select(c.kind, c.decision, c.run, c.call_id).where(c.turn == request.turn_id)
@@ -570,10 +566,6 @@ def _is_permitted(request: HumanRequest, verdict: Verdict, person: User) -> bool
 
 
 def _decider_columns(person: User | None, now: float) -> dict[str, Any]:
-    """Return the columns `decided_by`, `decided_by_name`, `decided_at` of a decision.
-
-    The first two are None without a person.
-    """
     return {"decided_by": person and person.id, "decided_by_name": person and person.name, "decided_at": now}
 
 
