@@ -1,13 +1,18 @@
 """Script that converts a web page to text, in a process of its own.
 
 A page can make this take minutes, and neither a codec nor the converter can be interrupted in a thread. `read_page`
-runs this file as a script and kills it at the time limit. The script reads the body from its standard input and writes
-UTF-8.
+runs this file as a script and kills it at the time limit. The script limits its own memory, reads the body from its
+standard input and writes UTF-8.
 """
 
 import re
 import sys
+from contextlib import suppress
 from importlib import import_module
+
+#: Limit of the script's memory (address space). Measured with pages of 2 MB: 25 MB before the page, 102 MB for an
+#: article, 178 MB for a table of 65,000 rows, 224 MB for 200,000 open links, 1,284 MB for 333,000 open `<pre>`.
+MAX_MEMORY_BYTES = 128 * 2**20
 
 #: Encodings that pages use (encoding.spec.whatwg.org). Python has others that take quadratic time (punycode) or are no
 #: encodings of text (zip).
@@ -43,6 +48,17 @@ def to_markdown(page: str) -> str:
     return (text or "").strip()
 
 
+def limit_memory() -> None:
+    """Limit the address space of this process, and write no core file when it is exceeded.
+
+    Windows has no such limits, and macOS does not enforce that of the address space.
+    """
+    with suppress(ImportError, ValueError, OSError):
+        resource = import_module("resource")
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY_BYTES, MAX_MEMORY_BYTES))
+
+
 def main(charset: str, kind: str, max_characters: str) -> None:
     """Write the text of the page on standard input to standard output, as UTF-8.
 
@@ -51,6 +67,7 @@ def main(charset: str, kind: str, max_characters: str) -> None:
         kind: `html` to convert the page to Markdown; anything else for plain text.
         max_characters: a number; at most one character more is written, by which the caller detects a longer text.
     """
+    limit_memory()
     text = decode(sys.stdin.buffer.read(), charset)
     if kind == "html":
         text = to_markdown(text)

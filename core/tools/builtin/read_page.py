@@ -2,10 +2,12 @@
 
 import asyncio
 import sys
+from asyncio import AbstractEventLoop, Semaphore
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import aiohttp
 
@@ -18,8 +20,34 @@ MAX_BYTES = 2_000_000
 MAX_CHARACTERS = 40_000
 TIMEOUT_SECONDS = 20.0
 
+#: Pages that this process reads, and of these converts, at the same time. Other calls wait, within their time limit. A
+#: page that is read needs up to 6 MB in this process; for a conversion see `page_text.MAX_MEMORY_BYTES`.
+MAX_PAGES, MAX_CONVERSIONS = 10, 2
+
+#: If a page cannot be converted within the memory limit, so many bytes of its beginning are.
+MAX_BYTES_OF_DENSE_PAGE = 500_000
+
 _TEXT_TYPES = ("text/", "application/json", "application/xml", "application/xhtml")
 _HTML_TYPES = ("text/html", "application/xhtml")
+
+
+@dataclass(frozen=True, slots=True)
+class _Slots:
+    """Limits of the calls that run at the same time."""
+
+    pages: Semaphore
+    conversions: Semaphore
+
+
+#: The limits of this process, by event loop: it has one, and a semaphore cannot be used in two.
+_slots = WeakKeyDictionary[AbstractEventLoop, _Slots]()
+
+
+def _get_slots() -> _Slots:
+    loop = asyncio.get_running_loop()
+    if loop not in _slots:
+        _slots[loop] = _Slots(Semaphore(MAX_PAGES), Semaphore(MAX_CONVERSIONS))
+    return _slots[loop]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +56,7 @@ class PageReader:
 
     Attributes:
         is_allowed: returns whether an IP address may be connected to.
-        timeout_seconds: the limit of the whole call, redirects and conversion included.
+        timeout_seconds: the limit of the whole call: waiting for other calls, redirects and conversion included.
     """
 
     is_allowed: Callable[[Address], bool] = is_public
@@ -55,7 +83,7 @@ class PageReader:
             return {"error": str(refused) if refused else f"the page cannot be read ({type(error).__name__})"}
 
     async def _read(self, address: str) -> dict[str, Any]:
-        async with open_url(address, self.is_allowed) as (url, response):
+        async with _get_slots().pages, open_url(address, self.is_allowed) as (url, response):
             return await _read_response(url, response)
 
 
@@ -74,13 +102,15 @@ async def _read_response(url: str, response: aiohttp.ClientResponse) -> dict[str
         return {"error": f"the address is no web page but {response.content_type}", "url": url}
     body = await read_body(response, MAX_BYTES)
     is_html = response.content_type.startswith(_HTML_TYPES)
-    text = await _convert(body, response.charset or "utf-8", is_html=is_html)
-    is_cut = len(body) == MAX_BYTES or len(text) > MAX_CHARACTERS
+    text, is_whole = await _convert(body, response.charset or "utf-8", is_html=is_html)
+    is_cut = not is_whole or len(body) == MAX_BYTES or len(text) > MAX_CHARACTERS
     return {"url": url, "text": text[:MAX_CHARACTERS], **({"cut": True} if is_cut else {})}
 
 
-async def _convert(body: bytes, charset: str, *, is_html: bool) -> str:
-    """Return the body of a page as text or Markdown, converted in another process.
+async def _convert(body: bytes, charset: str, *, is_html: bool) -> tuple[str, bool]:
+    """Return the body of a page as text or Markdown, and whether the whole body was converted.
+
+    If the whole body cannot be converted, the first `MAX_BYTES_OF_DENSE_PAGE` are.
 
     Args:
         charset: the charset of the HTTP response.
@@ -91,22 +121,33 @@ async def _convert(body: bytes, charset: str, *, is_html: bool) -> str:
     """
     if is_html and find_spec("html_to_markdown") is None:
         raise ImportError("html_to_markdown")
+    for part in dict.fromkeys((body, body[:MAX_BYTES_OF_DENSE_PAGE])):
+        if (text := await _run_converter(part, charset, is_html=is_html)) is not None:
+            return text, part == body
+    raise UrlRefusedError("the page cannot be converted to text")
+
+
+async def _run_converter(body: bytes, charset: str, *, is_html: bool) -> str | None:
+    """Return the body of a page as text or Markdown, converted in another process.
+
+    Returns:
+        At most one character more than `MAX_CHARACTERS`; None if the process failed, as it does at its memory limit.
+    """
     kind = "html" if is_html else "text"
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-I", page_text.__file__, charset, kind, str(MAX_CHARACTERS)),
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.DEVNULL,
-    )
-    try:
-        text, _ = await process.communicate(body)
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-    if process.returncode:
-        raise UrlRefusedError("the page cannot be converted to text")
-    return text.decode()
+    async with _get_slots().conversions:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-I", page_text.__file__, charset, kind, str(MAX_CHARACTERS)),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,
+        )
+        try:
+            text, _ = await process.communicate(body)
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+    return None if process.returncode else text.decode()
 
 
 read_page = Tool(
