@@ -11,6 +11,7 @@ from aiohttp import web
 from channels.markdown.dialect import MessageLimits
 from core.conversations.history_state import HistoryState
 from core.errors import SurfaceError
+from core.identity import clean_name
 from core.inbox_message import Attachment, InboxMessage
 from core.workers.rate_limit_sharing import LimitUsages
 
@@ -175,13 +176,15 @@ class MessageText:
     ) -> "MessageText":
         """Return a `MessageText` whose text is never empty, unless the message has files.
 
-        An empty text is replaced by a note to the model, which says that the author only mentioned the bot.
+        An empty text is replaced by a note to the model, which says that the author only mentioned the bot. Users
+        choose the names, so both are cleaned by `clean_name`.
 
         Args:
             attachments: the files of the message.
         """
+        speaker = clean_name(speaker)
         text = text or ("" if attachments else f"[{speaker} mentioned you without a text]")
-        return cls(text, speaker, is_one_to_one, bot_name)
+        return cls(text, speaker, is_one_to_one, clean_name(bot_name))
 
 
 @dataclass(frozen=True, slots=True)

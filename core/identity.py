@@ -4,7 +4,20 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+import regex  # type: ignore[import-untyped]  # it comes without types
 from pydantic import TypeAdapter
+
+#: Invisible characters, except line feed, space and ideographic space: controls, default ignorables, separators, spaces
+#: of other widths, and two characters that are blank.
+INVISIBLE_CHARACTERS = regex.compile(
+    r"[\p{C}\p{Default_Ignorable_Code_Point}\p{Zl}\p{Zp}\p{Zs}\u2800\U0001D159--[ \n\u3000]]", regex.VERSION1
+)
+
+#: Characters of a name in a prompt, an instruction and the state.
+MAX_NAME_LENGTH = 80
+
+#: Names that the state has of several users at most, at their full length.
+_MAX_NAMES = 5
 
 #: Prefix of the author id of a bot.
 BOT_PREFIX = "bot:"
@@ -26,6 +39,16 @@ DEFAULT_AGENT_NAME = "parley"
 
 #: Author of stored rows without an author; also a former name of the built-in agent.
 FALLBACK_AUTHOR = "lango_agent"
+
+
+def to_one_line(text: str) -> str:
+    """Return a text on one line, with a space in place of each run of invisible characters and spaces."""
+    return " ".join(INVISIBLE_CHARACTERS.sub(" ", text).split())
+
+
+def clean_name(name: str, max_length: int = MAX_NAME_LENGTH) -> str:
+    """Return a name that a person chose on one line, without invisible characters, cut to a length."""
+    return to_one_line(name)[:max_length].rstrip()
 
 
 def current_author(author: str) -> str:
@@ -163,11 +186,12 @@ class UserState(dict[str, Any]):
 def to_user_state(user: User) -> UserState:
     """Return a user as a JSON object, for the key `USER_STATE_KEY` of ADK's state.
 
-    Its keys are the attributes of `User`; `roles` is a sorted list.
+    Its keys are the attributes of `User`; `roles` is a sorted list. The name is cleaned by `clean_name`, since an
+    instruction may contain it.
     """
     return UserState(
         id=user.id,
-        name=user.name,
+        name=clean_name(user.name, MAX_NAME_LENGTH if user.id else MAX_NAME_LENGTH * _MAX_NAMES),
         platform=user.platform,
         workspace=user.workspace,
         roles=sorted(user.roles),

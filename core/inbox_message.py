@@ -5,17 +5,12 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any, Literal
 
-import regex  # type: ignore[import-untyped]  # it comes without types
 from pydantic import TypeAdapter
 
-from core.identity import BOT_PREFIX, UNKNOWN_LOCATION, Actor, Location
+from core.identity import BOT_PREFIX, UNKNOWN_LOCATION, Actor, Location, clean_name
 
-#: Invisible characters, except line feed, space and ideographic space: controls, default ignorables, separators, spaces
-#: of other widths, and two characters that are blank.
-INVISIBLE_CHARACTERS = regex.compile(
-    r"[\p{C}\p{Default_Ignorable_Code_Point}\p{Zl}\p{Zp}\p{Zs}\u2800\U0001D159--[ \n\u3000]]", regex.VERSION1
-)
-
+#: Characters of a file's name in the prompt.
+_MAX_FILE_NAME_LENGTH = 120
 
 #: Messages without a mention that the bot answers in a conversation that it has joined: none, messages of the author
 #: who wrote the last message, or all.
@@ -66,6 +61,14 @@ class Attachment:
     mime_type: str | None
     size: int
     source: Mapping[str, Any]
+
+
+def format_file_name(name: str) -> str:
+    """Return the name of a file for the prompt: cleaned by `clean_name`, with ( ) in place of [ ].
+
+    A file without a name is called `a file`.
+    """
+    return clean_name(name, _MAX_FILE_NAME_LENGTH).translate({ord("["): "(", ord("]"): ")"}) or "a file"
 
 
 @dataclass(frozen=True, slots=True)

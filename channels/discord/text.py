@@ -12,6 +12,10 @@ from datetime import UTC, datetime
 from channels.markdown.dialect import Dialect
 from channels.markdown.links import Link, show_target
 from channels.markdown.split_points import cluster_starts
+from core.identity import clean_name
+
+#: Characters of a channel's name, the longest that a mention can have.
+_MAX_MENTION_LENGTH = 100
 
 _TOKEN = re.compile(r"<(?P<kind>@!?|@&|#)(?P<id>\d+)>")
 
@@ -88,7 +92,7 @@ def replace_tokens(text: str, names: Mapping[tuple[str, int], str]) -> str:
 
     def render_token(token: re.Match[str]) -> str:
         kind = token["kind"].rstrip("!")
-        name = names.get((kind, int(token["id"])))
+        name = clean_name(names.get((kind, int(token["id"])), ""), _MAX_MENTION_LENGTH)
         return f"{kind[0]}{name or token['id']}"
 
     text = _COMMAND.sub(r"\1", _EMOJI.sub(r"\1", _TOKEN.sub(render_token, text)))

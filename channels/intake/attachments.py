@@ -16,7 +16,7 @@ from channels.base import Channel, FetchedFile, MessageText
 from channels.intake.downloads import UnreadableFileError, too_large
 from channels.settings import AttachmentLimits
 from core.agents.run_record import FileRecord
-from core.inbox_message import Attachment, InboxMessage, storable_text
+from core.inbox_message import Attachment, InboxMessage, format_file_name, storable_text
 from core.models import media
 from core.models.provider import SupportedFiles
 from core.secret_redaction import format_error
@@ -28,9 +28,6 @@ TEXT_TOKENS = 8_000
 
 #: A text is left out, and not cut, if fewer tokens are left.
 _MIN_TOKENS = 200
-
-#: Characters of a file's name in the prompt.
-_MAX_NAME_LENGTH = 120
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +175,7 @@ class AttachmentReader:
             failure = "it cannot be fetched right now"
         size = f" ({media.format_size(file.size)})" if file.size else ""
         return AttachmentContent(
-            f"[{intro} that you cannot open: {_clean_name(file)}{size}: {failure}]", failure=failure
+            f"[{intro} that you cannot open: {format_file_name(file.name)}{size}: {failure}]", failure=failure
         )
 
 
@@ -211,7 +208,9 @@ class _AttachmentBudget:
         if len(data) > self._bytes:
             raise UnreadableFileError("the files are too large together")
         self._bytes -= len(data)
-        return AttachmentContent(f"[{intro}, which you are shown: {_clean_name(file)}]", media.make_part(kind, data))
+        return AttachmentContent(
+            f"[{intro}, which you are shown: {format_file_name(file.name)}]", media.make_part(kind, data)
+        )
 
     def _text(self, file: Attachment, data: bytes, intro: str) -> str:
         text = storable_text(media.decode_text(data) or "")
@@ -220,12 +219,4 @@ class _AttachmentBudget:
             raise UnreadableFileError("the files are too large together")
         self._tokens -= media.count_tokens(excerpt)
         note = "" if excerpt == text else f"\n[it is cut here: this is {len(excerpt)} of its {len(text)} characters]"
-        return f"[{intro}: {_clean_name(file)}. Its text:]\n{media.format_file(excerpt, file.name)}{note}"
-
-
-def _clean_name(file: Attachment) -> str:
-    """Return a file's name on one line, truncated, with ( ) in place of [ ].
-
-    A file without a name is called `a file`.
-    """
-    return " ".join(file.name.translate({ord("["): "(", ord("]"): ")"}).split())[:_MAX_NAME_LENGTH] or "a file"
+        return f"[{intro}: {format_file_name(file.name)}. Its text:]\n{media.format_file(excerpt, file.name)}{note}"

@@ -7,9 +7,13 @@ from names.
 import asyncio
 import logging
 import unicodedata
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
+
+import disarm
+import regex  # type: ignore[import-untyped]  # it comes without types
 
 from channels.base import Channel, ContextKind, ContextMessage, MessageText, SurroundingMessages
 from channels.rate_limits.caller import deadline
@@ -17,7 +21,8 @@ from channels.settings import CONTEXT_MAX_TOKENS
 from core.agents.run_record import ContextRecord
 from core.concurrency.retry import retry_store
 from core.conversations.history_state import get_history_state
-from core.inbox_message import INVISIBLE_CHARACTERS, InboxMessage, storable_text
+from core.identity import MAX_NAME_LENGTH, clean_name
+from core.inbox_message import InboxMessage, storable_text
 from core.secret_redaction import format_error
 from core.sessions.prompt_text import (
     LINE_PREFIX,
@@ -45,15 +50,16 @@ _TITLES: Mapping[ContextKind, str] = {
 }
 _CUT_NOTE = f"{QUOTE_OPEN}the rest is left out{QUOTE_CLOSE}"
 
-#: Characters of a name.
-_MAX_NAME_LENGTH = 80
+#: Characters that set apart the parts of a name: brackets and quotation marks, signs between spaces, and stops.
+_NAME_SEPARATOR = regex.compile(r"[\p{Ps}\p{Pe}\p{Pi}\p{Pf}<>,;:]|\s[\p{P}\p{S}]+\s")
+_BRACKETED = regex.compile(r"\p{Ps}[^\p{Pe}]*\p{Pe}?")
 
-#: Letters and digits that look like Latin letters, with those. Source:
-#: unicode.org/Public/security/latest/confusables.txt.
-_CONFUSABLES = str.maketrans(
-    "АВЕЅІЈКМНОРСТУХԌԚԜаеіјкорсухѕһԁԛԝӏӀΑΒΕΖΗΙΚΜΝΟΡΤΥΧαικνορυɑɡıIi1|0",  # noqa: RUF001
-    "ABESlJKMHOPCTYXGQWaeljkopcyxshdqwllABEZHlKMNOPTYXalkvopuaglllllo",
-)
+#: Punctuation, symbols and spaces, which do not distinguish two names.
+_DECORATION = regex.compile(r"[\p{P}\p{S}\p{Z}\p{Me}]+")
+
+#: Canonical combining classes of marks that are left out when names are compared: accents above, below and through a
+#: letter. Marks of other classes distinguish words: vowel signs, and the Japanese voiced sound mark.
+_OVERLAY_CLASS, _MIN_ACCENT_CLASS = 1, 200
 
 #: The key in `InboxMessage.references` of the message that a prompt is about.
 ABOUT = "about"
@@ -183,33 +189,54 @@ def label_names(names: Mapping[str, str]) -> dict[str, str]:
     """Return the names for the prompt by the platform's user ids.
 
     A name is put on one line without colons, and truncated; a blank name becomes the user id. Names that look alike are
-    all followed by their user ids. So is a name that contains one of the ids in parentheses.
+    all followed by their user ids. So is a name that only adds something to another one, in brackets or after a sign
+    (`Grace (admin)`), and a name that has one of the ids in brackets.
 
     Args:
         names: the display names by the platform's user ids.
     """
     cleaned = {id_: _clean_name(name) or _clean_name(id_) for id_, name in names.items()}
-    skeletons = [_skeleton(name) for name in cleaned.values()]
-    ids = [f"({_skeleton(id_)})" for id_ in names]
+    skeletons = Counter(_skeleton(name) for name in cleaned.values())
+    ids = {_skeleton(id_) for id_ in names}
 
-    def is_mistakable(name: str) -> bool:
-        return skeletons.count(_skeleton(name)) > 1 or any(id_ in _skeleton(name) for id_ in ids)
+    def is_mistakable(id_: str, name: str) -> bool:
+        whole, parts = _skeleton(name), _list_part_skeletons(clean_name(names[id_]))
+        return skeletons[whole] > 1 or not parts.isdisjoint(ids | (skeletons.keys() - {whole}))
 
-    return {id_: f"{name} ({id_})" if is_mistakable(name) else name for id_, name in cleaned.items()}
+    return {id_: f"{name} ({id_})" if is_mistakable(id_, name) else name for id_, name in cleaned.items()}
 
 
 def _clean_name(name: str) -> str:
-    """Return a name on one line, without invisible characters and colons.
-
-    It has at most `_MAX_NAME_LENGTH` characters.
-    """
-    visible = INVISIBLE_CHARACTERS.sub(" ", escape_brackets(storable_text(name)).replace(":", " "))
-    return " ".join(visible[:_MAX_NAME_LENGTH].split())
+    """Return a name on one line, without invisible characters, brackets of quotes and colons."""
+    return clean_name(escape_brackets(storable_text(name)).replace(":", " "))
 
 
 def _skeleton(name: str) -> str:
-    """Return a form of a name that is the same for all names that look alike."""
-    return "".join(unicodedata.normalize("NFKC", name).translate(_CONFUSABLES).casefold().split())
+    """Return a form of a name that is the same for all names that look alike.
+
+    Letters that look like Latin ones become these, by Unicode's confusables (UTS #39). Case, accents, spaces,
+    punctuation and symbols are left out.
+    """
+    letters = (
+        char
+        for char in unicodedata.normalize("NFKD", name)
+        if _OVERLAY_CLASS != unicodedata.combining(char) < _MIN_ACCENT_CLASS
+    )
+    key = disarm.skeleton_key("".join(letters), digit_policy="tr39")
+    key = key.replace("i", "l").replace("rn", "m")  # it has l for I, and leaves out UTS #39's rn for m
+    return _DECORATION.sub("", key) or key
+
+
+def _list_part_skeletons(name: str) -> set[str]:
+    """Return the skeletons of a name's parts, and of the name without its parts in brackets.
+
+    The set is empty if brackets or signs set no part apart.
+    """
+    compatible = unicodedata.normalize("NFKD", name)
+    parts = _NAME_SEPARATOR.split(compatible)
+    if len(parts) == 1:
+        return set()
+    return {_skeleton(part) for part in (*parts, _BRACKETED.sub(" ", compatible)) if part.strip()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -320,7 +347,7 @@ async def _truncate(text_lines: str, max_tokens: int, count: CountTokens) -> tup
     cost, text = await count(text_lines), text_lines
     while cost > max_tokens:
         text = text[: min(len(text) * max_tokens // cost, len(text) - 1)]
-        if len(text) < len(LINE_PREFIX) + 2 * _MAX_NAME_LENGTH:  # hardly more than the author's name
+        if len(text) < len(LINE_PREFIX) + 2 * MAX_NAME_LENGTH:  # hardly more than the author's name
             return "", 0
         cost = await count(text)
     if text == text_lines:

@@ -10,8 +10,8 @@ from channels.base import Button, File
 from channels.i18n import messages as words
 from channels.i18n.messages import MessageCatalog
 from channels.replies.buttons import approval_buttons
-from core.identity import AUTHOR, EVERYONE, OTHERS
-from core.inbox_message import INVISIBLE_CHARACTERS, storable_text
+from core.identity import AUTHOR, EVERYONE, INVISIBLE_CHARACTERS, OTHERS
+from core.inbox_message import storable_text
 from core.secret_redaction import redact_json_secrets, redact_secrets
 from core.tools.human_requests import Approval, HumanRequest
 from core.tools.shown_arguments import fit_arguments

@@ -16,8 +16,8 @@ from channels.replies.approval_message import (
 )
 from channels.replies.buttons import create_button
 from channels.replies.question_fields import option_label
-from core.identity import AUTHOR, EVERYONE, OTHERS
-from core.inbox_message import INVISIBLE_CHARACTERS, storable_text
+from core.identity import AUTHOR, EVERYONE, INVISIBLE_CHARACTERS, OTHERS
+from core.inbox_message import storable_text
 from core.secret_redaction import redact_json_secrets, redact_secrets
 from core.tools.human_requests import Question
 from core.tools.question_form import EntryError, describe_answer

@@ -9,6 +9,7 @@ from textwrap import shorten
 
 from channels.markdown.dialect import Dialect
 from channels.markdown.links import Link, show_target
+from core.identity import clean_name
 
 #: Most characters of a title.
 TITLE_SIZE = 60
@@ -69,14 +70,14 @@ def to_plain_text(text: str, names: Mapping[str, str]) -> str:
         kind, target, label = token["kind"], token["target"], token["label"]
         match kind:
             case "@":
-                return f"@{names.get(target, label or target)}"
+                return f"@{clean_name(names.get(target, label or target)) or target}"
             case "#":
-                return f"#{label or names.get(target, target)}"
+                return f"#{clean_name(label or names.get(target, target)) or target}"
             case "!":
                 audience, _, group = target.partition("^")
                 if label and audience not in _EVERYBODY:
                     return label
-                return f"@{names.get(group, group) if audience == 'subteam' else audience}"
+                return f"@{clean_name(names.get(group, group)) or group if audience == 'subteam' else audience}"
             case _:
                 return target if label in (None, "", target) else f"{label} ({target})"
 

@@ -6,6 +6,8 @@ from typing import Any
 import discord
 
 from channels.discord.text import find_mentions, replace_tokens
+from core.identity import clean_name
+from core.inbox_message import format_file_name
 
 MentionNames = Mapping[tuple[str, int], str]
 
@@ -38,7 +40,7 @@ def get_message_text(
         content: a text to use in place of the message's content; None for the content.
     """
     text = replace_tokens(message.content if content is None else content, names)
-    parts = [text, *(STICKER.format(sticker.name) for sticker in message.stickers)]
+    parts = [text, *(STICKER.format(clean_name(sticker.name)) for sticker in message.stickers)]
     poll: discord.Poll | None = getattr(message, "poll", None)
     if poll is not None:
         answers = " / ".join(answer.text or str(answer.emoji or "") for answer in poll.answers)
@@ -57,7 +59,7 @@ def get_context_text(message: discord.Message | discord.MessageSnapshot, names: 
         names: the names of mentioned users, roles and channels: see `get_mention_names`. A mention without a name
             becomes its id.
     """
-    files = ", ".join(file.filename for file in message.attachments)
+    files = ", ".join(format_file_name(file.filename) for file in message.attachments)
     is_plain = bool(message.content) and not _is_by_app(message)  # its embeds are link previews
     embeds = [] if is_plain else [_get_embed_text(embed) for embed in message.embeds]
     return "\n".join(filter(None, [get_message_text(message, names), *embeds, f"[files: {files}]" if files else ""]))

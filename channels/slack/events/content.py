@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from channels.slack.text import escape
+from core.inbox_message import format_file_name
 
 #: The fields with the text of an attachment that is no message.
 _TEXT_FIELDS = ("pretext", "title", "text")
@@ -39,7 +40,9 @@ def get_message_text(message: Mapping[str, Any]) -> str:
     attached = [_attachment_text(part) for part in message.get("attachments") or () if not is_forwarded(part)]
     if text and not message.get("bot_id"):  # in people's messages, they are previews of links
         attached = []
-    files = ", ".join(str(file.get("name") or file.get("id") or "a file") for file in message.get("files") or ())
+    files = ", ".join(
+        format_file_name(str(file.get("name") or file.get("id") or "")) for file in message.get("files") or ()
+    )
     return "\n".join(filter(None, [text, *attached, f"[files: {files}]" if files else ""]))
 
 

@@ -16,7 +16,7 @@ from channels.slack.events.parser import bot_name, is_from_person_or_bot
 from channels.slack.session_ids import PLATFORM
 from channels.slack.text import to_plain_text
 from core.conversations.history_state import HistoryState
-from core.identity import BOT_PREFIX
+from core.identity import BOT_PREFIX, clean_name
 from core.inbox_message import InboxMessage
 
 #: The most messages that one call returns (Slack's limit), and the most calls for one turn.
@@ -141,7 +141,7 @@ def _earlier_message(message: Mapping[str, Any], names: Mapping[str, str]) -> Co
     user = str(message.get("user") or "")
     parts = [
         get_message_text(message),
-        *(f"[forwarded] {part['name']}: {part['text']}" for part in get_forwarded_messages(message)),
+        *(f"[forwarded] {clean_name(part['name'])}: {part['text']}" for part in get_forwarded_messages(message)),
     ]
     return ContextMessage(
         author=f"{BOT_PREFIX}{bot}" if bot else user,
