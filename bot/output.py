@@ -1,9 +1,12 @@
-"""Terminal output of the commands: tables for people, JSON for programs."""
+"""Output of the commands: tables and text for people, JSON for programs.
+
+All that a command prints goes through this module, which escapes the control characters in it: what users of the chat
+wrote must not control the operator's terminal.
+"""
 
 import json
 import sys
 import textwrap
-import unicodedata
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -12,12 +15,16 @@ from datetime import UTC, datetime
 from threading import Timer
 from typing import Any
 
+import regex  # type: ignore[import-untyped]  # it comes without types
+import typer
 from rich import box
 from rich.console import Console, JustifyMethod
 from rich.live import Live
 from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
+
+from core.secret_redaction import redact_secrets
 
 #: Width of the output if it is not a terminal, so that nothing is cut in a file.
 _FILE_WIDTH = 200
@@ -27,6 +34,10 @@ SPINNER_DELAY_SECONDS = 1.0
 
 #: Styles of the words before check results.
 _VERDICT_STYLES = {"ok": "green", "note": "yellow", "FAIL": "bold red"}
+
+#: Characters that control a terminal or the direction of text, half characters, and line separators; not line feeds and
+#: tabs.
+_CONTROLS = regex.compile(r"[\p{Cc}\p{Cf}\p{Cs}\u2028\u2029--[\n\t]]", regex.VERSION1)
 
 #: Suffixes of the names of fields that are times (seconds since the epoch).
 _TIME_SUFFIXES = ("_at", "at")
@@ -50,7 +61,9 @@ def print_table(
         total: last row, separated from the others; None for none.
     """
     named = any(columns)
-    table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, show_header=named)
+    table = Table(
+        title=escape_controls(title), title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, show_header=named
+    )
     for place, column in enumerate(columns):
         justify: JustifyMethod = "right" if column in right_aligned else "left"
         table.add_column(column, justify=justify, overflow="fold", no_wrap=not place)
@@ -66,7 +79,7 @@ def print_table(
 
 
 def _cell(value: object) -> Text:
-    return Text(strip_controls(f"{value:,}" if isinstance(value, int) else str(value)))
+    return Text(escape_controls(f"{value:,}" if isinstance(value, int) else str(value)))
 
 
 def format_user(name: str, id_: str) -> str:
@@ -75,26 +88,32 @@ def format_user(name: str, id_: str) -> str:
 
 
 def print_lines(*lines: str) -> None:
-    """Print lines without wrapping; see `strip_controls` for control characters."""
+    """Print lines without wrapping."""
     for line in lines:
-        _console().print(Text(strip_controls(line)), soft_wrap=True)
+        _console().print(Text(escape_controls(line)), soft_wrap=True)
+
+
+def print_error(*lines: str) -> None:
+    """Print lines to standard error, without secrets."""
+    for line in lines:
+        typer.echo(escape_controls(redact_secrets(line)), err=True)
 
 
 def print_heading(text: str) -> None:
     """Print a heading in bold."""
-    _console().print(Text(strip_controls(text), style="bold"))
+    _console().print(Text(escape_controls(text), style="bold"))
 
 
 def print_wrapped(*paragraphs: str) -> None:
     """Print text, wrapped between words on a terminal; URLs stay whole."""
     for paragraph in paragraphs:
         for line in paragraph.splitlines() or [""]:
-            _print_indented(Text(strip_controls(line)))
+            _print_indented(Text(escape_controls(line)))
 
 
 def print_verdict(word: str, line: str) -> None:
     """Print the verdict of a check (`ok`, `note` or `FAIL`), and a text about it."""
-    _print_indented(Text.assemble((f"{word:4}", _VERDICT_STYLES.get(word, "")), f" {strip_controls(line)}"), indent=5)
+    _print_indented(Text.assemble((f"{word:4}", _VERDICT_STYLES.get(word, "")), f" {escape_controls(line)}"), indent=5)
 
 
 def _print_indented(text: Text, indent: int = 0) -> None:
@@ -112,16 +131,18 @@ def _wrap(text: str, width: int, indent: str) -> list[str]:
 def write_text(text: str) -> None:
     """Write a piece of a longer text to standard output, without a line end.
 
-    On a terminal, the spinner of `show_progress` stops first. Otherwise the spinner continues.
+    On a terminal, the spinner of `show_progress` stops first, and control characters are escaped. Otherwise the spinner
+    continues, and the text is written unchanged.
     """
     if sys.stdout.isatty():
         _console()
+        text = escape_controls(text)
     sys.stdout.write(text)
 
 
 def print_json(value: object) -> None:
     """Print a value as indented JSON, converted by `to_jsonable`."""
-    _console().file.write(f"{json.dumps(to_jsonable(value), indent=2)}\n")
+    _console().file.write(f"{escape_controls(json.dumps(to_jsonable(value), indent=2))}\n")
 
 
 def to_jsonable(value: Any) -> Any:
@@ -171,9 +192,15 @@ def format_duration(seconds: float | None) -> str:
     return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h" if minutes < 2_880 else f"{minutes // 1_440} d"
 
 
-def strip_controls(text: str) -> str:
-    """Replace characters that control a terminal by `�`; line feeds stay."""
-    return "".join("�" if unicodedata.category(char) in ("Cc", "Cf", "Cs") and char != "\n" else char for char in text)
+def escape_controls(text: str) -> str:
+    """Escape characters that control a terminal, in the way of JSON; line feeds and tabs stay."""
+    escaped: str = _CONTROLS.sub(_escape_character, text)
+    return escaped
+
+
+def _escape_character(found: Any) -> str:
+    units = found[0].encode("utf-16-be", "surrogatepass").hex()
+    return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
 
 
 class ProgressSpinner:

@@ -13,7 +13,6 @@ import typer
 from bot.setup import SetupPlatform
 from core.concurrency import gc_tuning as garbage
 from core.errors import ParleyError, SettingsError
-from core.secret_redaction import redact_secrets
 from core.store.turn_states import State
 from core.usage import SpendingDimension
 
@@ -35,7 +34,9 @@ SANDBOX_PORT = 4000
 
 def _print_version(is_asked: bool) -> None:
     if is_asked:
-        typer.echo(f"parley {version('parley')}")
+        from bot import output as tables
+
+        tables.print_lines(f"parley {version('parley')}")
         raise typer.Exit
 
 
@@ -51,6 +52,7 @@ def options(
 @cli.command()
 def run() -> None:
     """Run the bot on every platform with tokens; without tokens, start the sandbox."""
+    from bot import output as tables
     from bot.cli import process
     from bot.settings import NO_TOKENS, load_settings
 
@@ -63,7 +65,7 @@ def run() -> None:
     elif "DYNO" in os.environ:
         raise SettingsError(f"{NO_TOKENS}: README.md explains how to get them")
     else:
-        process.print_line(f"{NO_TOKENS}: starting the sandbox, a local Slack and Discord.")
+        tables.print_lines(f"{NO_TOKENS}: starting the sandbox, a local Slack and Discord.")
         process.run_sandbox(settings, port=SANDBOX_PORT)
 
 
@@ -138,7 +140,7 @@ def run_migrations() -> None:
                 applied = await migrate(database)
         finally:
             await database.aclose()
-        process.print_line(f"applied {', '.join(applied)}" if applied else "nothing to do")
+        tables.print_lines(f"applied {', '.join(applied)}" if applied else "nothing to do")
 
     process.run_until_stopped(work, load_settings())
 
@@ -146,10 +148,11 @@ def run_migrations() -> None:
 @cli.command(name="manifest")
 def print_manifest(platform: SetupPlatform) -> None:
     """Print the manifest of the Slack app, or the invitation link of the Discord bot."""
+    from bot import output as tables
     from bot.settings import load_settings
     from bot.setup.manifest_command import format_manifest
 
-    typer.echo(format_manifest(platform, load_settings()))
+    tables.print_lines(format_manifest(platform, load_settings()))
 
 
 @cli.command()
@@ -176,7 +179,7 @@ def warm() -> None:
 
     with tables.show_progress("fetching the vocabulary"):
         file = tokens.fetch_vocabulary(load_settings().vocabulary_dir)
-    typer.echo(f"tokens are counted with {file}")
+    tables.print_lines(f"tokens are counted with {file}")
 
 
 def main() -> None:
@@ -187,13 +190,11 @@ def main() -> None:
     sys.path.insert(0, os.getcwd())  # `TOOLS` may name a module here, as it may with `python -m bot`
     try:
         cli()
-    except SettingsError as error:
-        for fault in error.faults:
-            typer.echo(redact_secrets(fault), err=True)
-        sys.exit(2)
     except ParleyError as error:
-        typer.echo(redact_secrets(str(error)), err=True)
-        sys.exit(1)
+        from bot import output as tables
+
+        tables.print_error(str(error))
+        sys.exit(2 if isinstance(error, SettingsError) else 1)
 
 
 @cli.command()

@@ -380,8 +380,7 @@ async def _find_report(reports: TurnReports, given: str) -> TurnReport:
     id_ = given.strip().strip("()`").removeprefix("turn").strip(" `").lower()
     if not _TURN_ID.fullmatch(id_):
         raise UnknownIdError(
-            f"{tables.strip_controls(given)[:40]!r} is not the id of a turn: ids have up to 10 of 0-9 and a-f; "
-            "`parley turns` lists them"
+            f"{given[:40]!r} is not the id of a turn: ids have up to 10 of 0-9 and a-f; `parley turns` lists them"
         )
     found = await reports.find_turn_ids(id_, _MAX_CANDIDATES)
     if len(found) > 1 and id_ not in found:

@@ -47,7 +47,7 @@ def export(session: str, files: Path | None, *, as_json: bool) -> None:
         if files is not None:
             with tables.show_progress("writing files"):
                 count = await _write_files(database, session, files)
-            typer.echo(f"{count} files are in {files}", err=True)
+            tables.print_error(f"{count} files are in {files}")
 
     stored.run_with_database(work)
 
@@ -120,22 +120,26 @@ async def _describe_missing(service: DeletionService, request: DeletionRequest) 
 
 def _print_preview(preview: DeletionPreview) -> None:
     for session in preview.sessions:
-        typer.echo(f"all of   {session}")
+        tables.print_lines(f"all of   {session}")
     for session in preview.partial_sessions:
-        typer.echo(f"parts of {session}")
+        tables.print_lines(f"parts of {session}")
     count = len(preview.sessions) + len(preview.partial_sessions)
-    typer.echo(f"{preview.messages} messages and {preview.files} files are in these {count} conversations")
+    tables.print_lines(f"{preview.messages} messages and {preview.files} files are in these {count} conversations")
     if preview.records:
-        typer.echo(f"{preview.records} other rows (spending, feedback, decisions) name the user")
+        tables.print_lines(f"{preview.records} other rows (spending, feedback, decisions) name the user")
 
 
 def _print_deleted(deleted: DeletionResult, request: DeletionRequest) -> None:
-    typer.echo(f"deleted {deleted.conversations} conversations, {deleted.messages} messages and {deleted.files} files")
+    counts = f"{deleted.conversations} conversations, {deleted.messages} messages and {deleted.files} files"
+    tables.print_lines(f"deleted {counts}")
     if request.user_id:
         changed = f"{deleted.changed} conversations ({deleted.redacted} messages)"
-        typer.echo(f"removed the user from {changed} and from {deleted.records} other rows; nothing of them is left")
+        tables.print_lines(
+            f"removed the user from {changed} and from {deleted.records} other rows; nothing of them is left"
+        )
     elif deleted.changed:
-        typer.echo(f"{deleted.changed} conversations keep their newer messages")
+        tables.print_lines(f"{deleted.changed} conversations keep their newer messages")
+    tables.print_lines("log files are not changed: with LOG_LEVEL=DEBUG they contain conversations")
 
 
 async def _write_files(database: Database, session: str, folder: Path) -> int:

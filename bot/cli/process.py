@@ -11,13 +11,11 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-import typer
-
+from bot import output as tables
 from bot.monitoring import logs
 from bot.settings import Settings, list_misspelling_warnings
 from core.agents.config import find_agent_folder
 from core.errors import SettingsError, ShutdownTimeoutError
-from core.secret_redaction import redact_secrets
 
 #: Seconds that the threads of tools have to return when all else has ended.
 THREADS_TIMEOUT_SECONDS = 3.0
@@ -50,11 +48,16 @@ def run_sandbox(settings: Settings, *, terminal: bool = False, is_tour: bool = F
     except OSError as error:
         raise SettingsError(f"DATA_DIR={settings.data_dir}: it cannot be written to ({error.strerror})") from error
     for line in list_misspelling_warnings():
-        print_line(f"note: {line}")
+        tables.print_lines(f"note: {line}")
     agent = settings.agent if settings.agent and find_agent_folder(settings.agent) is not None else ""
     in_terminal = terminal or sandbox.has_piped_input()
     work = partial(
-        sandbox.run_local_platforms, terminal=in_terminal, agent=agent, is_tour=is_tour, port=port, echo=print_line
+        sandbox.run_local_platforms,
+        terminal=in_terminal,
+        agent=agent,
+        is_tour=is_tour,
+        port=port,
+        echo=tables.print_lines,
     )
     run_until_stopped(work, settings, log_file=settings.data_dir / "sandbox.log")  # the terminal shows the chat
 
@@ -88,7 +91,7 @@ def run_until_stopped(work: Work, settings: Settings, log_file: Path | None = No
             await work(settings, stop)
             code = 0
         except ShutdownTimeoutError as error:  # exits without waiting for other threads
-            print_error(str(error))
+            tables.print_error(str(error))
             sys.stderr.flush()
             os._exit(code)
         finally:
@@ -125,13 +128,3 @@ def _exit_after_timeout(code: int) -> None:
     timer = threading.Timer(THREADS_TIMEOUT_SECONDS, os._exit, [code])
     timer.daemon = True
     timer.start()
-
-
-def print_line(line: str) -> None:
-    """Print a line to standard output."""
-    typer.echo(line)
-
-
-def print_error(line: str) -> None:
-    """Print a line to standard error, without secrets."""
-    typer.echo(redact_secrets(line), err=True)

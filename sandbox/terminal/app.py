@@ -10,6 +10,7 @@ from textual import events, on, work
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
+from textual.filter import LineFilter
 from textual.screen import ModalScreen
 from textual.widgets import Footer, Input, ListView, OptionList, Static
 from textual.widgets.option_list import Option
@@ -27,6 +28,7 @@ from sandbox.client.platform import (
 )
 from sandbox.client.session import ChatSession
 from sandbox.managed_bot import ManagedBot, describe_model
+from sandbox.terminal.controls import ControlFilter
 from sandbox.terminal.dialogs import FormScreen, MenuScreen
 from sandbox.terminal.rows import MessageRow
 from sandbox.terminal.sessions import TerminalSessions, is_tour_command
@@ -89,6 +91,9 @@ class TerminalApp(App[None]):
         self._option_actions: dict[str, Callable[[], None]] = {}
         self._painted_place: ClientLocation | None = None
         self._painted_places: Sequence[object] = ()
+
+    def get_line_filters(self) -> Sequence[LineFilter]:
+        return [*super().get_line_filters(), ControlFilter()]
 
     @property
     def session(self) -> ChatSession:

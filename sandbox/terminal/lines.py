@@ -13,6 +13,7 @@ from typing import TextIO
 from sandbox.client.forms import ClientForm, format_form
 from sandbox.client.platform import ClientEvent, ClientEventKind, ClientMessage, ClientPlatform
 from sandbox.managed_bot import ManagedBot, describe_model
+from sandbox.terminal.controls import escape_controls
 from sandbox.terminal.replies import QuietTime, ReplyTracker
 from sandbox.terminal.sessions import TerminalSessions
 
@@ -93,7 +94,7 @@ class _LineSession:
         self._event_written = asyncio.Event()
 
     def write(self, line: str) -> None:
-        self._out.write(f"{line}\n")
+        self._out.write(f"{escape_controls(line)}\n")
         self._out.flush()
 
     async def run(self, lines: AsyncIterator[str]) -> None:
