@@ -11,6 +11,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequen
 from contextlib import asynccontextmanager
 
 from aiohttp import web
+from aiohttp.http import HttpProcessingError
+from aiohttp.log import server_logger
 
 from bot.connections import ConnectionLimiter
 from bot.monitoring.health import HealthMonitor
@@ -34,6 +36,10 @@ RETRY_AFTER_SECONDS = 2
 LIVENESS_PATH = "/healthz"
 
 READINESS_PATH = "/readyz"
+
+
+#: Errors of which the client is the cause: a request that is no valid HTTP, and a lost connection.
+_CLIENT_ERRORS = (HttpProcessingError, web.RequestPayloadError, ConnectionError)
 
 
 class HttpServer:
@@ -109,6 +115,7 @@ async def run_server(
     await runner.setup()
     assert runner.server is not None
     limiter = ConnectionLimiter(runner.server)
+    server_logger.addFilter(_is_server_error)
     listener: asyncio.Server | None = None
     try:
         try:
@@ -130,6 +137,19 @@ async def run_server(
         if listener is not None:
             listener.close()
         await runner.cleanup()
+        server_logger.removeFilter(_is_server_error)
+
+
+def _is_server_error(record: logging.LogRecord) -> bool:
+    """Return whether aiohttp logs an error of ours; log one of a client as a line at DEBUG.
+
+    aiohttp logs both at ERROR with a traceback, so that anybody could fill the log.
+    """
+    error = record.exc_info[1] if record.exc_info else None
+    if not isinstance(error, _CLIENT_ERRORS):
+        return True
+    log.debug("a request is not answered: %s", type(error).__name__)
+    return False
 
 
 def make_probe_routes(health: HealthMonitor) -> Sequence[web.AbstractRouteDef]:

@@ -39,7 +39,7 @@ _JSON_FIELDS = {"asctime": "time", "levelname": "level", "name": "logger"}
 
 
 #: Control characters, and Unicode's line separators and direction marks.
-_CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+_CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 
 class RedactingFormatter(logging.Formatter):
