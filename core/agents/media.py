@@ -12,7 +12,16 @@ from google.adk.plugins import BasePlugin
 from google.genai import types
 
 from core.models.finish_reasons import EMPTY_FILE_NOTE, FILE_TOO_LARGE_NOTE
-from core.models.media import UNKNOWN_TYPE, add_wav_header, detect_mime_type, format_size, guess_suffix
+from core.models.media import (
+    UNKNOWN_TYPE,
+    add_wav_header,
+    fit_file_name,
+    format_size,
+    guess_mime_type,
+    guess_suffix,
+    identify_file,
+    is_text_type,
+)
 from core.models.provider import Media
 from core.models.selection import AgentRunConfig
 from core.secret_redaction import format_error
@@ -59,7 +68,7 @@ class MediaPlugin(BasePlugin):
 
         The first `_MAX_FETCHES` files at http(s) addresses are fetched before that; an address that cannot be fetched
         stays. A note for the user replaces each file that is empty or has more than `MAX_FILE_BYTES`. In the event,
-        saved files get their names, unknown types are detected, and raw sound gets a WAV header.
+        saved files get their names and the types of their bytes, and raw sound gets a WAV header.
 
         Events of users and partial events stay unchanged, and so do all events if the app has no artifact service.
         """
@@ -69,11 +78,9 @@ class MediaPlugin(BasePlugin):
         await self._fetch_files(event)
         _replace_unusable_files(event)
         for blob in _list_blobs(event):
-            kind = blob.mime_type or UNKNOWN_TYPE
-            if kind == UNKNOWN_TYPE:
-                kind = detect_mime_type(blob.data or b"", kind) or kind
-            sound = add_wav_header(Media(kind, blob.data))
-            blob.mime_type, blob.data = sound.mime_type, sound.data
+            sound = add_wav_header(Media(blob.mime_type or UNKNOWN_TYPE, blob.data))
+            blob.mime_type = await asyncio.to_thread(identify_file, sound.data or b"", sound.mime_type)
+            blob.data = sound.data
             name = _choose_name(blob, invocation_context)
             session = invocation_context.session
             version = await service.save_artifact(
@@ -110,12 +117,12 @@ class MediaPlugin(BasePlugin):
                 asyncio.timeout(_FETCH_SECONDS),
                 open_url(file.file_uri or "", self._is_allowed) as (_, response),
             ):
-                kind = _choose_type(file.mime_type or "", response.content_type)
-                data = await read_body(response, MAX_FILE_BYTES + 1) if response.status == 200 and kind else b""
+                data = await read_body(response, MAX_FILE_BYTES + 1) if response.status == 200 else b""
+                kind = await asyncio.to_thread(_identify, data, file.mime_type or "", response.content_type)
         except (UrlRefusedError, TimeoutError, aiohttp.ClientError, OSError, ValueError) as error:
             log.warning("a file of an agent cannot be fetched, so its address is shown: %s", format_error(error))
             return
-        if not data:
+        if not data or not kind:
             log.warning("a file of an agent is not at its address, so the address is shown")
             return
         part.file_data = None
@@ -143,23 +150,23 @@ def _get_uri(part: types.Part | types.FunctionResponsePart) -> str:
     return (part.file_data and part.file_data.file_uri) or ""
 
 
-def _choose_type(declared: str, served: str) -> str:
-    """Return the MIME type of a fetched file; empty if the server sent something else.
+def _identify(data: bytes, declared: str, served: str) -> str:
+    """Return the MIME type of a fetched file by its bytes; empty if it is another file than the declared one.
 
     A server may answer with a web page about the file instead of the file.
 
     Args:
-        declared: the MIME type of the file in the event.
+        declared: the MIME type of the file in the event; the served type stands in for an unknown one.
         served: the MIME type in the HTTP response.
-
-    Returns:
-        `declared` if the server sent this type or an unknown one; `served` if both are images, both audio, or both
-        video; otherwise an empty text.
     """
-    if served in ("application/octet-stream", declared):
-        return declared
-    main_type = served.partition("/")[0]
-    return served if main_type in _NAMED_TYPES and main_type in ("", declared.partition("/")[0]) else ""
+    known = declared if guess_mime_type("", declared) else served
+    expected = guess_mime_type("", known)
+    kind = identify_file(data, known)
+    if expected is None or kind == known:
+        is_page = served == "text/html" != expected and is_text_type(kind)
+        return "" if is_page else kind
+    main_type = kind.partition("/")[0]
+    return kind if main_type in _NAMED_TYPES and main_type == expected.partition("/")[0] else ""
 
 
 def _list_blobs(event: Event) -> Iterator[_Blob]:
@@ -218,7 +225,8 @@ def _choose_name(blob: _Blob, context: InvocationContext) -> str:
     stem = main_type if main_type in _NAMED_TYPES else "file"
     number = sum(name.startswith(f"{stem}-") for name in names) + 1
     own = re.sub(r"[^\w.() -]", "_", (blob.display_name or "").replace("\\", "/").rpartition("/")[2]).strip(". ")
-    name = own[-_MAX_NAME_CHARACTERS:] if own and own not in names else f"{stem}-{number}{guess_suffix(kind)}"
+    own = fit_file_name(own[-_MAX_NAME_CHARACTERS:], kind)
+    name = own if own and own not in names else f"{stem}-{number}{guess_suffix(kind)}"
     names.append(name)
     return name
 

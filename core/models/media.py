@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import io
 import re
 import wave
@@ -9,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from mimetypes import guess_extension, guess_type
 
+import regex  # type: ignore[import-untyped]  # it comes without types
 from google.genai import types
 
 from core.models.provider import NO_SUPPORTED_FILES, Media, ModelMessage, Part, SupportedFiles, Text, ToolResult
@@ -30,9 +32,51 @@ _MAGIC_BYTES = (
     (0, b"fLaC", "audio/flac"),
     (4, b"ftypM4A", "audio/mp4"),
     (4, b"ftypqt", "video/quicktime"),
+    (4, b"ftypavif", "image/avif"),
+    (4, b"ftyphei", "image/heic"),
+    (4, b"ftypmif1", "image/heif"),
     (4, b"ftyp", "video/mp4"),
     (0, b"\x1a\x45\xdf\xa3", "video/webm"),
 )
+
+#: MIME types of which every file begins with one of these signatures.
+_SIGNED_TYPES = frozenset(
+    mime_type for _, _, mime_type in _MAGIC_BYTES if mime_type.startswith("image/") or mime_type == "application/pdf"
+)
+
+#: Signatures of programs and archives, which are no picture, sound or film; many types of documents are ZIP archives.
+_OTHER_MAGIC_BYTES = (b"MZ", b"\x7fELF", b"PK\x03\x04", b"\x1f\x8b", b"Rar!", b"7z\xbc\xaf", b"\xca\xfe\xba\xbe")
+
+#: MIME type of SVG, which is text, and an image if it has no active content.
+_SVG = "image/svg+xml"
+
+#: Beginning of an SVG file: declaration, comments and document type, and the first tag.
+_SVG_START = regex.compile(
+    r"\ufeff?\s*+(?>(?:<\?xml\s[^<>]*+>|<!--(?:(?!-->).)*+-->|<!doctype\s[^<>\[]*+>)\s*+)*+<(?:[\w.-]++:)?svg[\s/>]",
+    regex.IGNORECASE | regex.DOTALL,
+)
+
+#: Parts of an SVG file that run scripts, or that could hide one: elements, handlers, addresses, entities, XSLT,
+#: and control characters.
+_ACTIVE_SVG = regex.compile(
+    r"<(?:[\w.-]++:)?(?:script|foreignobject|iframe|object|embed|handler|listener|set)\b"
+    r"|[\s\"'/]on[a-z]++\s*+=|j\s*+a\s*+v\s*+a\s*+s\s*+c\s*+r\s*+i\s*+p\s*+t\s*+:"
+    r"|data:\s*+(?:text/(?:html|xml)|application/\w*+xml|application/xhtml|image/svg)"
+    r"|<!entity|<!doctype[^<>\[]*+\[|<\?xml-stylesheet|[\x00-\x08\x0b\x0c\x0e-\x1f]",
+    regex.IGNORECASE,
+)
+
+#: XML declaration with another encoding than that of the bytes, in which a script reads differently.
+_OTHER_ENCODING = re.compile(r"\ufeff?<\?xml\s[^<>]*?encoding\s*+=\s*+[\"'](?!utf-8|us-ascii)", re.IGNORECASE)
+
+#: Character references, which are read before the active parts are searched.
+_REFERENCE = regex.compile(r"&[#\w]{1,32};?")
+
+#: A larger SVG file is not searched for active parts: this takes up to a second per MB, in a thread.
+_MAX_SVG_BYTES = 5 * 2**20
+
+#: Bytes at the beginning of a file by which text is told from other files.
+_SAMPLE_BYTES = 65_536
 
 #: Non-standard names of MIME types.
 _ALIASES = {
@@ -160,7 +204,7 @@ def detect_mime_type(data: bytes, expected_type: str | None) -> str | None:
         expected_type: the result of `guess_mime_type`. An expected audio type is returned for the beginning of any
             audio or video file, since both share containers.
     """
-    found = next((mime_type for at, magic, mime_type in _MAGIC_BYTES if data[at : at + len(magic)] == magic), None)
+    found = _find_signature(data)
     is_media = expected_type is not None and expected_type.startswith(("audio/", "video/"))
     if found is not None:  # audio and video share containers
         is_audio = is_media and str(expected_type).startswith("audio/") and found.startswith(("video/", "audio/"))
@@ -168,6 +212,84 @@ def detect_mime_type(data: bytes, expected_type: str | None) -> str | None:
     if expected_type is None or is_text_type(expected_type):
         return "text/plain" if decode_text(data, allow_legacy=expected_type is not None) is not None else None
     return expected_type if is_media else None
+
+
+def identify_file(data: bytes, declared_type: str) -> str:
+    """Return the MIME type of a file that a model or a tool made, by its bytes.
+
+    The declared type is returned unless the bytes contradict it:
+
+    - The signature of another type gives that type. Audio and video share containers, so either may be declared.
+    - Text is no image, audio, video or PDF: it is `text/plain`. SVG is text, and an image only if it was declared as
+      one, has no scripts, and at most 5 MB.
+    - A program or archive is no image, audio, video or PDF, and an image or PDF that has a signature needs it. Other
+      bytes are `application/octet-stream`.
+
+    Without a declared type, it is that of the signature, `text/plain` or `application/octet-stream`.
+    """
+    expected = guess_mime_type("", declared_type) or ""
+    sample = data[:_SAMPLE_BYTES]
+    text = _decode_sample(sample, is_cut=len(data) > len(sample))
+    if text is not None and (is_text_type(expected) or not sample.startswith(b"%PDF-")):
+        is_fit = _is_passive_svg(data) if expected == _SVG else expected and not _is_displayed(expected)
+        return declared_type if is_fit else "text/plain"
+    if is_text_type(expected) and decode_text(sample) is not None:  # in an older encoding
+        return declared_type if expected != _SVG else "text/plain"
+    found = _find_signature(sample)
+    if found is not None:
+        is_same = found == expected or {found[:6], expected[:6]} <= {"audio/", "video/"}
+        return declared_type if is_same else found
+    is_other = _is_displayed(expected) and sample.startswith(_OTHER_MAGIC_BYTES)
+    return declared_type if expected and not is_other and expected not in {_SVG, *_SIGNED_TYPES} else UNKNOWN_TYPE
+
+
+def fit_file_name(name: str, mime_type: str) -> str:
+    """Return a file's name, with the suffix of its type in place of one that stands for another type.
+
+    Platforms and people take the suffix for the type of a file. It stays if it is unknown, or that of a document or
+    program; if both types are text or both audio or video; and if both are pictures, of which one has no signature.
+
+    Args:
+        mime_type: the type from `identify_file`.
+    """
+    kind, expected = guess_mime_type("", mime_type) or UNKNOWN_TYPE, guess_mime_type(name, None)
+    if expected is None or kind == expected:
+        return name
+    if is_text_type(expected):
+        is_fit = is_text_type(kind) and expected != _SVG
+    elif {kind[:6], expected[:6]} <= {"audio/", "video/"}:
+        is_fit = True
+    else:
+        is_fit = not _is_displayed(expected) or (kind[:6] == expected[:6] == "image/" and expected not in _SIGNED_TYPES)
+    return name if is_fit else f"{name.rpartition('.')[0]}{guess_suffix(kind)}"
+
+
+def _find_signature(data: bytes) -> str | None:
+    return next((mime_type for at, magic, mime_type in _MAGIC_BYTES if data[at : at + len(magic)] == magic), None)
+
+
+def _is_displayed(mime_type: str) -> bool:
+    """Return whether platforms show or play files of a type."""
+    return mime_type.startswith(("image/", "audio/", "video/")) or mime_type in _SIGNED_TYPES
+
+
+def _decode_sample(sample: bytes, *, is_cut: bool) -> str | None:
+    """Return the text of the beginning of a file; None if it is not UTF-8, or UTF-16 with a byte order mark."""
+    ends = range(4 if is_cut else 1)  # bytes of a character that is cut
+    texts = (decode_text(sample[: len(sample) - end], allow_legacy=False) for end in ends)
+    return next((text for text in texts if text is not None), None)
+
+
+def _is_passive_svg(data: bytes) -> bool:
+    """Return whether a file is an SVG image in UTF-8 without scripts, also without XML's character references."""
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        return False
+    if len(data) > _MAX_SVG_BYTES or _OTHER_ENCODING.match(text) or _SVG_START.match(text, concurrent=True) is None:
+        return False
+    read = _REFERENCE.sub(lambda found: html.unescape(found[0]), text, concurrent=True)
+    return not any(_ACTIVE_SVG.search(each, concurrent=True) for each in (text, read))
 
 
 def decode_text(data: bytes, *, allow_legacy: bool = True) -> str | None:

@@ -1,5 +1,6 @@
 """ADK's artifact service over the database: stores the files that runs create."""
 
+import asyncio
 import hashlib
 import time
 from collections.abc import Mapping
@@ -12,6 +13,8 @@ from google.adk.artifacts.base_artifact_service import ArtifactVersion, ensure_p
 from google.genai import types
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from core.identity import to_one_line
+from core.models.media import UNKNOWN_TYPE, fit_file_name, identify_file
 from core.sessions import state as scopes
 from core.sessions.codec import to_json_value
 from core.sessions.lifecycle import lock_session_row
@@ -90,7 +93,8 @@ class ArtifactService(BaseArtifactService):
         newest = {row.name: row for row in rows}
         current = [row for row in rows if row is newest[row.name] and row.data is not None]
         contents = {hashlib.sha256(row.data).digest(): row for row in reversed(current)}  # a tool saves and returns it
-        return [_to_generated_file(row) for row in current if row in contents.values()]
+        unique = [row for row in current if row in contents.values()]
+        return await asyncio.to_thread(list, map(_to_generated_file, unique))
 
     async def save_artifact(
         self,
@@ -270,8 +274,8 @@ def _to_version(row: sa.Row[Any]) -> ArtifactVersion:
 
 
 def _to_generated_file(row: sa.Row[Any]) -> GeneratedFile:
+    """Return a stored file with the type of its bytes, and a name on one line with the suffix of this type."""
     alt = row.custom_metadata.get("alt") if isinstance(row.custom_metadata, dict) else None
-    name = row.name.removeprefix(_USER_PREFIX).rpartition("/")[2] or row.name
-    return GeneratedFile(
-        name, row.data, row.mime_type or "application/octet-stream", alt if isinstance(alt, str) else ""
-    )
+    kind = identify_file(row.data, row.mime_type or UNKNOWN_TYPE)
+    name = to_one_line(row.name.removeprefix(_USER_PREFIX).rpartition("/")[2] or row.name) or "file"
+    return GeneratedFile(fit_file_name(name, kind), row.data, kind, alt if isinstance(alt, str) else "")

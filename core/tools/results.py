@@ -1,5 +1,6 @@
 """Tool results for the model: JSON without secrets, cut to size; bytes as files."""
 
+import asyncio
 from base64 import b64encode
 from collections.abc import Mapping
 from math import isfinite
@@ -9,6 +10,7 @@ from google.adk.tools.tool_context import ToolContext
 from pydantic import BaseModel
 from pydantic_core import to_jsonable_python
 
+from core.identity import to_one_line
 from core.models import media
 from core.models.messages import clean_text
 from core.secret_redaction import redact_secrets
@@ -161,10 +163,9 @@ async def _save_file(data: bytes, name: str, context: ToolContext) -> dict[str, 
     Returns:
         A dict with `file` (the name), `kind` (the MIME type), `size` in bytes, and `note`, a sentence.
     """
-    kind = (
-        media.detect_mime_type(data, media.guess_mime_type(name, None) if "." in name else None)
-        or "application/octet-stream"
-    )
-    named = name if "." in name else f"{name}{media.guess_suffix(kind)}"
+    declared = (media.guess_mime_type(name, None) if "." in name else None) or media.UNKNOWN_TYPE
+    kind = await asyncio.to_thread(media.identify_file, data, declared)
+    clean = to_one_line(name)
+    named = media.fit_file_name(clean, kind) if "." in clean else f"{clean}{media.guess_suffix(kind)}"
     await context.save_artifact(named, media.make_part(kind, data))
     return {"file": named, "kind": kind, "size": len(data), "note": "The user gets this file with your answer."}

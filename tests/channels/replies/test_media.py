@@ -138,7 +138,7 @@ async def test_an_image_of_an_unknown_type_is_a_file(sandbox: Any, tmp_path: Pat
         await chat.say("draw")
         await wait_for_answer(chat, "Here:")
         await wait_for_turns(chat)
-        assert chat.list_files() == [("image-1.bin", PNG)]
+        assert chat.list_files() == [("image-1.png", PNG)]
         await chat.say("once more")
         await wait_for_texts(chat, lambda found: found[-1] == "Again:")
         await wait_for_turns(chat, 2)

@@ -9,6 +9,11 @@ from core.store.schema import artifacts
 from tests.fixtures.conversation import Conversation, Converse, ScriptedProvider
 
 WAV = b"RIFF\x04\0\0\0WAVE"
+PNG = b"\x89PNG\r\n\x1a\n"
+OGG = b"OggS\0\x02"
+MP4 = b"\0\0\0\x18ftypisom\0"
+WEBM = b"\x1a\x45\xdf\xa3"
+SVG = b'<svg xmlns="http://www.w3.org/2000/svg"/>'
 
 
 async def list_artifacts(conversation: Conversation) -> list[tuple[str, str, bytes]]:
@@ -18,37 +23,63 @@ async def list_artifacts(conversation: Conversation) -> list[tuple[str, str, byt
 
 
 @pytest.mark.parametrize(
-    ("mime_type", "name"),
+    ("mime_type", "data", "name"),
     [
-        ("image/png", "image-1.png"),
-        ("image/jpeg", "image-1.jpg"),
-        ("image/jpg", "image-1.jpg"),
-        ("image/gif", "image-1.gif"),
-        ("image/webp", "image-1.webp"),
-        ("image/svg+xml", "image-1.svg"),
-        ("audio/wav", "audio-1.wav"),
-        ("audio/x-wav", "audio-1.wav"),
-        ("audio/vnd.wave", "audio-1.wav"),
-        ("audio/mpeg", "audio-1.mp3"),
-        ("audio/mp3", "audio-1.mp3"),
-        ("audio/ogg; codecs=opus", "audio-1.ogg"),
-        ("audio/flac", "audio-1.flac"),
-        ("audio/mp4", "audio-1.m4a"),
-        ("audio/webm", "audio-1.webm"),
-        ("video/mp4", "video-1.mp4"),
-        ("video/webm", "video-1.webm"),
-        ("video/quicktime", "video-1.mov"),
-        ("application/pdf", "file-1.pdf"),
-        ("application/json", "file-1.json"),
-        ("text/csv; charset=utf-8", "file-1.csv"),
-        ("text/markdown", "file-1.md"),
-        ("application/octet-stream", "file-1.bin"),
+        ("image/png", PNG, "image-1.png"),
+        ("image/jpeg", b"\xff\xd8\xff\xe0", "image-1.jpg"),
+        ("image/jpg", b"\xff\xd8\xff\xe0", "image-1.jpg"),
+        ("image/gif", b"GIF89a\x01\0", "image-1.gif"),
+        ("image/webp", b"RIFF\x04\0\0\0WEBP", "image-1.webp"),
+        ("image/svg+xml", SVG, "image-1.svg"),
+        ("audio/wav", WAV, "audio-1.wav"),
+        ("audio/x-wav", WAV, "audio-1.wav"),
+        ("audio/vnd.wave", WAV, "audio-1.wav"),
+        ("audio/mpeg", b"\xff\xfb\x90", "audio-1.mp3"),
+        ("audio/mp3", b"\xff\xf2\x90", "audio-1.mp3"),
+        ("audio/ogg; codecs=opus", OGG, "audio-1.ogg"),
+        ("audio/flac", b"fLaC\0", "audio-1.flac"),
+        ("audio/mp4", MP4, "audio-1.m4a"),
+        ("audio/webm", WEBM, "audio-1.webm"),
+        ("video/mp4", MP4, "video-1.mp4"),
+        ("video/webm", WEBM, "video-1.webm"),
+        ("video/quicktime", b"\0\0\0\x14ftypqt  ", "video-1.mov"),
+        ("application/pdf", b"%PDF-1.7", "file-1.pdf"),
+        ("application/json", b"{}", "file-1.json"),
+        ("text/csv; charset=utf-8", b"a,b", "file-1.csv"),
+        ("text/markdown", b"ID3 is a *tag*", "file-1.md"),
+        ("application/octet-stream", b"\0\1", "file-1.bin"),
     ],
 )
-async def test_the_suffix_of_a_models_file_is_that_of_its_type(converse: Converse, mime_type: str, name: str) -> None:
-    conversation = await converse(ScriptedProvider([Media(mime_type, b"bytes"), Done()]))
+async def test_the_suffix_of_a_models_file_is_that_of_its_type(
+    converse: Converse, mime_type: str, data: bytes, name: str
+) -> None:
+    conversation = await converse(ScriptedProvider([Media(mime_type, data), Done()]))
     await conversation.reply("make a file")
-    assert [(file, data) for file, _, data in await list_artifacts(conversation)] == [(name, b"bytes")]
+    assert [(file, saved) for file, _, saved in await list_artifacts(conversation)] == [(name, data)]
+
+
+@pytest.mark.parametrize(
+    ("mime_type", "data", "file", "kind"),
+    [
+        ("image/png", b"<script>alert(1)</script>", "file-1.txt", "text/plain"),
+        ("image/png", b"<!doctype html><p>page", "file-1.txt", "text/plain"),
+        ("image/png", SVG, "file-1.txt", "text/plain"),
+        ("image/svg+xml", b"<svg><script>alert(1)</script></svg>", "file-1.txt", "text/plain"),
+        ("image/png", b"\xff\xd8\xff\xe0", "image-1.jpg", "image/jpeg"),
+        ("image/png", b"%PDF-1.7", "file-1.pdf", "application/pdf"),
+        ("image/png", b"MZ\x90\0", "file-1.bin", "application/octet-stream"),
+        ("audio/mpeg", b"MZ\x90\0", "file-1.bin", "application/octet-stream"),
+        ("application/pdf", b"<html>", "file-1.txt", "text/plain"),
+        ("text/plain", PNG, "image-1.png", "image/png"),
+        ("image/x-unheard-of", PNG, "image-1.png", "image/png"),
+    ],
+)
+async def test_the_bytes_of_a_models_file_decide_its_type_and_name(
+    converse: Converse, mime_type: str, data: bytes, file: str, kind: str
+) -> None:
+    conversation = await converse(ScriptedProvider([Media(mime_type, data), Done()]))
+    await conversation.reply("make a file")
+    assert await list_artifacts(conversation) == [(file, kind, data)]
 
 
 async def test_raw_sound_of_a_tool_becomes_a_wav_file(converse: Converse) -> None:

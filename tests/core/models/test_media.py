@@ -110,3 +110,81 @@ def test_dropped_files_of_a_tool_are_described_in_its_result() -> None:
 def test_a_history_without_files_does_not_change() -> None:
     history = [ModelMessage("user", (Text("one"),))]
     assert drop_unsupported_files(history, TAKES) == history
+
+
+SVG = '<?xml version="1.0" encoding="UTF-8"?>\n<!-- a --><svg xmlns="http://www.w3.org/2000/svg">{}</svg>'
+
+
+@pytest.mark.parametrize(
+    "content", ["<path d='M0 0'/>", "<text>on = 5 &#45;&gt; description</text>", "<style>a{}</style>"]
+)
+def test_an_svg_image_without_scripts_is_an_image(content: str) -> None:
+    assert media.identify_file(SVG.format(content).encode(), "image/svg+xml") == "image/svg+xml"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "<script>alert(1)</script>",
+        "<x:script xmlns:x='http://www.w3.org/2000/svg'>alert(1)</x:script>",
+        "<g\nONLOAD = 'alert(1)'/>",
+        "<g/onload='alert(1)'/>",
+        "<a href='javascript:alert(1)'/>",
+        "<a href='java&#x0a;script&#58;alert(1)'/>",
+        "<a href='data:text/html,hi'/>",
+        "<foreignObject><p>hi</p></foreignObject>",
+        "<text>&#60;script></text>",
+        "<text>\x1b(B</text>",
+    ],
+)
+def test_an_svg_image_with_active_content_is_plain_text(content: str) -> None:
+    assert media.identify_file(SVG.format(content).encode(), "image/svg+xml") == "text/plain"
+
+
+@pytest.mark.parametrize(
+    "beginning",
+    [
+        "<!DOCTYPE svg [<!ENTITY a '<scr'>]>",
+        "<?xml version='1.0' encoding='UTF-7'?>",
+        "<?xml-stylesheet href='a.xsl'?>",
+        "<html>",
+        "",
+    ],
+)
+def test_a_text_that_does_not_begin_as_an_svg_image_is_plain_text(beginning: str) -> None:
+    text = f"{beginning}<svg/>" if beginning else "no image"
+    assert media.identify_file(text.encode(), "image/svg+xml") == "text/plain"
+
+
+@pytest.mark.parametrize("piece", ["<!-- a -->", "<?xml ", "<!doctype ", "&#", "<a.", " on", "j a v a ", "\n"])
+def test_the_search_of_an_svg_image_takes_time_by_its_size(piece: str) -> None:
+    assert media.identify_file(f"<svg>{piece * (2**20 // len(piece))}".encode(), "image/svg+xml")
+
+
+@given(
+    st.binary(max_size=200), st.sampled_from(["image/png", "image/svg+xml", "audio/wav", "application/pdf", "", "x"])
+)
+def test_a_text_is_never_a_picture_sound_or_document(data: bytes, declared: str) -> None:
+    kind = media.identify_file(data, declared)
+    is_text = media.decode_text(data, allow_legacy=False) is not None
+    assert not is_text or kind in ("text/plain", declared if declared in ("x", "") else "")
+    assert media.identify_file(data, kind) == kind
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "fitted"),
+    [
+        ("week.png", "image/png", "week.png"),
+        ("week.png", "image/jpeg", "week.jpg"),
+        ("week.png", "text/plain", "week.txt"),
+        ("week.svg", "text/plain", "week.txt"),
+        ("report.pdf", "application/octet-stream", "report.bin"),
+        ("report.docx", "application/octet-stream", "report.docx"),
+        ("notes.md", "text/plain", "notes.md"),
+        ("voice.m4a", "video/mp4", "voice.m4a"),
+        ("code.ts", "text/plain", "code.ts"),
+        ("notes", "image/png", "notes"),
+    ],
+)
+def test_a_suffix_of_another_type_is_replaced(name: str, kind: str, fitted: str) -> None:
+    assert media.fit_file_name(name, kind) == fitted

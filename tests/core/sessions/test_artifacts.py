@@ -22,7 +22,8 @@ from core.workers.fencing import FencingToken
 from tests.core.conftest import FailingDatabase
 from tests.core.sessions.events import reset_session
 
-PNG = types.Part.from_bytes(data=b"pixels", mime_type="image/png")
+PIXELS = b"\x89PNG\r\n\x1a\npixels"
+PNG = types.Part.from_bytes(data=PIXELS, mime_type="image/png")
 TURN = {"session": "s", "generation": 1, "state": "done", "owner": "w", "chunks": [], "created_at": 1.0}
 OF: Mapping[str, Any] = {"app_name": "app", "user_id": "place", "session_id": "s"}
 
@@ -74,7 +75,7 @@ async def test_files_of_a_run_are_the_newest_of_each_name_and_a_rerun_deletes_th
     await run.save_artifact(**OF, filename="charts/c.png", artifact=PNG, custom_metadata={"alt": "A cat"})
     await correction.save_artifact(**OF, filename="a.txt", artifact=types.Part(text="final"))
     assert await run.list_generated_files("s", "t") == [
-        GeneratedFile("c.png", b"pixels", "image/png", "A cat"),
+        GeneratedFile("c.png", PIXELS, "image/png", "A cat"),
         GeneratedFile("a.txt", b"final", "text/plain"),
     ]
     resumed = ArtifactService(database).bind_run("r", 1, FencingToken("u", "w", 1))  # a resumed run after a decision
