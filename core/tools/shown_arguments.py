@@ -9,7 +9,8 @@ from collections.abc import Set
 from dataclasses import dataclass
 from typing import Any
 
-from core.inbox_message import INVISIBLE_CHARACTERS, storable_text
+from core.identity import INVISIBLE_CHARACTERS
+from core.inbox_message import storable_text
 from core.secret_redaction import ValuePath, replace_known_secrets
 
 #: The most characters of the arguments in a message.
