@@ -16,7 +16,6 @@ from threading import Timer
 from typing import Any
 
 import regex  # type: ignore[import-untyped]  # it comes without types
-import typer
 from rich import box
 from rich.console import Console, JustifyMethod
 from rich.live import Live
@@ -95,8 +94,9 @@ def print_lines(*lines: str) -> None:
 
 def print_error(*lines: str) -> None:
     """Print lines to standard error, without secrets."""
+    console = Console(stderr=True, highlight=False, markup=False, emoji=False)
     for line in lines:
-        typer.echo(escape_controls(redact_secrets(line)), err=True)
+        console.print(Text(escape_controls(redact_secrets(line))), soft_wrap=True)
 
 
 def print_heading(text: str) -> None:
