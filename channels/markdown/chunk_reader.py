@@ -201,7 +201,8 @@ class ChunkReader:
         if place.fence and self._limits.dialect.nests_code:
             size += missing_indent(place.fence, line)
         if kind is None and not place.fence and (fence := _FENCE_BEGUN.search(line)):
-            size += fence.end() + 1 + self._limits.measure(self._limits.dialect.empty_code_line)
+            empty = split_quote(line)[0] + self._limits.dialect.empty_code_line
+            size += fence.end() + 1 + self._limits.measure(empty)
         return size
 
     def _append_line(self, line: SourceLine) -> bool:

@@ -285,12 +285,13 @@ class ChunkWriter:
     def _closing_line(self) -> str:
         """Return the closing fence of the open code block; there must be one.
 
-        If the block is empty and the dialect needs a line in it, that line comes before the fence.
+        If the block is empty and the dialect needs a line in it, that line comes before the fence, in the same quote.
         """
         fence = self._fence
         assert fence is not None
         before = fence.quote + " " * (fence.indent - self._removed_indent(fence))
-        empty = "" if self._has_code or not self._dialect.empty_code_line else f"{self._dialect.empty_code_line}\n"
+        line = self._dialect.empty_code_line
+        empty = "" if self._has_code or not line else f"{fence.quote}{line}\n"
         return f"{empty}{before}{self._closing_marks}"
 
     def _indent_in_item(self, line: str) -> str:
@@ -349,4 +350,5 @@ def opening_size(context: BlockContext, dialect: Dialect, measure: Callable[[str
 
 def closing_size(fence: CodeFence, dialect: Dialect, measure: Callable[[str], int]) -> int:
     """Return the most that the closing lines of a code block measure, by `measure`."""
-    return measure(f"\n{fence.quote}{fence.marks}{dialect.empty_code_line}\n") + fence.indent
+    empty = fence.quote + dialect.empty_code_line if dialect.empty_code_line else ""
+    return measure(f"\n{empty}\n{fence.quote}{fence.marks}") + fence.indent
