@@ -241,8 +241,8 @@ class RunSecrets:
             prefix: the path of `value` in the arguments or the response.
         """
         for path in paths:
-            self.add(get_value(value, path))
             self.paths.setdefault(call_id, set()).add((*prefix, *path))
+        self.add([get_value(value, path) for path in paths])
 
     def mask(self, value: Any, paths: Set[ValuePath] = frozenset(), path: ValuePath = ()) -> Any:
         """Return a copy of a JSON value with `[redacted]` for the secrets.

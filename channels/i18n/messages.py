@@ -67,6 +67,7 @@ AGENT_REMOVED = "The agent that asked for this was removed, so nothing was done.
 
 # questions
 HAS_QUESTION = "I have a question."
+QUESTION_HEADING = "**Question**"
 NEEDS_ANSWER = "I need your answer to continue."
 CHOOSE_ONE = "Which one do you choose?"
 TOOL_WAITS = "**`{tool}` waits for an answer.**"
@@ -106,6 +107,8 @@ ENTRY_TOO_SHORT = "Enter at least {limit} characters."
 ENTRY_TOO_LONG = "Enter at most {limit} characters."
 ENTRY_NOT_OPTION = "Choose one of the options."
 ENTRY_NOT_JSON = "Enter valid JSON."
+ENTRY_TOO_NESTED = "Enter JSON with at most {limit} levels of brackets."
+ENTRY_NOT_JSON_NUMBER = "Enter JSON without NaN, Infinity and numbers that are too large."
 ENTRY_NEEDS_FORM = "Use the button under the question."
 ANSWER_REFUSED = "_This doesn't answer my question. {why}_"
 ANSWER_NOTED = "_Noted as your answer. Other questions are still open._"

@@ -46,7 +46,7 @@ def approval_text(approval: Approval, say: MessageCatalog, *, is_void: bool = Fa
     shown, is_closed = approval.shown_arguments, is_void or approval.verdict is not None
     parts = [
         say(words.APPROVE_TOOL, tool=format_tool(approval.tool)),
-        plain_line(redact_secrets(storable_text(approval.hint)))[:MAX_HINT],
+        plain_line(redact_secrets(storable_text(approval.hint[: 4 * MAX_HINT])))[:MAX_HINT],
         _fence(shown.text),
         say(words.CHARACTERS_HIDDEN, count=f"{shown.missing:,}") if shown.missing else "",
         say(words.ARGUMENTS_IN_FILE, name=ARGUMENTS_FILE) if shown.missing and approval.is_readable else "",

@@ -4,7 +4,14 @@ from collections.abc import Sequence
 
 from channels.i18n import messages as words
 from channels.i18n.messages import MessageCatalog
+from core.identity import INVISIBLE_CHARACTERS
+from core.inbox_message import storable_text
+from core.secret_redaction import redact_secrets
+from core.tools.human_requests import Question
 from core.tools.question_form import MAX_ENTRY, OPTION_PREFIX, Entries, FormField, to_entry
+
+#: The most characters of the text of a question.
+MAX_QUESTION = 2000
 
 #: The most characters of a text for which a field has one line.
 _MAX_LINE = 150
@@ -17,6 +24,15 @@ _NOTES = {
     "object": words.AS_JSON,
     "array": words.AS_JSON,
 }
+
+
+def clean_question(question: Question) -> str:
+    """Return the text of a question without invisible characters and secrets.
+
+    The text has at most `MAX_QUESTION` characters; it is empty if the question has none.
+    """
+    text = question.text.strip()[: 2 * MAX_QUESTION]  # longer than the result, so that a secret at its end is found
+    return redact_secrets(INVISIBLE_CHARACTERS.sub(" ", storable_text(text))).strip()[:MAX_QUESTION].rstrip()
 
 
 def option_label(field: FormField, position: int, say: MessageCatalog) -> str:

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Sequence
+from decimal import Decimal
 
 from channels.base import Button
 from channels.i18n import messages as words
@@ -15,9 +16,9 @@ from channels.replies.approval_message import (
     plain_line,
 )
 from channels.replies.buttons import create_button
-from channels.replies.question_fields import option_label
-from core.identity import AUTHOR, EVERYONE, INVISIBLE_CHARACTERS, OTHERS
-from core.inbox_message import storable_text
+from channels.replies.question_fields import clean_question, option_label
+from core.identity import AUTHOR, EVERYONE, OTHERS
+from core.models.tool_calls import MAX_JSON_LEVELS
 from core.secret_redaction import redact_json_secrets, redact_secrets
 from core.tools.human_requests import Question
 from core.tools.question_form import EntryError, describe_answer
@@ -27,8 +28,8 @@ log = logging.getLogger(__name__)
 #: The most options that are buttons; more are a menu.
 MAX_OPTION_BUTTONS = 5
 
-#: The most characters of a button's label, of the question, and of each field of a shown answer.
-MAX_OPTION_LABEL, MAX_QUESTION, MAX_ANSWER = 75, 2000, 300
+#: The most characters of a button's label, and of each field of a shown answer.
+MAX_OPTION_LABEL, MAX_ANSWER = 75, 300
 
 #: The most characters of the options that the text lists because their labels are cut.
 MAX_OPTION_LIST = 1200
@@ -36,6 +37,8 @@ MAX_OPTION_LIST = 1200
 
 def question_text(question: Question, say: MessageCatalog, *, is_void: bool = False) -> str:
     """Return the Markdown of the message of an agent's question.
+
+    All that the agent or a person wrote is in a block quote, so that it cannot be taken for Parley's own lines.
 
     An open question is followed by the kind of people who may answer, and the time limit. All options are listed before
     that if a label is too long for a button. Any other question is followed by its answer or its expiry. If the form of
@@ -49,7 +52,7 @@ def question_text(question: Question, say: MessageCatalog, *, is_void: bool = Fa
     is_open = question.verdict is None and not is_void
     parts = [
         _describe(question, say),
-        _list_long_options(question) if is_open else "",
+        _quote(_list_long_options(question)) if is_open else "",
         _describe_problem(question, say) if is_open else "",
         _describe_privacy(question, say) if is_open else "",
         say(words.QUESTION_VOID) if is_void else _state_text(question, say),
@@ -102,16 +105,30 @@ def entry_error_text(error: EntryError, say: MessageCatalog) -> str:
         "max_length": words.ENTRY_TOO_LONG,
         "option": words.ENTRY_NOT_OPTION,
         "json": words.ENTRY_NOT_JSON,
+        "json_depth": words.ENTRY_TOO_NESTED,
+        "json_number": words.ENTRY_NOT_JSON_NUMBER,
         "form": words.ENTRY_NEEDS_FORM,
     }
-    return say(sentences[error.fault], limit="" if error.limit is None else f"{error.limit:g}")
+    limit = MAX_JSON_LEVELS if error.fault == "json_depth" else error.limit
+    return say(sentences[error.fault], limit="" if limit is None else _format_number(limit))
+
+
+def _format_number(number: float) -> str:
+    """Return a number as text; a long one in scientific notation, also if it is too large for a float."""
+    return str(number) if isinstance(number, int) and abs(number) < 10**15 else f"{Decimal(number):.6g}"
 
 
 def _describe(question: Question, say: MessageCatalog) -> str:
-    text = redact_secrets(storable_text(INVISIBLE_CHARACTERS.sub(" ", question.text))).strip()[:MAX_QUESTION]
+    if question.takes_messages and (text := clean_question(question)):
+        return f"❓ {say(words.QUESTION_HEADING)}\n\n{_quote(text)}"
     if question.takes_messages:
-        return f"❓ {text or say(words.CHOOSE_ONE if question.form.choice else words.NEEDS_ANSWER)}"
+        return f"❓ {say(words.CHOOSE_ONE if question.form.choice else words.NEEDS_ANSWER)}"
     return f"❓ {say(words.TOOL_WAITS, tool=format_tool(question.tool))}\n\n{fence_arguments(question.arguments)}"
+
+
+def _quote(text: str) -> str:
+    """Return a text as a Markdown block quote: each line is in it, and with it ends all that the text leaves open."""
+    return "\n".join(f"> {line}" for line in text.split("\n")) if text else ""
 
 
 def _describe_problem(question: Question, say: MessageCatalog) -> str:
@@ -134,8 +151,12 @@ def _list_long_options(question: Question) -> str:
     choice = question.form.choice
     if choice is None or all(len(option.label) <= MAX_OPTION_LABEL for option in choice.options):
         return ""
-    lines = "\n".join(f"{i}. {plain_line(option.label)}" for i, option in enumerate(choice.options, 1))
-    return lines if len(lines) <= MAX_OPTION_LIST else f"{lines[:MAX_OPTION_LIST].rstrip()}…"
+    text = ""
+    for i, option in enumerate(choice.options, 1):
+        text = f"{text}\n{i}. {plain_line(option.label)}".lstrip()
+        if len(text) > MAX_OPTION_LIST:
+            return f"{text[:MAX_OPTION_LIST].rstrip()}…"
+    return text
 
 
 def _state_text(question: Question, say: MessageCatalog) -> str:
@@ -154,7 +175,8 @@ def _state_text(question: Question, say: MessageCatalog) -> str:
         case verdict:
             lines = []
             for label, value in describe_answer(question.form, redact_json_secrets(question.masked_answer)):
-                text = plain_line(redact_secrets(value))
+                text = plain_line(redact_secrets(value[: 2 * MAX_ANSWER]))
                 text = text if len(text) <= MAX_ANSWER else f"{text[:MAX_ANSWER].rstrip()}…"
                 lines.append(f"- {plain_line(label)}: **{text}**" if label else f"**{text}**")
-            return "\n".join([decision_text(verdict, question.decider, question.decided_at, say), *lines])
+            quoted = _quote("\n".join(lines))
+            return f"{decision_text(verdict, question.decider, question.decided_at, say)}\n{quoted}"

@@ -29,7 +29,7 @@ from core.identity import ANONYMOUS_USER, AUTHOR, USER_STATE_KEY, User, intersec
 from core.models.adapter import ModelAdapter
 from core.models.messages import find_parameter_schema, parameter_schema
 from core.models.selection import AgentRunConfig
-from core.models.tool_calls import MALFORMED_CALL_PREFIX, format_value, unique_id
+from core.models.tool_calls import MALFORMED_CALL_PREFIX, format_value, refuse_malformed_arguments, unique_id
 from core.secret_redaction import RunSecrets, get_run_secrets, redact_secrets
 from core.sessions.codec import to_json_value
 from core.sessions.history import INTERRUPTED_ERROR
@@ -37,6 +37,7 @@ from core.sessions.writer import StoredSession
 from core.tools.adk_confirmations import (
     ApprovalRule,
     ArgumentPath,
+    find_masked_paths,
     find_secret_paths,
     has_secret_mark,
     set_approval_rule,
@@ -44,6 +45,7 @@ from core.tools.adk_confirmations import (
 )
 from core.tools.adk_requests import FORGED_CALL_PREFIX, clean_model_call
 from core.tools.call_log import ToolCallEntry, ToolCallLog, ToolInvocation, hash_arguments
+from core.tools.json_schema import SchemaError
 from core.tools.results import save_files, to_model_result
 from core.tools.tool import ToolAdapter, is_idempotent, is_tool_allowed, set_tool_timeout
 from core.usage.meter import ModelCall, get_current_meter
@@ -101,12 +103,14 @@ class GuardPlugin(BasePlugin):
     async def after_model_callback(self, *, callback_context: CallbackContext, llm_response: LlmResponse) -> None:
         """Rename calls that a model must not make, and replace ids that the session has already.
 
-        The answer is changed in place: see `clean_model_call`. The ids of partial answers stay. A model sees only the
-        calls of its own branch, so agents that run in parallel may return the same id.
+        The answer is changed in place: see `refuse_malformed_arguments` and `clean_model_call`. The ids of partial
+        answers stay. A model sees only the calls of its own branch, so agents that run in parallel may return the same
+        id.
         """
         run = callback_context.run_config
         calls = [part.function_call for part in _get_parts(llm_response) if part.function_call]
         for call in calls:
+            refuse_malformed_arguments(call)
             clean_model_call(call)
         if not any(call.id for call in calls) or llm_response.partial or not isinstance(run, AgentRunConfig):
             return
@@ -156,7 +160,8 @@ class GuardPlugin(BasePlugin):
             run.tool_timer.start(tool_context.function_call_id or tool.name)
             if tool_context.function_call_id not in run.call_ids and (secrets := get_run_secrets()) is not None:
                 # a workflow, not a model, makes the call
-                _add_call(secrets, tool_context.function_call_id, tool_args, _find_secret_arguments(tool, tool_args))
+                paths = find_masked_paths(_get_schema(tool) or {}, tool_args)
+                _add_call(secrets, tool_context.function_call_id, tool_args, paths)
         if (error := _check_speakers(tool, tool_context)) is not None or isinstance(tool, TransferToAgentTool):
             return error or _check_agent_name(tool, tool_args)
         if tool_context.tool_confirmation is None and self._has_standing_approval(tool, tool_context):
@@ -203,7 +208,12 @@ class GuardPlugin(BasePlugin):
             raw_result = result
         if tool_context.actions.requested_tool_confirmations:
             rule = self._get_approval_rule(tool, tool_context)
-            set_approval_rule(tool_context, rule, _find_secret_arguments(tool, tool_args))
+            try:
+                set_approval_rule(tool_context, rule, _find_secret_arguments(tool, tool_args))
+            except SchemaError as error:  # people would see a secret, or not all that they approve
+                tool_context.actions.requested_tool_confirmations.clear()
+                tool_context.actions.skip_summarization = None
+                raw_result = {"error": f"{tool.name} was not called: the secrets in its arguments are unknown: {error}"}
         call = self._create_invocation(tool, tool_args, tool_context)
         model_result = to_model_result(
             raw_result if call is None else await save_files(raw_result, tool.name, tool_context)
@@ -357,9 +367,8 @@ def _get_schema(tool: BaseTool) -> dict[str, Any] | None:
 
 
 def _find_secret_arguments(tool: BaseTool, tool_args: dict[str, Any]) -> list[ArgumentPath]:
-    """Return the paths of the arguments that a tool's schema marks as secret."""
-    schema = _get_schema(tool)
-    return [] if schema is None else find_secret_paths(schema, tool_args)
+    """Return the paths of the arguments that a tool's schema marks as secret: see `find_secret_paths`."""
+    return find_secret_paths(_get_schema(tool) or {}, tool_args)
 
 
 def _add_secret_arguments(secrets: RunSecrets, config: types.GenerateContentConfig, call: types.FunctionCall) -> None:
@@ -375,7 +384,7 @@ def _add_secret_arguments(secrets: RunSecrets, config: types.GenerateContentConf
     if schema is None:
         return
     if name == call.name:
-        _add_call(secrets, call.id, arguments, find_secret_paths(schema, arguments))
+        _add_call(secrets, call.id, arguments, find_masked_paths(schema, arguments))
     elif has_secret_mark(schema):
         _add_call(secrets, call.id, arguments, [()])
 

@@ -42,7 +42,8 @@ async def convert_errors(
 async def convert_parse_error(provider: str, *, has_response: Callable[[], bool] = lambda: True) -> AsyncIterator[None]:
     """Raise a `ProviderUnavailableError` if the block cannot parse a response.
 
-    It replaces `ValueError`, `TypeError`, `LookupError` and `AttributeError`. Other errors are raised unchanged.
+    It replaces `ValueError`, `TypeError`, `LookupError`, `AttributeError` and `RecursionError` (of JSON with too many
+    levels). Other errors are raised unchanged.
 
     Args:
         provider: the name of the provider.
@@ -51,7 +52,7 @@ async def convert_parse_error(provider: str, *, has_response: Callable[[], bool]
     """
     try:
         yield
-    except (ValueError, TypeError, LookupError, AttributeError) as error:
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
         if not has_response():
             raise
         raise ProviderUnavailableError(f"{provider} sent a response that cannot be read") from error

@@ -1,5 +1,8 @@
 """Tool calls of models: arguments, ids, thought signatures, and code as Markdown.
 
+JSON of a model, a person or a server is parsed by `parse_json`, or checked by `check_json`: within their limits, the
+code that reads the values does not fail, and its work is bounded.
+
 Only the vendor that made a thought signature can read it, and other vendors refuse a request with it. ADK stores it as
 bytes without an owner. So each signature is stored with a prefix that names its provider, and a signature of another
 provider is left out of the request. Gemini's signatures have no prefix: ADK's own Gemini class expects none.
@@ -10,7 +13,9 @@ import re
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, cast
+from itertools import chain, islice
+from math import isfinite
+from typing import Any, Literal, NoReturn, cast
 
 from google.genai import types
 
@@ -23,6 +28,16 @@ MALFORMED_CALL_PREFIX = "malformed_call_to_"
 #: OpenAI: a call's id has at most 40 characters. Anthropic: at most 64.
 MAX_ID_LENGTH = 40
 
+#: The most characters of a JSON text, levels of nesting, and values. pydantic reads at most 200 levels, and an event
+#: adds some. 50,000 values take the event loop about 15 ms.
+MAX_JSON_CHARACTERS, MAX_JSON_LEVELS, MAX_JSON_VALUES = 1_000_000, 100, 50_000
+
+#: The most bits of an integer: Python converts no integer of over 4,300 digits to text.
+MAX_INTEGER_BITS = 14_284
+
+#: The most characters of a malformed call's arguments that the model and the history get.
+_MAX_MALFORMED_CHARACTERS = 10_000
+
 _MARK = b"parley:"
 
 _UNMARKED = "gemini"
@@ -30,11 +45,79 @@ _UNMARKED = "gemini"
 _TICKS = re.compile("`{3,}")
 
 
+class JsonLimitError(ValueError):
+    """A JSON value is over a limit, or has a number that JSON cannot hold; the text is the reason.
+
+    Attributes:
+        limit: the limit.
+    """
+
+    def __init__(self, limit: Literal["characters", "depth", "values", "number"], reason: str) -> None:
+        super().__init__(reason)
+        self.limit: Literal["characters", "depth", "values", "number"] = limit
+
+
+def parse_json(text: str) -> Any:
+    """Return the value of a JSON text; control characters in strings are accepted.
+
+    Raises:
+        JsonLimitError: the text or the value is over a limit: see `check_json`.
+        ValueError: the text is not JSON.
+    """
+    if len(text) > MAX_JSON_CHARACTERS:
+        raise JsonLimitError("characters", f"it has more than {MAX_JSON_CHARACTERS:,} characters")
+    try:
+        value = json.loads(text, strict=False, parse_constant=_refuse_constant)
+    except RecursionError:
+        raise _depth_error() from None
+    check_json(value)
+    return value
+
+
+def _refuse_constant(_name: str) -> NoReturn:
+    raise _number_error()
+
+
+def check_json(value: Any, max_values: int = MAX_JSON_VALUES) -> None:
+    """Check the limits of a value that was parsed from JSON.
+
+    Raises:
+        JsonLimitError: it has over `MAX_JSON_LEVELS` levels or `max_values` values, or a number that is not finite or
+            too long.
+    """
+    level, count = [value], 1
+    for depth in range(MAX_JSON_LEVELS + 1):
+        for item in level:
+            if isinstance(item, float) and not isfinite(item):
+                raise _number_error()
+            if isinstance(item, int) and item.bit_length() > MAX_INTEGER_BITS:
+                raise _number_error()
+        containers = [item for item in level if isinstance(item, dict | list | tuple)]
+        if not containers:
+            return
+        if depth == MAX_JSON_LEVELS:
+            raise _depth_error()
+        items = chain.from_iterable(item.values() if isinstance(item, dict) else item for item in containers)
+        level = list(islice(items, max_values + 1 - count))
+        count += len(level)
+        if count > max_values:
+            raise JsonLimitError("values", f"it has more than {max_values:,} values")
+
+
+def _depth_error() -> JsonLimitError:
+    return JsonLimitError("depth", f"it has more than {MAX_JSON_LEVELS} levels of nesting")
+
+
+def _number_error() -> JsonLimitError:
+    return JsonLimitError("number", "it has NaN, an infinite number, or an integer of more than 4,300 digits")
+
+
 def parse_call(call_id: str, name: str, arguments: str, *, is_truncated: bool) -> ToolCall | None:
     """Return the tool call with these arguments, a JSON text.
 
-    If they are no JSON object, and `is_truncated` is False, the call's name is `MALFORMED_CALL_PREFIX` followed by the
-    tool's name. Its only argument, `arguments`, is then the text.
+    If they are no JSON object within the limits of `check_json`, and `is_truncated` is False, the call's name is
+    `MALFORMED_CALL_PREFIX` followed by the tool's name. Its only argument, `arguments`, is then the text, of which at
+    most 10,000 characters are left.
 
     Args:
         call_id: the id of the call.
@@ -48,7 +131,8 @@ def parse_call(call_id: str, name: str, arguments: str, *, is_truncated: bool) -
     read = _parse_object(arguments)
     if read is not None:
         return ToolCall(call_id, name, read)
-    return None if is_truncated else ToolCall(call_id, MALFORMED_CALL_PREFIX + name, {"arguments": arguments})
+    raw = {"arguments": arguments[:_MAX_MALFORMED_CHARACTERS]}
+    return None if is_truncated else ToolCall(call_id, MALFORMED_CALL_PREFIX + name, raw)
 
 
 def _parse_object(text: str) -> dict[str, Any] | None:
@@ -57,10 +141,22 @@ def _parse_object(text: str) -> dict[str, Any] | None:
     An empty text is an empty object.
     """
     with suppress(ValueError):
-        arguments = json.loads(text.strip() or "{}", strict=False)
+        arguments = parse_json(text.strip() or "{}")
         if isinstance(arguments, dict):
             return cast(dict[str, Any], arguments)
     return None
+
+
+def refuse_malformed_arguments(call: types.FunctionCall) -> None:
+    """Make a call with arguments over the limits of `check_json` a malformed one, in place.
+
+    It gets a name with `MALFORMED_CALL_PREFIX`, and the reason as its only argument: see `parse_call`.
+    """
+    try:
+        check_json(call.args or {})
+    except JsonLimitError as error:
+        call.name = f"{MALFORMED_CALL_PREFIX}{call.name or ''}"
+        call.args = {"arguments": f"(refused: {error})"}
 
 
 def mark_signature(signature: bytes | None, provider: str) -> bytes | None:

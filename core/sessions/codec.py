@@ -119,10 +119,13 @@ def to_json_value(value: Any) -> Any:
     becomes U+FFFD, bytes become their text, and an object of an unknown type becomes its `repr`.
 
     Raises:
-        ValueError: `value` has bytes that are not UTF-8.
-        RecursionError: `value` contains itself.
+        ValueError: `value` has bytes that are not UTF-8, an integer of over 4,300 digits, or more than 200 levels of
+            nesting, as one that contains itself.
     """
-    return from_json(to_json(_replace_surrogates(value), inf_nan_mode="null", serialize_unknown=True))
+    try:
+        return from_json(to_json(_replace_surrogates(value), inf_nan_mode="null", serialize_unknown=True))
+    except RecursionError:
+        raise ValueError("the value has too many levels of nesting") from None
 
 
 def to_row(event: Event, blobs: dict[str, bytes] | None = None, *, tokens: int = 0) -> dict[str, Any]:

@@ -236,13 +236,13 @@ class Database:
 
 
 def _read_json(text: str) -> Any:
-    """Return the value of a JSON column; None if the text is not JSON.
+    """Return the value of a JSON column; None if the text is not JSON, or nested too deeply.
 
     An error would make the other rows of the query unreadable.
     """
     try:
         return json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
 
 

@@ -23,7 +23,7 @@ class JsonText(sa.TypeDecorator[Any]):
     """Column type of any JSON value, stored as text.
 
     In a SQLite column of the type JSON, numbers change (affinity NUMERIC): 1.0 becomes 1, and 2**63 a float. A text
-    that is not JSON is read as None, as in other JSON columns.
+    that is not JSON, or is nested too deeply, is read as None, as in other JSON columns.
 
     Args:
         none_as_null: whether None is stored as SQL's NULL instead of JSON's null.
@@ -42,7 +42,7 @@ class JsonText(sa.TypeDecorator[Any]):
     def process_result_value(self, value: str | None, dialect: sa.Dialect) -> Any:
         try:
             return None if value is None else json.loads(value)
-        except ValueError:
+        except (ValueError, RecursionError):
             return None
 
 

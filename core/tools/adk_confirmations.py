@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from google.adk.events.event import Event
@@ -18,6 +18,7 @@ from core.sessions.history import CONFIRMATION_CALL_NAME
 from core.sessions.resume import INPUT_CALL
 from core.sessions.state import RESERVED_PREFIX
 from core.tools.call_log import hash_arguments
+from core.tools.json_schema import SchemaError, SchemaResolver
 
 #: ADK: beginning of a confirmation's hint if the tool states no reason.
 _DEFAULT_HINT_PREFIX = "Please approve or reject the tool call"
@@ -217,10 +218,36 @@ def find_secret_paths(schema: Mapping[str, Any], arguments: Mapping[str, Any]) -
     Args:
         schema: the JSON Schema of the arguments.
         arguments: the arguments of one call.
+
+    Raises:
+        SchemaError: the schema is too large for the budget of `SchemaResolver`.
     """
+    paths = list[ArgumentPath]()
     if not has_secret_mark(schema):
-        return []
-    return list(_iterate_secret_paths(arguments, _resolve_schemas([schema], schema), schema, ()))
+        return paths
+    finder = _SchemaFinder(SchemaResolver(schema))
+    pending: list[tuple[Any, _ValueSchemas, ArgumentPath]] = [(arguments, finder.get([schema]), ())]
+    while pending:
+        value, schemas, path = pending.pop()
+        if value is None or not schemas.parts:
+            continue
+        if schemas.are_secret or len(path) > MAX_JSON_DEPTH:
+            paths.append(path)
+        elif isinstance(value, Mapping):
+            fields = [(item, finder.get_of_field(schemas, name), (*path, name)) for name, item in value.items()]
+            pending += reversed(fields)
+        elif isinstance(value, list | tuple):
+            items = [(item, finder.get_of_item(schemas, i), (*path, i)) for i, item in enumerate(value)]
+            pending += reversed(items)
+    return paths
+
+
+def find_masked_paths(schema: Mapping[str, Any], arguments: Any) -> list[ArgumentPath]:
+    """Return the paths of the values to mask: the secret ones, or the whole if the schema is over the budget."""
+    try:
+        return find_secret_paths(schema, arguments)
+    except SchemaError:
+        return [()]
 
 
 def has_secret_mark(schema: Any) -> bool:
@@ -237,86 +264,61 @@ def has_secret_mark(schema: Any) -> bool:
     return False
 
 
-@dataclass(frozen=True, slots=True)
-class _Resolved:
-    """JSON Schemas of a value, with those that they refer to or combine.
-
-    Attributes:
-        is_secret: whether one of them marks the value as secret.
-    """
-
-    schemas: Sequence[Mapping[str, Any]]
-    is_secret: bool
-
-
-def _iterate_secret_paths(
-    value: Any, resolved: _Resolved, root: Mapping[str, Any], path: ArgumentPath
-) -> Iterator[ArgumentPath]:
-    """Yield the paths of the secret values in a value.
-
-    Args:
-        resolved: the JSON Schemas of the value.
-        root: the schema to which references (`#/...`) are relative.
-        path: the path of the value.
-    """
-    if value is None or not resolved.schemas:
-        return
-    if resolved.is_secret or len(path) > MAX_JSON_DEPTH:
-        yield path
-    elif isinstance(value, Mapping):
-        for name, item in value.items():
-            fields = _resolve_schemas([_get_field_schema(schema, name) for schema in resolved.schemas], root)
-            yield from _iterate_secret_paths(item, fields, root, (*path, name))
-    elif isinstance(value, list | tuple):
-        first = max(len(_get_list(schema, "prefixItems")) for schema in resolved.schemas)
-        rest = _resolve_schemas([schema.get("items") for schema in resolved.schemas], root)
-        for i, item in enumerate(value):
-            items = rest
-            if i < first:
-                items = _resolve_schemas([_get_item_schema(schema, i) for schema in resolved.schemas], root)
-            yield from _iterate_secret_paths(item, items, root, (*path, i))
-
-
-def _resolve_schemas(schemas: Sequence[Any], root: Mapping[str, Any]) -> _Resolved:
-    """Return JSON Schemas, and the schemas that they refer to or combine, each once.
-
-    Schemas that are no mapping, such as `true`, are left out.
-
-    Args:
-        root: the schema to which references (`#/...`) are relative.
-    """
-    resolved, pending, seen = list[Mapping[str, Any]](), list(schemas), set[int]()
-    while pending:
-        schema = pending.pop()
-        if isinstance(schema, Mapping) and id(schema) not in seen:
-            seen.add(id(schema))
-            resolved.append(schema)
-            pending += [option for name in ("allOf", "anyOf", "oneOf") for option in _get_list(schema, name)]
-            pending += [_resolve_reference(schema["$ref"], root)] if "$ref" in schema else []
-    return _Resolved(resolved, any(_is_secret(schema) for schema in resolved))
-
-
 def _is_secret(schema: Mapping[str, Any]) -> bool:
     return schema.get("writeOnly") is True or schema.get("format") == "password"
 
 
-def _resolve_reference(reference: Any, root: Mapping[str, Any]) -> Any:
-    """Return the part of a JSON Schema at a reference such as `#/$defs/Name`.
+@dataclass(slots=True)
+class _ValueSchemas:
+    """The schemas of a value, and those of its fields and items as far as they are known.
 
-    None if the schema has no such part.
-
-    Args:
-        root: the schema.
+    Attributes:
+        parts: the schemas of the value, with those that they refer to or combine.
+        are_secret: whether one of them marks the value as secret.
+        first_items: the number of first items that may have schemas of their own.
+        inner: the schemas of fields by name, and of items by position; of all others by None and -1.
     """
-    target: Any = root
-    for name in str(reference).removeprefix("#").split("/")[1:]:
-        target = target.get(name.replace("~1", "/").replace("~0", "~")) if isinstance(target, Mapping) else None
-    return target
+
+    parts: list[Mapping[str, Any]]
+    are_secret: bool
+    first_items: int
+    inner: dict[str | int | None, _ValueSchemas] = field(default_factory=dict)
 
 
-def _get_field_schema(schema: Mapping[str, Any], name: str) -> Any:
-    fields = schema.get("properties")
-    return fields[name] if isinstance(fields, Mapping) and name in fields else schema.get("additionalProperties")
+class _SchemaFinder:
+    """Finds the schemas of the values in a call's arguments, once for all values with the same schemas."""
+
+    def __init__(self, resolver: SchemaResolver) -> None:
+        self._resolver = resolver
+        self._known = dict[frozenset[int], _ValueSchemas]()
+        self._part_ids = set[int]()
+        self._names = set[str]()
+
+    def get(self, schemas: Sequence[Any]) -> _ValueSchemas:
+        parts = self._resolver.list_parts(schemas)
+        key = frozenset(map(id, parts))
+        if key not in self._known:
+            for part in parts:
+                if id(part) not in self._part_ids:
+                    self._part_ids.add(id(part))
+                    self._names.update(_get_mapping(part, "properties"))
+            first_items = max((len(_get_list(part, "prefixItems")) for part in parts), default=0)
+            self._known[key] = _ValueSchemas(parts, any(map(_is_secret, parts)), first_items)
+        return self._known[key]
+
+    def get_of_field(self, schemas: _ValueSchemas, name: str) -> _ValueSchemas:
+        key = name if name in self._names else None
+        if key not in schemas.inner:
+            schemas.inner[key] = self.get(
+                [_get_mapping(part, "properties").get(name, part.get("additionalProperties")) for part in schemas.parts]
+            )
+        return schemas.inner[key]
+
+    def get_of_item(self, schemas: _ValueSchemas, position: int) -> _ValueSchemas:
+        key = position if position < schemas.first_items else -1
+        if key not in schemas.inner:
+            schemas.inner[key] = self.get([_get_item_schema(part, position) for part in schemas.parts])
+        return schemas.inner[key]
 
 
 def _get_item_schema(schema: Mapping[str, Any], position: int) -> Any:
@@ -324,6 +326,11 @@ def _get_item_schema(schema: Mapping[str, Any], position: int) -> Any:
     return first[position] if position < len(first) else schema.get("items")
 
 
-def _get_list(schema: Mapping[str, Any], name: str) -> Sequence[Any]:
-    found = schema.get(name)
-    return found if isinstance(found, list) else ()
+def _get_mapping(schema: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    value = schema.get(key)
+    return value if isinstance(value, Mapping) else {}
+
+
+def _get_list(schema: Mapping[str, Any], key: str) -> Sequence[Any]:
+    value = schema.get(key)
+    return value if isinstance(value, list | tuple) else ()

@@ -16,6 +16,7 @@ from google.adk.events.event import Event
 from google.adk.events.request_input import RequestInput
 from google.genai import types
 
+from core.models.tool_calls import JsonLimitError, parse_json
 from core.secret_redaction import RunSecrets
 from core.sessions.history import CONFIRMATION_CALL_NAME
 from core.sessions.resume import INPUT_CALL, NOT_ANSWERED_ERROR
@@ -231,20 +232,25 @@ def add_answer_secrets(secrets: RunSecrets, stored: Sequence[Event], decisions: 
 def _to_result(value: Any, call: types.FunctionCall | None) -> Any:
     """Return the value of an answer as ADK expects it in the function response.
 
-    Only answers to `adk_request_input` calls with a schema change. Missing properties of an object become None. ADK
+    Only answers to `adk_request_input` calls change. Missing properties of an object become None. ADK
     parses a string as JSON, even if the schema requires a string: a string such as `12` is encoded as JSON, so that it
-    stays a string. Any other value is returned unchanged.
+    stays a string. So is JSON over the limits of `parse_json`, also without a schema. Any other value is returned
+    unchanged.
     """
-    schema = (call.args or {}).get("response_schema") if call is not None and call.name == INPUT_CALL else None
+    if call is None or call.name != INPUT_CALL:
+        return value
+    schema = (call.args or {}).get("response_schema")
     if isinstance(value, Mapping) and isinstance(schema, Mapping) and isinstance(schema.get("properties"), Mapping):
         return {**dict.fromkeys(schema["properties"]), **value}
-    if isinstance(value, str) and isinstance(schema, Mapping):
-        try:
-            parsed = json.loads(value)
-        except ValueError:
-            return value
-        return value if isinstance(parsed, str) else json.dumps(value)
-    return value
+    if not isinstance(value, str):
+        return value
+    try:
+        must_stay_text = not isinstance(parse_json(value), str) and isinstance(schema, Mapping)
+    except JsonLimitError:
+        must_stay_text = True
+    except ValueError:
+        must_stay_text = False
+    return json.dumps(value) if must_stay_text else value
 
 
 def find_events_after_response(stored: Sequence[Event], decisions: Sequence[Decision | Answer]) -> list[Event] | None:

@@ -2,26 +2,31 @@
 
 An entry is the text that a person has entered in a field; for a chosen option, it is `OPTION_PREFIX` and the option's
 position. `validate_form` converts entries to the JSON value that the schema requires. A schema that cannot be shown as
-fields becomes one field for JSON or text.
+fields, or not within the budgets of `check_json` and `SchemaResolver`, becomes one field for JSON or text.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from core.identity import INVISIBLE_CHARACTERS
 from core.inbox_message import storable_text
+from core.models.tool_calls import JsonLimitError, check_json, parse_json
 from core.secret_redaction import MASK
 from core.sessions.resume import INPUT_CALL
+from core.tools.json_schema import MergedSchema, SchemaError, SchemaResolver
 
 FieldKind = Literal["text", "integer", "number", "boolean", "choice", "choices", "list", "json", "object", "array"]
 
+_JsonFault = Literal["json", "json_depth", "json_number"]
+
 #: Reason why an entered value does not fit its field.
 Fault = Literal[
-    "required", "integer", "number", "minimum", "maximum", "min_length", "max_length", "option", "json", "form"
+    "required", "integer", "number", "minimum", "maximum", "min_length", "max_length", "option", "form", _JsonFault
 ]
 
 #: A person's entries, by the name of the field: a text, or a list of chosen options.
@@ -33,11 +38,16 @@ OPTION_PREFIX = "option:"
 #: The most fields of a form, and the most options of a field.
 MAX_FIELDS, MAX_OPTIONS = 50, 1000
 
-#: The most characters of a label, a description, and an entered value without a limit of its own.
-MAX_LABEL, MAX_DESCRIPTION, MAX_ENTRY = 200, 300, 3000
+#: The most JSON values in a schema. A form of 20,000 values takes the event loop about 30 ms.
+MAX_SCHEMA_VALUES = 20_000
 
-#: The most references in a row that are followed in a schema.
-_MAX_DEPTH = 8
+#: The most characters of a label, an option's label, a description, and an entered value without a limit of its own.
+MAX_LABEL, MAX_OPTION_LABEL, MAX_DESCRIPTION, MAX_ENTRY = 200, 1000, 300, 3000
+
+#: The most characters of a title or description that are cleaned: several fields can share a long one.
+_MAX_CLEANED = 2000
+
+_ENCODER, _KEY_ENCODER = json.JSONEncoder(ensure_ascii=False), json.JSONEncoder(sort_keys=True)
 
 _TRUE_WORDS = frozenset({"yes", "y", "true", "예", "네"})
 _FALSE_WORDS = frozenset({"no", "n", "false", "아니요", "아니오"})
@@ -119,23 +129,6 @@ class EntryError(ValueError):
         self.limit = limit
 
 
-class _SchemaError(ValueError):
-    """A schema cannot be shown as form fields; the text is the reason."""
-
-
-@dataclass(slots=True)
-class _ResolvedSchema:
-    """JSON Schema after its references and combinations were merged into it.
-
-    Attributes:
-        schema: the merged schema.
-        is_nullable: whether it accepts null.
-    """
-
-    schema: dict[str, Any] = field(default_factory=dict)
-    is_nullable: bool = False
-
-
 def create_form(tool: str, arguments: Mapping[str, Any]) -> QuestionForm:
     """Return the form by which a person answers a question.
 
@@ -163,184 +156,138 @@ def schema_to_form(schema: Any) -> QuestionForm:
     A schema that cannot be shown as fields becomes one field for JSON, with the reason in `QuestionForm.problem`.
     """
     try:
-        root = _to_mapping(schema)
-        resolved = _resolve(root, root)
-        properties = resolved.schema.get("properties")
-        if _get_type(resolved.schema) in ("object", "several", "") and properties:
-            return _create_object_form(resolved.schema, root)
-        field_ = _create_field("", resolved, root, is_required=not resolved.is_nullable)
-        if resolved.is_nullable and field_.kind in ("choice", "boolean"):  # a button is the only way to leave it empty
-            field_ = replace(field_, options=(*field_.options, FormOption("None", None)))
-        return QuestionForm((field_,))
-    except _SchemaError as error:
+        check_json(schema, MAX_SCHEMA_VALUES)
+        return _FormBuilder(schema).build()
+    except (SchemaError, JsonLimitError) as error:
         is_object = isinstance(schema, Mapping) and _get_type(schema) == "object"
         return QuestionForm((FormField("", "object" if is_object else "json"),), problem=str(error))
 
 
-def _create_object_form(schema: Mapping[str, Any], root: Mapping[str, Any]) -> QuestionForm:
-    """Return the form for an object schema, with one field per property.
+class _FormBuilder:
+    """Builder of the form for a JSON Schema within the limits of `check_json`."""
 
-    Raises:
-        _SchemaError: there are more than `MAX_FIELDS` properties, or one cannot be shown as a field.
-    """
-    properties = schema["properties"]
-    if not isinstance(properties, Mapping):
-        raise _SchemaError("its properties are no object")
-    if len(properties) > MAX_FIELDS:
-        raise _SchemaError(f"it has {len(properties)} fields, and a form at most {MAX_FIELDS}")
-    required = schema.get("required")
-    names = set(map(str, required)) if isinstance(required, list) else set[str]()
-    fields = []
-    for name, property_ in properties.items():
-        resolved = _resolve(property_, root)
-        fields.append(_create_field(str(name), resolved, root, is_required=name in names and not resolved.is_nullable))
-    return QuestionForm(tuple(fields), is_object=True)
+    def __init__(self, schema: Any) -> None:
+        self._schema = schema
+        self._resolver = SchemaResolver(schema)
+        self._options = dict[int, tuple[FormOption, ...]]()  # by the id of the list in the schema
 
+    def build(self) -> QuestionForm:
+        """Return the form: a field per property of an object schema, otherwise one field.
 
-def _create_field(name: str, resolved: _ResolvedSchema, root: Mapping[str, Any], *, is_required: bool) -> FormField:
-    """Return the form field for a schema.
+        Raises:
+            SchemaError: the schema cannot be shown as fields.
+        """
+        merged = self._resolver.merge(self._schema)
+        if _get_type(merged.keywords) in ("object", "several", "") and merged.keywords.get("properties"):
+            return self._build_object_form(merged.keywords)
+        field_ = self._create_field("", merged, is_required=not merged.is_nullable)
+        if merged.is_nullable and field_.kind in ("choice", "boolean"):  # a button is the only way to leave it empty
+            field_ = replace(field_, options=(*field_.options, FormOption("None", None)))
+        return QuestionForm((field_,))
 
-    Args:
-        name: the property; empty for a form with one value.
-        root: the schema to which references (`#/...`) are relative.
+    def _build_object_form(self, schema: Mapping[str, Any]) -> QuestionForm:
+        properties = schema["properties"]
+        if not isinstance(properties, Mapping):
+            raise SchemaError("its properties are no object")
+        if len(properties) > MAX_FIELDS:
+            raise SchemaError(f"it has {len(properties)} fields, and a form at most {MAX_FIELDS}")
+        required = schema.get("required")
+        names = {name for name in required if isinstance(name, str)} if isinstance(required, list) else set[str]()
+        fields = []
+        for name, property_ in properties.items():
+            merged = self._resolver.merge(property_)
+            is_required = name in names and not merged.is_nullable
+            fields.append(self._create_field(str(name), merged, is_required=is_required))
+        return QuestionForm(tuple(fields), is_object=True)
 
-    Raises:
-        _SchemaError: the schema cannot be shown as a field.
-    """
-    schema = resolved.schema
-    title = schema.get("title")
-    label = title if isinstance(title, str) and title.strip() else name.replace("_", " ").strip().capitalize()
-    description = schema.get("description")
-    plain = FormField(
-        name,
-        label=_to_line(label)[:MAX_LABEL],
-        description=_to_line(description)[:MAX_DESCRIPTION] if isinstance(description, str) else "",
-        default=schema.get("default"),
-        has_default=schema.get("default") is not None,
-        is_required=is_required,
-        is_secret=schema.get("writeOnly") is True or schema.get("format") == "password",
-    )
-    if options := _list_options(schema, root):
-        return replace(plain, kind="choice", options=options)
-    match _get_type(schema):
-        case "boolean":
-            yes_or_no = FormOption("Yes", True), FormOption("No", False)
-            field_ = replace(plain, kind="boolean", options=yes_or_no)
-        case "integer" | "number" as kind:
-            smallest, largest = _to_limit(schema, "minimum"), _to_limit(schema, "maximum")
-            field_ = replace(plain, kind=kind, minimum=smallest, maximum=largest)
-        case "string" | "":
-            lengths = (_to_limit(schema, key) for key in ("minLength", "maxLength"))
-            shortest, longest = (None if length is None else int(length) for length in lengths)
-            field_ = replace(plain, min_length=shortest, max_length=longest)
-        case "array":
-            field_ = _create_list_field(plain, _resolve(schema.get("items") or {}, root).schema, root)
-        case "object":
-            field_ = replace(plain, kind="object")
-        case "null" | "several":
-            field_ = replace(plain, kind="json")
-        case kind:
-            raise _SchemaError(f"its type {kind!r} is unknown")
-    return field_
+    def _create_field(self, name: str, merged: MergedSchema, *, is_required: bool) -> FormField:
+        schema = merged.keywords
+        label = _to_short_line(schema.get("title"), MAX_LABEL)
+        plain = FormField(
+            name,
+            label=label or _to_short_line(name.replace("_", " ").strip().capitalize(), MAX_LABEL),
+            description=_to_short_line(schema.get("description"), MAX_DESCRIPTION),
+            default=schema.get("default"),
+            has_default=schema.get("default") is not None,
+            is_required=is_required,
+            is_secret=schema.get("writeOnly") is True or schema.get("format") == "password",
+        )
+        if options := self._list_options(schema):
+            return replace(plain, kind="choice", options=options)
+        match _get_type(schema):
+            case "boolean":
+                yes_or_no = FormOption("Yes", True), FormOption("No", False)
+                field_ = replace(plain, kind="boolean", options=yes_or_no)
+            case "integer" | "number" as kind:
+                smallest, largest = _to_limit(schema, "minimum"), _to_limit(schema, "maximum")
+                field_ = replace(plain, kind=kind, minimum=smallest, maximum=largest)
+            case "string" | "":
+                lengths = (_to_limit(schema, key) for key in ("minLength", "maxLength"))
+                shortest, longest = (None if length is None else int(length) for length in lengths)
+                field_ = replace(plain, min_length=shortest, max_length=longest)
+            case "array":
+                field_ = self._create_list_field(plain, schema.get("items"))
+            case "object":
+                field_ = replace(plain, kind="object")
+            case "null" | "several":
+                field_ = replace(plain, kind="json")
+            case kind:
+                raise SchemaError(f"its type {kind[:MAX_LABEL]!r} is unknown")
+        return field_
 
+    def _create_list_field(self, plain: FormField, schema: Any) -> FormField:
+        """Return `plain` as the field of an array: options, lines of text, or JSON, by the schema of its items."""
+        items = self._resolver.merge(schema or None).keywords
+        if options := self._list_options(items):
+            return replace(plain, kind="choices", options=options)
+        return replace(plain, kind="list" if _get_type(items) in ("string", "") else "array")
 
-def _create_list_field(plain: FormField, items: Mapping[str, Any], root: Mapping[str, Any]) -> FormField:
-    """Return `plain` as the field of an array schema: options, lines of text, or JSON.
+    def _list_options(self, schema: Mapping[str, Any]) -> tuple[FormOption, ...]:
+        """Return the options of a schema: its `enum`, `const`, or alternatives of `const`.
 
-    Args:
-        plain: the field with the label and the other keywords of the array schema, but without its kind.
-        items: the items' schema, with references to `root`: options if it has any, lines if it is a string or untyped.
-    """
-    if options := _list_options(items, root):
-        return replace(plain, kind="choices", options=options)
-    return replace(plain, kind="list" if _get_type(items) in ("string", "") else "array")
+        Null is left out; empty if an alternative lacks `const`.
 
-
-def _list_options(schema: Mapping[str, Any], root: Mapping[str, Any]) -> tuple[FormOption, ...]:
-    """Return the options of a schema: its `enum`, `const`, or alternatives of `const`.
-
-    Null is left out; empty if an alternative lacks `const`. Malformed or over `MAX_OPTIONS` ones raise `_SchemaError`.
-    """
-    values = schema.get("enum")
-    if values is not None:
+        Raises:
+            SchemaError: the options are malformed or over `MAX_OPTIONS`, or two with one value have different labels.
+        """
+        key = "enum" if schema.get("enum") is not None else next(filter(schema.get, ("oneOf", "anyOf")), None)
+        if key is None:
+            return (FormOption(_to_label(schema["const"]), schema["const"]),) if "const" in schema else ()
+        values = schema[key]
         if not isinstance(values, list) or not values:
-            raise _SchemaError("its enum is no list of values")
-        found = [FormOption(_to_label(value), value) for value in values if value is not None]
-    elif alternatives := next((schema[key] for key in ("oneOf", "anyOf") if schema.get(key)), None):
-        if not isinstance(alternatives, list):
-            raise _SchemaError("its alternatives are no list of schemas")
-        constants = [_resolve(alternative, root).schema for alternative in alternatives]
+            raise SchemaError(f"its {key} is no list of values")
+        if id(values) not in self._options:
+            options = self._make_enum_options(values) if key == "enum" else self._make_alternative_options(values)
+            self._options[id(values)] = tuple(options)
+        return self._options[id(values)]
+
+    @staticmethod
+    def _make_enum_options(values: Sequence[Any]) -> Iterable[FormOption]:
+        found = [value for value in values if value is not None]
+        _check_option_count(found)
+        return [FormOption(_to_label(value), value) for value in found]
+
+    def _make_alternative_options(self, alternatives: Sequence[Any]) -> Iterable[FormOption]:
+        constants = [self._resolver.merge(alternative).keywords for alternative in alternatives]
         if not all("const" in const for const in constants):
             return ()
-        found = [FormOption(_to_label(const.get("title") or const["const"]), const["const"]) for const in constants]
-    else:
-        found = [FormOption(_to_label(schema["const"]), schema["const"])] if "const" in schema else []
-    if len(found) > MAX_OPTIONS:
-        raise _SchemaError(f"it has {len(found)} options, and a menu at most {MAX_OPTIONS}")
-    return tuple(found)
+        _check_option_count(constants)
+        options, keys, labels = dict[str, FormOption](), dict[int, str](), dict[int, str]()
+        for const in constants:
+            value, title = const["const"], const.get("title") or const["const"]
+            if id(value) not in keys:  # by id: alternatives can share a long value
+                keys[id(value)] = _to_key(value)
+            if id(title) not in labels:
+                labels[id(title)] = _to_label(title)
+            option = FormOption(labels[id(title)], value)
+            if options.setdefault(keys[id(value)], option).label != option.label:
+                raise SchemaError("two of its options have one value")
+        return options.values()
 
 
-def _resolve(schema: Any, root: Mapping[str, Any], depth: int = 0) -> _ResolvedSchema:
-    """Return a schema with its references and combinations merged into it.
-
-    Args:
-        root: the schema to which references (`#/...`) are relative.
-        depth: the number of references that led to `schema`.
-
-    Raises:
-        _SchemaError: a reference has no target, or more than `_MAX_DEPTH` follow each other.
-    """
-    if depth > _MAX_DEPTH:
-        raise _SchemaError("its references do not end")
-    found, is_nullable = _to_mapping(schema), False
-    if "$ref" in found:
-        target = _resolve(_find_reference(str(found["$ref"]), root), root, depth + 1)
-        others = {key: value for key, value in found.items() if key != "$ref"}
-        return _ResolvedSchema({**target.schema, **others}, target.is_nullable)
-    if isinstance(found.get("allOf"), list) and found["allOf"]:
-        for part in found.pop("allOf"):
-            resolved = _resolve(part, root, depth + 1)
-            found, is_nullable = {**resolved.schema, **found}, is_nullable or resolved.is_nullable
-    for key in ("anyOf", "oneOf"):
-        if isinstance(found.get(key), list):
-            alternatives = [alternative for alternative in found[key] if not _is_null(alternative)]
-            is_nullable = is_nullable or len(alternatives) < len(found[key])
-            found[key] = alternatives
-            if len(alternatives) == 1:
-                alternative = _resolve(alternatives[0], root, depth + 1)
-                del found[key]
-                found = {**alternative.schema, **found}
-    if isinstance(types := found.get("type"), list):
-        named = [type_ for type_ in types if str(type_).lower() != "null"]
-        is_nullable = is_nullable or len(named) < len(types)
-        found["type"] = named[0] if len(named) == 1 else "several"
-    values = found.get("enum")
-    has_null = isinstance(values, list) and None in values
-    return _ResolvedSchema(found, is_nullable or has_null or found.get("nullable") is True)
-
-
-def _find_reference(reference: str, root: Mapping[str, Any]) -> Any:
-    """Return the part of the schema `root` at `#/$defs/...`, or raise `_SchemaError`."""
-    target: Any = root
-    for name in reference.removeprefix("#").split("/")[1:]:
-        key = name.replace("~1", "/").replace("~0", "~")
-        if not isinstance(target, Mapping) or key not in target:
-            raise _SchemaError(f"its reference {reference[:MAX_LABEL]!r} leads nowhere")
-        target = target[key]
-    return target
-
-
-def _to_mapping(schema: Any) -> dict[str, Any]:
-    """Return a JSON Schema as a dict, {} for None and True; else raise `_SchemaError`."""
-    if schema is None or schema is True:
-        return {}
-    if not isinstance(schema, Mapping):
-        raise _SchemaError("it is no JSON Schema")
-    return dict(schema)
-
-
-def _is_null(schema: Any) -> bool:
-    return isinstance(schema, Mapping) and str(schema.get("type")).lower() == "null"
+def _check_option_count(options: Sequence[Any]) -> None:
+    if len(options) > MAX_OPTIONS:
+        raise SchemaError(f"it has {len(options)} options, and a menu at most {MAX_OPTIONS}")
 
 
 def _get_type(schema: Mapping[str, Any]) -> str:
@@ -350,23 +297,44 @@ def _get_type(schema: Mapping[str, Any]) -> str:
     """
     if "type" not in schema and (schema.get("anyOf") or schema.get("oneOf")):
         return "several"
-    return str(schema.get("type") or "").lower()
+    type_ = schema.get("type") or ""
+    return type_.lower() if isinstance(type_, str) else type(type_).__name__
 
 
 def _to_limit(schema: Mapping[str, Any], key: str) -> float | None:
     """Return the number in a schema's keyword, such as `minimum`; None without one."""
     value = schema.get(key)
-    is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    return value if is_number else None
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _to_key(value: Any) -> str:
+    """Return a JSON value as text by which it is compared: `1`, `1.0` and `true` differ."""
+    return _KEY_ENCODER.encode(value)
 
 
 def _to_label(value: Any) -> str:
-    return _to_line(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)) or "-"
+    return _to_option_text(value)[:MAX_OPTION_LABEL] or "-"
 
 
-def _to_line(text: Any) -> str:
-    """Return the `storable_text` of a value as one line, with single spaces."""
-    return " ".join(storable_text(str(text)).split())
+def _to_option_text(value: Any) -> str:
+    return _to_line(_to_text(value))
+
+
+def _to_text(value: Any) -> str:
+    """Return a text unchanged, and any other JSON value as JSON."""
+    return value if isinstance(value, str) else _ENCODER.encode(value)
+
+
+def _to_line(text: str) -> str:
+    """Return a text without invisible characters, as one line with single spaces."""
+    if text.isascii() and text.isprintable():
+        return " ".join(text.split())
+    return " ".join(INVISIBLE_CHARACTERS.sub(" ", storable_text(text)).split())
+
+
+def _to_short_line(text: Any, max_characters: int) -> str:
+    """Return the beginning of a text as `_to_line` returns it; empty if it is no text."""
+    return _to_line(text[:_MAX_CLEANED])[:max_characters] if isinstance(text, str) else ""
 
 
 def validate_form(form: QuestionForm, entries: Entries) -> tuple[Any, dict[str, EntryError]]:
@@ -410,25 +378,17 @@ def validate_entry(field_: FormField, entry: str | Sequence[str]) -> Any:
         EntryError: the entry does not fit the field.
     """
     if field_.kind == "choices":
-        return _find_options(field_, entry)
+        lines = [line.strip() for part in ([entry] if isinstance(entry, str) else entry) for line in part.split("\n")]
+        chosen = _find_options(field_, [line for line in lines if line])
+        if not chosen and field_.is_required:
+            raise EntryError("required", field_)
+        return chosen
     text = storable_text(entry if isinstance(entry, str) else "\n".join(entry)).strip()
     if not text:
         if field_.is_required and field_.min_length != 0:
             raise EntryError("required", field_)
         return ""
     return _parse_entry(field_, text)
-
-
-def _find_options(field_: FormField, entry: str | Sequence[str]) -> list[Any]:
-    """Return the JSON values of the options in an entry, or raise `EntryError`.
-
-    Each line of a text is an option. An empty entry in an optional field has none.
-    """
-    entered = [part for line in ([entry] if isinstance(entry, str) else entry) for part in line.split("\n")]
-    chosen = [_find_option(field_, part.strip()) for part in entered if part.strip()]
-    if not chosen and field_.is_required:
-        raise EntryError("required", field_)
-    return chosen
 
 
 def _parse_entry(field_: FormField, text: str) -> Any:
@@ -438,7 +398,7 @@ def _parse_entry(field_: FormField, text: str) -> Any:
     """
     match field_.kind:
         case "choice" | "boolean":
-            return _find_option(field_, text)
+            return _find_options(field_, [text])[0]
         case "integer" | "number":
             return _to_number(field_, text)
         case "list":
@@ -475,9 +435,9 @@ def parse_answer(form: QuestionForm, text: str) -> Any:
 def _parse_object(form: QuestionForm, text: str) -> Any:
     """Return the answer in a JSON object, a dict by field name, or raise `EntryError`."""
     try:
-        given = json.loads(text)
+        given = parse_json(text)
     except ValueError as error:
-        raise EntryError("form") from error
+        raise EntryError(_get_json_fault(error) or "form") from error
     if not isinstance(given, dict):
         raise EntryError("form")
     entries = {field_.name: to_entry(field_, given[field_.name]) for field_ in form.fields if field_.name in given}
@@ -495,15 +455,25 @@ def to_entry(field_: FormField, value: Any) -> str | list[str]:
     """
     if value is None:
         return ""
-    positions = {json.dumps(option.value): f"{OPTION_PREFIX}{i}" for i, option in enumerate(field_.options)}
     match field_.kind:
         case "choices":
-            return [positions.get(json.dumps(entry), str(entry)) for entry in value] if isinstance(value, list) else []
+            positions = _index_options(field_)
+            return [_to_option_entry(positions, entry) for entry in value] if isinstance(value, list) else []
         case "choice" | "boolean":
-            return positions.get(json.dumps(value), str(value))
+            return _to_option_entry(_index_options(field_), value)
         case "list" if isinstance(value, list):
             return "\n".join(map(str, value))
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return _to_text(value)
+
+
+def _index_options(field_: FormField) -> dict[str, int]:
+    """Return the position of each option of a field, by `_to_key` of its value."""
+    return {_to_key(option.value): i for i, option in reversed([*enumerate(field_.options)])}
+
+
+def _to_option_entry(positions: Mapping[str, int], value: Any) -> str:
+    position = positions.get(_to_key(value))
+    return str(value) if position is None else f"{OPTION_PREFIX}{position}"
 
 
 def describe_answer(form: QuestionForm, value: Any) -> list[tuple[str, str]]:
@@ -524,34 +494,50 @@ def _describe_value(field_: FormField, value: Any) -> str:
     """Return a field's value as people read it; a mask for a secret one."""
     if field_.is_secret:
         return MASK
-    if field_.kind == "choices" and isinstance(value, list):
-        return ", ".join(_describe_value(replace(field_, kind="choice"), entry) for entry in value)
-    label = next((option.label for option in field_.options if option.value == value), None)
-    if label is not None:
-        return label
+    if field_.options:
+        positions = _index_options(field_)
+        chosen = value if field_.kind == "choices" and isinstance(value, list) else [value]
+        return ", ".join(_describe_option(field_, positions, entry) for entry in chosen)
     if field_.kind == "list" and isinstance(value, list):
         return ", ".join(map(str, value))
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return _to_text(value)
 
 
-def _find_option(field_: FormField, text: str) -> Any:
-    """Return the JSON value of an option, regardless of case, or raise `EntryError`.
+def _describe_option(field_: FormField, positions: Mapping[str, int], value: Any) -> str:
+    if (position := positions.get(_to_key(value))) is not None:
+        return field_.options[position].label
+    return _to_text(value)
+
+
+def _find_options(field_: FormField, texts: Sequence[str]) -> list[Any]:
+    """Return the JSON values of options, or raise `EntryError`.
 
     Args:
-        text: `OPTION_PREFIX` and a position; a label or value; a word in `_TRUE_WORDS` or `_FALSE_WORDS` for `boolean`.
+        texts: for each option, `OPTION_PREFIX` and its position, or its label or value in any case; for `boolean` also
+            a word in `_TRUE_WORDS` or `_FALSE_WORDS`. A label has precedence over a value.
     """
-    position = text.removeprefix(OPTION_PREFIX)
-    if text.startswith(OPTION_PREFIX) and position.isascii() and position.isdigit():
-        if int(position) < len(field_.options):
-            return field_.options[int(position)].value
-        raise EntryError("option", field_)
-    folded = _to_line(text).casefold()
-    if field_.kind == "boolean" and folded in _TRUE_WORDS | _FALSE_WORDS:
-        return folded in _TRUE_WORDS
-    for option in field_.options:
-        if folded in (option.label.casefold(), _to_label(option.value).casefold()):
-            return option.value
-    raise EntryError("option", field_)
+    values, options = list[Any](), dict[str, FormOption]()
+    for text in texts:
+        position, folded = text.removeprefix(OPTION_PREFIX), _to_line(text).casefold()
+        if text.startswith(OPTION_PREFIX) and position.isascii() and position.isdigit():
+            index = int(position[:9])
+            option = field_.options[index] if index < len(field_.options) else None
+        elif field_.kind == "boolean" and folded in _TRUE_WORDS | _FALSE_WORDS:
+            option = FormOption(folded, folded in _TRUE_WORDS)
+        else:
+            options = options or _index_texts(field_)
+            option = options.get(folded)
+        if option is None:
+            raise EntryError("option", field_)
+        values.append(option.value)
+    return values
+
+
+def _index_texts(field_: FormField) -> dict[str, FormOption]:
+    """Return the options by their values and labels; of several with one text, the first, and labels first."""
+    options = field_.options[::-1]
+    values = {_to_option_text(option.value).casefold(): option for option in options}
+    return values | {option.label.casefold(): option for option in options}
 
 
 def _to_number(field_: FormField, text: str) -> int | float:
@@ -561,7 +547,7 @@ def _to_number(field_: FormField, text: str) -> int | float:
         number = int(text) if field_.kind == "integer" else float(text.replace(",", "."))
     except ValueError as error:
         raise EntryError("integer" if field_.kind == "integer" else "number", field_) from error
-    if not math.isfinite(number):
+    if isinstance(number, float) and not math.isfinite(number):
         raise EntryError("number", field_)
     if field_.minimum is not None and number < field_.minimum:
         raise EntryError("minimum", field_, field_.minimum)
@@ -576,15 +562,23 @@ def _to_json(field_: FormField, text: str) -> Any:
     It is a dict for `object`, a list for `array`. Text that is no JSON is returned for a `json` field without a name.
     """
     try:
-        value = json.loads(text)
+        value = parse_json(text)
     except ValueError as error:
-        if field_.name or field_.kind != "json":
-            raise EntryError("json", field_) from error
-        return text
+        fault = _get_json_fault(error)
+        if not field_.name and field_.kind == "json" and not (fault and text.startswith(("{", "["))):
+            return text
+        raise EntryError(fault or "json", field_) from error
     expected = {"object": dict, "array": list}.get(field_.kind, object)
     if not isinstance(value, expected):
         raise EntryError("json", field_)
     return value
+
+
+def _get_json_fault(error: ValueError) -> Fault | None:
+    """Return the fault of JSON that is over a limit of `check_json`; None for a text that is no JSON."""
+    if not isinstance(error, JsonLimitError):
+        return None
+    return "json_number" if error.limit == "number" else "json_depth"
 
 
 def _check_length(field_: FormField, text: str) -> str:

@@ -5,7 +5,7 @@ from typing import Any
 
 from core.secret_redaction import RunSecrets, ValuePath, get_value
 from core.sessions.resume import INPUT_CALL
-from core.tools.adk_confirmations import find_secret_paths, has_secret_mark
+from core.tools.adk_confirmations import find_masked_paths, has_secret_mark
 
 
 def has_secret_fields(tool: str, arguments: Mapping[str, Any]) -> bool:
@@ -30,7 +30,7 @@ def find_answer_paths(tool: str, arguments: Mapping[str, Any], answer: Any) -> l
         answer: the JSON value of the answer.
     """
     schema = _get_schema(tool, arguments)
-    paths = find_secret_paths(schema, answer) if isinstance(schema, Mapping) else []
+    paths = find_masked_paths(schema, answer) if isinstance(schema, Mapping) else []
     is_other = isinstance(answer, str | int | float | list) and not isinstance(answer, bool)
     return [()] if is_other and not paths and has_secret_mark(schema) else paths
 

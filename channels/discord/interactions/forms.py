@@ -12,6 +12,7 @@ from channels.discord.client.components import MAX_MENU_OPTIONS
 from channels.i18n import messages as words
 from channels.i18n.messages import MessageCatalog
 from channels.replies.question_fields import (
+    clean_question,
     get_initial_entry,
     is_single_line,
     option_label,
@@ -73,7 +74,7 @@ def parse_form(data: Mapping[str, Any]) -> tuple[str, int, dict[str, Any]]:
 def _create_label(
     position: int, field: FormField, question: Question, entries: Entries, say: MessageCatalog
 ) -> discord.ui.Label[Any]:
-    label = field.label or question.text or say(words.YOUR_ANSWER)
+    label = field.label or " ".join(clean_question(question).split()) or say(words.YOUR_ANSWER)
     hints = [label if len(label) > _MAX_LABEL else "", field.description]
     id_ = f"{_FIELD_PREFIX}{position}"
     component: discord.ui.Item[Any]

@@ -10,6 +10,7 @@ from typing import Any
 from channels.i18n import messages as words
 from channels.i18n.messages import MessageCatalog
 from channels.replies.question_fields import (
+    clean_question,
     get_initial_entry,
     is_single_line,
     option_label,
@@ -24,8 +25,8 @@ from core.tools.question_form import MAX_ENTRY, OPTION_PREFIX, Entries, FormFiel
 #: The callback id of the modal, and the prefix of the ids of its inputs and their blocks.
 ANSWER_MODAL, FIELD_PREFIX = "answer", "field-"
 
-#: Slack: the most characters of a section's text, of a hint, and of a placeholder.
-_MAX_SECTION, _MAX_HINT, _MAX_PLACEHOLDER = 3000, 2000, 150
+#: Slack: the most characters of a hint, and of a placeholder.
+_MAX_HINT, _MAX_PLACEHOLDER = 2000, 150
 
 #: The most bytes of a view up to the end of a menu; beyond that, menus become text fields. Slack: at most 250 kB.
 _MAX_MENUS_BYTES = 150_000
@@ -45,7 +46,7 @@ def answer_modal(question: Question, entries: Entries, target: ResponseTarget, s
         "ts": "",
         "url": target.response_url,
     }
-    text = question.text[:_MAX_SECTION]
+    text = clean_question(question)
     section = [{"type": "section", "text": _plain_text(text)}] if text else []
     return {
         "type": "modal",

@@ -234,11 +234,11 @@ class _CallBuilder:
         index, call_id = getattr(piece, "index", None), getattr(piece, "id", None)
         call = self._find_open_call(index, call_id, name)
         if call is None:
-            call = {"index": index, "id": call_id or "", "name": name or "", "arguments": ""}
+            call = {"index": index, "id": call_id or "", "name": name or "", "arguments": []}
             self._calls.append(call)
         call["id"] = call["id"] or call_id or ""
         call["name"] = call["name"] or name or ""
-        call["arguments"] += json.dumps(arguments) if isinstance(arguments, dict) else arguments or ""
+        call["arguments"].append(json.dumps(arguments) if isinstance(arguments, dict) else arguments or "")
 
     def build(self, *, is_truncated: bool) -> list[ToolCall]:
         """Return the complete tool calls of the answer.
@@ -248,14 +248,15 @@ class _CallBuilder:
                 Otherwise they become malformed calls: see `parse_call`.
         """
         read = (
-            parse_call(call["id"], call["name"], call["arguments"], is_truncated=is_truncated) for call in self._calls
+            parse_call(call["id"], call["name"], "".join(call["arguments"]), is_truncated=is_truncated)
+            for call in self._calls
         )
         return [call for call in read if call is not None]
 
     def _find_open_call(self, index: int | None, call_id: str | None, name: str | None) -> dict[str, Any] | None:
         """Return the call that a delta continues; None if the delta starts a new call.
 
-        The call is a dict with `index`, `id`, `name`, and the text of `arguments` so far.
+        The call is a dict with `index`, `id`, `name`, and the pieces of the text of `arguments` so far.
         """
         if index is None:
             last = self._calls[-1] if self._calls else None

@@ -25,6 +25,7 @@ from core.tools.question_form import (
     validate_entry,
     validate_form,
 )
+from tests.fixtures.steps import count_steps
 
 names = st.text(st.characters(codec="utf-8", exclude_categories=("Cs", "Cc")), min_size=1, max_size=12)
 scalars = st.one_of(names.filter(str.strip), st.integers(-1000, 1000), st.booleans())
@@ -179,8 +180,17 @@ def test_an_object_that_is_no_form_takes_a_json_object(schema: Any) -> None:
         (FormField("a", max_length=3), "abcd", "max_length"),
         (FormField("a", "choice"), "XL", "option"),
         (FormField("a", "choice"), f"{OPTION_PREFIX}5", "option"),
+        (FormField("a", "choices"), f"{OPTION_PREFIX}{'1' * 5000}", "option"),
+        (FormField("a", "integer"), "1" * 5000, "integer"),
+        (FormField("a", "integer", maximum=10**400), "1" * 500, "maximum"),
+        (FormField("a", "number", minimum=10**400), "1", "minimum"),
+        (FormField("a", "number"), "1e999", "number"),
         (FormField("a", "json"), "{", "json"),
         (FormField("", "array"), "a, b", "json"),
+        (FormField("a", "json"), "[" * 1400 + "]" * 1400, "json_depth"),
+        (FormField("", "json"), "[" * 101 + "]" * 101, "json_depth"),
+        (FormField("a", "json"), "NaN", "json_number"),
+        (FormField("", "json"), "[Infinity]", "json_number"),
     ],
 )
 def test_an_entry_that_does_not_fit_says_why(field: FormField, entry: str, fault: str) -> None:
@@ -207,3 +217,74 @@ def test_a_secret_answer_is_not_described() -> None:
     form = schema_to_form(Account.model_json_schema())
     assert describe_answer(form, {"name": "Ada", "key": "hunter2"}) == [("Name", "Ada"), ("Key", MASK)]
     assert describe_answer(schema_to_form({"type": "string", "format": "password"}), "hunter2") == [("", MASK)]
+
+
+#: Numbers of any length, and those that JSON cannot hold, as limits, options and defaults.
+numbers = st.sampled_from([10**400, -(10**400), 10**4299, 10**5000, float("inf"), float("nan"), 1e308])
+keywords_of_numbers = st.sampled_from(["minimum", "maximum", "minLength", "maxLength", "default", "const", "title"])
+
+
+@given(
+    st.sampled_from(["integer", "number", "string", "array", ""]),
+    st.dictionaries(keywords_of_numbers, numbers),
+    st.lists(numbers, min_size=1, max_size=3),
+    st.sampled_from(["7", "x", "1" * 500, "[1]", "1e400", "-0"]),
+)
+def test_a_schema_with_numbers_of_any_length_has_a_form(
+    type_: str, limits: dict[str, Any], options: list[Any], text: str
+) -> None:
+    for schema in ({"type": type_, **limits}, {"enum": options}, {"properties": {"a": {"type": type_, **limits}}}):
+        form = create_form("adk_request_input", {"response_schema": schema})
+        answer = parse_answer(form, text)
+        describe_answer(form, answer)
+        for field in form.fields:
+            to_entry(field, field.default)
+
+
+@pytest.mark.parametrize(
+    "values", [[1, True, 1.0], [False, 0, 0.0, "0", "false"], [[1], [True], {"a": 1}, {"a": True}]]
+)
+def test_options_that_python_takes_for_equal_are_different_choices(values: list[Any]) -> None:
+    labels = [f"choice {i}" for i in range(len(values))]
+    choice = {"oneOf": [{"const": value, "title": label} for value, label in zip(values, labels, strict=True)]}
+    form = schema_to_form(choice)
+    several = schema_to_form({"type": "array", "items": choice})
+    for i, label in enumerate(labels):
+        answer = parse_answer(form, f"{OPTION_PREFIX}{i}")
+        assert json.dumps(answer) == json.dumps(values[i])
+        assert describe_answer(form, answer) == [("", label)]
+        assert describe_answer(several, [answer]) == [("", label)]
+        assert to_entry(form.fields[0], answer) == f"{OPTION_PREFIX}{i}"
+        assert to_entry(several.fields[0], [answer]) == [f"{OPTION_PREFIX}{i}"]
+
+
+def test_a_text_chooses_the_option_with_this_label_before_one_with_this_value() -> None:
+    form = schema_to_form({"oneOf": [{"const": "A", "title": "B"}, {"const": "B", "title": "A"}]})
+    assert [parse_answer(form, text) for text in ("a", "b")] == ["B", "A"]
+    form = schema_to_form({"oneOf": [{"const": "small", "title": "S"}, {"const": "medium", "title": "M"}]})
+    assert [parse_answer(form, text) for text in ("small", "m")] == ["small", "medium"]
+
+
+def test_two_labels_of_one_value_are_no_options() -> None:
+    form = schema_to_form({"oneOf": [{"const": 1, "title": "Delete"}, {"const": 1, "title": "Keep"}]})
+    assert (form.choice, form.problem) == (None, "two of its options have one value")
+    assert schema_to_form({"enum": ["S", "S"]}).choice
+
+
+def test_labels_have_no_invisible_characters() -> None:
+    label = "\u202eyned\u200b now\u2066"
+    form = schema_to_form({"properties": {label: {"title": label, "description": label, "enum": [label]}}})
+    (field,) = form.fields
+    assert (field.label, field.description, field.options[0].label) == ("yned now",) * 3
+    assert field.options[0].value == label
+    assert parse_answer(form, label) == {label: label}
+
+
+def test_each_line_chooses_an_option_in_linear_time() -> None:
+    schema = {
+        "type": "array",
+        "items": {"oneOf": [{"const": f"value {i}", "title": f"{i}"} for i in range(MAX_OPTIONS)]},
+    }
+    form = schema_to_form(schema)
+    text = "\n".join(["value 999"] * 300)
+    assert count_steps(lambda: parse_answer(form, text)) < 50_000
