@@ -267,27 +267,28 @@ class HumanRequestService:
         Raises:
             StoreError: the database cannot be written.
         """
-        await self._update(id_, chunks=list(message_ids), address=dict(address))
+        values = {"chunks": list(message_ids), "address": dict(address)}
+        async with self._database.write() as connection:
+            await connection.execute(sa.update(human_requests).where(human_requests.c.id == id_).values(values))
 
     async def save_draft(self, question: Question, person: str, entries: Entries) -> None:
-        """Store a person's unsubmitted entries in a question's form.
+        """Store a person's unsubmitted entries in a question's form, while it is open.
 
         Earlier entries of the person are replaced. The decision on the question deletes the entries of all people.
 
         Args:
-            question: the question; the entries of other people are taken from it. A decided one is not refused.
             person: the platform's id of the person.
             entries: the texts or chosen options by field name, as for `validate_form`.
 
         Raises:
             StoreError: the database cannot be written.
         """
-        drafts = {**question.drafts, person: dict(entries)}
-        await self._update(question.id, drafts=to_json_value(drafts))
-
-    async def _update(self, id_: str, **values: Any) -> None:
+        is_open = (human_requests.c.id == question.id) & human_requests.c.decision.is_(None)
+        query = sa.select(human_requests.c.drafts).where(is_open).with_for_update()
         async with self._database.write() as connection:
-            await connection.execute(sa.update(human_requests).where(human_requests.c.id == id_).values(values))
+            if (row := (await connection.execute(query)).one_or_none()) is not None:
+                drafts = {**row.drafts, person: to_json_value(dict(entries))}
+                await connection.execute(sa.update(human_requests).where(is_open).values(drafts=drafts))
 
     async def list_decisions(self, origin: str) -> list[Decision | Answer]:
         """Return the decisions and answers with which a turn resumes a run.

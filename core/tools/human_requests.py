@@ -214,6 +214,8 @@ def _to_request(row: sa.Row[Any], inbound: InboxMessage) -> HumanRequest:
     Raises:
         TypeError: a column of the row is unreadable.
     """
+    if not isinstance(row.arguments, dict):
+        raise TypeError("the arguments are no JSON object")
     common: dict[str, Any] = {
         "id": row.id,
         "turn_id": row.turn,

@@ -16,9 +16,9 @@ from core.store.schema import human_requests as table
 from core.store.schema import inbox as inbox_table
 from core.store.schema import turns as turns_table
 from core.tools.adk_confirmations import ConfirmationRequest
-from core.tools.adk_requests import Decision
+from core.tools.adk_requests import Decision, QuestionRequest
 from core.tools.human_request_service import HumanRequestService
-from core.tools.human_requests import Approval, HumanRequest, Verdict
+from core.tools.human_requests import Approval, HumanRequest, Question, Verdict
 from core.turns.store import TurnStore
 from core.turns.turn import CancelReason, Turn
 from core.turns.worker import Worker
@@ -260,3 +260,37 @@ async def test_requests_are_deleted_with_their_session_or_turn(
         await connection.execute(sa.update(inbox_table).values(accepted_at=1.0))
     await CleanupService(database, days=1).delete_batch()
     assert await count_rows(database, table) == 0
+
+
+async def test_people_who_fill_in_one_form_keep_their_own_pages(
+    inbox: InboxStore, turns: TurnStore, approvals: HumanRequestService
+) -> None:
+    await inbox.accept(inbound(author="ada"))
+    (turn,) = await turns.claim(1)
+    asked = QuestionRequest("run", "q1", "adk_request_input", {"message": "Which?"}, (EVERYONE,))
+    (question,) = await approvals.save_answer(turn, "text", {}, [asked])
+    assert isinstance(question, Question)
+    people = [f"person{i}" for i in range(5)]
+    await asyncio.gather(*(approvals.save_draft(question, person, {"page": person}) for person in people))
+    await approvals.save_draft(question, "person0", {"page": "again"})
+    stored = await approvals.get(question.id)
+    assert isinstance(stored, Question)
+    assert stored.drafts == {**{person: {"page": person} for person in people}, "person0": {"page": "again"}}
+    await approvals.answer(question.id, ADA, "M")
+    await approvals.save_draft(question, "person1", {"page": "late"})
+    decided = await approvals.get(question.id)
+    assert isinstance(decided, Question)
+    assert (decided.answer, decided.drafts) == ("M", {})
+
+
+async def test_a_request_with_unreadable_arguments_breaks_no_other(
+    inbox: InboxStore, turns: TurnStore, approvals: HumanRequestService, database: FailingDatabase
+) -> None:
+    turn = await create_turn_with_requests(inbox, turns, approvals, make_request(1), make_request(2))
+    one, two = await approvals.list_of_turn(turn.id)
+    async with database.write() as connection:
+        await connection.execute(
+            sa.text("UPDATE human_requests SET arguments = :text WHERE id = :id"),
+            {"text": "[" * 5000 + "]" * 5000, "id": one.id},
+        )
+    assert [request.id for request in await approvals.list_of_turn(turn.id)] == [two.id]
