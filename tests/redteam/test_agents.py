@@ -7,15 +7,20 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from aiohttp import web
+from aiohttp.test_utils import TestServer
 from google.adk.agents import LlmAgent
 from google.adk.apps import App
 from google.adk.events.event import Event
 from google.adk.tools.agent_tool import AgentTool
 from google.adk.tools.function_tool import FunctionTool
+from google.adk.tools.tool_context import ToolContext
 from google.genai import types
 
 from channels.i18n import messages as words
+from core.agents import factory
 from core.agents.factory import create_plugins
+from core.agents.media import MediaPlugin
 from core.agents.runtime import AgentRuntime, RunRequest
 from core.identity import ADMINS
 from core.models.provider import Done, ToolCall
@@ -30,7 +35,7 @@ from core.tools.adk_confirmations import ConfirmationRequest, standing_approval_
 from core.tools.adk_requests import Decision
 from core.tools.builtin.make_file import make_file
 from core.tools.tool import Tool, to_adk_tool
-from sandbox.models import CallTool
+from sandbox.models import CallTool, RawChunk, Say, SendFile
 from tests.channels.platforms import (
     PLATFORMS,
     list_texts,
@@ -39,6 +44,7 @@ from tests.channels.platforms import (
     wait_for_answer,
     wait_for_texts,
 )
+from tests.channels.replies.test_reply_end import wait_for_turns
 from tests.channels.wiring import MODELS
 from tests.fixtures.conversation import (
     SESSION,
@@ -181,6 +187,103 @@ async def test_a_generated_file_has_a_plain_name_without_a_path(converse: Conver
         assert [e.type for e in events if e.type in ("file", "error")] == ["error"], attack
     async with chat.database.read() as connection:
         assert (await connection.execute(sa.select(artifacts.c.name))).all() == []
+
+
+@pytest.fixture
+async def file_url(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[str]:
+    """Serve each body of `DISGUISED` as any type at `/NUMBER?TYPE`, and yield the address of the server."""
+
+    async def serve(request: web.Request) -> web.Response:
+        body = list(DISGUISED.values())[int(request.match_info["number"])]
+        return web.Response(body=body, content_type=request.query_string or "application/octet-stream")
+
+    app = web.Application()
+    app.router.add_get("/{number}", serve)
+    monkeypatch.setattr(factory, "MediaPlugin", lambda: MediaPlugin(lambda address: address.is_loopback))
+    async with TestServer(app, host="127.0.0.1") as server:
+        yield str(server.make_url("/")).rstrip("/")
+
+
+SVG = b'<svg xmlns="http://www.w3.org/2000/svg"><script>alert(1)</script></svg>'
+
+#: Files that are no PNG.
+DISGUISED: dict[str, bytes] = {
+    "a script": b"<script>alert(1)</script>",
+    "a page": b"<!doctype html><html><body onload=alert(1)>",
+    "a drawing with a script": SVG,
+    "a drawing with a handler": b"<svg xmlns='http://www.w3.org/2000/svg' onload='alert(1)'/>",
+    "a program": b"MZ\x90\0\3\0\0\0",
+}
+
+
+def create_address_chunk(url: str) -> RawChunk:
+    file = {"fileData": {"mimeType": "image/png", "fileUri": url, "displayName": "photo.png"}}
+    return RawChunk({"candidates": [{"index": 0, "content": {"role": "model", "parts": [{"text": "Here:"}, file]}}]})
+
+
+async def test_a_file_at_an_address_that_is_no_picture_is_not_posted(
+    sandbox: Any, tmp_path: Path, file_url: str
+) -> None:
+    claims = [(number, claim) for number in range(len(DISGUISED)) for claim in ("", "image/png", "image/svg+xml")]
+    answers = [create_address_chunk(f"{file_url}/{number}?{claim}") for number, claim in claims]
+    async with run_conversation(sandbox, tmp_path, *answers, core={"vendor": "gemini"}) as chat:
+        for count, (number, claim) in enumerate(claims, 1):
+            await chat.say("draw")
+            await wait_for_turns(chat, count)
+            assert f"/{number}?{claim}" in list_texts(chat)[-1]
+            assert chat.list_files() == []
+
+
+async def test_a_file_of_a_model_has_the_type_and_suffix_of_its_bytes(sandbox: Any, tmp_path: Path) -> None:
+    answers = [[Say("Here:"), SendFile("image/png", data)] for data in DISGUISED.values()]
+    async with run_conversation(sandbox, tmp_path, *answers, core={"vendor": "gemini"}) as chat:
+        for count in range(1, len(DISGUISED) + 1):
+            await chat.say("draw")
+            await wait_for_turns(chat, count)
+        names = ["file-1.txt"] * 4 + ["file-1.bin"]
+        assert chat.list_files() == list(zip(names, DISGUISED.values(), strict=True))
+
+
+async def test_a_file_of_a_tool_has_the_suffix_of_its_bytes_and_a_plain_name(sandbox: Any, tmp_path: Path) -> None:
+    async def save(tool_context: ToolContext) -> str:
+        """Save two files."""
+        for name, kind, data in (
+            ("week\u202egnp.svg", "image/svg+xml", SVG),
+            ("photo.png", "image/png", DISGUISED["a script"]),
+        ):
+            await tool_context.save_artifact(name, types.Part.from_bytes(data=data, mime_type=kind))
+        return "saved"
+
+    def give() -> dict[str, bytes]:
+        """Return a file."""
+        return {"in\u202egpj.voice.png": DISGUISED["a program"]}
+
+    calls = [CallTool("save", {}, id="c1"), CallTool("give", {}, id="c2")]
+    tools = {"tools": [FunctionTool(save), FunctionTool(give)]}
+    async with run_conversation(sandbox, tmp_path, calls, "Done.", core=tools) as chat:
+        await chat.say("draw")
+        await chat.sandbox.wait_for(lambda: len(chat.list_files()) == 3)
+        names = {name.replace("_", " ") for name, _ in chat.list_files()}  # Discord has no spaces in names
+        assert names == {"in gpj.voice.bin", "photo.txt", "week gnp.txt"}
+
+
+async def test_a_file_that_a_model_names_has_no_direction_marks(sandbox: Any, tmp_path: Path) -> None:
+    calls = [
+        CallTool("make_file", {"name": name, "content": content}, id=name)
+        for name, content in (
+            ("report\u202egpj.exe", "x"),
+            ("\u2066photo\u2069.png", "<script>alert(1)</script>"),
+            ("chart.svg", SVG.decode()),
+        )
+    ]
+    tools = {"tools": [FunctionTool(make_file)]}
+    async with run_conversation(sandbox, tmp_path, calls, "Done.", core=tools) as chat:
+        await chat.say("make them")
+        await wait_for_turns(chat)
+        assert [name.replace("_", " ") for name, _ in chat.list_files()] == ["report gpj.exe"]
+        messages = chat.bot.model.requests[1]["messages"]
+        results = [message["content"] for message in messages if message["role"] == "tool"]
+        assert ["error" in result for result in results] == [False, True, True]
 
 
 def create_paying_app(name: str, provider: ScriptedProvider, paid: list[str], **kwargs: Any) -> App:
