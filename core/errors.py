@@ -176,6 +176,12 @@ class UserSpendingLimitError(SpendingLimitError):
     public = "You've reached your daily spending limit ({cap})."
 
 
+class AuthorSpendingLimitError(SpendingLimitError):
+    """One of several authors of a turn has no budget left, so that it is not run again."""
+
+    public = "Somebody whose message this answers has reached their daily spending limit ({cap})."
+
+
 class ChannelSpendingLimitError(SpendingLimitError):
     public = "This channel has reached its daily spending limit ({cap})."
 

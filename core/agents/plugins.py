@@ -4,7 +4,6 @@ An external model is one that a user's agent brings as an object, not a `ModelAd
 """
 
 import logging
-import time
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -27,7 +26,7 @@ from core.agents.config import TOOL_TIMEOUT_SECONDS
 from core.errors import ToolError
 from core.identity import ANONYMOUS_USER, AUTHOR, USER_STATE_KEY, User, intersect_rights, to_user_state
 from core.models.adapter import ModelAdapter
-from core.models.messages import find_parameter_schema, parameter_schema
+from core.models.messages import convert_messages, find_parameter_schema, list_tools, parameter_schema
 from core.models.selection import AgentRunConfig
 from core.models.tool_calls import MALFORMED_CALL_PREFIX, format_value, refuse_malformed_arguments, unique_id
 from core.secret_redaction import RunSecrets, get_run_secrets, redact_secrets
@@ -48,7 +47,8 @@ from core.tools.call_log import ToolCallEntry, ToolCallLog, ToolInvocation, hash
 from core.tools.json_schema import SchemaError
 from core.tools.results import save_files, to_model_result
 from core.tools.tool import ToolAdapter, is_idempotent, is_tool_allowed, set_tool_timeout
-from core.usage.meter import ModelCall, get_current_meter
+from core.usage.estimates import estimate_media_tokens, estimate_text_tokens
+from core.usage.meter import get_current_meter
 
 log = logging.getLogger(__name__)
 
@@ -479,26 +479,33 @@ class MeterPlugin(BasePlugin):
         super().__init__(name="parley_meter")
 
     async def before_model_callback(self, *, callback_context: CallbackContext, llm_request: LlmRequest) -> None:
-        """Check the spending limits before an external model is called; note the time.
+        """Check the spending limits before an external model is called.
 
-        The time is set in `call_starts` of `get_current_meter()`. For a `ModelAdapter`, nothing is done.
+        For a `ModelAdapter`, nothing is done.
 
         Raises:
             SpendingLimitError: a limit is reached; the model is not called.
         """
         if (model := _get_external_model(callback_context)) is not None:
-            meter = get_current_meter()
-            await meter.check_limits(llm_request.model or model.model, partial(_estimate_tokens, llm_request))
-            meter.call_starts[_call_key(callback_context)] = time.monotonic()
+            messages = convert_messages(llm_request.contents, llm_request.config.system_instruction)
+            files = await estimate_media_tokens(messages)
+            texts = partial(estimate_text_tokens, messages, list_tools(llm_request.config))
+            await get_current_meter().begin_external_call(
+                _call_key(callback_context), llm_request.model or model.model, lambda: files + texts()
+            )
 
     async def after_model_callback(self, *, callback_context: CallbackContext, llm_response: LlmResponse) -> None:
         """Add the call of an external model, with its token counts, to the current meter.
 
-        The response is marked as counted: see `UsageMeter.add_answer`. Partial responses, those without token counts,
-        and those of a `ModelAdapter` are not added.
+        The response is marked as counted: see `UsageMeter.add_response`. Responses of a `ModelAdapter` are not added.
+
+        Raises:
+            SpendingLimitError: the answer is long, and a limit is reached.
         """
-        if (model := _get_external_model(callback_context)) is not None and not llm_response.partial:
-            get_current_meter().add_answer(llm_response, model.model, _measure_seconds(callback_context))
+        if (model := _get_external_model(callback_context)) is not None:
+            answer = convert_messages([llm_response.content] if llm_response.content else [])
+            output = estimate_text_tokens(answer) + await estimate_media_tokens(answer)
+            await get_current_meter().add_response(_call_key(callback_context), llm_response, model.model, output)
 
     async def on_model_error_callback(
         self, *, callback_context: CallbackContext, llm_request: LlmRequest, error: Exception
@@ -508,8 +515,7 @@ class MeterPlugin(BasePlugin):
         ADK then raises the error.
         """
         if (model := _get_external_model(callback_context)) is not None:
-            name, seconds = llm_request.model or model.model, round(_measure_seconds(callback_context), 3)
-            get_current_meter().add(ModelCall(name, seconds=seconds, error=type(error).__name__))
+            get_current_meter().add_failure(_call_key(callback_context), llm_request.model or model.model, error)
 
 
 def _get_external_model(context: CallbackContext) -> BaseLlm | None:
@@ -520,25 +526,5 @@ def _get_external_model(context: CallbackContext) -> BaseLlm | None:
 
 
 def _call_key(context: CallbackContext) -> Any:
-    """Return the key of a model call in `UsageMeter.call_starts`.
-
-    It is a tuple of the run's id, the agent's name and the branch.
-    """
+    """Return the key of a model call in the meter: the run's id, the agent's name and the branch."""
     return context.invocation_id, context.agent_name, context._invocation_context.branch
-
-
-def _measure_seconds(context: CallbackContext) -> float:
-    """Return the seconds since a model call began, and set its start to now.
-
-    It returns 0 if no start is stored. Each response with token counts is the end of one call, so the next call starts
-    then.
-    """
-    now, starts = time.monotonic(), get_current_meter().call_starts
-    since = now - starts.get(_call_key(context), now)
-    starts[_call_key(context)] = now
-    return since
-
-
-def _estimate_tokens(request: LlmRequest) -> int:
-    """Return an estimate of the text tokens of a request: a quarter of its characters."""
-    return sum(len(part.text or "") for content in request.contents for part in content.parts or ()) // 4

@@ -342,6 +342,7 @@ class AgentRuntime:
             run = _run_messages(
                 runner,
                 messages,
+                request.meter,
                 request.user_id,
                 request.session_id,
                 invocation_id=request.run_id,
@@ -432,18 +433,28 @@ def _list_runs(run_id: str, answers: Sequence[MessageAnswer]) -> set[str]:
 
 
 async def _run_messages(
-    runner: ResumableRunner, messages: Sequence[types.Content], user_id: str, session_id: str, **options: Any
+    runner: ResumableRunner,
+    messages: Sequence[types.Content],
+    meter: UsageMeter,
+    user_id: str,
+    session_id: str,
+    **options: Any,
 ) -> AsyncGenerator[Event, None]:
     """Run ADK once for each message, one after the other, and yield all ADK events.
+
+    At the end, the meter counts the calls of external models that have not ended.
 
     Args:
         options: further arguments of ADK's `run_async`.
     """
-    for message in messages:
-        run = runner.run_async(user_id=user_id, session_id=session_id, new_message=message, **options)
-        async with aclosing(run) as events:
-            async for event in events:
-                yield event
+    try:
+        for message in messages:
+            run = runner.run_async(user_id=user_id, session_id=session_id, new_message=message, **options)
+            async with aclosing(run) as events:
+                async for event in events:
+                    yield event
+    finally:
+        meter.end_external_calls()
 
 
 def _unwrap_error(error: Exception) -> Exception:

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
@@ -46,6 +46,7 @@ from core.models.retries_and_fallbacks import Fallbacks
 from core.models.tokens import estimate_tokens
 from core.models.tool_calls import keep_own_signatures, mark_signature, unique_id
 from core.usage import meter as metering
+from core.usage.estimates import estimate_media_tokens, estimate_text_tokens
 from core.usage.meter import Usage
 
 log = logging.getLogger(__name__)
@@ -187,11 +188,18 @@ class ModelAdapter(BaseLlm):
             SpendingLimitError: a spending limit is reached; the request is not sent.
         """
         meter, last = metering.get_current_meter(), None
-        await meter.check_limits(name, partial(_estimate_input_tokens, request))
+        files = await estimate_media_tokens(request.messages)
         answer = _AnswerBuilder(request.messages, handle.provider.name)
-        with meter.measure_call(name, instead_of=instead_of) as call:
-            call.estimate = lambda: replace(answer.estimate, input=_estimate_input_tokens(request))
-            responses = self._stream_responses(replace(request, report_usage=call.set_usage), answer, handle, stream)
+
+        def estimate_input() -> int:
+            return files + estimate_text_tokens(request.messages, request.tools)
+
+        async with meter.run_call(name, estimate_input, instead_of=instead_of) as call:
+            call.estimate = lambda: replace(answer.estimate, input=estimate_input())
+            extend = partial(meter.extend_reservation, call)
+            responses = self._stream_responses(
+                replace(request, report_usage=call.set_usage), answer, handle, stream, extend
+            )
             async with aclosing(responses):
                 async for response in responses:
                     if response.partial:
@@ -204,13 +212,19 @@ class ModelAdapter(BaseLlm):
             yield last
 
     async def _stream_responses(
-        self, request: ModelRequest, answer: "_AnswerBuilder", handle: ModelHandle, stream: bool
+        self,
+        request: ModelRequest,
+        answer: "_AnswerBuilder",
+        handle: ModelHandle,
+        stream: bool,
+        extend: Callable[[int], Awaitable[None]],
     ) -> AsyncGenerator[LlmResponse, None]:
         """Send a request, and yield partial responses and then the complete response.
 
         Args:
             answer: builder that gets the pieces of the answer.
             stream: whether partial responses are wanted.
+            extend: called with the estimated tokens of the answer so far; raises an error if the answer must end.
         """
         # `Provider.stream` is an async generator, and closing it closes the connection
         events = cast(AsyncGenerator[ProviderEvent, None], handle.provider.stream(request))
@@ -220,6 +234,9 @@ class ModelAdapter(BaseLlm):
                 if isinstance(event, Done):
                     break
                 answer.add(event)
+                if isinstance(event, Media):
+                    answer.media_tokens += await estimate_media_tokens([ModelMessage("assistant", (event,))])
+                await extend(answer.tokens)
                 if stream and isinstance(event, Text | Thought) and event.text:
                     yield _response([_text_part(event.text, isinstance(event, Thought))], partial=True)
         request.report_usage(event.usage)
@@ -281,17 +298,6 @@ def _to_model_request(llm_request: LlmRequest, handle: ModelHandle) -> ModelRequ
     return ModelRequest(handle.model, messages, list_tools(config), config)
 
 
-def _estimate_input_tokens(request: ModelRequest) -> int:
-    """Return an estimate of a request's tokens: a quarter of its characters.
-
-    Files are not counted.
-    """
-    return (
-        sum(len(str(part)) for message in request.messages for part in message.parts if not isinstance(part, Media))
-        // 4
-    )
-
-
 def _final_response(answer: "_AnswerBuilder", done: Done) -> LlmResponse:
     """Return the complete response of a model call from the pieces of its answer.
 
@@ -334,6 +340,7 @@ class _AnswerBuilder:
     Attributes:
         grounding: the web pages of the answer so far; None without a page.
         read_urls: addresses of the pages that the model read as a whole.
+        media_tokens: estimated tokens of the answer's files so far.
     """
 
     def __init__(self, messages: Iterable[ModelMessage], provider: str) -> None:
@@ -341,6 +348,8 @@ class _AnswerBuilder:
         self._pieces: list[Text | Thought | Media | ToolCall] = []
         self.grounding: types.GroundingMetadata | None = None
         self.read_urls: list[str] = []
+        self.media_tokens = 0
+        self._bytes = 0
         self._ids = {call.id for message in messages for call in message.tool_calls}
 
     def add(self, piece: Text | Thought | Media | ToolCall | Grounding) -> None:
@@ -354,6 +363,7 @@ class _AnswerBuilder:
             self.grounding = merge_grounding(self.grounding, piece.metadata)
             self.read_urls += [url for url in piece.read_urls if url not in self.read_urls]
             return
+        self._bytes += len(_get_characters(piece).encode("utf-8", "replace"))
         last = self._pieces[-1] if self._pieces else None
         if (joined := join_text(last, piece)) is not None:
             self._pieces[-1] = joined
@@ -363,15 +373,20 @@ class _AnswerBuilder:
             self._pieces.append(piece)
 
     @property
+    def tokens(self) -> int:
+        """Estimated tokens of the answer so far; unlike `estimate`, it takes no time for a long answer."""
+        return self._bytes // 4 + self.media_tokens
+
+    @property
     def estimate(self) -> Usage:
         """Estimated tokens of the answer so far.
 
-        `output` counts text and tool calls, `thinking` counts thoughts. The other counts are 0.
+        `output` counts text, tool calls and files, `thinking` counts thoughts. The other counts are 0.
         """
         thoughts = "".join(piece.text for piece in self._pieces if isinstance(piece, Thought))
         text = "".join(piece.text for piece in self._pieces if isinstance(piece, Text))
-        calls = "".join(f"{call.name} {call.arguments}" for call in self._pieces if isinstance(call, ToolCall))
-        return Usage(output=estimate_tokens(text + calls), thinking=estimate_tokens(thoughts))
+        calls = "".join(_get_characters(piece) for piece in self._pieces if isinstance(piece, ToolCall))
+        return Usage(output=estimate_tokens(text + calls) + self.media_tokens, thinking=estimate_tokens(thoughts))
 
     @property
     def has_content(self) -> bool:
@@ -397,6 +412,16 @@ class _AnswerBuilder:
             )
             return types.Part(function_call=call, thought_signature=signature)
         return _text_part(piece.text, isinstance(piece, Thought), signature)
+
+
+def _get_characters(piece: Text | Thought | Media | ToolCall) -> str:
+    """Return the text of a piece, or the name and arguments of a tool call; empty for a file."""
+    match piece:
+        case ToolCall():
+            return f"{piece.name} {piece.arguments}"
+        case Media():
+            return ""
+    return piece.text
 
 
 def _text_part(text: str, thought: bool, signature: bytes | None = None) -> types.Part:

@@ -9,7 +9,6 @@ keep their times, although they move to the end of the history. So the covered m
 and the model gets the summary as a user message.
 """
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -27,7 +26,7 @@ from core.models.adapter import ModelAdapter
 from core.models.tokens import TokenCounter, estimate_tokens
 from core.sessions.codec import parse_event
 from core.sessions.prompt_text import LINE_PREFIX, build_quote, escape_brackets, quote_message
-from core.usage.meter import get_current_meter
+from core.usage.meter import get_current_meter, to_usage
 
 #: Returns the model that summarizes a session, and its name, for the session's agent and chosen model.
 SummaryModelFactory = Callable[[str, str | None], tuple[BaseLlm, str]]
@@ -140,10 +139,13 @@ async def _generate_metered(llm: BaseLlm, request: LlmRequest) -> LlmResponse:
         SpendingLimitError: a spending limit is reached.
         ProviderError: the model returned no answer. Errors that it raises pass unchanged.
     """
-    meter, started_at = get_current_meter(), time.monotonic()
-    await meter.check_limits(request.model or "", lambda: estimate_tokens(str(request.contents)))
-    answer = await _generate(llm, request)
-    meter.add_answer(answer, request.model or "", time.monotonic() - started_at)
+    texts = str(request.contents)
+    async with get_current_meter().run_call(request.model or "", lambda: estimate_tokens(texts)) as call:
+        answer = await _generate(llm, request)
+        if answer.usage_metadata is not None:
+            call.set_usage(to_usage(answer.usage_metadata))
+        else:
+            call.estimate_missing()
     return answer
 
 

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping
+from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import UTC, datetime
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
+from core.errors import SpendingLimitError
 from core.observability import metrics
 
 if TYPE_CHECKING:
@@ -28,9 +29,8 @@ _METADATA_KEY = "parley_call"
 #: Error of a cancelled call.
 CANCELLED = "cancelled"
 
-#: Function that raises an error if a model must not be called. Arguments: the model's full name, and a function that
-#: returns an estimate of the input tokens.
-LimitCheck = Callable[[str, Callable[[], int]], Awaitable[None]]
+#: Output tokens in the expected cost of a call, until its answer is longer.
+EXPECTED_OUTPUT_TOKENS = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,17 +102,21 @@ class ModelCall:
         return cls(**{"model": "", **{name: value for name, value in data.items() if name in known}})
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class RunningCall:
     """Token counts of a model call that has not ended.
 
     Attributes:
         usage: the token counts that the vendor has sent last.
         estimate: returns an estimate of the tokens of the request and of the answer so far.
+        reserved: the expected cost that is reserved for the call; None without spending limits.
+        expected_output: the output tokens to reserve.
     """
 
     usage: Usage = field(default_factory=Usage)
     estimate: Callable[[], Usage] = Usage
+    reserved: ModelCall | None = None
+    expected_output: int = EXPECTED_OUTPUT_TOKENS
 
     def set_usage(self, usage: Usage) -> None:
         """Store newer token counts of the vendor in place of the former ones."""
@@ -133,8 +137,47 @@ class RunningCall:
         )
 
 
-async def _no_limits(_model: str, _tokens: Callable[[], int]) -> None:
+@dataclass(slots=True)
+class _ExternalCall:
+    """Call of an external model that has not ended.
+
+    Attributes:
+        model: full name of the model.
+        call: its token counts.
+        started_at: its start (monotonic clock).
+        output: estimated tokens of its answer so far.
+        is_complete: whether a response that is not partial has come.
+    """
+
+    model: str
+    call: RunningCall
+    started_at: float = field(default_factory=monotonic)
+    output: int = 0
+    is_complete: bool = False
+
+
+class LimitCheck(Protocol):
+    """Check of the spending limits before a model call."""
+
+    async def __call__(self, model: str, estimate_input: Callable[[], int], call: RunningCall | None = None) -> None:
+        """Reserve the expected cost of a call; raise an error if a limit is reached.
+
+        Args:
+            model: full name of the model.
+            estimate_input: returns an estimate of the input tokens.
+            call: the call to make, whose reservation is replaced; None for a check before a call is prepared.
+
+        Raises:
+            SpendingLimitError: a limit is reached; the model must not be called.
+        """
+
+
+async def _no_limits(model: str, estimate_input: Callable[[], int], call: RunningCall | None = None) -> None:
     """Allow every model call: the `LimitCheck` of a meter without limits."""
+
+
+async def _no_author_limits(authors: Collection[str]) -> Mapping[str, SpendingLimitError]:
+    return {}
 
 
 class UsageMeter:
@@ -152,7 +195,8 @@ class UsageMeter:
         author: author of the newest message, as `platform:id`. The calls count against their spending limit.
         author_name: name of the author on the platform.
         check_limits: awaited by the callers of models before each call; raises an error if it must not be made.
-        call_starts: start of each running call of an external model (monotonic clock), by run, agent and branch.
+        find_spent_authors: returns the error of each of some authors (`platform:id`) whose spending limit is reached.
+        running: the calls that have not ended, with their reservations.
     """
 
     def __init__(
@@ -165,7 +209,11 @@ class UsageMeter:
         self.author: str = stored.get("author", "")
         self.author_name: str = stored.get("author_name", "")
         self.check_limits: LimitCheck = _no_limits
-        self.call_starts = dict[object, float]()
+        self.find_spent_authors: Callable[[Collection[str]], Awaitable[Mapping[str, SpendingLimitError]]] = (
+            _no_author_limits
+        )
+        self.running = list[RunningCall]()
+        self._external_calls = dict[object, _ExternalCall]()
         self._attempt_id = uuid.uuid4().hex[:6]
         self._earlier_attempt_ids: list[str] = list(stored.get("parts", ()))
         self._calls = [ModelCall.from_json(call) for call in stored.get("calls", ())]
@@ -235,10 +283,8 @@ class UsageMeter:
             ):
                 continue
             if event.usage_metadata is not None:
-                cache_write = int(mark.get("cache_write", 0))
-                self._calls.append(
-                    _to_model_call(event.model_version or "", event.usage_metadata, cache_write=cache_write)
-                )
+                usage = to_usage(event.usage_metadata, cache_write=int(mark.get("cache_write", 0)))
+                self._calls.append(ModelCall(event.model_version or "", **asdict(usage)))
 
     def to_json(self) -> dict[str, Any]:
         """Return the token sums, the attribution and the calls, to store with the turn.
@@ -264,30 +310,141 @@ class UsageMeter:
         """
         return {"day": self.day, "place": self.place, "author": self.author, "author_name": self.author_name}
 
-    @contextmanager
-    def measure_call(self, model: str, *, instead_of: str = "") -> Iterator[RunningCall]:
-        """Time the model call in the block, and add it to the meter, also if it fails.
+    @asynccontextmanager
+    async def run_call(
+        self, model: str, estimate_input: Callable[[], int], *, instead_of: str = ""
+    ) -> AsyncIterator[RunningCall]:
+        """Check the spending limits, time the model call in the block, and add it to the meter.
 
-        Yields the call's token counts, which the block updates. If the block is cancelled, missing counts are
-        estimated.
+        Yields the call's token counts, which the block updates. A call that fails is added too. If the block is
+        cancelled, or ends at a spending limit, missing counts are estimated.
 
         Args:
             model: full name of the model.
+            estimate_input: returns an estimate of the input tokens.
             instead_of: full name of the model that it replaces as a fallback; empty if it replaces none.
+
+        Raises:
+            SpendingLimitError: a limit is reached; the block does not begin, and no call is added.
         """
-        call, start, error = RunningCall(), monotonic(), ""
+        call, error = RunningCall(estimate=lambda: Usage(estimate_input())), ""
+        self.running.append(call)
         try:
-            yield call
-        except Exception as raised:
-            error = type(raised).__name__
-            raise
-        except BaseException:
-            error = CANCELLED
-            call.estimate_missing()
-            raise
+            await self.check_limits(model, estimate_input, call)
+            start = monotonic()
+            try:
+                yield call
+            except SpendingLimitError as raised:
+                error = type(raised).__name__
+                call.estimate_missing()
+                raise
+            except Exception as raised:
+                error = type(raised).__name__
+                raise
+            except BaseException:
+                error = CANCELLED
+                call.estimate_missing()
+                raise
+            finally:
+                seconds = round(monotonic() - start, 3)
+                self.add(ModelCall(model, **asdict(call.usage), seconds=seconds, instead_of=instead_of, error=error))
         finally:
-            seconds = round(monotonic() - start, 3)
-            self.add(ModelCall(model, **asdict(call.usage), seconds=seconds, instead_of=instead_of, error=error))
+            self.running.remove(call)
+
+    async def extend_reservation(self, call: RunningCall, output_tokens: int) -> None:
+        """Reserve more for a call whose answer is longer than expected.
+
+        Each extension doubles the output tokens, so that a long answer needs few of them.
+
+        Args:
+            output_tokens: estimated tokens of the answer so far.
+
+        Raises:
+            SpendingLimitError: other calls have reached a limit meanwhile; the answer must end.
+        """
+        if (reserved := call.reserved) is not None and output_tokens > call.expected_output:
+            call.expected_output = 2 * output_tokens
+            await self.check_limits(reserved.model, lambda: reserved.input, call)
+
+    async def begin_external_call(self, key: object, model: str, estimate_input: Callable[[], int]) -> None:
+        """Check the spending limits before the call of an external model.
+
+        Args:
+            key: identifies the caller: its run, agent and branch. It has one call at a time.
+            model: full name of the model.
+            estimate_input: returns an estimate of the input tokens.
+
+        Raises:
+            SpendingLimitError: a limit is reached; the model must not be called.
+        """
+        self._end_external_call(key)  # its responses had no token counts
+        external = _ExternalCall(model, RunningCall())
+        external.call.estimate = lambda: Usage(estimate_input(), external.output)
+        self.running.append(external.call)
+        try:
+            await self.check_limits(model, estimate_input, external.call)
+        except BaseException:
+            self.running.remove(external.call)
+            raise
+        external.started_at = monotonic()
+        self._external_calls[key] = external
+
+    async def add_response(self, key: object, response: LlmResponse, model: str, output_tokens: int) -> None:
+        """Add a response of an external model.
+
+        A complete response with token counts ends the call: see `add_answer`. All others count by their estimate, if
+        the call ends without token counts.
+
+        Args:
+            key: the key of `begin_external_call`.
+            response: the response; if it ends the call, its `model_version` and `custom_metadata` are set.
+            model: full name of the model.
+            output_tokens: estimated tokens of the response.
+
+        Raises:
+            SpendingLimitError: the answer is longer than expected, and a limit is reached: see `extend_reservation`.
+        """
+        external = self._external_calls.get(key)
+        if not response.partial and response.usage_metadata is not None:
+            seconds = self._remove_external_call(key)
+            self.add_answer(response, model, seconds)
+        elif external is not None:
+            external.output = max(output_tokens, external.output + (output_tokens if response.partial else 0))
+            external.is_complete = not response.partial
+            if response.usage_metadata is not None:
+                external.call.set_usage(to_usage(response.usage_metadata))
+            await self.extend_reservation(external.call, external.output)
+
+    def add_failure(self, key: object, model: str, error: Exception) -> None:
+        """Add a failed call of an external model, without token counts.
+
+        Args:
+            key: the key of `begin_external_call`.
+            model: full name of the model.
+        """
+        seconds = self._remove_external_call(key)
+        self.add(ModelCall(model, seconds=round(seconds, 3), error=type(error).__name__))
+
+    def end_external_calls(self) -> None:
+        """Add the calls of external models that were cancelled or sent no token counts.
+
+        They count by their estimate.
+        """
+        for key in list(self._external_calls):
+            self._end_external_call(key)
+
+    def _end_external_call(self, key: object) -> None:
+        if (external := self._external_calls.get(key)) is not None:
+            external.call.estimate_missing()
+            seconds, error = self._remove_external_call(key), "" if external.is_complete else CANCELLED
+            self.add(ModelCall(external.model, **asdict(external.call.usage), seconds=round(seconds, 3), error=error))
+
+    def _remove_external_call(self, key: object) -> float:
+        """Forget the running call of an external model; return its duration in seconds."""
+        if (external := self._external_calls.pop(key, None)) is None:
+            return 0.0
+        self.running.remove(external.call)
+        return monotonic() - external.started_at
 
     def add_answer(self, response: LlmResponse, model: str, seconds: float) -> None:
         """Add the call of an external model, and mark its answer with `answer_metadata`.
@@ -300,11 +457,8 @@ class UsageMeter:
             seconds: duration of the call.
         """
         if response.usage_metadata is not None:
-            self.add(
-                _to_model_call(
-                    model, response.usage_metadata, seconds=round(seconds, 3), error=response.error_code or ""
-                )
-            )
+            usage = to_usage(response.usage_metadata)
+            self.add(ModelCall(model, **asdict(usage), seconds=round(seconds, 3), error=response.error_code or ""))
             response.model_version = model
             response.custom_metadata = {**(response.custom_metadata or {}), **self.answer_metadata()}
 
@@ -336,14 +490,18 @@ def set_current_meter(meter: UsageMeter) -> None:
     _current.set(meter)
 
 
-def _to_model_call(model: str, metadata: types.GenerateContentResponseUsageMetadata, **fields: Any) -> ModelCall:
-    return ModelCall(
-        model,
+def to_usage(metadata: types.GenerateContentResponseUsageMetadata, *, cache_write: int = 0) -> Usage:
+    """Return ADK's token counts of a response.
+
+    Args:
+        cache_write: the count for which ADK has no field.
+    """
+    return Usage(
         input=(metadata.prompt_token_count or 0) + (metadata.tool_use_prompt_token_count or 0),
         output=metadata.candidates_token_count or 0,
         thinking=metadata.thoughts_token_count or 0,
         cached=metadata.cached_content_token_count or 0,
-        **fields,
+        cache_write=cache_write,
     )
 
 

@@ -1,14 +1,16 @@
 """Spending limits per day, checked before each model call, over all workers.
 
-Before each call one transaction writes estimated rows to `spending`: the calls of the turn so far, and the expected
-cost of the next one. A call is made while the spending is below every limit. So one call may exceed a limit by its own
-cost, and no call follows it. The rows belong to the turn, not to the worker: the next attempt at the turn replaces
-them, and so do the final rows when the turn is recorded (`core.usage.spending`).
+Before each call one transaction writes estimated rows to `spending`: the calls of the turn so far, those that run
+beside it, and the expected cost of the next one, with its files (`core.usage.estimates`). A call is made while the
+spending and all reservations are below every limit. An answer that grows longer than expected is checked again, with
+twice its length, and ends if the others have reached a limit. So the last call may exceed a limit by its own cost, and
+no call follows it, also if many begin at once. The rows belong to the turn, not to the worker: the next attempt at the
+turn replaces them, and so do the final rows when the turn is recorded (`core.usage.spending`).
 """
 
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass
 
@@ -16,6 +18,7 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.errors import (
+    AuthorSpendingLimitError,
     ChannelSpendingLimitError,
     DailySpendingLimitError,
     ModelSpendingLimitError,
@@ -26,14 +29,11 @@ from core.errors import (
 from core.secret_redaction import format_error
 from core.store.database import Database
 from core.store.schema import spending
-from core.usage.meter import ModelCall, UsageMeter, utc_day
+from core.usage.meter import EXPECTED_OUTPUT_TOKENS, ModelCall, RunningCall, UsageMeter, utc_day
 from core.usage.prices import Prices, format_dollars
 from core.usage.spending import GROUP_COLUMNS, SpendingStore, make_rows
 
 log = logging.getLogger(__name__)
-
-#: Output tokens in the expected cost of a call.
-EXPECTED_OUTPUT_TOKENS = 500
 
 #: Advisory lock on PostgreSQL, held from a check until its rows are committed. SQLite has one writer at a time.
 _LOCK_KEY = 0x6361_7073
@@ -135,13 +135,17 @@ class SpendingLimiter:
                 log.warning("turn %s: the calls after its end are not counted: %s", meter.turn, format_error(error))
 
     def _bind_meter(self, meter: UsageMeter) -> None:
-        """Set a meter's `check_limits` to `reserve`, unless there are no limits."""
+        """Set a meter's checks to those of this limiter, unless there are no limits."""
 
-        async def check_limits(model: str, estimate_input: Callable[[], int]) -> None:
-            await self.reserve(meter, model, estimate_input())
+        async def check_limits(model: str, estimate_input: Callable[[], int], call: RunningCall | None = None) -> None:
+            await self.reserve(meter, model, estimate_input(), call)
+
+        async def find_spent_authors(authors: Collection[str]) -> Mapping[str, SpendingLimitError]:
+            return await self._find_spent_authors(meter, authors)
 
         if self._limits:
             meter.check_limits = check_limits
+            meter.find_spent_authors = find_spent_authors
 
     async def list_nearly_spent(self, fraction: float) -> list[SpendingUsage]:
         """Return the limits of which at least a fraction is spent or reserved today (UTC).
@@ -172,30 +176,68 @@ class SpendingLimiter:
                 usages += [SpendingUsage(kind, of, int(spent), limit) for of, spent in rows if of or kind != "user"]
         return usages
 
-    async def reserve(self, meter: UsageMeter, model: str, input_tokens: int) -> None:
+    async def _find_spent_authors(
+        self, meter: UsageMeter, authors: Collection[str]
+    ) -> Mapping[str, SpendingLimitError]:
+        """Return an error for each of some authors whose spending limit is reached.
+
+        The costs of the meter's own turn do not count.
+
+        Args:
+            meter: has the turn, and the day of its start.
+            authors: `platform:id` of each author.
+
+        Raises:
+            StoreError: the database cannot be read.
+        """
+        if not (limit := self._limits.user):
+            return {}
+        is_other = spending.c.turn.is_distinct_from(meter.turn)
+        query = (
+            sa.select(spending.c.author)
+            .where(spending.c.day == meter.day, spending.c.author.in_(authors), is_other)
+            .group_by(spending.c.author)
+            .having(sa.func.sum(spending.c.cost) >= limit)
+        )
+        async with self._database.read() as connection:
+            spent = (await connection.execute(query)).scalars().all()
+        amount = format_dollars(limit)
+        return {
+            author: AuthorSpendingLimitError(f"the spending limit of {author} is reached", limit=amount)
+            for author in spent
+        }
+
+    async def reserve(self, meter: UsageMeter, model: str, input_tokens: int, call: RunningCall | None = None) -> None:
         """Check the spending limits, and write a call's expected cost to `spending`.
 
-        First, estimated rows of the turn's calls so far replace its former rows. Then the limits are checked, and the
-        expected cost is written if none is reached. The rows of the calls so far are committed in both cases.
+        First, estimated rows of the turn's calls so far, and of its other running calls, replace its former rows. Then
+        the limits are checked, and the expected cost is written if none is reached. The rows of the other calls are
+        committed in both cases, and so is the expected cost of a call that has begun.
 
         Args:
             meter: the meter of the run.
             model: full name of the model.
             input_tokens: estimate of the tokens of the request.
+            call: the call to make, one of `UsageMeter.running`, or one whose answer is longer than expected; its
+                `reserved` is set. None for a check before a call is prepared.
 
         Raises:
-            SpendingLimitError: a limit is reached; only the expected cost is not written.
+            SpendingLimitError: a limit is reached.
             StoreError: the database cannot be used.
         """
-        expected = ModelCall(model, input=input_tokens, output=EXPECTED_OUTPUT_TOKENS)
+        output_tokens = call.expected_output if call is not None else EXPECTED_OUTPUT_TOKENS
+        expected = ModelCall(model, input=input_tokens, output=output_tokens)
         async with self._database.write() as connection:
             if not self._database.is_sqlite:
                 await connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK_KEY)))
             await connection.execute(sa.delete(spending).where(spending.c.turn == meter.turn))
-            await self._insert_rows(connection, meter, meter.calls)
+            beside = [other.reserved for other in meter.running if other is not call and other.reserved is not None]
+            await self._insert_rows(connection, meter, [*meter.calls, *beside])
             limit_error = await self._find_reached_limit(connection, meter, model)
-            if limit_error is None:
+            if limit_error is None or (call is not None and call.reserved is not None):
                 await self._insert_rows(connection, meter, [expected])
+                if call is not None:
+                    call.reserved = expected
         if limit_error is not None:
             raise limit_error
 
