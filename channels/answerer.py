@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import Mapping, Sequence, Set
 from contextlib import aclosing
+from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
 from typing import Any
@@ -20,10 +21,12 @@ from channels.replies.buttons import answer_buttons, create_button, growing_butt
 from channels.replies.error_messages import (
     ErrorMessages,
     add_model_note,
+    add_notice,
     announce_restart,
     error_summary,
     log_level,
     post_as_file,
+    spending_notice,
 )
 from channels.replies.question_message import entry_error_text
 from channels.replies.reply import Reply
@@ -52,8 +55,8 @@ from core.secret_redaction import format_error
 from core.store.turn_states import EndState
 from core.tools.adk_confirmations import ConfirmationRequest
 from core.tools.adk_requests import QuestionRequest
-from core.tools.human_request_service import HumanRequestService, MessageAnswerResult
-from core.tools.human_requests import HumanRequest
+from core.tools.human_request_service import HumanRequestService
+from core.tools.human_requests import HumanRequest, MessageAnswerResult
 from core.turns.store import TurnStore
 from core.turns.turn import CancelReason, Turn
 
@@ -324,19 +327,22 @@ class Answerer:
                 done = await self._run_agent(turn, reply, recorder)
             files = await load_files(self._runtime, turn.session_id, turn.origin)
             requests: list[ConfirmationRequest | QuestionRequest] = [*done.confirmations, *done.questions]
-            if not (turn.is_addressed or reply.text.strip() or files or requests):
+            notice = self._turn_states[turn.id].notice
+            is_declined = not (turn.is_addressed or reply.text.strip() or files or requests)
+            if is_declined and not notice:
                 await self._turns.save_answer(turn, "", turn.meter.to_json(), recorder.run_record)
                 return await self._end_without_answer(turn, reply)
             text = add_model_note(reply.text, done.calls, reply.say)
             text = add_sources(text, done.sources, reply.say)
             if requests:
                 empty = words.NEEDS_APPROVAL if done.confirmations else words.HAS_QUESTION
-                text = text if text.strip() else reply.say(empty)
+                text = add_notice(text if text.strip() else reply.say(empty), notice)
                 human_requests = await self._human_requests.save_answer(
                     turn, text, turn.meter.to_json(), requests, recorder.run_record
                 )
             else:
-                text = text if text.strip() else reply.say(words.ONLY_FILES if files else words.NO_ANSWER)
+                empty = reply.say(words.ONLY_FILES if files else words.NO_ANSWER)
+                text = add_notice(text if text.strip() or is_declined else empty, notice)
                 human_requests = []
                 await self._turns.save_answer(turn, text, turn.meter.to_json(), recorder.run_record)
         except SessionResetError:
@@ -386,7 +392,10 @@ class Answerer:
         runtime = self._other_runtimes.get(turn.agent, self._runtime)
         decisions = await self._human_requests.list_decisions(turn.origin) if turn.run is not None else ()
         channel = self._get_channel(turn.newest_message)
-        prompt = await self._prompt_builder.build(turn, channel, runtime, recorder)
+        if left_out := await self._prompt_builder.list_spent_messages(turn):
+            turn = replace(turn, messages=tuple(message for message in turn.messages if message not in left_out))
+            self._turn_states[turn.id].notice = await spending_notice(channel, left_out, reply.say)
+        prompt = await self._prompt_builder.build(turn, channel, runtime, recorder, left_out)
         text = prompt.attributed_prompt
         answered = await self._human_requests.answer_with_message(turn, prompt.authors, text.unattributed_text)
         self._check_message(turn, answered, reply.say)
@@ -502,6 +511,7 @@ class Answerer:
                 answer.
         """
         text, say = reply.text_without_ending.rstrip(), reply.say
+        text = add_notice(text, self._turn_states[turn.id].notice)
         if state == "failed":
             buttons = [create_button("retry", turn.id, say)]
             await reply.close(text, Priority.ERROR, ending=say.format_error_with_id(sentence, turn.id), buttons=buttons)

@@ -183,6 +183,7 @@ NOT_A_MEMBER = "I can't write there. Invite me to the channel, then try again."
 USER_NOT_ALLOWED = "You don't have access to this bot."
 ACCESS_REVOKED = "You no longer have access to this bot here."
 MESSAGE_LIMIT_REACHED = "You've reached the message limit. Try again in {minutes} min."
+DENIED_OVER_LIMIT = "Denied. You've reached the message limit, so I don't go on. Try again in {minutes} min."
 COMMAND_LIMIT_REACHED = "You've reached the command limit. Try again in {minutes} min."
 
 # descriptions of commands
@@ -206,6 +207,7 @@ ABOUT_THIS = "What do you think about this message?"
 
 # spending
 LIMIT_RESETS = "I can answer again from {day}, 00:00 (UTC). Before that, {who} can raise the limit."
+MESSAGES_LEFT_OUT = "_Left out: messages of {names}, who reached their daily spending limit._"
 LIMIT_OPERATOR = "the operator of this bot"
 LIMIT_ADMINS = "an admin"
 ANSWERED_BY_FALLBACK = "_Answered by `{model}` because `{other}` failed._"

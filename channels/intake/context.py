@@ -93,7 +93,11 @@ class ContextBuilder:
         self._timeout = timeout
 
     async def build(
-        self, turn: Turn, channel: Channel, texts: Sequence[MessageText]
+        self,
+        turn: Turn,
+        channel: Channel,
+        texts: Sequence[MessageText],
+        left_out: Sequence[InboxMessage] = (),
     ) -> tuple[AttributedPrompt, ContextRecord]:
         """Fetch the context messages of a turn, and return the prompt text.
 
@@ -103,6 +107,7 @@ class ContextBuilder:
 
         Args:
             texts: the texts of `turn.messages`, in the same order.
+            left_out: messages that are not quoted as the conversation before the turn's messages either.
 
         Returns:
             The prompt with the author of each part, and the counts of context messages and tokens for the turn report.
@@ -115,9 +120,14 @@ class ContextBuilder:
         )
         subjects = [subject for message in turn.messages for subject in _list_subjects(message)]
         known = {(subject.author, subject.sent_at) for subject in subjects}
+        unwanted = {(message.author, message.sent_at) for message in left_out}
         context = [
             *subjects,
-            *(message for message in surrounding.messages if (message.author, message.sent_at) not in known),
+            *(
+                message
+                for message in surrounding.messages
+                if (message.author, message.sent_at) not in (known if message.event_key else known | unwanted)
+            ),
         ]
         authors = [message.author for message in turn.messages]
         speakers = dict(zip(authors, (message.speaker for message in texts), strict=True))

@@ -83,7 +83,40 @@ class PromptBuilder:
             return turn
         return replace(turn, messages=allowed) if allowed else None
 
-    async def build(self, turn: Turn, channel: Channel, runtime: AgentRuntime, recorder: RunRecorder) -> Prompt:
+    async def list_spent_messages(self, turn: Turn) -> tuple[InboxMessage, ...]:
+        """Return the messages of a turn whose authors have reached their spending limit, if others have not.
+
+        They are left out of the prompt. If the run has stored its prompt, they are the messages that it lacks. If all
+        authors have reached their limit, none is returned: `build` then raises an error.
+
+        Raises:
+            SpendingLimitError: the turn repeats a stored prompt, and the limit of one of its authors is reached.
+            StoreError: the spending or the stored prompt cannot be read.
+        """
+        authors = {f"{message.channel}:{message.author}": message.author for message in turn.messages}
+        if len(authors) == 1:
+            return ()
+        written, spent = await self._turns.get_prompt_authors(turn), set[str]()
+        if written is None or not turn.is_resumed:  # a run that has begun goes on
+            errors = await turn.meter.find_spent_authors(authors)
+            spent = {authors[key] for key in errors}
+            if written is not None and len(written) > 1 and spent & written:
+                raise next(iter(errors.values()))
+        missing = tuple(
+            message
+            for message in turn.messages
+            if (message.author in spent if written is None else message.author not in written)
+        )
+        return missing if len(missing) < len(turn.messages) else ()
+
+    async def build(
+        self,
+        turn: Turn,
+        channel: Channel,
+        runtime: AgentRuntime,
+        recorder: RunRecorder,
+        left_out: Sequence[InboxMessage] = (),
+    ) -> Prompt:
         """Read the texts, files and context of a turn's messages, and return the prompt.
 
         If the run has stored its prompt, attachments are not downloaded, and `media` is empty. The author and place are
@@ -93,6 +126,7 @@ class PromptBuilder:
             channel: the adapter that received the messages.
             runtime: the runtime of the agent that answers.
             recorder: stores the number of context messages and the files, for the turn report.
+            left_out: the result of `list_spent_messages`; the turn is without them.
 
         Raises:
             DamagedTurnError: a stored message of the turn cannot be read.
@@ -119,7 +153,7 @@ class PromptBuilder:
             supported = runtime.get_media_support(turn.model)
             texts, files, uses = await self._attachments.read(channel, turn.messages, texts, supported)
             recorder.set_files(uses)
-        attributed_prompt, recorder.context = await self._context.build(turn, channel, texts)
+        attributed_prompt, recorder.context = await self._context.build(turn, channel, texts, left_out)
         return Prompt(
             attributed_prompt,
             files,

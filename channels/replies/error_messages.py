@@ -6,12 +6,14 @@ from collections.abc import Collection, Sequence
 from contextlib import suppress
 from datetime import date, timedelta
 
-from channels.base import Button, File, Priority
+from channels.base import Button, Channel, File, Priority
 from channels.i18n import messages as words
 from channels.i18n.messages import MessageCatalog
+from channels.replies.approval_message import plain_line
 from channels.replies.buttons import create_button
 from channels.replies.reply import FILE_NAME, Reply
 from core.errors import ParleyError, SpendingLimitError, StoreError, SurfaceError
+from core.inbox_message import InboxMessage
 from core.turns.turn import Turn
 from core.usage.meter import ModelCall
 from core.usage.spending import SpendingStore
@@ -136,3 +138,18 @@ def add_model_note(text: str, calls: Sequence[ModelCall], say: MessageCatalog) -
         return text
     note = say(words.ANSWERED_BY_FALLBACK, model=stand_in.model, other=stand_in.instead_of)
     return f"{text.rstrip()}\n\n{note}"
+
+
+async def spending_notice(channel: Channel, messages: Sequence[InboxMessage], say: MessageCatalog) -> str:
+    """Return the sentence that a turn leaves out messages, since their authors reached their spending limit.
+
+    Raises:
+        SurfaceError: the platform cannot read a message.
+    """
+    names = {plain_line((await channel.read_message(message)).speaker) for message in messages}
+    return say(words.MESSAGES_LEFT_OUT, names=", ".join(sorted(name or say(words.UNKNOWN_USER) for name in names)))
+
+
+def add_notice(text: str, notice: str) -> str:
+    """Return a text with a notice below it, unless one of them is empty."""
+    return f"{text.rstrip()}\n\n{notice}".strip() if notice else text

@@ -63,6 +63,7 @@ class TurnState:
         reply: the reply; None until it is opened.
         recorder: records the model and tool calls of the run; None until the agent runs.
         is_revised: whether a user edited a message of the turn since the turn was claimed.
+        notice: the sentence on messages that were left out; empty for none.
         answer: the final text, its files and its requests to people; None until the final text is stored.
     """
 
@@ -70,4 +71,5 @@ class TurnState:
     reply: Reply | None = None
     recorder: RunRecorder | None = None
     is_revised: bool = False
+    notice: str = ""
     answer: Answer | None = None

@@ -33,7 +33,7 @@ from core.sessions.resume import discard_run, is_prompt_stored
 from core.sessions.routing import AgentRouter
 from core.store.database import Database
 from core.store.notify import NotificationBus
-from core.store.schema import inbox, turns
+from core.store.schema import inbox, messages, turns
 from core.store.turn_states import EndState, State, states_before
 from core.turns.claims import claim_turns
 from core.turns.queries import RunAuthors, get_run_authors, is_active
@@ -193,6 +193,21 @@ class TurnStore:
                 lambda connection: connection.scalar(marked), operation=f"turn {turn.id}"
             )
         )
+
+    async def get_prompt_authors(self, turn: Turn) -> set[str] | None:
+        """Return the authors of the user message of the run `turn.origin`, as the platform's ids.
+
+        None if the history has no such message. If its authors are unknown, the result has those of the turn.
+        """
+        is_prompt = messages.c.role == "user", messages.c.invocation_id == turn.origin
+        in_generation = messages.c.session == turn.session_id, messages.c.generation == turn.generation
+        query = sa.select(messages.c.attribution).where(*in_generation, *is_prompt).order_by(messages.c.id).limit(1)
+        rows = await self._database.run_with_retries(query, operation=f"turn {turn.id}")
+        if not rows:
+            return None
+        attribution = rows[0].attribution
+        known = {author for author, _ in attribution["parts"] if author} if attribution else set[str]()
+        return known or {message.author for message in turn.messages}
 
     async def get_run_authors(self, turn: Turn) -> RunAuthors:
         """Return the people whose words are in a turn's run: see `core.turns.queries.get_run_authors`."""
