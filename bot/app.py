@@ -197,7 +197,12 @@ async def _build(settings: Settings) -> AsyncIterator[_BotParts]:
         inbox = InboxStore(database, turns, worker, rates=settings.user_rate_limits)
         conversations = ConversationService(database, turns, worker, budget=settings.history_max_tokens)
         human_requests = HumanRequestService(
-            database, turns, worker, approvers=settings.approvers, expiry_hours=settings.approval_hours
+            database,
+            turns,
+            worker,
+            approvers=settings.approvers,
+            expiry_hours=settings.approval_hours,
+            rates=settings.user_rate_limits,
         )
         spending_limiter = SpendingLimiter(database, prices, spending, settings.spending_limits)
         compaction = HistoryCompactor(

@@ -33,6 +33,8 @@ class InboxOutcome(StrEnum):
         COMMAND: the message was another command; the `kind` of the row is the name of the command.
         RATE_LIMITED: the author, or people at the place, had sent too many messages.
         UNADDRESSED: the message was for other people.
+        DECIDED: the row is a decision or answer by button or form, which counts for the user rate limits. The `kind` of
+            the row is the verdict.
     """
 
     RESET = "reset"
@@ -44,6 +46,7 @@ class InboxOutcome(StrEnum):
     COMMAND = "command"
     RATE_LIMITED = "rate_limited"
     UNADDRESSED = "unaddressed"
+    DECIDED = "decided"
 
 
 @dataclass(frozen=True, slots=True)

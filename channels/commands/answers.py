@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
-from channels.commands.handlers import RunInBackground
+from channels.commands.handlers import RunInBackground, prompt_limit_message
 from channels.i18n import messages as words
 from channels.i18n.messages import MessageCatalog
 from channels.replies.question_message import entry_error_text
@@ -111,7 +111,10 @@ class AnswerHandler:
         if choice is None:
             return say(words.UNKNOWN_BUTTON)
         value, errors = validate_form(question.form, {choice.name: f"{OPTION_PREFIX}{position}"})
-        return say(words.UNKNOWN_BUTTON) if errors else await self._answer(question, user, value, say)
+        if errors:
+            return say(words.UNKNOWN_BUTTON)
+        text, _ = await self._answer(question, user, value, say)
+        return text
 
     async def show_page(self, id_: str, page: int, user: User, say: MessageCatalog) -> str:
         """Show another page of a question's options in its message, in the background.
@@ -191,25 +194,36 @@ class AnswerHandler:
             await self._services.human_requests.save_draft(question, user.id, known)
             done, count = page + 1, -(-len(question.form.fields) // size)
             return FormResult(say(words.FORM_CONTINUES, done=done, count=count), id_, page + 1)
-        return FormResult(await self._answer(question, user, value, say))
+        text, is_stored = await self._answer(question, user, value, say)
+        if not is_stored:  # the entries stay, for when there is room
+            await self._services.human_requests.save_draft(question, user.id, known)
+        return FormResult(text) if is_stored else FormResult(text, id_, page)
 
     def _describe_errors(self, question: Question, errors: Mapping[str, EntryError], say: MessageCatalog) -> str:
         labels = {field.name: field.label or say(words.YOUR_ANSWER) for field in question.form.fields}
         lines = [f"- {labels[name]}: {entry_error_text(error, say)}" for name, error in errors.items()]
         return "\n".join([say(words.FORM_INVALID), *lines])
 
-    async def _answer(self, question: Question, user: User, value: object, say: MessageCatalog) -> str:
+    async def _answer(self, question: Question, user: User, value: object, say: MessageCatalog) -> tuple[str, bool]:
+        """Store an answer, and update the message of its question.
+
+        Returns:
+            The text to show the user; empty for none. And False if the user exceeds a rate limit, so that the question
+            stays open for them.
+        """
         await ensure_message_ids(self._services, question)
         decided = await self._services.human_requests.answer(question.id, user, value)
         if decided.request is None:
-            return say(words.ALREADY_ENDED)
+            return say(words.ALREADY_ENDED), True
+        if decided.limited is not None:
+            return prompt_limit_message(decided.limited, say), False
         if decided.request.verdict is None:
-            return say(words.NOT_ALLOWED_TO_ANSWER)
+            return say(words.NOT_ALLOWED_TO_ANSWER), True
         # waits: if the process dies before, another one processes the stored interaction again
         await show_decision(self._services.update_request_message, decided.request)
         if decided.is_first:
-            return say(words.QUESTION_EXPIRED) if decided.request.verdict == "expired" else ""
-        return say(words.ALREADY_ANSWERED)
+            return say(words.QUESTION_EXPIRED) if decided.request.verdict == "expired" else "", True
+        return say(words.ALREADY_ANSWERED), True
 
 
 def _by_name(question: Question, positions: Entries) -> Entries:

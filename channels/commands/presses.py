@@ -140,8 +140,9 @@ class PressHandler:
         it did so.
 
         Returns:
-            The text to show the user if they are no approver, the arguments cannot be read yet, or the approval is gone
-            or was decided before; empty if the decision is stored.
+            The text to show the user if they are no approver, the arguments cannot be read yet, the approval is gone or was
+            decided before, or they exceed a user rate limit; empty if the decision is stored. A denial is stored over a
+            limit, too.
         """
         if (approval := await self._services.human_requests.get(approval_id)) is not None:
             await ensure_message_ids(self._services, approval)
@@ -150,10 +151,14 @@ class PressHandler:
         if request is None:
             return say(words.ALREADY_ENDED)
         if request.verdict is None:
+            if decided.limited:
+                return prompt_limit_message(decided.limited, say)
             if not (isinstance(request, Approval) and request.may_decide(user) and not request.is_readable):
                 return say(words.NOT_AN_APPROVER)
             self._run_in_background(self._services.update_request_message(request), name="request")
             return say(words.ARGUMENTS_NOT_ATTACHED, name=ARGUMENTS_FILE)
         # waits: if the process dies before, another one processes the stored press again
         await show_decision(self._services.update_request_message, request)
-        return "" if decided.is_first else say(words.ALREADY_DECIDED)
+        if decided.is_first:
+            return say(words.DENIED_OVER_LIMIT, minutes=decided.limited.minutes) if decided.limited else ""
+        return say(words.ALREADY_DECIDED)

@@ -373,7 +373,8 @@ class ConversationService:
         """
         if follow == "never":
             return False
-        before = inbox.c.event_key != inbound.event_key, inbox.c.sent_at <= inbound.sent_at
+        is_message = inbox.c.outcome.is_distinct_from(InboxOutcome.DECIDED)
+        before = inbox.c.event_key != inbound.event_key, inbox.c.sent_at <= inbound.sent_at, is_message
         async with self._database.read() as connection:
             row = await find_session_row(connection, inbound.session_id)
             if row is None:

@@ -102,8 +102,7 @@ class InboxStore:
     ) -> RateLimitDenial | None:
         if await has_message(connection, event_key):
             return None
-        until = await self._rates.get_limit_end(connection, author=author, place=place)
-        return None if until is None else RateLimitDenial(until)
+        return await self._rates.find_denial(connection, author=author, place=place)
 
     async def find_limit_denial(self, event_key: str, *, author: str, place: str) -> RateLimitDenial | None:
         """Return the user rate limit that a new message would exceed now; None if none.

@@ -8,7 +8,7 @@ import logging
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -17,6 +17,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.concurrency.tasks import run_every
 from core.identity import AUTHOR, OTHERS, User, to_user_state
+from core.inbox_message import InboxOutcome
 from core.secret_redaction import format_error
 from core.sessions import state as scopes
 from core.sessions.codec import to_json_value
@@ -29,12 +30,21 @@ from core.store.upsert import insert_or_ignore
 from core.tools.adk_confirmations import ConfirmationRequest, standing_approval_key
 from core.tools.adk_requests import Answer, Decision, MessageAnswer, QuestionRequest
 from core.tools.call_log import hash_arguments
-from core.tools.human_requests import Approval, HumanRequest, Question, Verdict, select_requests
+from core.tools.human_requests import (
+    Approval,
+    DecisionResult,
+    HumanRequest,
+    MessageAnswerResult,
+    Question,
+    Verdict,
+    select_requests,
+)
 from core.tools.question_form import Entries, EntryError, parse_answer
-from core.turns.queries import get_run_authors, message_columns
+from core.turns.queries import get_run_authors, message_columns, record_message
 from core.turns.store import TurnStore
 from core.turns.turn import Turn
 from core.turns.worker import Worker
+from core.usage.user_rate_limits import NO_RATE_LIMITS, UserRateLimiter
 
 log = logging.getLogger(__name__)
 
@@ -45,37 +55,6 @@ EXPIRY_INTERVAL_SECONDS = 15.0
 
 #: The most runs that continue each other because a message answers a question.
 MAX_ANSWERS = 100
-
-
-@dataclass(frozen=True, slots=True)
-class DecisionResult:
-    """Result of an attempt to decide a request.
-
-    Attributes:
-        request: the request as it is now; None if it is unknown or unreadable.
-        is_first: whether this attempt stored the verdict. An open request past its time gets the verdict `expired`,
-            even if the person may not decide it. False for a request that was decided before, and for one within its
-            time that the person may not decide so.
-    """
-
-    request: HumanRequest | None = None
-    is_first: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class MessageAnswerResult:
-    """Result of `answer_with_message`: the question that a message answers, if any.
-
-    Attributes:
-        answers: the messages by which the run of this message continues earlier runs, oldest first, this one last;
-            empty if it continues none.
-        question: the question that the message answers, or would answer if it had no error; None without one.
-        error: why the message does not fit the question; None if it does.
-    """
-
-    answers: tuple[MessageAnswer, ...] = ()
-    question: Question | None = None
-    error: EntryError | None = None
 
 
 class HumanRequestService:
@@ -89,6 +68,7 @@ class HumanRequestService:
         worker: worker that is notified when a decision starts a turn.
         approvers: people and roles that may decide on tool calls, if the tool names none.
         expiry_hours: hours until an undecided request expires.
+        rates: limits of messages per person and place, for which decisions and answers by button or form count.
     """
 
     def __init__(
@@ -99,12 +79,14 @@ class HumanRequestService:
         *,
         approvers: Sequence[str] = (AUTHOR,),
         expiry_hours: float = 24.0,
+        rates: UserRateLimiter = NO_RATE_LIMITS,
     ) -> None:
         self._database = database
         self._turns = turns
         self._worker = worker
         self._approvers = tuple(approvers)
         self._expiry_hours = expiry_hours
+        self._rates = rates
 
     async def save_answer(
         self,
@@ -311,14 +293,14 @@ class HumanRequestService:
         """Store a person's decision on an open approval that they may decide.
 
         An approval past its time expires instead. After the last decision on the requests of its turn, a new turn
-        resumes the run.
+        resumes the run. A denial over a user rate limit is stored too, but resumes no run in which nothing is approved.
 
         Args:
             id_: the id of the approval.
             verdict: `approved`, `denied`, or `always` to allow all calls of the tool in the session.
 
         Returns:
-            The result. `is_first` is False, and nothing is stored, if they may not decide or it was decided before.
+            The result. `is_first` is False, and nothing is stored, if they may not decide, or not now.
 
         Raises:
             StoreError: the database cannot be written, after all retries.
@@ -336,7 +318,7 @@ class HumanRequestService:
             value: JSON value that fits the form of the question; it is not checked.
 
         Returns:
-            The result. `is_first` is False, and nothing is stored, if they may not answer or it was answered before.
+            The result. `is_first` is False, and nothing is stored, if they may not answer, or not now.
 
         Raises:
             StoreError: the database cannot be written, after all retries.
@@ -347,7 +329,7 @@ class HumanRequestService:
         self, id_: str, people: Sequence[User], verdict: Verdict, value: Any = None
     ) -> DecisionResult:
         decided = await self._database.write_with_retries(
-            lambda connection: self._decide(connection, id_, verdict, people, value), operation=f"request {id_}"
+            lambda c: self._decide(c, id_, verdict, people, value, counts=True), operation=f"request {id_}"
         )
         self._worker.wake()
         return decided
@@ -476,7 +458,14 @@ class HumanRequestService:
         await run_every(EXPIRY_INTERVAL_SECONDS, expire, failure="undecided requests cannot be expired")
 
     async def _decide(
-        self, connection: AsyncConnection, id_: str, verdict: Verdict, people: Sequence[User], value: Any = None
+        self,
+        connection: AsyncConnection,
+        id_: str,
+        verdict: Verdict,
+        people: Sequence[User],
+        value: Any = None,
+        *,
+        counts: bool = False,
     ) -> DecisionResult:
         """Store the decision on a request, in the caller's transaction.
 
@@ -488,12 +477,18 @@ class HumanRequestService:
             people: the people who decide, of whom the last is stored as the decider; empty for an expiry, which needs
                 no permission.
             value: the answer, if `verdict` is `answered`.
+            counts: whether it counts for the user rate limits, over which only a denial is stored. A message does not.
 
         Returns:
             The result; its request is None if the id is unknown.
         """
-        session = sa.select(human_requests.c.session).where(human_requests.c.id == id_)
-        await lock_session_row(connection, (await connection.execute(session)).scalar_one_or_none())
+        of_request = human_requests.c.session == sessions.c.id, human_requests.c.id == id_
+        session = (await connection.execute(sa.select(sessions.c.id, sessions.c.user_id).where(*of_request))).first()
+        person = people[-1] if people else None
+        limited = None
+        if counts and person is not None and session is not None:  # its locks come first, as for a message
+            limited = await self._rates.find_denial(connection, author=person.id, place=session.user_id)
+        await lock_session_row(connection, session and session.id)
         matches = await select_requests(connection, human_requests.c.id == id_)
         if not matches:
             return DecisionResult()
@@ -502,9 +497,12 @@ class HumanRequestService:
         if request.verdict is None and request.expires_at < now:
             verdict = "expired"
             people = ()
+            person = None
+            limited = None
         if request.verdict is not None or not all(_is_permitted(request, verdict, person) for person in people):
             return DecisionResult(request)
-        person = people[-1] if people else None
+        if limited is not None and verdict != "denied":
+            return DecisionResult(request, limited=limited)
         by, is_answer = _decider_columns(person, now), verdict == "answered"
         update = sa.update(human_requests).where(human_requests.c.id == id_)
         answer = {"answer": value, "answer_authors": list(map(to_user_state, people))} if is_answer else {}
@@ -520,27 +518,34 @@ class HumanRequestService:
             await scopes.write_state(
                 connection, owners, {standing_approval_key(request.app_name, request.tool): approval}
             )
-        await self._queue_next_turn(connection, request, now)
+        if counts and person is not None and self._rates:
+            key = f"decided:{request.id}:{now}"  # a stop opens the request again
+            act = replace(request.inbox_message, event_key=key, author=person.id, sent_at=now)
+            await record_message(connection, act, InboxOutcome.DECIDED, kind=verdict)
+        await self._queue_next_turn(connection, request, now, has_room=limited is None)
         decided = replace(request, verdict=verdict, decider=person.name if person else "", decided_at=now)
         if isinstance(decided, Question):
             decided = replace(decided, answer=value if is_answer else None)
-        return DecisionResult(decided, is_first=True)
+        return DecisionResult(decided, is_first=True, limited=limited)
 
-    async def _queue_next_turn(self, connection: AsyncConnection, request: HumanRequest, now: float) -> None:
+    async def _queue_next_turn(
+        self, connection: AsyncConnection, request: HumanRequest, now: float, *, has_room: bool = True
+    ) -> None:
         """Insert the inbox row that resumes the run, if no request of the turn is open.
 
         The workers are notified of the row. If all requests are questions that expired, no row is inserted: their calls
-        get an error as response.
+        get an error as response. The same holds without room in the rate limits if nothing was approved or answered.
 
         Args:
             request: a request of the turn.
+            has_room: whether the last decision is within the user rate limits.
         """
         c = human_requests.c
         of_turn = sa.select(c.kind, c.decision, c.run, c.call_id).where(c.turn == request.turn_id)
         rows = (await connection.execute(of_turn)).all()
         if any(row.decision is None for row in rows):
             return
-        if all(row.kind == "question" and row.decision == "expired" for row in rows):
+        if all(row.decision in ("denied", "expired") and (row.kind == "question" or not has_room) for row in rows):
             await close_calls(connection, request.session_id, {(row.run, row.call_id) for row in rows})
             return
         key = f"decision:{request.id}"

@@ -19,12 +19,13 @@ from core.secret_redaction import format_error
 from core.sessions.resume import INPUT_CALL
 from core.store.schema import human_requests, turns
 from core.tools.adk_confirmations import ArgumentPath
-from core.tools.adk_requests import CHOICE_TOOL
-from core.tools.question_form import Entries, QuestionForm, create_form
+from core.tools.adk_requests import CHOICE_TOOL, MessageAnswer
+from core.tools.question_form import Entries, EntryError, QuestionForm, create_form
 from core.tools.secret_answers import has_secret_fields, mask_answer
 from core.tools.shown_arguments import ShownArguments, show_arguments
 from core.turns.queries import get_inbox_rows, parse_inbox_message
 from core.turns.turn import FILE_PREFIX
+from core.usage.user_rate_limits import RateLimitDenial
 
 log = logging.getLogger(__name__)
 
@@ -176,6 +177,40 @@ class Question(HumanRequest):
         """The text of the agent's question; empty if the call has none."""
         message = self.arguments.get("message")
         return message if isinstance(message, str) else ""
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionResult:
+    """Result of an attempt to decide a request.
+
+    Attributes:
+        request: the request as it is now; None if it is unknown or unreadable.
+        limited: the user rate limit that the person exceeds, so that nothing is stored, unless it is a denial: that is
+            stored, but may start no turn. None if there is room.
+        is_first: whether this attempt stored the verdict. An open request past its time gets the verdict `expired`,
+            even if the person may not decide it. False for a request that was decided before, and for one within its
+            time that the person may not decide so.
+    """
+
+    request: HumanRequest | None = None
+    is_first: bool = False
+    limited: RateLimitDenial | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MessageAnswerResult:
+    """Result of `answer_with_message`: the question that a message answers, if any.
+
+    Attributes:
+        answers: the messages by which the run of this message continues earlier runs, oldest first, this one last;
+            empty if it continues none.
+        question: the question that the message answers, or would answer if it had no error; None without one.
+        error: why the message does not fit the question; None if it does.
+    """
+
+    answers: tuple[MessageAnswer, ...] = ()
+    question: Question | None = None
+    error: EntryError | None = None
 
 
 async def select_requests(connection: AsyncConnection, condition: sa.ColumnElement[bool]) -> list[HumanRequest]:

@@ -104,7 +104,8 @@ class CommandLimiter:
 class UserRateLimiter:
     """Rate limiter of messages that request an answer, per user and per channel.
 
-    It counts the messages in the inbox, so that all workers share the limits.
+    Decisions and answers by button or form count as messages. It counts the rows in the inbox, so that all workers
+    share the limits.
 
     Attributes:
         user: limit of each user's messages, in all places; None for no limit.
@@ -116,6 +117,11 @@ class UserRateLimiter:
 
     def __bool__(self) -> bool:
         return self.user is not None or self.channel is not None
+
+    async def find_denial(self, connection: AsyncConnection, *, author: str, place: str) -> RateLimitDenial | None:
+        """Return the denial of an author's message at a place; None if there is room: see `get_limit_end`."""
+        until = await self.get_limit_end(connection, author=author, place=place)
+        return None if until is None else RateLimitDenial(until)
 
     async def get_limit_end(self, connection: AsyncConnection, *, author: str, place: str) -> float | None:
         """Return the time until which an author's messages at a place exceed a rate limit.
@@ -152,7 +158,10 @@ NO_RATE_LIMITS = UserRateLimiter()
 
 
 def _counts(table: sa.FromClause) -> sa.ColumnElement[bool]:
-    """Return the SQL condition that an inbox row counts: it requests an answer."""
+    """Return the SQL condition that an inbox row counts: a person has requested an answer.
+
+    A row of the kind `decision` continues a run; each decision before it has a row of its own.
+    """
     uncounted = (InboxOutcome.UNADDRESSED, InboxOutcome.COMMAND, InboxOutcome.RESET, InboxOutcome.RATE_LIMITED)
     return sa.or_(table.c.outcome.is_(None), table.c.outcome.not_in(uncounted)) & (table.c.kind != "decision")
 

@@ -167,7 +167,7 @@ async def run_core(
         worker = Worker(turns, answer)
         inbox = InboxStore(database, turns, worker, rates=rates)
         conversations = ConversationService(database, turns, worker, budget=BUDGET)
-        human_requests = HumanRequestService(database, turns, worker, approvers=approvers)
+        human_requests = HumanRequestService(database, turns, worker, approvers=approvers, rates=rates)
         context = ContextBuilder(database, TokenCounter(tmp_path).count, max_tokens=context_tokens)
         replies = ReplySettings(time_limit, max_chunks, attachment_limits=attachment_limits or AttachmentLimits())
         answerer = Answerer(
