@@ -183,7 +183,7 @@ NOT_A_MEMBER = "I can't write there. Invite me to the channel, then try again."
 USER_NOT_ALLOWED = "You don't have access to this bot."
 ACCESS_REVOKED = "You no longer have access to this bot here."
 MESSAGE_LIMIT_REACHED = "You've reached the message limit. Try again in {minutes} min."
-DENIED_OVER_LIMIT = "Denied. You've reached the message limit, so I don't go on. Try again in {minutes} min."
+DENIED_OVER_LIMIT = "Denied. You've reached the message limit, so I may not go on. Ask again in {minutes} min."
 COMMAND_LIMIT_REACHED = "You've reached the command limit. Try again in {minutes} min."
 
 # descriptions of commands

@@ -537,7 +537,6 @@ class HumanRequestService:
         get an error as response. The same holds without room in the rate limits if nothing was approved or answered.
 
         Args:
-            request: a request of the turn.
             has_room: whether the last decision is within the user rate limits.
         """
         c = human_requests.c

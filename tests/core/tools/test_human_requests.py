@@ -1,6 +1,7 @@
 """Stored requests to users: approvals and questions."""
 
 import asyncio
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -8,9 +9,11 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from core.conversations.service import ConversationService
 from core.errors import SurfaceError, TurnLostError
 from core.identity import AUTHOR, EVERYONE, OTHERS, User
 from core.inbox.store import InboxStore
+from core.privacy.redaction import is_only_author
 from core.privacy.retention import CleanupService
 from core.store.schema import human_requests as table
 from core.store.schema import inbox as inbox_table
@@ -22,6 +25,7 @@ from core.tools.human_requests import Approval, HumanRequest, Question, Verdict
 from core.turns.store import TurnStore
 from core.turns.turn import CancelReason, Turn
 from core.turns.worker import Worker
+from core.usage.user_rate_limits import RateLimit, UserRateLimiter
 from tests.core.conftest import FailingDatabase, create_turn_store, refuse_turn
 from tests.fixtures.inbox_messages import inbound
 
@@ -294,3 +298,63 @@ async def test_a_request_with_unreadable_arguments_breaks_no_other(
             {"text": "[" * 5000 + "]" * 5000, "id": one.id},
         )
     assert [request.id for request in await approvals.list_of_turn(turn.id)] == [two.id]
+
+
+HOURLY = UserRateLimiter(user=RateLimit(2, 3_600))
+
+
+async def test_decisions_at_once_are_within_a_users_rate_limit(
+    inbox: InboxStore, turns: TurnStore, database: FailingDatabase
+) -> None:
+    approvals, ids = make_approvals(database, turns, approvers=(EVERYONE,), rates=HOURLY), list[str]()
+    for session in range(5):
+        await inbox.accept(inbound(author="ada", session=f"place:{session}"))
+        (turn,) = await turns.claim(1)
+        ids += [approval.id for approval in await approvals.save_answer(turn, "text", {}, [make_request()])]
+        await turns.end(turn, "done")
+    decided = await asyncio.gather(*(approvals.decide(id_, BOB, "approved") for id_ in ids))
+    assert sum(each.is_first for each in decided) == 2
+    assert sum(each.limited is not None for each in decided) == 3
+    assert len(await turns.claim(5)) == 2
+    open_ids = {each.request.id for each in decided if each.limited and each.request}
+    for id_ in open_ids:
+        assert (await approvals.decide(id_, User("eve", "Eve"), "approved")).is_first == (id_ in list(open_ids)[:2])
+
+
+async def test_a_reset_does_not_make_room_for_more_decisions(
+    inbox: InboxStore, turns: TurnStore, database: FailingDatabase
+) -> None:
+    approvals = make_approvals(database, turns, approvers=(EVERYONE,), rates=HOURLY)
+    for number in range(3):
+        turn = await create_turn_with_requests(inbox, turns, approvals)
+        (approval,) = await approvals.list_of_turn(turn.id)
+        decided = await approvals.decide(approval.id, BOB, "approved")
+        assert decided.is_first == (number < 2)
+        await inbox.reset_session(inbound(author="ada"))
+
+
+async def test_who_decides_is_neither_an_author_nor_the_last_to_write(
+    inbox: InboxStore, turns: TurnStore, database: FailingDatabase
+) -> None:
+    approvals = make_approvals(database, turns, approvers=(EVERYONE,), rates=HOURLY)
+    turn = await create_turn_with_requests(inbox, turns, approvals)
+    (approval,) = await approvals.list_of_turn(turn.id)
+    assert (await approvals.decide(approval.id, BOB, "denied")).is_first
+    conversations = ConversationService(database, turns, Worker(turns, refuse_turn), budget=1_000)
+    reply = replace(inbound(author="ada", session=turn.session_id), sent_at=time.time() + 1)
+    assert await conversations.is_for_bot(reply, follow="author")
+    async with database.read() as connection:
+        assert await is_only_author(connection, turn.session_id, "ada")
+
+
+async def test_a_denial_without_room_resumes_a_run_only_with_an_approved_call(
+    inbox: InboxStore, turns: TurnStore, database: FailingDatabase
+) -> None:
+    approvals = make_approvals(database, turns, approvers=(EVERYONE,), rates=UserRateLimiter(user=RateLimit(1, 3_600)))
+    turn = await create_turn_with_requests(inbox, turns, approvals, make_request(1), make_request(2))
+    first, second = await approvals.list_of_turn(turn.id)
+    assert (await approvals.decide(first.id, BOB, "approved")).is_first
+    denied = await approvals.decide(second.id, BOB, "denied")
+    assert (denied.is_first, denied.limited is not None) == (True, True)
+    (resumed,) = await turns.claim(1)
+    assert [decision.is_allowed for decision in await list_decisions(approvals, resumed.origin)] == [True, False]

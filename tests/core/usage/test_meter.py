@@ -1,7 +1,7 @@
 """Usage meter: each model call of a run is counted, by any agent and with any end."""
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from typing import Any
 
@@ -15,15 +15,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.agents.factory import create_plugins
-from core.errors import ProviderUnavailableError
+from core.errors import ProviderUnavailableError, UserSpendingLimitError
 from core.identity import DEFAULT_AGENT_NAME
 from core.models.adapter import ModelAdapter
 from core.models.provider import Done, ModelRequest, ProviderEvent, Text, ToolCall
 from core.models.tokens import estimate_tokens
-from core.usage.meter import CANCELLED, ModelCall, Usage, UsageMeter, parse_stored_calls
+from core.usage.estimates import PDF_PAGE_TOKENS
+from core.usage.meter import CANCELLED, ModelCall, RunningCall, Usage, UsageMeter, parse_stored_calls
 from sandbox.models import Say, Stall
 from tests.core.models.conftest import VENDORS, connect_provider
 from tests.fixtures.conversation import Converse, ScriptedProvider, adapter
+from tests.fixtures.files import create_pdf
 
 REPORTED = Usage(10, 2, 1, 4, cache_write=3)
 
@@ -90,6 +92,86 @@ async def test_an_agents_own_adk_model_is_counted(converse: Converse, says: str)
     expected = ("their-model", 0, 0, 0, 0, "RuntimeError") if failed else ("their-model", 30, 5, 0, 0, "")
     assert [token_counts(call) for call in last.calls] == [expected]
     assert last.type == ("error" if failed else "done")
+
+
+class SilentAdkModel(BaseLlm):
+    """ADK model without a `ModelAdapter` that reports no usage.
+
+    Attributes:
+        ends: whether it ends its answer.
+    """
+
+    ends: bool
+
+    async def generate_content_async(
+        self, llm_request: LlmRequest, stream: bool = False
+    ) -> AsyncGenerator[LlmResponse, None]:
+        yield LlmResponse(content=types.ModelContent("well " * 100), partial=True)
+        if not self.ends:
+            await asyncio.Event().wait()
+        yield LlmResponse(content=types.ModelContent("well " * 100), partial=False)
+
+
+@pytest.mark.parametrize("ends", [True, False])
+async def test_an_external_model_without_token_counts_is_estimated_with_its_files(
+    converse: Converse, ends: bool
+) -> None:
+    model, meter, has_begun = SilentAdkModel(model="theirs", ends=ends), UsageMeter("t"), asyncio.Event()
+    app = App(name="own", root_agent=LlmAgent(name="own", model=model), plugins=create_plugins())
+    conversation = await converse(app=app)
+    pdf = types.Part.from_bytes(data=create_pdf(20), mime_type="application/pdf")
+
+    async def read() -> None:
+        async with aclosing(conversation.stream("What?", run_id="t", media=[pdf], meter=meter)) as events:
+            async for event in events:
+                if event.type == "text_delta":
+                    has_begun.set()
+
+    reading = asyncio.create_task(read())
+    await has_begun.wait()
+    if not ends:
+        reading.cancel()
+    await asyncio.wait([reading])
+    (call,) = meter.calls
+    assert (call.model, call.error, call.output) == ("theirs", "" if ends else CANCELLED, 125)
+    assert 20 * PDF_PAGE_TOKENS < call.input < 22 * PDF_PAGE_TOKENS
+    assert meter.running == []
+
+
+async def test_an_external_model_reserves_the_cost_of_its_files(converse: Converse) -> None:
+    reserved = list[int]()
+    app = App(name="own", root_agent=LlmAgent(name="own", model=AdkModel(model="theirs")), plugins=create_plugins())
+    conversation, meter = await converse(app=app), UsageMeter("t")
+
+    async def refuse(model: str, estimate_input: Callable[[], int], call: RunningCall | None = None) -> None:
+        reserved.append(estimate_input())
+        raise UserSpendingLimitError("no budget", limit="$1")
+
+    meter.check_limits = refuse
+    pdf = types.Part.from_bytes(data=create_pdf(20), mime_type="application/pdf")
+    last = (await conversation.events("What?", media=[pdf], meter=meter))[-1]
+    assert isinstance(last.error, UserSpendingLimitError)
+    assert 20 * PDF_PAGE_TOKENS < reserved[0] < 22 * PDF_PAGE_TOKENS
+    assert (meter.calls, meter.running) == ((), [])
+
+
+async def test_an_answer_that_ends_at_a_limit_counts_by_its_text(converse: Converse) -> None:
+    provider, meter, text = ScriptedProvider([Text("So far. " * 600), Text("more"), Done()]), UsageMeter("t"), "Hi"
+    checks = list[RunningCall]()
+
+    async def check(model: str, estimate_input: Callable[[], int], call: RunningCall | None = None) -> None:
+        assert call is not None
+        checks.append(call)
+        if call.reserved is not None:
+            raise UserSpendingLimitError("no budget", limit="$1")
+        call.reserved = ModelCall(model, input=estimate_input())
+
+    meter.check_limits = check
+    last = (await (await converse(provider)).events(text, meter=meter))[-1]
+    assert isinstance(last.error, UserSpendingLimitError)
+    (call,) = meter.calls
+    assert (call.output, call.error) == (1_200, "UserSpendingLimitError")
+    assert (len(checks), checks[0].expected_output, meter.running) == (2, 2_400, [])
 
 
 async def test_a_resumed_run_counts_each_call_once(

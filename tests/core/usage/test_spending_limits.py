@@ -3,6 +3,7 @@
 import asyncio
 import time
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ import sqlalchemy as sa
 from bot.monitoring.diagnostics import find_problems
 from core.conversations.overview import Overview, QueueOverview
 from core.errors import (
+    AuthorSpendingLimitError,
     ChannelSpendingLimitError,
     DailySpendingLimitError,
     ModelSpendingLimitError,
@@ -22,7 +24,7 @@ from core.inbox.store import InboxStore
 from core.store.database import Database
 from core.store.schema import spending, workers
 from core.turns.store import TurnStore
-from core.usage.meter import ModelCall, UsageMeter
+from core.usage.meter import EXPECTED_OUTPUT_TOKENS, ModelCall, RunningCall, UsageMeter
 from core.usage.spending import SpendingStore
 from core.usage.spending_limits import SpendingLimiter, SpendingLimits, SpendingUsage
 from tests.core.conftest import FailingDatabase, create_turn_store
@@ -199,6 +201,56 @@ async def test_concurrent_workers_pass_a_limit_by_one_call_at_most(
     async with database.read() as connection:
         spent = int((await connection.execute(sa.select(sa.func.sum(spending.c.cost)))).scalar_one())
     assert cap <= spent < cap + COST
+
+
+async def test_calls_beside_each_other_in_one_turn_all_stay_reserved(database: FailingDatabase) -> None:
+    caps, run = make_limiter(database, all=100 * COST), make_meter()
+    calls = [RunningCall() for _ in range(3)]
+    run.running += calls
+    await asyncio.gather(*(caps.reserve(run, MODEL, CALL.input, call) for call in calls[:2]))
+    assert await count_reservations(database) == 2
+    with pytest.raises(DailySpendingLimitError):
+        await make_limiter(database, all=COST).reserve(make_meter("another"), MODEL, 1)
+    run.running.remove(calls[0])
+    run.add(CALL)
+    with pytest.raises(DailySpendingLimitError):
+        await make_limiter(database, all=COST).reserve(run, MODEL, 1, calls[2])
+    assert await count_reservations(database) == 2  # the ended call, and the other running one
+
+
+async def test_a_growing_answer_ends_once_the_others_have_reached_the_limit(database: FailingDatabase) -> None:
+    caps, run, call = make_limiter(database, user=2 * COST), make_meter(), RunningCall()
+    run.running.append(call)
+    caps._bind_meter(run)
+    await run.check_limits(MODEL, lambda: 1, call)
+    await run.extend_reservation(call, EXPECTED_OUTPUT_TOKENS)
+    assert call.expected_output == EXPECTED_OUTPUT_TOKENS
+    await run.extend_reservation(call, 10**9)  # alone, it may exceed the limit by its own cost
+    assert (call.expected_output, await count_reservations(database)) == (2 * 10**9, 1)
+    with pytest.raises(UserSpendingLimitError):
+        await caps.reserve(make_meter("another"), MODEL, 1)
+    other = make_meter("before")
+    other.add(replace(CALL, input=10 * CALL.input, output=10 * CALL.output))
+    with pytest.raises(UserSpendingLimitError):
+        await caps.reserve(other, MODEL, 1)
+    with pytest.raises(UserSpendingLimitError):
+        await run.extend_reservation(call, 3 * 10**9)
+    assert await count_reservations(database) == 2  # it stays reserved until the turn ends
+
+
+async def test_authors_are_found_whose_other_turns_reach_the_limit(database: FailingDatabase) -> None:
+    caps, turn = make_limiter(database, user=COST), make_meter("t", "slack:ada")
+    caps._bind_meter(turn)
+    for name, author in (("t", "slack:ada"), ("other", "slack:bob")):
+        run = make_meter(name, author)
+        run.add(CALL)
+        with suppress(UserSpendingLimitError):
+            await caps.reserve(run, MODEL, 1)
+    found = await turn.find_spent_authors(["slack:ada", "slack:bob", "slack:eve"])
+    assert [(author, type(error)) for author, error in found.items()] == [("slack:bob", AuthorSpendingLimitError)]
+    unlimited = make_meter()
+    make_limiter(database, all=1)._bind_meter(unlimited)
+    assert await unlimited.find_spent_authors(["slack:bob"]) == {}
 
 
 async def test_with_limits_no_model_is_called_without_the_database(database: FailingDatabase) -> None:
