@@ -3,7 +3,7 @@
 import json
 import re
 import traceback
-from collections.abc import Callable, Collection, Iterator, Mapping, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Set
 from contextvars import ContextVar
 from typing import Any
 from urllib.parse import quote
@@ -95,8 +95,8 @@ _SECRET_NAME = re.compile(
     re.IGNORECASE,
 )
 
-#: The most nesting levels of a JSON value; deeper values are redacted as a whole.
-_MAX_DEPTH = 20
+#: The most nesting levels of a JSON value in `redact_json_secrets`; deeper values are redacted as a whole.
+MAX_REDACTED_LEVELS = 20
 
 _known: set[str] = set()
 
@@ -137,6 +137,12 @@ def replace_known_secrets(text: str, mask: Callable[[int], str]) -> str:
     return _replace(text, _find_known(text), mask)
 
 
+def has_known_secret(texts: Iterable[str]) -> bool:
+    """Return whether one of many texts has a secret of `add_secret`."""
+    joined = "\0".join(texts)
+    return any(secret in joined for secret in _known)
+
+
 def _find_known(text: str) -> list[tuple[int, int]]:
     """Return the start and the end of each known secret in a text; spans may overlap.
 
@@ -166,7 +172,7 @@ def _replace(text: str, hidden: list[tuple[int, int]], mask: Callable[[int], str
     return "".join([*shown, text[end:]])
 
 
-def redact_json_secrets(value: Any, depth: int = _MAX_DEPTH) -> Any:
+def redact_json_secrets(value: Any, depth: int = MAX_REDACTED_LEVELS) -> Any:
     """Return a copy of a JSON value with `[redacted]` for secrets.
 
     All texts and names are changed by `redact_secrets`. Texts, lists and objects under names such as `password` or

@@ -7,6 +7,7 @@ A run record is stored in the turn's row, by the statement that stores the answe
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import takewhile
 from time import monotonic
 from typing import Any, Literal
 
@@ -14,7 +15,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from core.agents.events import StreamEvent
 from core.inbox_message import storable_text
-from core.secret_redaction import redact_json_secrets, redact_secrets
+from core.secret_redaction import MAX_REDACTED_LEVELS, redact_json_secrets, redact_secrets
 from core.sessions.history import HistoryWindow
 
 #: Limits of a run record: tool calls, files, sources, and characters of their texts.
@@ -224,8 +225,35 @@ def format_arguments(arguments: Mapping[str, Any]) -> tuple[str, int]:
     Returns:
         The first `MAX_ARGUMENTS_CHARACTERS` characters of the JSON, and the number of characters after them.
     """
-    text = storable_text(json.dumps(redact_json_secrets(dict(arguments)), ensure_ascii=False, default=str))
-    return text[:MAX_ARGUMENTS_CHARACTERS], max(len(text) - MAX_ARGUMENTS_CHARACTERS, 0)
+    beginning = _cut_values(dict(arguments), 10 * MAX_ARGUMENTS_CHARACTERS)
+    omitted = len(_to_json(dict(arguments))) - len(_to_json(beginning))
+    text = storable_text(_to_json(redact_json_secrets(beginning)))
+    return text[:MAX_ARGUMENTS_CHARACTERS], max(len(text) + omitted - MAX_ARGUMENTS_CHARACTERS, 0)
+
+
+def _to_json(arguments: Any) -> str:
+    return json.dumps(arguments, ensure_ascii=False, default=str)
+
+
+def _cut_values(arguments: Any, max_characters: int) -> Any:
+    """Return JSON with only its first values: to redact secrets takes 0.5 µs for each character."""
+    left = max_characters
+
+    def cut(value: Any, depth: int) -> Any:
+        nonlocal left
+        match value:
+            case str():
+                left -= len(value)
+                return value[:max_characters]
+            case dict() if depth:
+                items = takewhile(lambda _: left > 0, value.items())
+                return {cut(name, 0): cut(item, depth - 1) for name, item in items}
+            case list() if depth:
+                return [cut(item, depth - 1) for item in takewhile(lambda _: left > 0, value)]
+        left -= 1
+        return value
+
+    return cut(arguments, MAX_REDACTED_LEVELS)
 
 
 def _shorten(text: str, max_characters: int) -> str:

@@ -28,9 +28,9 @@ MALFORMED_CALL_PREFIX = "malformed_call_to_"
 #: OpenAI: a call's id has at most 40 characters. Anthropic: at most 64.
 MAX_ID_LENGTH = 40
 
-#: The most characters of a JSON text, levels of nesting, and values. pydantic reads at most 200 levels, and an event
-#: adds some. 50,000 values take the event loop about 15 ms.
-MAX_JSON_CHARACTERS, MAX_JSON_LEVELS, MAX_JSON_VALUES = 1_000_000, 100, 50_000
+#: The most characters of a JSON text, levels of nesting, and values. No vendor's answer has more than 128,000 tokens.
+#: pydantic reads at most 200 levels, and an event adds some.
+MAX_JSON_CHARACTERS, MAX_JSON_LEVELS, MAX_JSON_VALUES = 500_000, 100, 20_000
 
 #: The most bits of an integer: Python converts no integer of over 4,300 digits to text.
 MAX_INTEGER_BITS = 14_284

@@ -5,7 +5,7 @@ arguments: nothing is hidden because it looks like a secret.
 """
 
 import json
-from collections.abc import Set
+from collections.abc import Iterator, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,10 +13,14 @@ from pydantic_core import to_json
 
 from core.identity import INVISIBLE_CHARACTERS
 from core.inbox_message import storable_text
-from core.secret_redaction import ValuePath, replace_known_secrets
+from core.models.tool_calls import JsonLimitError, check_json
+from core.secret_redaction import ValuePath, has_known_secret, replace_known_secrets
 
 #: The most characters of the arguments in a message.
 MAX_ARGUMENTS = 1200
+
+#: The most values of arguments that are indented: each line of a deep value begins with many spaces.
+_MAX_INDENTED_VALUES = 5_000
 
 #: The most characters of each text in arguments that are too long together: the first limit that fits.
 _TEXT_LIMITS = (300, 100, 30)
@@ -28,7 +32,7 @@ class ShownArguments:
 
     Attributes:
         text: the arguments for a message, of at most `MAX_ARGUMENTS` characters.
-        full_text: all arguments, indented.
+        full_text: all arguments; indented, unless they have over `_MAX_INDENTED_VALUES` values.
         missing: the number of characters that `text` leaves out.
         hidden: the number of secrets.
     """
@@ -45,9 +49,34 @@ def show_arguments(arguments: Any, secret_paths: Set[ValuePath]) -> ShownArgumen
     Secrets are the values at `secret_paths`, and known secrets (such as tokens of the settings) in any text. A note
     with the length of the secret takes its place. Invisible characters are escaped.
     """
-    masked, hidden = _mask_secrets(arguments, secret_paths)
+    masked, hidden = arguments, 0
+    if secret_paths or has_known_secret(_iterate_texts(arguments)):
+        masked, hidden = _mask_secrets(arguments, secret_paths)
     text, missing = fit_arguments(masked)
-    return ShownArguments(text, _to_json(masked, indent=2), missing, hidden)
+    indent = 2 if _has_at_most(masked, _MAX_INDENTED_VALUES) else None
+    return ShownArguments(text, _to_json(masked, indent=indent) if missing else text, missing, hidden)
+
+
+def _iterate_texts(arguments: Any) -> Iterator[str]:
+    """Yield the texts and names in JSON."""
+    pending = [arguments]
+    while pending:
+        match pending.pop():
+            case str() as text:
+                yield text
+            case dict() as value:
+                yield from value
+                pending += value.values()
+            case list() as value:
+                pending += value
+
+
+def _has_at_most(arguments: Any, values: int) -> bool:
+    try:
+        check_json(arguments, values)
+    except JsonLimitError:
+        return False
+    return True
 
 
 def _mask_secrets(arguments: Any, secret_paths: Set[ValuePath]) -> tuple[Any, int]:
@@ -91,6 +120,8 @@ def fit_arguments(arguments: Any) -> tuple[str, int]:
         The JSON; the number of characters that are left out.
     """
     whole = _to_json(arguments)
+    if not _has_at_most(arguments, MAX_ARGUMENTS):  # cutting texts would not be enough
+        return whole[:MAX_ARGUMENTS], len(whole) - MAX_ARGUMENTS
     for value in (arguments, *(_truncate_texts(arguments, limit) for limit in _TEXT_LIMITS)):
         compact = _to_json(value)
         missing = 0 if value is arguments else max(len(whole) - len(compact), 1)
@@ -110,6 +141,8 @@ def _to_json(arguments: Any, *, indent: int | None = None) -> str:
         text = json.dumps(arguments, ensure_ascii=False)
     else:  # `json` indents ten times more slowly, and by the depth of each value
         text = to_json(arguments, indent=indent, inf_nan_mode="constants").decode()
+    if text.isascii() and "\x7f" not in text:  # `json` escapes the other invisible ones
+        return text
     text = storable_text(text)
     escaped: str = INVISIBLE_CHARACTERS.sub(lambda found: json.dumps(found[0])[1:-1], text)
     return escaped

@@ -18,6 +18,7 @@ from core.secret_redaction import (
     get_value,
     redact_secrets,
 )
+from tests.fixtures.steps import count_steps
 
 
 @pytest.mark.parametrize(
@@ -237,3 +238,13 @@ def test_the_values_at_secret_paths_are_masked_whatever_they_are(value: Any, dat
     chosen = data.draw(st.sampled_from(paths))
     masked = RunSecrets().mask(value, {chosen})
     assert get_value(masked, chosen) == (None if get_value(value, chosen) is None else MASK)
+
+
+def test_the_secrets_of_a_long_answer_are_added_at_once() -> None:
+    def add(count: int) -> RunSecrets:
+        secrets = RunSecrets()
+        secrets.add_call("c", [f"secret {i}" for i in range(count)], [(i,) for i in range(count)])
+        return secrets
+
+    assert add(20).mask("secret 19, secret 7") == f"{MASK}, {MASK}"
+    assert count_steps(lambda: add(400)) < 3 * count_steps(lambda: add(200))  # and not 4 or 8 times as many
