@@ -141,8 +141,8 @@ class PressHandler:
 
         Returns:
             The text to show the user if they are no approver, the arguments cannot be read yet, the approval is gone or
-            was decided before, or they exceed a user rate limit; empty if the decision is stored. A denial is stored over
-            a limit, too.
+            was decided before, or they exceed a user rate limit; empty if the decision is stored. A denial is stored
+            over a limit, too.
         """
         if (approval := await self._services.human_requests.get(approval_id)) is not None:
             await ensure_message_ids(self._services, approval)

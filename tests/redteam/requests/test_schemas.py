@@ -8,11 +8,15 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from google.adk.tools.base_tool import BaseTool
 from google.adk.tools.function_tool import FunctionTool
+from google.adk.tools.tool_context import ToolContext
+from google.genai import types
 
 from channels.i18n import messages as words
 from core.models.tool_calls import MALFORMED_CALL_PREFIX
 from core.store.schema import human_requests
+from core.tools.json_schema import MAX_SCHEMAS
 from core.tools.question_form import MAX_FIELDS
 from sandbox.models import CallTool, ReceivedRequest, ScriptedResponse
 from tests.channels.platforms import PLATFORMS, Chat, list_texts, run_conversation, run_sandbox, wait_for_texts
@@ -140,3 +144,43 @@ async def test_a_model_learns_that_its_json_is_over_a_limit(
         await chat.say("save it")
         await wait_for_texts(chat, lambda found: found[-1:] == ["I could not save it."])
         assert made == []
+
+
+class Transfer(BaseTool):
+    """Tool that needs an approval, with a secret argument and a schema that a server chose."""
+
+    def __init__(self, schema: dict[str, Any], calls: list[Any]) -> None:
+        super().__init__(name="transfer", description="Transfer money.")
+        self._schema = schema
+        self._calls = calls
+
+    def _get_declaration(self) -> types.FunctionDeclaration:
+        return types.FunctionDeclaration(name="transfer", parameters_json_schema=self._schema)
+
+    async def run_async(self, *, args: dict[str, Any], tool_context: ToolContext) -> Any:
+        if tool_context.tool_confirmation is None:
+            tool_context.request_confirmation()
+            return {"error": "not approved yet"}
+        self._calls.append(args)
+        return "transferred"
+
+
+async def test_a_tool_whose_secrets_cannot_be_found_is_not_approved(sandbox: Any, tmp_path: Path) -> None:
+    calls = list[Any]()
+    secret = {"properties": {"pin": {"format": "password"}}}
+    bomb = {"type": "object", **secret, "allOf": [{} for _ in range(MAX_SCHEMAS)]}
+
+    def answer(request: ReceivedRequest) -> ScriptedResponse:
+        if not request.tool_results:
+            return CallTool("transfer", {"to": "mallory", "pin": "4711-0815"}, id="c1")
+        assert "was not called" in request.tool_results[0].content["error"]
+        return "I could not transfer it."
+
+    core = {"tools": [Transfer(bomb, calls)]}
+    async with run_conversation(sandbox, tmp_path, answer, core=core) as chat:
+        await chat.say("transfer it")
+        await wait_for_texts(chat, lambda found: found[-1:] == ["I could not transfer it."])
+        assert (await list_requests(chat), calls) == ([], [])
+        await chat.say("and now?")
+        await wait_for_texts(chat, lambda found: len(found) == 2)
+        assert "4711" not in str(list_texts(chat))
