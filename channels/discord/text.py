@@ -14,9 +14,6 @@ from channels.markdown.links import Link, show_target
 from channels.markdown.split_points import cluster_starts
 from core.identity import clean_name
 
-#: Characters of a channel's name, the longest that a mention can have.
-_MAX_MENTION_LENGTH = 100
-
 _TOKEN = re.compile(r"<(?P<kind>@!?|@&|#)(?P<id>\d+)>")
 
 #: Custom emoji, slash command, guild navigation, and time in seconds since the epoch.
@@ -92,7 +89,7 @@ def replace_tokens(text: str, names: Mapping[tuple[str, int], str]) -> str:
 
     def render_token(token: re.Match[str]) -> str:
         kind = token["kind"].rstrip("!")
-        name = clean_name(names.get((kind, int(token["id"])), ""), _MAX_MENTION_LENGTH)
+        name = clean_name(names.get((kind, int(token["id"])), ""))
         return f"{kind[0]}{name or token['id']}"
 
     text = _COMMAND.sub(r"\1", _EMOJI.sub(r"\1", _TOKEN.sub(render_token, text)))

@@ -6,9 +6,11 @@ from google.adk.apps import App
 from google.adk.plugins import BasePlugin
 from google.adk.tools.agent_tool import AgentTool
 from google.adk.tools.tool_context import ToolContext
+from hypothesis import given
+from hypothesis import strategies as st
 
 from core.agents.factory import create_plugins
-from core.identity import ADMINS, EVERYONE, User, intersect_rights, is_permitted
+from core.identity import ADMINS, EVERYONE, INVISIBLE_CHARACTERS, User, intersect_rights, is_permitted, to_user_state
 from core.models.provider import Done, ToolCall
 from core.tools.tool import Tool, restrict_to, to_adk_tool
 from tests.fixtures.conversation import Converse, ScriptedProvider, adapter
@@ -120,3 +122,16 @@ async def test_an_agent_as_a_tool_gets_the_author_and_their_rights(converse: Con
     assert "may not be used by this user" in str(innermost.requests[3].messages[-1])
     assert ("hand" in received) is takes_plugins
     assert "temp:speaker" not in (await conversation.session()).state
+
+
+@given(st.text(max_size=300), st.sampled_from(["U1", ""]))
+def test_the_name_in_the_state_is_one_line_of_limited_length(name: str, id_: str) -> None:
+    state = to_user_state(User(id_, name))
+    assert str(state) == state["name"]
+    assert len(state["name"]) <= (80 if id_ else 400)
+    assert len(state["name"].splitlines()) <= 1
+    assert INVISIBLE_CHARACTERS.search(state["name"]) is None
+
+
+def test_an_ordinary_name_is_unchanged_in_the_state() -> None:
+    assert to_user_state(User("U1", "Zoë O'Brien-김 (she/her)"))["name"] == "Zoë O'Brien-김 (she/her)"

@@ -90,6 +90,54 @@ def test_a_confusable_name_is_followed_by_its_user_id(name: str) -> None:
     assert shown_as["U9"].endswith(" (U9)")
 
 
+#: Names with Latin lookalikes: the list that was used before Unicode's table.
+FORMER_LIST = (
+    "АВЕЅІЈКМНОРСТУХԌԚԜаеіјкорсухѕһԁԛԝӏӀΑΒΕΖΗΙΚΜΝΟΡΤΥΧαικνορυɑɡıIi1|0",  # noqa: RUF001
+    "ABESlJKMHOPCTYXGQWaeljkopcyxshdqwllABEZHlKMNOPTYXalkvopuaglllllo",
+)
+
+
+@pytest.mark.parametrize(("letter", "latin"), list(zip(*FORMER_LIST, strict=True)))
+def test_letters_that_look_like_latin_ones_are_compared_as_these(letter: str, latin: str) -> None:
+    shown_as = label_names({"U1": f"x{letter}x", "U2": f"x{latin}x"})
+    assert all(shown_as[id_].endswith(f"({id_})") for id_ in shown_as)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("ցrace", "gracė", "gräce", "graçe", "ǥrace", "ɢrace", "ᴳrace", "𝐠𝐫𝐚𝐜𝐞", "ⓖrace", "g̲race", "grace̊", "ꮐꭱꭺꮯꭼ"),  # noqa: RUF001
+        *("grace!", "«grace»", "g.r.a.c.e", "grace 🛡", "GRACE", "g race"),
+    ],
+)
+def test_a_name_that_looks_like_another_one_is_followed_by_its_id(name: str) -> None:
+    shown_as = label_names({"U1": "Grace", "U2": "Ada", "U9": name})
+    assert (shown_as["U1"], shown_as["U2"]) == ("Grace (U1)", "Ada")
+    assert shown_as["U9"].endswith(" (U9)")
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["grаce (admin)", "Grace [bot]", "[mod] grace", "grace | Acme", "grace - admin", "Grace: admin", "Grace, admin"],  # noqa: RUF001
+)
+def test_a_name_that_only_adds_to_another_one_is_followed_by_its_id(name: str) -> None:
+    shown_as = label_names({"U1": "Grace", "U9": name})
+    assert shown_as["U1"] == "Grace"
+    assert shown_as["U9"].endswith(" (U9)")
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        *(("Ada", "Adam"), ("Kim", "Kim Lee"), ("Grace", "Gracie"), ("Lin", "Liu"), ("Grace (Acme)", "Grace (Beta)")),
+        *(("Lovelace, Ada", "Lovelace, Grace"), ("Acme | Ada", "Acme | Grace"), ("Иван", "Ivan"), ("🎉", "🚀")),
+        *(("かき", "かぎ"), ("กิ", "กี"), ("राम", "रामू"), ("김민수", "김민서"), ("陳", "陈"), ("محمد", "أحمد")),
+    ],
+)
+def test_two_names_that_look_different_have_no_ids(one: str, other: str) -> None:
+    assert label_names({"U1": one, "U2": other}) == {"U1": one, "U2": other}
+
+
 def test_an_invisible_name_is_replaced_by_the_user_id() -> None:
     assert label_names({"U1": "\u3164\u2800\ufe0f"}) == {"U1": "U1"}
 
