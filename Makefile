@@ -8,7 +8,7 @@ WARM := .parley/tiktoken/fb374d419588a4632f3f557e76b4b70aebbca790
 # Keep compiled modules whatever the environment says, so that processes start faster.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: run tour help page-fonts test lint format docs bench bench-deltas bench-load bench-planner bench-prompts bench-replies bench-sessions bench-start bench-turns soak chaos words docs-pictures init check warm clean distclean
+.PHONY: run tour help page-fonts test lint format docs bench bench-deltas bench-estimates bench-load bench-planner bench-prompts bench-replies bench-sessions bench-start bench-turns soak chaos words docs-pictures init check warm clean distclean
 
 run: .venv/ready $(WARM)  ## Run the bot; without tokens, start the sandbox. AGENT=DIR runs your own agent.
 	@.venv/bin/python -m bot run
@@ -43,6 +43,7 @@ bench:  ## Run a short version of each benchmark.
 	@echo "That was 1 start of each program on Slack. Full run: make bench-start, 20 minutes."
 	@$(MAKE) --no-print-directory bench-deltas STREAMS=20
 	@echo "That was 20 streams. Full run: make bench-deltas, 200 of them."
+	@$(MAKE) --no-print-directory bench-estimates
 	@$(MAKE) --no-print-directory bench-planner SIZE=20000
 	@echo "That was a short text. Full run: make bench-planner, 100,000 characters."
 	@$(MAKE) --no-print-directory bench-prompts TURNS=44
@@ -75,6 +76,9 @@ soak: .venv/ready $(WARM)
 
 bench-deltas: .venv/ready $(WARM)
 	@.venv/bin/python -m benchmarks.deltas $(STREAMS)
+
+bench-estimates: .venv/ready
+	@.venv/bin/python -m benchmarks.estimates
 
 bench-planner: .venv/ready
 	@.venv/bin/python -m benchmarks.planner $(SIZE)

@@ -15,6 +15,7 @@
     ├── StepLimitError           the run reached its limit of model calls
     ├── SpendingLimitError       a spending limit of today is reached
     │   ├── UserSpendingLimitError
+    │   ├── AuthorSpendingLimitError
     │   ├── ChannelSpendingLimitError
     │   ├── ModelSpendingLimitError
     │   └── DailySpendingLimitError

@@ -28,6 +28,7 @@ from core.identity import ANONYMOUS_USER, AUTHOR, USER_STATE_KEY, User, intersec
 from core.models.adapter import ModelAdapter
 from core.models.messages import convert_messages, find_parameter_schema, list_tools, parameter_schema
 from core.models.selection import AgentRunConfig
+from core.models.tokens import estimate_media_tokens, estimate_text_tokens
 from core.models.tool_calls import MALFORMED_CALL_PREFIX, format_value, refuse_malformed_arguments, unique_id
 from core.secret_redaction import RunSecrets, get_run_secrets, redact_secrets
 from core.sessions.codec import to_json_value
@@ -47,7 +48,6 @@ from core.tools.call_log import ToolCallEntry, ToolCallLog, ToolInvocation, hash
 from core.tools.json_schema import SchemaError
 from core.tools.results import save_files, to_model_result
 from core.tools.tool import ToolAdapter, is_idempotent, is_tool_allowed, set_tool_timeout
-from core.usage.estimates import estimate_media_tokens, estimate_text_tokens
 from core.usage.meter import get_current_meter
 
 log = logging.getLogger(__name__)

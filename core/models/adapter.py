@@ -43,10 +43,9 @@ from core.models.provider import (
     join_text,
 )
 from core.models.retries_and_fallbacks import Fallbacks
-from core.models.tokens import estimate_tokens
+from core.models.tokens import estimate_media_tokens, estimate_text_tokens, estimate_tokens
 from core.models.tool_calls import keep_own_signatures, mark_signature, unique_id
 from core.usage import meter as metering
-from core.usage.estimates import estimate_media_tokens, estimate_text_tokens
 from core.usage.meter import Usage
 
 log = logging.getLogger(__name__)

@@ -1,4 +1,4 @@
-"""Token counts of texts, and the download of the vocabulary that they need."""
+"""Token counts of texts, estimates of requests, and the download of the vocabulary that the counts need."""
 
 from __future__ import annotations
 
@@ -14,11 +14,13 @@ import subprocess
 import sys
 import tempfile
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from core.errors import StoreError
+from core.models.provider import Media, ModelMessage, Part, Text, Thought, ToolCall, ToolResult, ToolSpec
 from core.store.atomic_write import write_atomically
+from core.usage.file_estimates import estimate_files
 
 logger = logging.getLogger(__name__)
 
@@ -82,6 +84,39 @@ def estimate_tokens(text: str) -> int:
     It is within a few per cent for English and Korean prose, and 40 % too low for JSON.
     """
     return -(-len(text.encode("utf-8", "replace")) // 4)
+
+
+def estimate_text_tokens(messages: Iterable[ModelMessage], tools: Iterable[ToolSpec] = ()) -> int:
+    """Return an estimate of the tokens of a request without its files."""
+    texts = sum(_estimate_part(part) for message in messages for part in message.parts)
+    return texts + sum(estimate_tokens(f"{tool.name} {tool.description} {tool.parameters}") for tool in tools)
+
+
+async def estimate_media_tokens(messages: Iterable[ModelMessage]) -> int:
+    """Return an estimate of the tokens of a request's files: see `estimate_files`.
+
+    These are the files of all messages, and those in the results of tools.
+    """
+    files = [file for message in messages for part in message.parts for file in _list_files(part)]
+    return await estimate_files([(file.mime_type, file.data) for file in files])
+
+
+def _estimate_part(part: Part) -> int:
+    match part:
+        case Text() | Thought():
+            return estimate_tokens(part.text)
+        case ToolCall():
+            return estimate_tokens(f"{part.name} {part.arguments}")
+        case ToolResult():
+            return estimate_tokens(f"{part.name} {part.result}")
+        case Media():
+            return 0
+
+
+def _list_files(part: Part) -> Sequence[Media]:
+    if isinstance(part, ToolResult):
+        return part.media
+    return (part,) if isinstance(part, Media) else ()
 
 
 def fetch_vocabulary(folder: Path) -> Path:

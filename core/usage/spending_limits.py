@@ -1,7 +1,7 @@
 """Spending limits per day, checked before each model call, over all workers.
 
 Before each call one transaction writes estimated rows to `spending`: the calls of the turn so far, those that run
-beside it, and the expected cost of the next one, with its files (`core.usage.estimates`). A call is made while the
+beside it, and the expected cost of the next one, with its files (`core.usage.file_estimates`). A call is made while the
 spending and all reservations are below every limit. An answer that grows longer than expected is checked again, with
 twice its length, and ends if the others have reached a limit. So the last call may exceed a limit by its own cost, and
 no call follows it, also if many begin at once. The rows belong to the turn, not to the worker: the next attempt at the

@@ -20,7 +20,7 @@ from core.identity import DEFAULT_AGENT_NAME
 from core.models.adapter import ModelAdapter
 from core.models.provider import Done, ModelRequest, ProviderEvent, Text, ToolCall
 from core.models.tokens import estimate_tokens
-from core.usage.estimates import PDF_PAGE_TOKENS
+from core.usage.file_estimates import PDF_PAGE_TOKENS
 from core.usage.meter import CANCELLED, ModelCall, RunningCall, Usage, UsageMeter, parse_stored_calls
 from sandbox.models import Say, Stall
 from tests.core.models.conftest import VENDORS, connect_provider

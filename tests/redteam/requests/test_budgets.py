@@ -90,9 +90,8 @@ async def test_files_of_the_history_count_again(slack: SlackSandbox, tmp_path: P
 
 
 async def test_long_answers_at_once_end_when_they_reach_a_limit_together(slack: SlackSandbox, tmp_path: Path) -> None:
-    ready, script = asyncio.Event(), [Say("Once. " * 400), Pause(asyncio.Event()), Finish(output=20_000)]
-    script[1] = Pause(ready)
-    script.insert(2, Say("Upon a time. " * 8_000, pieces=40, pace=0.01))
+    ready, tale = asyncio.Event(), Say("Upon a time. " * 8_000, pieces=40, pace=0.01)
+    script = [Say("Once. " * 400), Pause(ready), tale, Finish(output=20_000)]
     core = {"limits": SpendingLimits(all=20 * DOLLAR)}
     async with run_bot(slack, tmp_path, lambda _: script, core=core) as bot:
         questions = await asyncio.gather(*(bot.mention_bot("ada", "general", f"tale {n}") for n in range(6)))
@@ -114,12 +113,10 @@ def spend_or_answer(wait: asyncio.Event) -> Any:
     return answer
 
 
-async def use_up_budget(chat: Chat, user: str) -> None:
-    """Let a user spend more than a dollar in another channel."""
-    place = chat.sandbox.channels["random"]
-    await chat.bot.mention_bot(user, place.id if hasattr(place, "id") and hasattr(chat, "root") else place, "expensive")
-    await chat.sandbox.wait_for(lambda: len(chat.bot.model.requests) == 1)
-    await chat.bot.wait_for_turns(1)
+async def use_up_budget(chat: Chat, user: str, *, turns: int) -> None:
+    """Let a user spend more than a dollar in another channel, and wait until `turns` turns have ended."""
+    await chat.bot.mention_bot(user, "random", "expensive")
+    await chat.bot.wait_for_turns(turns)
 
 
 async def say_and_wait(chat: Chat, text: str, user: str) -> None:
@@ -142,7 +139,7 @@ async def test_nobody_is_answered_on_the_budget_of_another(platform: str, order:
         run_sandbox(platform) as sandbox,
         run_conversation(sandbox, tmp_path, spend_or_answer(go_on), core=core) as chat,
     ):
-        await use_up_budget(chat, "linus")
+        await use_up_budget(chat, "linus", turns=1)
         await chat.say("a slow question")
         await sandbox.wait_for(lambda: len(chat.bot.model.requests) == 2)
         said = [("the secret wish of linus", "linus"), ("thanks", "ada")]
@@ -172,9 +169,7 @@ async def test_a_common_answer_is_not_repeated_for_an_author_without_budget(plat
         go_on.set()
         await chat.bot.wait_for_turns(2)
         assert "wish of linus" in str(chat.bot.model.requests[-1])
-        place = sandbox.channels["random"]
-        await chat.bot.mention_bot("linus", place.id if platform == "slack" else place, "expensive")
-        await chat.bot.wait_for_turns(3)
+        await use_up_budget(chat, "linus", turns=3)
         await chat.press(words.REGENERATE, user="linus")
         await wait_for_texts(chat, lambda found: "Somebody whose message" in found[-1])
         await chat.bot.wait_for_turns(4)

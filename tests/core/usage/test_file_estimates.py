@@ -1,4 +1,4 @@
-"""Estimates of a request's input tokens: each kind of file, true and false headers."""
+"""Estimates of files: each kind of file, with true and false headers."""
 
 import asyncio
 import io
@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.models.provider import PDF_TYPE, Media, ModelMessage, Text, ToolResult, ToolSpec
-from core.usage.estimates import (
+from core.models.tokens import estimate_media_tokens, estimate_text_tokens
+from core.usage.file_estimates import (
     ADDRESS_TOKENS,
     AUDIO_SECOND_TOKENS,
     MAX_IMAGE_TOKENS,
@@ -22,8 +23,6 @@ from core.usage.estimates import (
     PDF_PAGE_TOKENS,
     VIDEO_SECOND_TOKENS,
     estimate_file_tokens,
-    estimate_media_tokens,
-    estimate_text_tokens,
 )
 from tests.fixtures.files import create_pdf
 
@@ -54,7 +53,7 @@ def create_mp4(seconds: int, content: bytes = b"") -> bytes:
 
 
 def estimate(mime_type: str, data: bytes | None) -> int:
-    return estimate_file_tokens(Media(mime_type, data))
+    return estimate_file_tokens(mime_type, data)
 
 
 @pytest.mark.parametrize(
@@ -98,13 +97,13 @@ def test_sound_and_videos_count_by_the_longer_of_claim_and_bytes() -> None:
     assert estimate("video/mp4", create_mp4(3_000)) == 3_000 * VIDEO_SECOND_TOKENS  # one picture for a long time
     assert estimate("video/mp4", create_mp4(1, bytes(2**20))) >= 80 * VIDEO_SECOND_TOKENS
     frame = b"\xff\xfb\x90\x00" + bytes(414)  # 26 ms, 128 kbit/s
-    assert 100 * AUDIO_SECOND_TOKENS <= estimate("audio/mpeg", frame * 4_000) <= 300 * AUDIO_SECOND_TOKENS
+    assert 104 * AUDIO_SECOND_TOKENS <= estimate("audio/mpeg", frame * 4_000) <= 600 * AUDIO_SECOND_TOKENS
     assert estimate("audio/ogg", b"OggS" + bytes(60_000)) >= 60 * AUDIO_SECOND_TOKENS
 
 
 def test_a_file_of_which_only_the_address_is_known_counts_as_a_large_one() -> None:
-    assert estimate_file_tokens(Media("image/png", uri="gs://a/b.png")) == MAX_IMAGE_TOKENS
-    assert estimate_file_tokens(Media("video/mp4", uri="https://video.example")) == ADDRESS_TOKENS
+    assert estimate("image/png", None) == MAX_IMAGE_TOKENS
+    assert estimate("video/mp4", None) == ADDRESS_TOKENS
 
 
 FILE_TYPES = (

@@ -1,4 +1,4 @@
-"""Estimates of the input tokens of a model request: its texts, tools and files.
+"""Estimates of the tokens that files take in a model request.
 
 They count before a call, and for an answer whose tokens the vendor did not send. A file comes from anybody, so that its
 headers may be false. An estimate is therefore high: it is the largest count that any vendor documents for the pages,
@@ -13,7 +13,7 @@ import io
 import re
 import wave
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from itertools import islice
@@ -22,9 +22,6 @@ from math import ceil
 import imagesize
 from cachetools import LRUCache
 from tinytag import TinyTag
-
-from core.models.provider import PDF_TYPE, Media, ModelMessage, Part, Text, Thought, ToolCall, ToolResult, ToolSpec
-from core.models.tokens import estimate_tokens
 
 #: Most tokens of a file, and of the files of a request. Gemini: the longest context of a model.
 MAX_TOKENS = 1_000_000
@@ -51,8 +48,8 @@ AUDIO_SECOND_TOKENS, VIDEO_SECOND_TOKENS = 32, 300
 #: Least bytes of a second: 8 kbit/s is poor speech, 100 kbit/s a small video.
 _AUDIO_BYTES_PER_SECOND, _VIDEO_BYTES_PER_SECOND = 1_000, 12_500
 
-#: MP3: the longest frame, with 576 samples at 8 kHz. Each frame begins with 11 bits that are set.
-_MP3_FRAME_SECONDS = 0.072
+#: MPEG audio, such as MP3: the longest frame, with 1,152 samples at 8 kHz. Each frame begins with 11 bits that are set.
+_MP3_FRAME_SECONDS = 0.144
 _MP3_FRAME = re.compile(rb"\xff[\xe0-\xff]")
 
 #: Bytes of a PCM sample of all channels: 8 channels of 32 bits.
@@ -94,68 +91,43 @@ _threads = ThreadPoolExecutor(2, thread_name_prefix="file estimates")
 _known = LRUCache[tuple[str, bytes], int](1_000)
 
 
-def estimate_text_tokens(messages: Iterable[ModelMessage], tools: Iterable[ToolSpec] = ()) -> int:
-    """Return an estimate of the tokens of a request without its files."""
-    texts = sum(_count_part(part) for message in messages for part in message.parts)
-    return texts + sum(estimate_tokens(f"{tool.name} {tool.description} {tool.parameters}") for tool in tools)
-
-
-async def estimate_media_tokens(messages: Iterable[ModelMessage]) -> int:
+async def estimate_files(files: Sequence[tuple[str, bytes | None]]) -> int:
     """Return an estimate of the tokens of a request's files, at most `MAX_TOKENS`.
 
-    These are the files of all messages, and those in the results of tools.
+    Args:
+        files: the MIME type and the bytes of each file; None for a file of which only the address is known.
     """
-    if not (files := [file for message in messages for part in message.parts for file in _list_files(part)]):
-        return 0
-    return await asyncio.get_running_loop().run_in_executor(_threads, _sum_tokens, files)
+    return await asyncio.get_running_loop().run_in_executor(_threads, _sum_tokens, files) if files else 0
 
 
-def _sum_tokens(files: Sequence[Media]) -> int:
-    return min(sum(estimate_file_tokens(file) for file in files), MAX_TOKENS)
+def _sum_tokens(files: Sequence[tuple[str, bytes | None]]) -> int:
+    return min(sum(estimate_file_tokens(mime_type, data) for mime_type, data in files), MAX_TOKENS)
 
 
-def estimate_file_tokens(file: Media) -> int:
-    """Return an estimate of the tokens of a file, at most `MAX_TOKENS`.
+def estimate_file_tokens(mime_type: str, data: bytes | None) -> int:
+    """Return an estimate of the tokens of a file, from 1 to `MAX_TOKENS`.
 
     It reads the whole file; the estimate is remembered by the file's content.
     """
-    kind = file.mime_type.partition("/")[0]
-    if file.data is None:
+    kind = mime_type.partition("/")[0]
+    if data is None:
         return MAX_IMAGE_TOKENS if kind == "image" else ADDRESS_TOKENS
-    key = (file.mime_type, hashlib.sha256(file.data).digest())
+    key = (mime_type, hashlib.sha256(data).digest())
     if (known := _known.get(key)) is not None:
         return known
     match kind:
         case "image":
-            tokens = _estimate_image(file.data)
+            tokens = _estimate_image(data)
         case "audio":
-            tokens = ceil(_estimate_seconds(file.data, _AUDIO_BYTES_PER_SECOND) * AUDIO_SECOND_TOKENS)
+            tokens = ceil(_estimate_seconds(data, _AUDIO_BYTES_PER_SECOND) * AUDIO_SECOND_TOKENS)
         case "video":
-            tokens = ceil(_estimate_seconds(file.data, _VIDEO_BYTES_PER_SECOND) * VIDEO_SECOND_TOKENS)
-        case _ if file.mime_type == PDF_TYPE:
-            tokens = max(_PageCount().read(file.data) * PDF_PAGE_TOKENS, len(file.data) // _PDF_BYTES_PER_TOKEN)
+            tokens = ceil(_estimate_seconds(data, _VIDEO_BYTES_PER_SECOND) * VIDEO_SECOND_TOKENS)
+        case _ if mime_type == "application/pdf":
+            tokens = max(_PageCount().read(data) * PDF_PAGE_TOKENS, len(data) // _PDF_BYTES_PER_TOKEN)
         case _:
-            tokens = len(file.data) // 4
+            tokens = len(data) // 4
     _known[key] = tokens = min(max(1, tokens), MAX_TOKENS)
     return tokens
-
-
-def _count_part(part: Part) -> int:
-    match part:
-        case Text() | Thought():
-            return estimate_tokens(part.text)
-        case ToolCall():
-            return estimate_tokens(f"{part.name} {part.arguments}")
-        case ToolResult():
-            return estimate_tokens(f"{part.name} {part.result}")
-        case Media():
-            return 0
-
-
-def _list_files(part: Part) -> Sequence[Media]:
-    if isinstance(part, ToolResult):
-        return part.media
-    return (part,) if isinstance(part, Media) else ()
 
 
 class _Header(io.BytesIO):
