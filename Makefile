@@ -8,7 +8,7 @@ WARM := .parley/tiktoken/fb374d419588a4632f3f557e76b4b70aebbca790
 # Keep compiled modules whatever the environment says, so that processes start faster.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: run tour help page-fonts test lint format docs bench bench-deltas bench-estimates bench-load bench-planner bench-prompts bench-replies bench-sessions bench-start bench-turns soak chaos words docs-pictures init check warm clean distclean
+.PHONY: run tour help page-fonts test lint format docs bench bench-deltas bench-estimates bench-load bench-planner bench-prompts bench-replies bench-schemas bench-sessions bench-start bench-turns soak chaos words docs-pictures init check warm clean distclean
 
 run: .venv/ready $(WARM)  ## Run the bot; without tokens, start the sandbox. AGENT=DIR runs your own agent.
 	@.venv/bin/python -m bot run
@@ -48,6 +48,8 @@ bench:  ## Run a short version of each benchmark.
 	@echo "That was a short text. Full run: make bench-planner, 100,000 characters."
 	@$(MAKE) --no-print-directory bench-prompts TURNS=44
 	@echo "That was 44 turns. Full run: make bench-prompts, 60 of them."
+	@$(MAKE) --no-print-directory bench-schemas WIDTH=8
+	@echo "That was a small schema. Full run: make bench-schemas, a second."
 	@$(MAKE) --no-print-directory bench-load BENCH_DATABASE=sqlite SESSIONS=20 MINUTES=2 EVERY=1
 	@echo "That was 20 sessions for 2 platform minutes. Full run: make bench-load, 500 for 30, on both databases."
 	@$(MAKE) --no-print-directory soak TURNS=60
@@ -85,6 +87,9 @@ bench-planner: .venv/ready
 
 bench-prompts: .venv/ready $(WARM)
 	@.venv/bin/python -m benchmarks.prompts $(TURNS)
+
+bench-schemas: .venv/ready
+	@.venv/bin/python -m benchmarks.schemas $(WIDTH)
 
 # BENCH_SPEED, BENCH_REPLIES, BENCH_CHANNELS, BENCH_PLATFORM ... narrow it: see benchmarks/replies/__main__.py.
 bench-replies: .venv/ready
