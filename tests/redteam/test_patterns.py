@@ -164,12 +164,13 @@ def _repeat_text(unit: str, length: int) -> str:
 
 
 def _measure_cpu(usage: UsedPattern, text: str) -> float:
+    subject: Any = text.encode() if isinstance(usage.pattern.pattern, bytes) else text
     began = time.process_time()
     for call in usage.calls:
         if call in _SCANS:
-            list(usage.pattern.finditer(text))
+            list(usage.pattern.finditer(subject))
         else:
-            getattr(usage.pattern, call)(text)
+            getattr(usage.pattern, call)(subject)
     return time.process_time() - began
 
 
