@@ -391,12 +391,12 @@ async def test_the_state_change_of_a_call_is_applied_once(interrupted_run: Inter
 async def test_media_in_a_result_are_sent_again(interrupted_run: InterruptedRun) -> None:
     def draw() -> types.Part:
         """Return a PNG image."""
-        return types.Part.from_bytes(data=b"\x89PNG", mime_type="image/png")
+        return types.Part.from_bytes(data=b"\x89PNG\r\n\x1a\n", mime_type="image/png")
 
     conversation, provider = await interrupted_run(draw)
     assert await resume(conversation) == "Done."
     results = [part for part in provider.requests[1].messages[-1].parts if isinstance(part, ToolResult)]
-    assert [media.data for media in results[1].media] == [b"\x89PNG"]
+    assert [media.data for media in results[1].media] == [b"\x89PNG\r\n\x1a\n"]
 
 
 async def test_a_long_text_is_sent_again_as_it_was_truncated(interrupted_run: InterruptedRun) -> None:
