@@ -49,7 +49,7 @@ _BREAK = re.compile(r"<br ?/?>", re.IGNORECASE)
 
 _PAIRED_TAGS = re.compile(r"<(b|strong|i|em|u|s|del|strike|code|kbd|summary)>([^<>]*)</\1>", re.IGNORECASE)
 
-_ANCHOR = re.compile(r"<a\s[^<>]*?href=[\"'](https?://[^\"'\s<>]+)[\"'][^<>]*>([^<>\[\]]*)</a>", re.IGNORECASE)
+_ANCHOR = re.compile(r"<a\s(?>[^<>]*?href=[\"'](?=https?://))([^\"'\s<>]+)[\"'][^<>]*>([^<>\[\]]*)</a>", re.IGNORECASE)
 
 _TAG = r"</?(?:p|div|span|details|summary|center|small|sub|sup|ul|ol|font)(?:\s[^<>]*)?/?>"
 
