@@ -232,8 +232,11 @@ class RunSecrets:
 
     def add(self, value: Any) -> None:
         """Add a secret JSON value: each text and number in it, except empty ones."""
+        known = len(self._values)
         for secret in _iterate_scalars(value):
             self._values.setdefault(secret)
+        if len(self._values) == known:
+            return
         texts = {str(secret) for secret in self._values}
         long = {notation for text in texts if len(text) >= MIN_SECRET_LENGTH for notation in _list_notations(text)}
         self._copies = re.compile("|".join(map(re.escape, sorted(long, key=len, reverse=True)))) if long else None

@@ -209,7 +209,7 @@ class GuardPlugin(BasePlugin):
         if tool_context.actions.requested_tool_confirmations:
             rule = self._get_approval_rule(tool, tool_context)
             try:
-                set_approval_rule(tool_context, rule, _find_secret_arguments(tool, tool_args))
+                set_approval_rule(tool_context, rule, find_secret_paths(_get_schema(tool) or {}, tool_args))
             except SchemaError as error:  # people would see a secret, or not all that they approve
                 tool_context.actions.requested_tool_confirmations.clear()
                 tool_context.actions.skip_summarization = None
@@ -364,11 +364,6 @@ def _get_schema(tool: BaseTool) -> dict[str, Any] | None:
     """Return the JSON Schema of a tool's arguments; None if it declares none."""
     declaration = tool._get_declaration()  # ADK: no public method returns a tool's schema without a request
     return None if declaration is None else parameter_schema(declaration)
-
-
-def _find_secret_arguments(tool: BaseTool, tool_args: dict[str, Any]) -> list[ArgumentPath]:
-    """Return the paths of the arguments that a tool's schema marks as secret: see `find_secret_paths`."""
-    return find_secret_paths(_get_schema(tool) or {}, tool_args)
 
 
 def _add_secret_arguments(secrets: RunSecrets, config: types.GenerateContentConfig, call: types.FunctionCall) -> None:

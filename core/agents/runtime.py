@@ -48,7 +48,7 @@ from core.secret_redaction import RunSecrets, format_error, set_run_secrets
 from core.sessions.artifacts import ArtifactService, GeneratedFile
 from core.sessions.memory import MemoryService
 from core.sessions.prompt_text import AttributedPrompt
-from core.sessions.resume import correction_run_id
+from core.sessions.resume import correction_run_id, list_run_ids
 from core.sessions.service import SessionService
 from core.tools.adk_requests import (
     Answer,
@@ -428,8 +428,8 @@ def _create_state(request: RunRequest) -> dict[str, Any]:
 
 def _list_runs(run_id: str, answers: Sequence[MessageAnswer]) -> set[str]:
     """Return the ids of the events of a run, of the run that it corrects, and of those that it continues."""
-    runs = {run_id.removesuffix(correction_run_id("")), *(answer.asking_run for answer in answers)}
-    return {*runs, *map(correction_run_id, runs)}
+    runs = (run_id, *(answer.asking_run for answer in answers))
+    return {id_ for run in runs for id_ in list_run_ids(run)}
 
 
 async def _run_messages(

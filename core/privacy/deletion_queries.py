@@ -11,7 +11,7 @@ from core.identity import ANONYMOUS_USER, to_user_state
 from core.inbox_message import InboxOutcome
 from core.sessions import state as scopes
 from core.sessions.lifecycle import delete_session_data, delete_unreferenced_blobs, find_session_row, new_session_row
-from core.sessions.resume import correction_run_id
+from core.sessions.resume import correction_run_id, list_run_ids
 from core.store.schema import (
     artifacts,
     denial_notices,
@@ -207,7 +207,7 @@ async def _list_runs_to_keep(connection: AsyncConnection, session_id: str, befor
     found = list[set[str]]()
     for condition in conditions:
         query = sa.select(c.invocation_id).where(c.session == session_id, condition).distinct()
-        found.append({run.removesuffix(correction_run_id("")) for run in (await connection.execute(query)).scalars()})
+        found.append({list_run_ids(run)[0] for run in (await connection.execute(query)).scalars()})
     old, new, waiting = found
     unfinished = sa.select(turns.c.origin, turns.c.run).where(turns.c.session == session_id, is_active(turns))
     running = {run for row in await connection.execute(unfinished) for run in row if run}

@@ -41,6 +41,12 @@ def correction_run_id(run_id: str) -> str:
     return f"{run_id}.2"
 
 
+def list_run_ids(run_id: str) -> tuple[str, str]:
+    """Return the ids of the events before and after a run's correction, from either of them."""
+    original = run_id.removesuffix(correction_run_id(""))
+    return original, correction_run_id(original)
+
+
 def is_prompt_stored(session: str, generation: int, run: str | sa.ColumnElement[str]) -> sa.ColumnElement[bool]:
     """Return the SQL condition that the user message of a run is in `messages`.
 

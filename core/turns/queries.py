@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.inbox_message import InboxMessage, InboxOutcome
-from core.sessions.resume import correction_run_id, discard_run, resume_run
+from core.sessions.resume import discard_run, list_run_ids, resume_run
 from core.store.schema import human_requests, inbox, sessions, turns
 from core.store.turn_states import ACTIVE_STATES
 from core.store.upsert import build_insert
@@ -201,11 +201,11 @@ async def get_run_authors(connection: AsyncConnection, session_id: str, run: str
     Args:
         run: the id of the run, as `Turn.run` or `Turn.origin`.
     """
-    c, suffix = human_requests.c, correction_run_id("")
+    c = human_requests.c
     origins, answers, asking_run = list[str](), list[Mapping[str, Any]](), run
-    while asking_run and (origin := asking_run.removesuffix(suffix)) not in origins:
+    while asking_run and (origin := list_run_ids(asking_run)[0]) not in origins:
         origins.insert(0, origin)
-        asks = (c.session == session_id) & c.run.in_([origin, correction_run_id(origin)])
+        asks = (c.session == session_id) & c.run.in_(list_run_ids(origin))
         given = await connection.execute(sa.select(c.answer_authors).where(asks))
         answers += [user for users in given.scalars() for user in users]
         asked = sa.select(c.run).where(c.session == session_id, c.answer_run == origin)
