@@ -96,6 +96,8 @@ async def test_nobody_approves_a_call_whose_arguments_cannot_be_read(
 ) -> None:
     payments = ConfirmedPaymentTool()
     uploads.is_refused = True
+    refused = list[str]()
+    uploads.on_call = lambda: refused.append("upload")
     async with (
         run_sandbox(platform) as sandbox,
         run_conversation(
@@ -112,7 +114,10 @@ async def test_nobody_approves_a_call_whose_arguments_cannot_be_read(
         ada = Actor(chat.bot.channel.name, str(getattr(sandbox.people["ada"], "id", sandbox.people["ada"])))
         for action in ("approve", "always"):
             presses = chat.bot.channel._intake.presses
+            before = len(refused)
             assert await presses.handle(f"{action}:{row.id}", actor=ada, locale="") == unread
+            await sandbox.wait_for(lambda before=before: len(refused) > before)  # each press tries to attach it
+            await sandbox.wait_for(lambda: has_button(chat, words.RETRY))
         assert [request.decision for request in await list_requests(chat)] == [None]
         uploads.is_refused = False
         await chat.press(words.RETRY)
