@@ -50,6 +50,7 @@ async def run_export_command(slack: SlackSandbox, user: str, channel: str, text:
 async def test_a_forged_slack_button_exports_no_other_session(slack: SlackSandbox, tmp_path: Path) -> None:
     async with slack_running(slack, tmp_path, "the secret is 7") as bot:
         secret = await slack.post_message("grace", slack.open_dm("grace"), "tell me the secret")
+        await bot.wait_for_turns(1)
         other = await bot.mention_bot("ada", "random", "one")
         await bot.wait_for_turns(2)
         body = {
