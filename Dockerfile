@@ -5,11 +5,12 @@ ENV UV_PYTHON_DOWNLOADS=never UV_LINK_MODE=copy UV_COMPILE_BYTECODE=1
 WORKDIR /app
 ARG EXTRAS=""
 COPY pyproject.toml uv.lock README.md LICENSE ./
-RUN uv sync --locked --no-dev --no-group local --no-install-project $EXTRAS
+COPY simulator/pyproject.toml simulator/
+RUN uv sync --locked --no-dev --no-group local --no-install-workspace $EXTRAS
 COPY bot bot
 COPY channels channels
 COPY core core
-COPY sandbox sandbox
+COPY simulator simulator
 RUN uv sync --locked --no-dev --no-group local --no-editable $EXTRAS
 RUN DATA_DIR=/data .venv/bin/parley warm || echo "tokens will be estimated"
 

@@ -2,30 +2,38 @@
 
 UV := $(shell command -v uv || echo .uv/bin/uv)
 # Without npm there are no node packages, and the tests of the node clients are skipped.
-NODE_PACKAGES := $(if $(shell command -v npm),tests/clients/node_modules/.package-lock.json)
+NODE_PACKAGES := $(if $(shell command -v npm),simulator/tests/clients/node_modules/.package-lock.json)
+SIMULATOR_SYNC = UV_PROJECT_ENVIRONMENT=simulator/.venv $(UV) sync --package chatrig --python python3 --locked --all-extras --no-editable --quiet
 WARM := .parley/tiktoken/fb374d419588a4632f3f557e76b4b70aebbca790
 
 # Keep compiled modules whatever the environment says, so that processes start faster.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: run tour help page-fonts test lint format docs bench bench-deltas bench-estimates bench-load bench-planner bench-prompts bench-replies bench-schemas bench-sessions bench-start bench-turns soak chaos words docs-pictures init check warm clean distclean
+.PHONY: run tour help page-fonts test test-simulator lint format docs bench bench-deltas bench-estimates bench-load bench-planner bench-prompts bench-replies bench-schemas bench-sessions bench-start bench-turns soak chaos words docs-pictures init check warm clean distclean
 
-run: .venv/ready $(WARM)  ## Run the bot; without tokens, start the sandbox. AGENT=DIR runs your own agent.
+run: .venv/ready $(WARM)  ## Run the bot; without tokens, start the simulator. AGENT=DIR runs your own agent.
 	@.venv/bin/python -m bot run
 
-tour: .venv/ready $(WARM)  ## Take a scripted tour in the sandbox; it needs no key.
-	@.venv/bin/python -m bot sandbox --tour
+tour: .venv/ready $(WARM)  ## Take a scripted tour in the simulator; it needs no key.
+	@.venv/bin/python -m bot simulator --tour
 
 help:  ## List the targets.
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 14
 
-test: .venv/ready $(WARM) $(NODE_PACKAGES)  ## Run the tests; ARGS go to pytest.
+test: .venv/ready $(WARM)  ## Run all tests; with ARGS for pytest, only Parley's.
 	.venv/bin/pytest -n auto --dist worksteal $(ARGS)
+	$(if $(ARGS),,@$(MAKE) --no-print-directory test-simulator)
 
-lint: .venv/ready  ## Check style and types.
+# The environment has the simulator's wheel and the libraries of its tests, and nothing of Parley.
+test-simulator: simulator/.venv/ready $(NODE_PACKAGES)  ## Run the simulator's tests; ARGS go to pytest.
+	@$(SIMULATOR_SYNC) --reinstall-package chatrig
+	cd simulator && .venv/bin/pytest -n auto --dist worksteal $(ARGS)
+
+lint: .venv/ready simulator/.venv/ready  ## Check style and types.
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
 	.venv/bin/mypy
+	cd simulator && .venv/bin/mypy
 
 format: .venv/ready  ## Format the code.
 	.venv/bin/ruff check --fix .
@@ -102,9 +110,9 @@ chaos: .venv/ready  ## Kill the bot at each await of the test scenario.
 words: .venv/ready  ## Update the Korean catalogue.
 	@.venv/bin/python -m tests.channels.i18n.catalogue
 
-# Builds the fonts of the sandbox's page from published packages; needs npm.
+# Builds the fonts of the simulator's page from published packages; needs npm.
 page-fonts:
-	@$(UV) run --no-project --with 'fonttools[woff]==4.68.0' python bin/page_fonts.py
+	@$(UV) run --no-project --with 'fonttools[woff]==4.68.0' python simulator/bin/page_fonts.py
 
 # A broken link, anchor or page fails the build (with --quiet, nothing would).
 docs: .venv/docs  ## Build the docs as a site.
@@ -132,13 +140,17 @@ warm: $(WARM)  ## Download the vocabulary that counts tokens exactly.
 $(WARM): | .venv/ready
 	-@PATH="$(dir $(abspath $(UV))):$$PATH" .venv/bin/python -m bot warm
 
-.venv/ready: pyproject.toml uv.lock | $(UV)
+.venv/ready: pyproject.toml simulator/pyproject.toml uv.lock | $(UV)
 	$(UV) sync --python python3 --locked --all-extras --quiet
 	@touch $@
 
+simulator/.venv/ready: simulator/pyproject.toml uv.lock | $(UV)
+	$(SIMULATOR_SYNC)
+	@touch $@
+
 # npm writes this file last.
-tests/clients/node_modules/.package-lock.json: tests/clients/package-lock.json
-	-@npm ci --prefix tests/clients --silent --ignore-scripts --no-audit --no-fund
+simulator/tests/clients/node_modules/.package-lock.json: simulator/tests/clients/package-lock.json
+	-@npm ci --prefix simulator/tests/clients --silent --ignore-scripts --no-audit --no-fund
 
 .uv/bin/uv:
 	python3 -m venv .uv
@@ -146,7 +158,7 @@ tests/clients/node_modules/.package-lock.json: tests/clients/package-lock.json
 
 # Only files that the targets above have made: no database, log or benchmark result.
 clean:  ## Delete installed and built files; data stays.
-	rm -rf .venv .uv tests/clients/node_modules .parley/tiktoken .parley/site .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv .uv simulator/.venv simulator/tests/clients/node_modules .parley/tiktoken .parley/site .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 distclean:  ## Delete local data too, after a confirmation.
 	@echo "This deletes everything that 'make clean' deletes, and these files (.env and a DATA_DIR outside .parley stay):"

@@ -27,6 +27,7 @@ from channels.access import AccessPolicy
 from channels.answerer import Answerer
 from channels.base import ContextMessage, SurroundingMessages
 from channels.intake.context import ContextBuilder
+from chatrig.models import CallTool, ReceivedRequest, ScriptedOpenAI, ScriptedResponse
 from core.agents.config import AgentConfig
 from core.agents.factory import create_app, create_plugins
 from core.agents.runtime import AgentRuntime
@@ -54,7 +55,6 @@ from core.usage.prices import Prices
 from core.usage.spending import SpendingStore
 from core.usage.spending_limits import SpendingLimiter, SpendingLimits
 from core.workers.lease import Lease
-from sandbox.models import CallTool, ReceivedRequest, ScriptedOpenAI, ScriptedResponse
 
 TURNS = 60
 

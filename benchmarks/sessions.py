@@ -39,7 +39,7 @@ from core.sessions.service import SessionService
 from core.store.database import Database
 from core.store.migrate import migrate
 from core.store.schema import messages
-from sandbox.postgres import PostgresSandbox
+from tests.processes.postgres import PostgresServer
 
 HISTORY_LENGTHS = (100, 2_000, 10_000, 100_000)
 
@@ -159,7 +159,7 @@ def create_adk_memory() -> SessionContender:
     return SessionContender("ADK InMemorySessionService", service, fill, close)
 
 
-async def create_contenders(folder: Path, server: PostgresSandbox) -> list[SessionContender]:
+async def create_contenders(folder: Path, server: PostgresServer) -> list[SessionContender]:
     def postgres(name: str) -> str:
         return server.create_database(name).replace("postgresql://", "postgresql+asyncpg://")
 
@@ -336,7 +336,7 @@ async def measure_in_process(lengths: Sequence[int]) -> dict[str, list[SessionFi
         See `measure`.
     """
     logging.disable(logging.WARNING)  # the truncation logs a line per load
-    with tempfile.TemporaryDirectory() as folder, PostgresSandbox() as server:
+    with tempfile.TemporaryDirectory() as folder, PostgresServer() as server:
         contenders = await create_contenders(Path(folder), server)
         figures = await measure(contenders, lengths)
         for contender in contenders:

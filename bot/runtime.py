@@ -11,8 +11,8 @@ from google.adk.apps import App
 from google.adk.plugins import BasePlugin
 
 from bot.agents import AgentSet, find_unusable_tools, make_agents, make_model_registry, select_summary_model
-from bot.sandbox.process import INSPECTOR_VARIABLE
 from bot.settings import LOCAL_MODEL, Settings
+from bot.simulator.process import INSPECTOR_VARIABLE
 from core.agents.runtime import AgentRuntime, warm_up
 from core.concurrency.retry import retry_store
 from core.errors import SettingsError
@@ -51,7 +51,7 @@ async def load_agents(settings: Settings, database: Database, prices: Prices, st
     """Load the agents of the settings, and import all modules that a first run needs.
 
     Agents are imported on the event loop, like in `adk web`: their code may need the loop or the main thread. Stored
-    sessions are reassigned to the default agent's app: see `reassign_sessions`. In the sandbox, the inspector's
+    sessions are reassigned to the default agent's app: see `reassign_sessions`. In the simulator, the inspector's
     WebSocket is connected too.
 
     Args:
@@ -68,7 +68,7 @@ async def load_agents(settings: Settings, database: Database, prices: Prices, st
     _check_prices(settings, prices, registry.handles)
     watching = list[BasePlugin]()
     if page is not None:
-        from bot.sandbox.inspector import connect_inspector  # noqa: PLC0415 - only in the sandbox
+        from bot.simulator.inspector import connect_inspector  # noqa: PLC0415 - only in the simulator
 
         inspector = await stack.enter_async_context(connect_inspector(page, database, prices))
         watching.append(inspector)

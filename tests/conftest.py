@@ -17,10 +17,10 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from sandbox.postgres import PostgresSandbox
 from tests.fixtures import empty_databases
 from tests.processes import shared_setup
 from tests.processes.fork_server import ForkServer, start_fork_server
+from tests.processes.postgres import PostgresServer
 
 gc.disable()  # until pytest has collected the tests, since imports leave little garbage
 
@@ -97,14 +97,14 @@ def _share_setup() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def postgres_server() -> Iterator[PostgresSandbox]:
+def postgres_server() -> Iterator[PostgresServer]:
     """Yield a PostgreSQL server that runs for all tests of a process."""
-    with PostgresSandbox() as server:
+    with PostgresServer() as server:
         yield server
 
 
 @pytest.fixture(scope="session")
-def postgres_url(postgres_server: PostgresSandbox) -> str:
+def postgres_url(postgres_server: PostgresServer) -> str:
     """Return the URL of a PostgreSQL database with all tables.
 
     All tests of the process share the database, which may have rows of former tests.

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from benchmarks.soak.script import CheckingModel, find_names, get_answer_text
-from sandbox.models import CallTool, Pause, ReceivedRequest, ScriptedResponse
+from chatrig.models import CallTool, Pause, ReceivedRequest, ScriptedResponse
 
 #: Kind of a message: plain, needs a tool, has a file, is edited after some seconds, or follows a reset.
 MessageKind = Literal["plain", "tool", "file", "edit", "reset"]

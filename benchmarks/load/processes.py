@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from time import monotonic
 
 from bot.server import READINESS_PATH
-from sandbox.procfile import KILL_TIMEOUT_SECONDS, Dyno, Foreman
+from tests.processes.procfile import KILL_TIMEOUT_SECONDS, Dyno, Foreman
 
 #: Limit for the readiness of a new process, in seconds.
 START_TIMEOUT_SECONDS = 120.0

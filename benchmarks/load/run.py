@@ -17,12 +17,12 @@ from benchmarks.soak.outcome import Outcome, build_outcome, find_accepted, find_
 from benchmarks.soak.processes import write_python_wrapper
 from benchmarks.soak.sessions import DiscordSoakPlatform, Place, SlackSoakPlatform, SoakPlatform, count_resets
 from benchmarks.soak.users import BURST_SIZES, UserSession, poll_until
+from chatrig.discord import DiscordSimulator
+from chatrig.models import ScriptedOpenAI
+from chatrig.slack import SlackSimulator
 from core.store.database import Database
-from sandbox.discord import DiscordSandbox
-from sandbox.models import ScriptedOpenAI
-from sandbox.postgres import PostgresSandbox
-from sandbox.procfile import Foreman
-from sandbox.slack import SlackSandbox
+from tests.processes.postgres import PostgresServer
+from tests.processes.procfile import Foreman
 
 DatabaseKind = Literal["postgres", "sqlite"]
 
@@ -197,8 +197,8 @@ async def _run_load(config: LoadConfig, database: DatabaseKind, folder: Path) ->
     write_python_wrapper(folder, config.speed)
     model_script = LoadModel(speed=config.speed)
     async with AsyncExitStack() as stack:
-        slack = SlackSoakPlatform(await stack.enter_async_context(SlackSandbox(speed=config.speed)))
-        discord = DiscordSoakPlatform(await stack.enter_async_context(DiscordSandbox(speed=config.speed)))
+        slack = SlackSoakPlatform(await stack.enter_async_context(SlackSimulator(speed=config.speed)))
+        discord = DiscordSoakPlatform(await stack.enter_async_context(DiscordSimulator(speed=config.speed)))
         model = await stack.enter_async_context(ScriptedOpenAI(model_script))
         url = _url(database, folder, stack)
         settings = {
@@ -260,7 +260,7 @@ async def _create_session(number: int, slack: SlackSoakPlatform, discord: Discor
     place: Place
     if slot < DM_SESSIONS:
         user = f"person-{number}"
-        platform.sandbox.add_user(user)
+        platform.simulator.add_user(user)
         place = platform.open_dm(user)
     elif platform is discord and slot >= DM_SESSIONS + CHANNEL_SESSIONS:
         place = await discord.create_thread(number)
@@ -276,4 +276,4 @@ def _url(database: DatabaseKind, folder: Path, stack: AsyncExitStack) -> str:
     """
     if database == "sqlite":
         return f"sqlite:///{folder / 'load.db'}"
-    return stack.enter_context(PostgresSandbox()).create_database("load")
+    return stack.enter_context(PostgresServer()).create_database("load")

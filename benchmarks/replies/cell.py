@@ -81,7 +81,7 @@ class Cell:
 
 
 async def measure(contender: ReplyContender, load: Load) -> Cell:
-    """Run a load against a contender in a new sandbox, and return the figures.
+    """Run a load against a contender in a new simulator, and return the figures.
 
     Errors of replies are not raised, but counted in `failures`. Replies that do not end within `REPLY_TIMEOUT_SECONDS`
     after the model's last word are cancelled, and count as "not in time".

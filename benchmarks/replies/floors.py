@@ -1,4 +1,4 @@
-"""Lower bounds (floors) of replies' ages and ends, from the sandbox's rate limits.
+"""Lower bounds (floors) of replies' ages and ends, from the simulator's rate limits.
 
 A floor is a bound for any schedule of calls. It assumes a schedule that knows the end of each reply in advance. Such a
 schedule posts a placeholder, edits it (on Slack it may also append to a stream), and posts each further message.
@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 
 from benchmarks.replies.load import TOKENS, TOKENS_PER_SECOND, Load, build_token
 from benchmarks.replies.platforms import NETWORK_DELAY_SECONDS
-from sandbox.discord.api import limits as discord
-from sandbox.discord.api.message_content import MAX_TEXT_LENGTH
-from sandbox.slack.api import limits as slack
+from chatrig.discord.api import limits as discord
+from chatrig.discord.api.message_content import MAX_TEXT_LENGTH
+from chatrig.slack.api import limits as slack
 
 #: Seconds from the first word to the last.
 SPAN_SECONDS = (TOKENS - 1) / TOKENS_PER_SECOND

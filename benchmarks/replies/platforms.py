@@ -1,6 +1,6 @@
-"""Sandboxes in which contenders answer, with all versions of the bot's messages.
+"""Simulators in which contenders answer, with all versions of the bot's messages.
 
-A sandbox runs in a thread of its own, so that the event loop's figures are the contender's alone.
+A simulator runs in a thread of its own, so that the event loop's figures are the contender's alone.
 """
 
 import asyncio
@@ -12,8 +12,8 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from benchmarks.replies.load import Load
-from sandbox.discord import DiscordSandbox
-from sandbox.slack import SlackSandbox
+from chatrig.discord import DiscordSimulator
+from chatrig.slack import SlackSimulator
 
 T = TypeVar("T")
 
@@ -58,7 +58,7 @@ class Version:
 
 
 class CellPlatform(ABC):
-    """Sandbox of one measurement: Slack or Discord.
+    """Simulator of one measurement: Slack or Discord.
 
     It has the channels of the load, and its event loop runs in a Python thread of its own. The async context
     manager starts and stops both.
@@ -70,7 +70,7 @@ class CellPlatform(ABC):
         self.load = load
         self.speed = load.speed
         self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="sandbox")
+        self._thread = threading.Thread(target=self._loop.run_forever, name="simulator")
 
     async def __aenter__(self) -> Self:
         self._thread.start()
@@ -86,7 +86,7 @@ class CellPlatform(ABC):
         self._loop.close()
 
     async def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine in the sandbox's event loop, and return its result."""
+        """Run a coroutine in the simulator's event loop, and return its result."""
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(coroutine, self._loop))
 
     @abstractmethod
@@ -118,32 +118,34 @@ class SlackCellPlatform(CellPlatform):
     name = "slack"
 
     async def _open(self) -> None:
-        self.sandbox = SlackSandbox(speed=self.speed)
-        await self.sandbox.__aenter__()
-        self.sandbox.faults.set_latency(NETWORK_DELAY_SECONDS / self.speed)
-        self.channels = [self.sandbox.add_channel(f"channel-{number}") for number in range(self.load.channels)]
+        self.simulator = SlackSimulator(speed=self.speed)
+        await self.simulator.__aenter__()
+        self.simulator.faults.set_latency(NETWORK_DELAY_SECONDS / self.speed)
+        self.channels = [self.simulator.add_channel(f"channel-{number}") for number in range(self.load.channels)]
 
     async def _close(self) -> None:
-        await self.sandbox.__aexit__(None, None, None)
+        await self.simulator.__aexit__(None, None, None)
 
     async def post_prompt(self, number: int) -> MeasuredPrompt:
         channel = self.load.channel(number)
-        text = f"<@{self.sandbox.bot_user_id}> prompt {number}"
-        message = await self.run(self.sandbox.post_message("ada", self.channels[channel], text))
+        text = f"<@{self.simulator.bot_user_id}> prompt {number}"
+        message = await self.run(self.simulator.post_message("ada", self.channels[channel], text))
         return MeasuredPrompt(number, channel, self.channels[channel].id, message.ts)
 
     def list_calls(self) -> Sequence[tuple[str, float, bool]]:
-        return [(call.method, call.received_at, call.rate_limited) for call in self.sandbox.calls]
+        return [(call.method, call.received_at, call.rate_limited) for call in self.simulator.calls]
 
     def list_versions(self) -> Sequence[Version]:
         deleted = {
             str(call.arguments["ts"]): call.received_at + NETWORK_DELAY_SECONDS / self.speed
-            for call in self.sandbox.calls
+            for call in self.simulator.calls
             if call.method == "chat.delete" and call.error is None
         }
         versions = []
         for place in self.channels:
-            bot_messages = [m for m in self.sandbox.messages(place, deleted=True) if m.user == self.sandbox.bot_user_id]
+            bot_messages = [
+                m for m in self.simulator.messages(place, deleted=True) if m.user == self.simulator.bot_user_id
+            ]
             for order, message in enumerate(bot_messages):
                 for version in message.versions:
                     versions.append(Version(version.shown_at, message.ts, order, version.text, message.thread_ts))
@@ -158,32 +160,34 @@ class DiscordCellPlatform(CellPlatform):
     name = "discord"
 
     async def _open(self) -> None:
-        self.sandbox = DiscordSandbox(speed=self.speed)
-        await self.sandbox.__aenter__()
-        self.sandbox.faults.set_latency(NETWORK_DELAY_SECONDS / self.speed)
-        self.channels = [self.sandbox.add_channel(f"channel-{number}") for number in range(self.load.channels)]
+        self.simulator = DiscordSimulator(speed=self.speed)
+        await self.simulator.__aenter__()
+        self.simulator.faults.set_latency(NETWORK_DELAY_SECONDS / self.speed)
+        self.channels = [self.simulator.add_channel(f"channel-{number}") for number in range(self.load.channels)]
 
     async def _close(self) -> None:
-        await self.sandbox.__aexit__(None, None, None)
+        await self.simulator.__aexit__(None, None, None)
 
     async def post_prompt(self, number: int) -> MeasuredPrompt:
         channel = self.load.channel(number)
-        text = f"<@{self.sandbox.bot_id}> prompt {number}"
-        message = await self.run(self.sandbox.post_message("ada", self.channels[channel], text))
+        text = f"<@{self.simulator.bot_id}> prompt {number}"
+        message = await self.run(self.simulator.post_message("ada", self.channels[channel], text))
         return MeasuredPrompt(number, channel, self.channels[channel].id, message.id)
 
     def list_calls(self) -> Sequence[tuple[str, float, bool]]:
-        return [(call.route, call.received_at, call.rate_limited) for call in self.sandbox.calls]
+        return [(call.route, call.received_at, call.rate_limited) for call in self.simulator.calls]
 
     def list_versions(self) -> Sequence[Version]:
         deleted = {
             call.path.rpartition("/")[2]: call.received_at + NETWORK_DELAY_SECONDS / self.speed
-            for call in self.sandbox.calls
+            for call in self.simulator.calls
             if call.route.startswith("DELETE /channels/{channel}/messages/{message}") and call.status == 204
         }
         versions = []
         for place in self.channels:
-            bot_messages = [m for m in self.sandbox.messages(place, deleted=True) if m.author.id == self.sandbox.bot_id]
+            bot_messages = [
+                m for m in self.simulator.messages(place, deleted=True) if m.author.id == self.simulator.bot_id
+            ]
             for order, message in enumerate(bot_messages):
                 reply_to = message.reply_to.id if message.reply_to else None
                 for version in message.versions:

@@ -7,9 +7,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from benchmarks.soak.processes import SoakBotProcess
-from sandbox.discord import DiscordSandbox
-from sandbox.postgres import PostgresSandbox
-from sandbox.slack import SlackSandbox
+from chatrig.discord import DiscordSimulator
+from chatrig.slack import SlackSimulator
+from tests.processes.postgres import PostgresServer
 
 #: Limits in seconds: for the reconnection of all bots, and of a database outage.
 CONNECT_TIMEOUT_SECONDS, MAX_OUTAGE_SECONDS = 180.0, 2.0
@@ -34,9 +34,9 @@ class FaultInjector:
     def __init__(
         self,
         seed: int,
-        slack: SlackSandbox,
-        discord: DiscordSandbox,
-        server: PostgresSandbox,
+        slack: SlackSimulator,
+        discord: DiscordSimulator,
+        server: PostgresServer,
         bots: Sequence[SoakBotProcess],
     ) -> None:
         self.counts: Counter[str] = Counter()
@@ -103,9 +103,9 @@ class FaultInjector:
         return "cut sockets"
 
     async def _refuse_handshakes(self) -> str:
-        sandbox = self._random.choice((self._slack, self._discord))
-        sandbox.faults.refuse_handshakes(2)
-        await sandbox.drop_sockets()
+        simulator = self._random.choice((self._slack, self._discord))
+        simulator.faults.refuse_handshakes(2)
+        await simulator.drop_sockets()
         return "refused handshakes"
 
     async def _redeliver_events(self) -> str:

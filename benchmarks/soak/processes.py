@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from shlex import quote
 
-from sandbox.procfile import create_clean_environment
+from tests.processes.procfile import create_clean_environment
 
 
 def bot_command(speed: float) -> list[str]:

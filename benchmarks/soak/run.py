@@ -15,12 +15,12 @@ from benchmarks.soak.processes import SoakBotProcess
 from benchmarks.soak.script import CheckingModel
 from benchmarks.soak.sessions import DiscordSoakPlatform, SlackSoakPlatform, SoakPlatform
 from benchmarks.soak.users import BURST_SIZES, PAUSE_SECONDS, UserSession
+from chatrig.discord import DiscordSimulator
+from chatrig.models import ScriptedOpenAI
+from chatrig.slack import SlackSimulator
 from core.store.database import Database
 from core.store.migrate import migrate
-from sandbox.discord import DiscordSandbox
-from sandbox.models import ScriptedOpenAI
-from sandbox.postgres import PostgresSandbox
-from sandbox.slack import SlackSandbox
+from tests.processes.postgres import PostgresServer
 
 #: Number of Slack workers, on one database. Discord has one worker, on a database of its own.
 SLACK_WORKERS = 2
@@ -44,7 +44,7 @@ class SoakConfig:
             long, the overdue ones follow with the next messages.
         seed: the seed of all random choices.
         speed: the factor by which the bot's rate limiters run faster, and the local Slack's timeouts are shorter. The
-            sandboxes have no rate limits.
+            simulators have no rate limits.
     """
 
     messages: int = 10_000
@@ -72,10 +72,10 @@ class SoakRun:
 
     async def run(self) -> Outcome:
         async with AsyncExitStack() as stack:
-            slack = await stack.enter_async_context(SlackSandbox(rate_limits=False, speed=self._config.speed))
-            discord = await stack.enter_async_context(DiscordSandbox(rate_limits=False))
+            slack = await stack.enter_async_context(SlackSimulator(rate_limits=False, speed=self._config.speed))
+            discord = await stack.enter_async_context(DiscordSimulator(rate_limits=False))
             model = await stack.enter_async_context(ScriptedOpenAI(self._model))
-            server = stack.enter_context(PostgresSandbox())
+            server = stack.enter_context(PostgresServer())
             platforms: list[SoakPlatform] = [SlackSoakPlatform(slack), DiscordSoakPlatform(discord)]
             databases = [await stack.enter_async_context(_database(server, platform.name)) for platform in platforms]
             bots = []
@@ -171,7 +171,7 @@ class SoakRun:
 
 
 @asynccontextmanager
-async def _database(server: PostgresSandbox, name: str) -> AsyncIterator[Database]:
+async def _database(server: PostgresServer, name: str) -> AsyncIterator[Database]:
     database = Database(server.create_database(name).replace("postgresql://", "postgresql+asyncpg://"))
     try:
         await migrate(database)

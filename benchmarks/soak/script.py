@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 
+from chatrig.models import ReceivedRequest, Say, ScriptedResponse
 from core.sessions.prompt_text import QUOTE_CLOSE, QUOTE_OPEN
-from sandbox.models import ReceivedRequest, Say, ScriptedResponse
 
 #: Quoted context around a prompt, whose names do not count.
 _CONTEXT = re.compile(rf"{QUOTE_OPEN}.*?{QUOTE_OPEN}End of the quote{QUOTE_CLOSE}", re.DOTALL)

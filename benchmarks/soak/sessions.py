@@ -7,10 +7,10 @@ from typing import Any, Protocol
 
 from benchmarks.soak.script import find_names
 from channels.i18n.messages import PLACEHOLDER, RESET_DONE, STOP
-from sandbox.discord import DiscordMessage, DiscordSandbox
-from sandbox.discord import GuildChannel as DiscordChannel
-from sandbox.slack import SlackConversation as SlackChannel
-from sandbox.slack import SlackFile, SlackMessage, SlackSandbox
+from chatrig.discord import DiscordMessage, DiscordSimulator
+from chatrig.discord import GuildChannel as DiscordChannel
+from chatrig.slack import SlackConversation as SlackChannel
+from chatrig.slack import SlackFile, SlackMessage, SlackSimulator
 
 #: Number of threads in one Slack channel.
 THREADS_PER_CHANNEL = 5
@@ -58,12 +58,12 @@ class Place(Protocol):
 
 
 class SoakPlatform(Protocol):
-    """Sandbox of a platform, with the bot's settings to connect to it."""
+    """Simulator of a platform, with the bot's settings to connect to it."""
 
     name: str
 
     @property
-    def sandbox(self) -> Any: ...
+    def simulator(self) -> Any: ...
 
     @property
     def settings(self) -> dict[str, str]: ...
@@ -108,7 +108,7 @@ class SlackThread:
     The first message becomes the thread's root.
     """
 
-    def __init__(self, slack: SlackSandbox, channel: SlackChannel, user: str) -> None:
+    def __init__(self, slack: SlackSimulator, channel: SlackChannel, user: str) -> None:
         self._slack = slack
         self._user = user
         self._mention = "" if channel.is_dm else f"<@{slack.bot_user_id}> "
@@ -154,19 +154,19 @@ class SlackSoakPlatform:
 
     name = "slack"
 
-    def __init__(self, sandbox: SlackSandbox) -> None:
-        self.sandbox = sandbox
+    def __init__(self, simulator: SlackSimulator) -> None:
+        self.simulator = simulator
 
     @property
     def settings(self) -> dict[str, str]:
-        sandbox = self.sandbox
-        tokens = {"SLACK_BOT_TOKEN": sandbox.bot_token, "SLACK_APP_TOKEN": sandbox.app_token}
-        return {"SLACK_API_URL": sandbox.api_url, **tokens}
+        simulator = self.simulator
+        tokens = {"SLACK_BOT_TOKEN": simulator.bot_token, "SLACK_APP_TOKEN": simulator.app_token}
+        return {"SLACK_API_URL": simulator.api_url, **tokens}
 
     def create_place(self, number: int) -> SlackThread:
         name = f"soak-{number // THREADS_PER_CHANNEL}"
-        channel = self.sandbox.channels.get(name) or self.sandbox.add_channel(name)
-        return SlackThread(self.sandbox, channel, "ada")
+        channel = self.simulator.channels.get(name) or self.simulator.add_channel(name)
+        return SlackThread(self.simulator, channel, "ada")
 
     def open_dm(self, user: str) -> SlackThread:
         """Return a new thread of a session in a user's DM with the bot.
@@ -176,7 +176,7 @@ class SlackSoakPlatform:
         Args:
             user: the name or id of the user.
         """
-        return SlackThread(self.sandbox, self.sandbox.open_dm(user), user)
+        return SlackThread(self.simulator, self.simulator.open_dm(user), user)
 
     def receipt_times(self) -> dict[str, float]:
         """Return the time of the first acknowledgement of each message, by message name.
@@ -186,22 +186,22 @@ class SlackSoakPlatform:
         """
         return _first_times(
             (event.get("text", ""), envelope.acknowledged_at)
-            for envelope in self.sandbox.envelopes
+            for envelope in self.simulator.envelopes
             if envelope.acknowledged_at is not None
             for event in [envelope.payload.get("event", {})]
-            if event.get("user") != self.sandbox.bot_user_id
+            if event.get("user") != self.simulator.bot_user_id
         )
 
     def count_bot_messages(self) -> int:
-        sandbox = self.sandbox
-        places = [*sandbox.channels.values(), *map(sandbox.open_dm, sandbox.people)]
-        return sum(m.user == sandbox.bot_user_id for place in places for m in sandbox.messages(place))
+        simulator = self.simulator
+        places = [*simulator.channels.values(), *map(simulator.open_dm, simulator.people)]
+        return sum(m.user == simulator.bot_user_id for place in places for m in simulator.messages(place))
 
 
 class DiscordPlace:
     """Discord channel, thread or DM of one session."""
 
-    def __init__(self, discord: DiscordSandbox, channel: DiscordChannel, user: str) -> None:
+    def __init__(self, discord: DiscordSimulator, channel: DiscordChannel, user: str) -> None:
         self._discord = discord
         self._user = user
         self._mention = "" if channel.is_dm else f"<@{discord.bot_id}> "
@@ -227,15 +227,15 @@ class DiscordSoakPlatform:
 
     name = "discord"
 
-    def __init__(self, sandbox: DiscordSandbox) -> None:
-        self.sandbox = sandbox
+    def __init__(self, simulator: DiscordSimulator) -> None:
+        self.simulator = simulator
 
     @property
     def settings(self) -> dict[str, str]:
-        return {"DISCORD_API_URL": self.sandbox.api_url, "DISCORD_BOT_TOKEN": self.sandbox.bot_token}
+        return {"DISCORD_API_URL": self.simulator.api_url, "DISCORD_BOT_TOKEN": self.simulator.bot_token}
 
     def create_place(self, number: int) -> DiscordPlace:
-        return DiscordPlace(self.sandbox, self.sandbox.add_channel(f"soak-{number}"), "ada")
+        return DiscordPlace(self.simulator, self.simulator.add_channel(f"soak-{number}"), "ada")
 
     async def create_thread(self, number: int) -> DiscordPlace:
         """Create a channel with a message, and return the thread of that message.
@@ -243,12 +243,12 @@ class DiscordSoakPlatform:
         Args:
             number: the number in the channel's name.
         """
-        channel = self.sandbox.add_channel(f"threads-{number}")
-        root = await self.sandbox.post_message("ada", channel, "Another topic.")
-        return DiscordPlace(self.sandbox, await self.sandbox.start_thread("ada", root, "another topic"), "ada")
+        channel = self.simulator.add_channel(f"threads-{number}")
+        root = await self.simulator.post_message("ada", channel, "Another topic.")
+        return DiscordPlace(self.simulator, await self.simulator.start_thread("ada", root, "another topic"), "ada")
 
     def open_dm(self, user: str) -> DiscordPlace:
-        return DiscordPlace(self.sandbox, self.sandbox.open_dm(user), user)
+        return DiscordPlace(self.simulator, self.simulator.open_dm(user), user)
 
     def receipt_times(self) -> dict[str, float]:
         """Return the time of each user message's delivery to the bot, by message name.
@@ -258,17 +258,17 @@ class DiscordSoakPlatform:
         """
         return _first_times(
             (event.data["content"], event.sent_at)
-            for event in self.sandbox.events
+            for event in self.simulator.events
             if event.name == "MESSAGE_CREATE" and event.sent_at is not None
-            if event.data["author"]["id"] != str(self.sandbox.bot_id)
+            if event.data["author"]["id"] != str(self.simulator.bot_id)
         )
 
     def count_bot_messages(self) -> int:
-        sandbox = self.sandbox
-        channels = [*sandbox.channels.values(), *map(sandbox.open_dm, sandbox.people)]
-        places = [place for channel in channels for place in (channel, *sandbox.threads(channel))]
-        messages = (m for place in places for m in sandbox.messages(place) if m.ephemeral_to is None)
-        return sum(m.author.id == sandbox.bot_id for m in messages)
+        simulator = self.simulator
+        channels = [*simulator.channels.values(), *map(simulator.open_dm, simulator.people)]
+        places = [place for channel in channels for place in (channel, *simulator.threads(channel))]
+        messages = (m for place in places for m in simulator.messages(place) if m.ephemeral_to is None)
+        return sum(m.author.id == simulator.bot_id for m in messages)
 
 
 def _first_times(texts: Iterable[tuple[str, float]]) -> dict[str, float]:

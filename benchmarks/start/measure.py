@@ -11,9 +11,9 @@ from time import monotonic
 
 from benchmarks.soak.sessions import DiscordSoakPlatform, SlackSoakPlatform, visible_text
 from benchmarks.start.contenders import ROOT, StartContender
-from sandbox.discord import DiscordSandbox
-from sandbox.models import ScriptedOpenAI
-from sandbox.slack import SlackSandbox
+from chatrig.discord import DiscordSimulator
+from chatrig.models import ScriptedOpenAI
+from chatrig.slack import SlackSimulator
 
 #: Answer of the model.
 _ANSWER = "Here I am."
@@ -44,8 +44,8 @@ class StartFigures:
 
 def _create_platforms(name: str) -> list[SlackSoakPlatform | DiscordSoakPlatform]:
     platforms: list[SlackSoakPlatform | DiscordSoakPlatform] = [
-        SlackSoakPlatform(SlackSandbox()),
-        DiscordSoakPlatform(DiscordSandbox()),
+        SlackSoakPlatform(SlackSimulator()),
+        DiscordSoakPlatform(DiscordSimulator()),
     ]
     return [platform for platform in platforms if name in (platform.name, "both")]
 
@@ -69,10 +69,10 @@ async def measure(contender: StartContender, platform: str, *, idle: float = _ID
         settings = {"MODEL": "openai/scripted", "OPENAI_BASE_URL": model.base_url, "PORT": "0"}
         platforms = _create_platforms(platform)
         for local in platforms:
-            await stack.enter_async_context(local.sandbox)
+            await stack.enter_async_context(local.simulator)
             settings |= local.settings
             if isinstance(local, DiscordSoakPlatform):  # some clients do not ask Discord for the gateway's address
-                settings["DISCORD_GATEWAY_URL"] = local.sandbox.gateway_url
+                settings["DISCORD_GATEWAY_URL"] = local.simulator.gateway_url
         command = contender.command(platform, folder, settings)
         environment = {**os.environ, "PYTHONPATH": ROOT, **settings, **contender.environment(folder)}
         output = folder / "output"
@@ -100,18 +100,18 @@ async def measure(contender: StartContender, platform: str, *, idle: float = _ID
 
 async def _wait_until_connected(platforms: Sequence[SlackSoakPlatform | DiscordSoakPlatform]) -> None:
     for platform in platforms:
-        await platform.sandbox.wait_until_connected(_TIMEOUT_SECONDS)
+        await platform.simulator.wait_until_connected(_TIMEOUT_SECONDS)
 
 
 async def _wait_for_answer(platform: SlackSoakPlatform | DiscordSoakPlatform) -> None:
-    """Post a message in the sandbox, and wait until the program answers it.
+    """Post a message in the simulator, and wait until the program answers it.
 
     Raises:
         TimeoutError: no answer came within `_TIMEOUT_SECONDS`.
     """
     place = platform.create_place(0)
     await place.post_message("hello")
-    await platform.sandbox.wait_for(lambda: _ANSWER in visible_text(place), timeout=_TIMEOUT_SECONDS)
+    await platform.simulator.wait_for(lambda: _ANSWER in visible_text(place), timeout=_TIMEOUT_SECONDS)
 
 
 async def _wait_for_output(output: Path, word: str) -> None:

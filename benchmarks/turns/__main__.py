@@ -18,7 +18,7 @@ from benchmarks.turns import many_workers, one_worker
 from benchmarks.turns.report import TurnFigures, table
 from core.store.database import Database
 from core.store.migrate import migrate
-from sandbox.postgres import PostgresSandbox
+from tests.processes.postgres import PostgresServer
 
 #: Numbers of workers on PostgreSQL, one measurement each.
 WORKER_COUNTS = (1, 2, 4)
@@ -66,7 +66,7 @@ def create_databases() -> Iterator[Iterator[str]]:
     The databases are on one local PostgreSQL server, which runs until the end of the context. A step runs an event loop
     of its own, so it cannot be made in a coroutine.
     """
-    with PostgresSandbox() as server:
+    with PostgresServer() as server:
 
         def create_each() -> Iterator[str]:
             for number in count():

@@ -46,8 +46,8 @@ async def open_database(settings: configuration.Settings) -> AsyncIterator[Datab
     database = Database(settings.database_address, connections=3)
     try:
         if database.file is not None and not database.file.exists():
-            sandbox = settings.data_dir / "sandbox.db"
-            hint = f"; the sandbox's is DATABASE_URL=sqlite:///{sandbox}" if sandbox.exists() else ""
+            simulator = settings.data_dir / "simulator.db"
+            hint = f"; the simulator's is DATABASE_URL=sqlite:///{simulator}" if simulator.exists() else ""
             raise StoreError(f"{database.file}: no such database yet: run `parley run`, or set DATABASE_URL{hint}")
         await verify_schema(database)
         yield database

@@ -28,8 +28,8 @@ Limit = Annotated[int, typer.Option(min=1, help="Most rows to print, newest firs
 Wait = Annotated[float, typer.Option(min=0, help="Seconds to wait for a worker.")]
 Id = Annotated[str, typer.Argument(metavar="ID", help="Id of a turn, or its first characters.")]
 
-#: Default port of the sandbox page.
-SANDBOX_PORT = 4000
+#: Default port of the simulator page.
+SIMULATOR_PORT = 4000
 
 
 def _print_version(is_asked: bool) -> None:
@@ -51,7 +51,7 @@ def options(
 
 @cli.command()
 def run() -> None:
-    """Run the bot on every platform with tokens; without tokens, start the sandbox."""
+    """Run the bot on every platform with tokens; without tokens, start the simulator."""
     from bot import output as tables
     from bot.cli import process
     from bot.settings import NO_TOKENS, load_settings
@@ -65,19 +65,19 @@ def run() -> None:
     elif "DYNO" in os.environ:
         raise SettingsError(f"{NO_TOKENS}: README.md explains how to get them")
     else:
-        tables.print_lines(f"{NO_TOKENS}: starting the sandbox, a local Slack and Discord.")
-        process.run_sandbox(settings, port=SANDBOX_PORT)
+        tables.print_lines(f"{NO_TOKENS}: starting the simulator, a local Slack and Discord.")
+        process.run_simulator(settings, port=SIMULATOR_PORT)
 
 
-@cli.command(name="sandbox")
-def run_sandbox(
+@cli.command(name="simulator")
+def run_simulator(
     *,
     terminal: Annotated[bool, typer.Option(help="Chat in the terminal instead of the web page.")] = False,
     tour: Annotated[bool, typer.Option("--tour", help="Begin with the scripted tour, which needs no key.")] = False,
     agent: Annotated[
         str, typer.Option(help="Folder or module of your own agent; restarts when files of a folder change.")
     ] = "",
-    port: Annotated[int, typer.Option(help="Port of the web page.")] = SANDBOX_PORT,
+    port: Annotated[int, typer.Option(help="Port of the web page.")] = SIMULATOR_PORT,
 ) -> None:
     """Run a local Slack and Discord with the bot in both; you chat as their users."""
     from bot.cli import process
@@ -85,7 +85,7 @@ def run_sandbox(
 
     if agent:
         os.environ["AGENT"] = agent
-    process.run_sandbox(load_settings(), terminal=terminal, is_tour=tour, port=port)
+    process.run_simulator(load_settings(), terminal=terminal, is_tour=tour, port=port)
 
 
 @cli.command(name="check")

@@ -23,11 +23,11 @@ THREADS_TIMEOUT_SECONDS = 3.0
 Work = Callable[[Settings, asyncio.Event], Awaitable[None]]
 
 
-def run_sandbox(settings: Settings, *, terminal: bool = False, is_tour: bool = False, port: int) -> None:
-    """Run the sandbox, with its web page, until the user stops it.
+def run_simulator(settings: Settings, *, terminal: bool = False, is_tour: bool = False, port: int) -> None:
+    """Run the simulator, with its web page, until the user stops it.
 
     The user can chat in the terminal, too, if `terminal` is set or standard input is a pipe or a regular file. The bot
-    restarts when a file of the agent in `AGENT` changes. The database and the log of an earlier sandbox's bot are
+    restarts when a file of the agent in `AGENT` changes. The database and the log of an earlier simulator's bot are
     replaced.
 
     It must be the last call of a process: see `run_until_stopped`, which ends the process.
@@ -37,11 +37,11 @@ def run_sandbox(settings: Settings, *, terminal: bool = False, is_tour: bool = F
         port: port of the web page; if it is in use, another one.
 
     Raises:
-        SettingsError: the data folder cannot be created, or the sandbox is not installed.
-        StoreError: another sandbox uses the data folder, or the folder cannot be written to.
+        SettingsError: the data folder cannot be created, or the simulator is not installed.
+        StoreError: another simulator uses the data folder, or the folder cannot be written to.
         ParleyError: in the terminal, the bot exited.
     """
-    from bot.sandbox import command as sandbox  # noqa: PLC0415 - the bot itself does without
+    from bot.simulator import command as simulator  # noqa: PLC0415 - the bot itself does without
 
     try:
         settings.data_dir.mkdir(parents=True, exist_ok=True)
@@ -50,16 +50,16 @@ def run_sandbox(settings: Settings, *, terminal: bool = False, is_tour: bool = F
     for line in list_misspelling_warnings():
         tables.print_lines(f"note: {line}")
     agent = settings.agent if settings.agent and find_agent_folder(settings.agent) is not None else ""
-    in_terminal = terminal or sandbox.has_piped_input()
+    in_terminal = terminal or simulator.has_piped_input()
     work = partial(
-        sandbox.run_local_platforms,
+        simulator.run_local_platforms,
         terminal=in_terminal,
         agent=agent,
         is_tour=is_tour,
         port=port,
         echo=tables.print_lines,
     )
-    run_until_stopped(work, settings, log_file=settings.data_dir / "sandbox.log")  # the terminal shows the chat
+    run_until_stopped(work, settings, log_file=settings.data_dir / "simulator.log")  # the terminal shows the chat
 
 
 def run_until_stopped(work: Work, settings: Settings, log_file: Path | None = None) -> None:

@@ -76,8 +76,8 @@ class AgentSection(SettingsSection):
                 names.add(model)
 
     @property
-    def sandbox_model(self) -> str:
-        """Full name of the model in the sandbox: `MODEL`, or the local model.
+    def simulator_model(self) -> str:
+        """Full name of the model in the simulator: `MODEL`, or the local model.
 
         The local model answers if `MODEL` is the default and has no API key.
         """

@@ -196,7 +196,7 @@ def load_settings() -> Settings:
             or settings.slack_app_token
             or any("_TOKEN" in name for name in malformed)
         )
-        model_faults = settings.find_model_faults() if is_for_platform else ()  # the sandbox needs no key
+        model_faults = settings.find_model_faults() if is_for_platform else ()  # the simulator needs no key
         lines = [*renamed, *(line for lines in malformed.values() for line in lines)]
         raise SettingsError(*lines, *conflicts, *(line for line in model_faults if line not in lines))
     for secret in settings.list_secrets():

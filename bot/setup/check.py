@@ -42,7 +42,7 @@ async def run_checks() -> AsyncGenerator[CheckResult, None]:
         for finding in findings:
             yield finding
     if settings.slack is None and settings.discord is None:
-        yield CheckResult(CheckVerdict.NOTE, f"{configuration.NO_TOKENS}: `run` starts the sandbox")
+        yield CheckResult(CheckVerdict.NOTE, f"{configuration.NO_TOKENS}: `run` starts the simulator")
 
 
 async def print_checks(*, as_json: bool = False) -> bool:

@@ -49,7 +49,7 @@ class FileClient:
     """Base of a client for file downloads, which calls only the platform's hosts.
 
     Args:
-        api_url: the URL of the platform's API. If it is not on `api_hosts` (a sandbox), files may only be at the same
+        api_url: the URL of the platform's API. If it is not on `api_hosts` (a simulator), files may only be at the same
             host.
 
     Attributes:
@@ -115,7 +115,7 @@ class FileClient:
         raise UnreadableFileError("it cannot be fetched")
 
     def _is_platform_url(self, url: SplitResult) -> bool:
-        """Return whether a URL is on one of the platform's file hosts (or the sandbox)."""
+        """Return whether a URL is on one of the platform's file hosts (or the simulator)."""
         if _is_within(self._api_url, self.api_hosts):
             return url.scheme == "https" and _is_within(url, self.file_hosts)
         return (url.scheme, url.netloc) == (self._api_url.scheme, self._api_url.netloc)

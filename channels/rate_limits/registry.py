@@ -16,7 +16,7 @@ class RateLimiters:
     If there are more than `MAX_LIMITERS`, idle limiters are deleted.
 
     Args:
-        speed: how many times faster than the platform's the windows run; more than 1 only for a sandbox whose clock
+        speed: how many times faster than the platform's the windows run; more than 1 only for a simulator whose clock
             runs faster, too.
     """
 

@@ -32,7 +32,7 @@ class SlackSettings:
     Attributes:
         bot_token: the bot's token in the only workspace; empty if the app is installed in several by OAuth.
         app_token: the token of Socket Mode; may be empty in HTTP mode.
-        api_url: the URL of the Web API; another one for a sandbox.
+        api_url: the URL of the Web API; another one for a simulator.
         streaming: whether replies are shown by native streams or by edits.
         dm_sessions: `thread` if each direct message outside a thread begins a session, `single` if all are one session.
         prompts: suggested prompts in direct messages.

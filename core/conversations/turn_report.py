@@ -1,6 +1,6 @@
 """Turn reports: messages, model calls, tool calls, decisions and cost of a turn.
 
-The chat ("Why this answer?"), the terminal (`parley why`, `turns`, `status`) and the sandbox's inspector show them.
+The chat ("Why this answer?"), the terminal (`parley why`, `turns`, `status`) and the simulator's inspector show them.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

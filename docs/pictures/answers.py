@@ -1,6 +1,6 @@
 """Answers of the scripted model in the scenes of `scenes.py`."""
 
-from sandbox.models import ReceivedRequest
+from chatrig.models import ReceivedRequest
 
 
 def respond(request: ReceivedRequest) -> str:

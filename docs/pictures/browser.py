@@ -1,4 +1,4 @@
-"""The sandbox's page in a real browser, with the real bot."""
+"""The simulator's page in a real browser, with the real bot."""
 
 import asyncio
 import os
@@ -12,10 +12,10 @@ from unittest.mock import patch
 
 from playwright.async_api import Page, async_playwright, expect
 
-from bot.sandbox import command
 from bot.settings import load_settings
+from bot.simulator import command
+from chatrig.models import ReceivedRequest, ScriptedOpenAI, ScriptedResponse
 from docs.pictures.stage import ROOT, write_files
-from sandbox.models import ReceivedRequest, ScriptedOpenAI, ScriptedResponse
 
 #: Limit for each step of a browser.
 TIMEOUT_MILLISECONDS = 60_000
@@ -54,10 +54,10 @@ async def open_page(address: str, width: int, height: int, *, scale: float = 1, 
 
 
 @asynccontextmanager
-async def run_sandbox(
+async def run_simulator(
     settings: Mapping[str, str], files: Mapping[str, str] | None = None, *, is_tour: bool = False
 ) -> AsyncIterator[str]:
-    """Run the sandbox in a temporary folder, and yield the URL of its page.
+    """Run the simulator in a temporary folder, and yield the URL of its page.
 
     Args:
         files: texts of files in the folder, by name.
@@ -73,26 +73,26 @@ async def run_sandbox(
         write_files(Path(folder), files or {})
         paths = {"PATH": os.environ["PATH"], "PYTHONPATH": f"{ROOT}{os.pathsep}{folder}", "DATA_DIR": folder}
         with patch.dict(os.environ, {**paths, **settings}, clear=True):
-            sandbox_task = asyncio.create_task(
+            simulator_task = asyncio.create_task(
                 command.run_local_platforms(load_settings(), stop, terminal=False, is_tour=is_tour, port=0, echo=echo)
             )
             try:
                 yield await asyncio.wait_for(address, 60)
             finally:
                 stop.set()
-                await sandbox_task
+                await simulator_task
 
 
 @asynccontextmanager
-async def run_scripted_sandbox(
+async def run_scripted_simulator(
     respond: Callable[[ReceivedRequest], ScriptedResponse],
     settings: Mapping[str, str],
     files: Mapping[str, str] | None = None,
 ) -> AsyncIterator[str]:
-    """Run the sandbox with a scripted model, and yield the URL of its page."""
+    """Run the simulator with a scripted model, and yield the URL of its page."""
     async with ScriptedOpenAI(respond) as model:
         scripted = {"MODEL": "openai/scripted", "OPENAI_BASE_URL": model.base_url}
-        async with run_sandbox({**scripted, **settings}, files) as address:
+        async with run_simulator({**scripted, **settings}, files) as address:
             yield address
 
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from playwright.async_api import FloatRect, Page, expect
 
-from docs.pictures.browser import SETTLE_MILLISECONDS, open_page, run_scripted_sandbox, send_message
+from chatrig.models import CallTool, Cite, Finish, ReceivedRequest, Say, ScriptedResponse
+from chatrig.tour import GRINDS, TASTING_QUESTION, TASTING_SCHEMA
+from docs.pictures.browser import SETTLE_MILLISECONDS, open_page, run_scripted_simulator, send_message
 from docs.pictures.stage import write_files
-from sandbox.models import CallTool, Cite, Finish, ReceivedRequest, Say, ScriptedResponse
-from sandbox.tour import GRINDS, TASTING_QUESTION, TASTING_SCHEMA
 
 HERE = Path(__file__).parent
 
@@ -77,13 +77,13 @@ async def main() -> None:
     """Write `chat-*.png`."""
     with tempfile.TemporaryDirectory() as folder:
         write_files(Path(folder), {"prices.toml": PRICES})
-        settings = {"AGENT": "bot.sandbox.tour_agent", "PRICES_FILE": f"{folder}/prices.toml"}
+        settings = {"AGENT": "bot.simulator.tour_agent", "PRICES_FILE": f"{folder}/prices.toml"}
         await _take_pictures(settings)
 
 
 async def _take_pictures(settings: Mapping[str, str]) -> None:
     async with (
-        run_scripted_sandbox(respond, settings) as address,
+        run_scripted_simulator(respond, settings) as address,
         open_page(address, WINDOW_WIDTH, WINDOW_HEIGHT, scale=1.5, style=_STYLE) as page,
     ):
         await _ask(page, "How do I undo my last commit, but keep the changes?", "Regenerate")

@@ -63,7 +63,7 @@ def draw_message_path() -> str:
 
 #: Diagram of the packages: the height of a level, and the left edge and width of each column, in pixels.
 _LEVEL_HEIGHT = 62
-_COLUMNS = {"channels": (0, 690), "bot": (350, 560), "core": (630, 500), "sandbox": (1090, 130)}
+_COLUMNS = {"channels": (0, 690), "bot": (350, 560), "core": (630, 500), "chatrig": (1090, 130)}
 
 
 def draw_packages() -> str:
@@ -84,7 +84,7 @@ def draw_packages() -> str:
         for name, targets in sorted(reduce_transitively(edges).items())
         for target in sorted(targets)
     ]
-    return diagram(sum(_COLUMNS["sandbox"]), height + 10, nodes, arrows)
+    return diagram(sum(_COLUMNS["chatrig"]), height + 10, nodes, arrows)
 
 
 def _level(edges: Mapping[str, set[str]], name: str) -> int:

@@ -6,10 +6,10 @@ from urllib.parse import parse_qs, urlsplit
 
 import aiohttp
 
+from chatrig.client.session import ChatSession
+from chatrig.discord import DiscordSimulator
+from chatrig.slack import SlackMessage, SlackSimulator
 from docs.pictures.stage import Bot
-from sandbox.client.session import ChatSession
-from sandbox.discord import DiscordSandbox
-from sandbox.slack import SlackMessage, SlackSandbox
 
 #: Limit of the wait for the effect of an event.
 EVENT_TIMEOUT_SECONDS = 30.0
@@ -27,13 +27,13 @@ class Environment:
         partner: another workspace, for installations of the app.
     """
 
-    slack: SlackSandbox
-    partner: SlackSandbox
-    discord: DiscordSandbox
+    slack: SlackSimulator
+    partner: SlackSimulator
+    discord: DiscordSimulator
     bot: Bot
 
 
-def _list_finished_answers(slack: SlackSandbox, channel: str) -> list[SlackMessage]:
+def _list_finished_answers(slack: SlackSimulator, channel: str) -> list[SlackMessage]:
     """Return the bot's answers with buttons other than Stop, in a channel."""
     return [
         message
@@ -61,7 +61,7 @@ def _create_installation(name: str) -> Callable[[Environment, str, ChatSession],
     """Return an event that installs the app in a workspace, as a browser does."""
 
     async def install(environment: Environment, channel: str, client: ChatSession) -> list[str]:
-        workspace = environment.slack if name == "Sandbox" else environment.partner
+        workspace = environment.slack if name == "Simulator" else environment.partner
         async with aiohttp.ClientSession() as session:
             async with session.get(environment.bot.address + INSTALL_PATH, allow_redirects=False) as answer:
                 location = answer.headers["Location"]
@@ -122,7 +122,7 @@ EVENTS: dict[str, Callable[[Environment, str, ChatSession], Awaitable[list[str]]
     "disable the intent": _disable_intent,
     "enable the intent": _enable_intent,
     "verify the request URL": _verify_request_url,
-    "install in Sandbox": _create_installation("Sandbox"),
+    "install in Simulator": _create_installation("Simulator"),
     "install in Partner": _create_installation("Partner"),
     "ask in Partner": _ask_in_partner,
     "uninstall from Partner": _uninstall,

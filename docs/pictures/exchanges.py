@@ -5,18 +5,18 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from chatrig.client.discord import DiscordPlatform
+from chatrig.client.platform import ClientLocation, ClientMessage
+from chatrig.client.slack import SlackPlatform
+from chatrig.discord import DiscordSimulator
+from chatrig.models import ScriptedOpenAI
+from chatrig.slack import SlackSimulator
+from chatrig.terminal.sessions import TerminalSessions
 from docs.pictures import scenes
 from docs.pictures.answers import respond
 from docs.pictures.events import EVENT_TIMEOUT_SECONDS, EVENTS, Environment
 from docs.pictures.scene import Scene, Setup
 from docs.pictures.stage import ROOT, run_bot
-from sandbox.client.discord import DiscordPlatform
-from sandbox.client.platform import ClientLocation, ClientMessage
-from sandbox.client.slack import SlackPlatform
-from sandbox.discord import DiscordSandbox
-from sandbox.models import ScriptedOpenAI
-from sandbox.slack import SlackSandbox
-from sandbox.terminal.sessions import TerminalSessions
 
 PAGES = ROOT / "docs"
 
@@ -80,8 +80,8 @@ class _ScenePlayer:
         self._lines += [f"{user} types  {line}", *([f"  ({notice})"] if notice else [])]
 
     async def _wait_for_text(self, pattern: re.Pattern[str], *, is_shown: bool) -> None:
-        sandbox = self._environment.slack if self._scene.platform == "slack" else self._environment.discord
-        await sandbox.wait_for(
+        simulator = self._environment.slack if self._scene.platform == "slack" else self._environment.discord
+        await simulator.wait_for(
             lambda: bool(pattern.search("\n".join(self._list_visible_lines()))) is is_shown,
             timeout=EVENT_TIMEOUT_SECONDS,
         )
@@ -129,15 +129,15 @@ def _format_message(message: ClientMessage, indent: str) -> Iterator[str]:
 async def _run_platforms(setup: Setup) -> AsyncIterator[Environment]:
     """Run the platforms with the channels of the scenes, and the bot."""
     async with (
-        SlackSandbox() as slack,
-        SlackSandbox(name="Partner", primary=slack) as partner,
-        DiscordSandbox() as discord,
+        SlackSimulator() as slack,
+        SlackSimulator(name="Partner", primary=slack) as partner,
+        DiscordSimulator() as discord,
         ScriptedOpenAI(respond) as model,
     ):
         for scene in setup.scenes:
-            sandbox = slack if scene.platform == "slack" else discord
-            if scene.channel and scene.channel not in sandbox.channels:
-                sandbox.add_channel(scene.channel)
+            simulator = slack if scene.platform == "slack" else discord
+            if scene.channel and scene.channel not in simulator.channels:
+                simulator.add_channel(scene.channel)
 
         def resolve_setting(value: str) -> str:
             secrets = {"client-id": slack.oauth.client_id, "client-secret": slack.oauth.client_secret}

@@ -1,4 +1,4 @@
-"""Animated picture of the README: the scripted tour in the sandbox, in a browser."""
+"""Animated picture of the README: the scripted tour in the simulator, in a browser."""
 
 import asyncio
 import base64
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from playwright.async_api import FloatRect, Page, expect
 
-from docs.pictures.browser import SETTLE_MILLISECONDS, open_page, run_sandbox
+from docs.pictures.browser import SETTLE_MILLISECONDS, open_page, run_simulator
 
 HERE = Path(__file__).parent
 
@@ -71,7 +71,7 @@ class Camera:
 async def main() -> None:
     """Write `tour.svg`."""
     async with (
-        run_sandbox({}, is_tour=True) as address,
+        run_simulator({}, is_tour=True) as address,
         open_page(address, WIDTH, HEIGHT, style=_STYLE) as page,
     ):
         for pane in ("slack", "discord"):

@@ -1,6 +1,6 @@
 """All pictures of the docs: `make docs-pictures`.
 
-They show chats in Slack and Discord, the sandbox's page, diagrams from the code, and terminals. The sandbox and the
+They show chats in Slack and Discord, the simulator's page, diagrams from the code, and terminals. The simulator and the
 bot are real. The model is scripted, so that it can pause for a picture.
 """
 
@@ -16,14 +16,14 @@ sys.path.insert(0, str(ROOT))
 
 from textual.pilot import Pilot  # noqa: E402 - the path comes first
 
+from chatrig.client.discord import DiscordPlatform  # noqa: E402
+from chatrig.client.slack import SlackPlatform  # noqa: E402
+from chatrig.discord import DiscordSimulator  # noqa: E402
+from chatrig.models import Pause, Say, ScriptedOpenAI, ScriptedResponse  # noqa: E402
+from chatrig.slack import SlackSimulator  # noqa: E402
+from chatrig.terminal.app import TerminalApp  # noqa: E402
 from docs.pictures import chats, diagrams, exchanges, film, page, setup  # noqa: E402
 from docs.pictures.stage import run_bot  # noqa: E402
-from sandbox.client.discord import DiscordPlatform  # noqa: E402
-from sandbox.client.slack import SlackPlatform  # noqa: E402
-from sandbox.discord import DiscordSandbox  # noqa: E402
-from sandbox.models import Pause, Say, ScriptedOpenAI, ScriptedResponse  # noqa: E402
-from sandbox.slack import SlackSandbox  # noqa: E402
-from sandbox.terminal.app import TerminalApp  # noqa: E402
 
 #: Columns and lines of the terminal.
 SIZE = (96, 24)
@@ -53,8 +53,8 @@ async def main() -> None:
     ]
     pictures: list[str] = []
     async with (
-        SlackSandbox() as slack,
-        DiscordSandbox() as discord,
+        SlackSimulator() as slack,
+        DiscordSimulator() as discord,
         ScriptedOpenAI(script) as model,
         run_bot(slack, discord, model),
     ):

@@ -1,12 +1,12 @@
-"""Pictures of the sandbox's page: a browser, the real bot, and a scripted model."""
+"""Pictures of the simulator's page: a browser, the real bot, and a scripted model."""
 
 import asyncio
 from pathlib import Path
 
 from playwright.async_api import Page, expect
 
-from docs.pictures.browser import SETTLE_MILLISECONDS, open_page, run_scripted_sandbox, send_message
-from sandbox.models import CallTool, Pause, ReceivedRequest, Say, ScriptedResponse
+from chatrig.models import CallTool, Pause, ReceivedRequest, Say, ScriptedResponse
+from docs.pictures.browser import SETTLE_MILLISECONDS, open_page, run_scripted_simulator, send_message
 
 HERE = Path(__file__).parent
 
@@ -77,7 +77,7 @@ async def main() -> None:
         return [Say("It began with a migration: version 42 "), *pause, ending]
 
     async with (
-        run_scripted_sandbox(answer, {"TOOLS": "shop:rollback"}, {"shop.py": TOOLS}) as address,
+        run_scripted_simulator(answer, {"TOOLS": "shop:rollback"}, {"shop.py": TOOLS}) as address,
         open_page(address, 1440, 820) as page,
     ):
         await send_message(page, "slack", "How do I undo my last commit, but keep the changes?")

@@ -84,7 +84,7 @@ _WORKSPACES = Setup(
             "slack",
             "harbour",
             """
-            + install in Sandbox
+            + install in Simulator
             ada: @parley who is on call?
             ~ Linus is.
             =

@@ -9,11 +9,11 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from pathlib import Path
 
+from chatrig.discord import DiscordSimulator
+from chatrig.models import ScriptedGemini
+from chatrig.slack import SlackSimulator
 from docs.pictures.stage import ROOT
 from docs.pictures.typist import Typist
-from sandbox.discord import DiscordSandbox
-from sandbox.models import ScriptedGemini
-from sandbox.slack import SlackSandbox
 
 #: Function that starts a command of the bot at a terminal, with environment variables. It returns a function that waits
 #: for the exit code.
@@ -34,26 +34,26 @@ VOLATILE_VALUES = {
 
 async def slack(start: Start) -> str:
     """Set up Slack with one wrong token; return the terminal session."""
-    async with SlackSandbox() as sandbox, ScriptedGemini(lambda _request: "ok") as model:
+    async with SlackSimulator() as simulator, ScriptedGemini(lambda _request: "ok") as model:
         with Typist() as typist:
-            settings = {"SLACK_API_URL": sandbox.api_url, "GOOGLE_BASE_URL": model.base_url}
+            settings = {"SLACK_API_URL": simulator.api_url, "GOOGLE_BASE_URL": model.base_url}
             wait_for_exit = await start(typist, "init --platform slack", settings)
-            await typist.answer_prompt("SLACK_BOT_TOKEN: ", sandbox.app_token)
-            await typist.answer_prompt("`skip` goes on without: ", sandbox.bot_token)
-            await typist.answer_prompt("SLACK_APP_TOKEN: ", sandbox.app_token)
+            await typist.answer_prompt("SLACK_BOT_TOKEN: ", simulator.app_token)
+            await typist.answer_prompt("`skip` goes on without: ", simulator.bot_token)
+            await typist.answer_prompt("SLACK_APP_TOKEN: ", simulator.app_token)
             return await _finish_setup(typist, wait_for_exit)
 
 
 async def discord(start: Start) -> str:
     """Set up Discord with a missing intent; return the terminal session."""
-    async with DiscordSandbox() as sandbox, ScriptedGemini(lambda _request: "ok") as model:
+    async with DiscordSimulator() as simulator, ScriptedGemini(lambda _request: "ok") as model:
         with Typist() as typist:
-            sandbox.privileged_intents.discard("message_content")
-            settings = {"DISCORD_API_URL": sandbox.api_url, "GOOGLE_BASE_URL": model.base_url}
+            simulator.privileged_intents.discard("message_content")
+            settings = {"DISCORD_API_URL": simulator.api_url, "GOOGLE_BASE_URL": model.base_url}
             wait_for_exit = await start(typist, "init --platform discord", settings)
-            await typist.answer_prompt("DISCORD_BOT_TOKEN: ", sandbox.bot_token)
+            await typist.answer_prompt("DISCORD_BOT_TOKEN: ", simulator.bot_token)
             await typist.wait_for_text("Enter checks again")
-            sandbox.privileged_intents.add("message_content")
+            simulator.privileged_intents.add("message_content")
             await typist.answer_prompt("`skip` goes on: ", "")
             return await _finish_setup(typist, wait_for_exit)
 

@@ -1,4 +1,4 @@
-"""Bot process of the pictures and exchanges, connected to the sandbox."""
+"""Bot process of the pictures and exchanges, connected to the simulator."""
 
 import asyncio
 import os
@@ -12,9 +12,9 @@ from pathlib import Path
 
 from channels.slack.manifest import manifest
 from channels.slack.settings import DEFAULT_PROMPTS
-from sandbox.discord import DiscordSandbox
-from sandbox.models import ScriptedOpenAI
-from sandbox.slack import SlackSandbox
+from chatrig.discord import DiscordSimulator
+from chatrig.models import ScriptedOpenAI
+from chatrig.slack import SlackSimulator
 
 ROOT = Path(__file__).parents[2]
 
@@ -90,8 +90,8 @@ class Bot:
 
 @asynccontextmanager
 async def run_bot(
-    slack: SlackSandbox,
-    discord: DiscordSandbox,
+    slack: SlackSimulator,
+    discord: DiscordSimulator,
     model: ScriptedOpenAI,
     **settings: str,
 ) -> AsyncIterator[Bot]:

@@ -12,12 +12,12 @@ from typing import Protocol
 import pytest
 import pytest_asyncio
 
-from sandbox.discord import DiscordSandbox
-from sandbox.models import Fail, ReceivedRequest, ScriptedOpenAI, ScriptedResponse
-from sandbox.procfile import create_clean_environment
-from sandbox.slack import SlackSandbox
+from chatrig.discord import DiscordSimulator
+from chatrig.models import Fail, ReceivedRequest, ScriptedOpenAI, ScriptedResponse
+from chatrig.slack import SlackSimulator
 from tests.acceptance.platforms import BotConversation, BotMessage, Discord, Platform, Slack
 from tests.processes.fork_server import ForkServer
+from tests.processes.procfile import create_clean_environment
 
 
 class RunningProcess(Protocol):
@@ -247,15 +247,15 @@ MakeProgram = Callable[[Mapping[str, str]], Program]
 
 
 @pytest.fixture
-async def slack() -> AsyncIterator[SlackSandbox]:
-    async with SlackSandbox() as sandbox:
-        yield sandbox
+async def slack() -> AsyncIterator[SlackSimulator]:
+    async with SlackSimulator() as simulator:
+        yield simulator
 
 
 @pytest.fixture
-async def discord() -> AsyncIterator[DiscordSandbox]:
-    async with DiscordSandbox() as sandbox:
-        yield sandbox
+async def discord() -> AsyncIterator[DiscordSimulator]:
+    async with DiscordSimulator() as simulator:
+        yield simulator
 
 
 @pytest.fixture
@@ -290,15 +290,15 @@ async def shared_bot(fork_server: ForkServer, tmp_path_factory: pytest.TempPathF
     The scenarios must not stop the bot.
     """
     async with AsyncExitStack() as stack:
-        slack = await stack.enter_async_context(SlackSandbox())
-        discord = await stack.enter_async_context(DiscordSandbox())
+        slack = await stack.enter_async_context(SlackSimulator())
+        discord = await stack.enter_async_context(DiscordSimulator())
         folder = tmp_path_factory.mktemp("bot")
         yield await _start_bot(stack, fork_server, folder, [Slack(slack), Discord(discord)], {})
 
 
 @pytest.fixture
 async def start(
-    fork_server: ForkServer, slack: SlackSandbox, discord: DiscordSandbox, tmp_path: Path
+    fork_server: ForkServer, slack: SlackSimulator, discord: DiscordSimulator, tmp_path: Path
 ) -> AsyncIterator[StartBot]:
     """Yield a function that starts a bot on both platforms, with given settings.
 

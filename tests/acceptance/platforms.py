@@ -5,11 +5,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
-from sandbox.discord import DiscordMessage, DiscordSandbox
-from sandbox.discord import DiscordMessageVersion as DiscordVersion
-from sandbox.discord import GuildChannel as DiscordPlace
-from sandbox.slack import SlackFile, SlackMessage, SlackSandbox
-from sandbox.slack import SlackMessageVersion as SlackVersion
+from chatrig.discord import DiscordMessage, DiscordSimulator
+from chatrig.discord import DiscordMessageVersion as DiscordVersion
+from chatrig.discord import GuildChannel as DiscordPlace
+from chatrig.slack import SlackFile, SlackMessage, SlackSimulator
+from chatrig.slack import SlackMessageVersion as SlackVersion
 from tests.fixtures.buttons import wait_for_button
 
 T = TypeVar("T")
@@ -104,7 +104,7 @@ class Platform(Protocol):
     name: str
 
     @property
-    def sandbox(self) -> Any: ...
+    def simulator(self) -> Any: ...
 
     @property
     def settings(self) -> dict[str, str]:
@@ -137,7 +137,7 @@ class Platform(Protocol):
 class SlackBotConversation:
     """Conversation in a Slack thread or DM."""
 
-    def __init__(self, slack: SlackSandbox, channel: str, *, direct: bool = False) -> None:
+    def __init__(self, slack: SlackSimulator, channel: str, *, direct: bool = False) -> None:
         self._slack = slack
         self._channel = channel
         self._prefix = "" if direct else f"<@{slack.bot_user_id}> "
@@ -219,13 +219,13 @@ class Slack:
 
     name = "slack"
 
-    def __init__(self, slack: SlackSandbox) -> None:
-        self.sandbox = slack
+    def __init__(self, slack: SlackSimulator) -> None:
+        self.simulator = slack
         self.wait_for = slack.wait_for
 
     @property
     def settings(self) -> dict[str, str]:
-        slack = self.sandbox
+        slack = self.simulator
         return {
             "SLACK_API_URL": slack.api_url,
             "SLACK_BOT_TOKEN": slack.bot_token,
@@ -233,23 +233,23 @@ class Slack:
         }
 
     def mention(self, user: str) -> str:
-        return f"<@{self.sandbox.people[user].id}>"
+        return f"<@{self.simulator.people[user].id}>"
 
     def start_conversation(self) -> SlackBotConversation:
         """Create a channel, and return a conversation in a thread of it.
 
         A channel of its own avoids rate limits shared with other conversations.
         """
-        return SlackBotConversation(self.sandbox, self.sandbox.add_channel(f"conversation-{next(_numbers)}").id)
+        return SlackBotConversation(self.simulator, self.simulator.add_channel(f"conversation-{next(_numbers)}").id)
 
     def start_dm(self, user: str) -> SlackBotConversation:
-        return SlackBotConversation(self.sandbox, self.sandbox.open_dm(user).id, direct=True)
+        return SlackBotConversation(self.simulator, self.simulator.open_dm(user).id, direct=True)
 
     async def start_thread(self) -> SlackBotConversation:
         return self.start_conversation()
 
     async def send_unrelated_messages(self) -> None:
-        slack, mention = self.sandbox, f"<@{self.sandbox.bot_user_id}>"
+        slack, mention = self.simulator, f"<@{self.simulator.bot_user_id}>"
         message = await slack.post_message("ada", "general", "good morning")
         await slack.post_message("grace", "general", "morning", thread_ts=message.ts)
         await slack.post_as_other_bot("robot", "general", f"{mention} beep")
@@ -257,17 +257,17 @@ class Slack:
 
     @property
     def bot_message_count(self) -> int:
-        return sum(call.method in ("chat.postMessage", "chat.startStream") for call in self.sandbox.calls)
+        return sum(call.method in ("chat.postMessage", "chat.startStream") for call in self.simulator.calls)
 
     @property
     def is_connected(self) -> bool:
-        return bool(self.sandbox.connection_count)
+        return bool(self.simulator.connection_count)
 
 
 class DiscordBotConversation:
     """Conversation in a Discord channel, thread or DM."""
 
-    def __init__(self, discord: DiscordSandbox, place: DiscordPlace) -> None:
+    def __init__(self, discord: DiscordSimulator, place: DiscordPlace) -> None:
         self._discord = discord
         self._place = place
 
@@ -339,31 +339,31 @@ class Discord:
 
     name = "discord"
 
-    def __init__(self, discord: DiscordSandbox) -> None:
-        self.sandbox = discord
+    def __init__(self, discord: DiscordSimulator) -> None:
+        self.simulator = discord
         self.wait_for = discord.wait_for
 
     @property
     def settings(self) -> dict[str, str]:
-        return {"DISCORD_API_URL": self.sandbox.api_url, "DISCORD_BOT_TOKEN": self.sandbox.bot_token}
+        return {"DISCORD_API_URL": self.simulator.api_url, "DISCORD_BOT_TOKEN": self.simulator.bot_token}
 
     def mention(self, user: str) -> str:
-        return f"<@{self.sandbox.people[user].id}>"
+        return f"<@{self.simulator.people[user].id}>"
 
     def start_conversation(self) -> DiscordBotConversation:
-        return DiscordBotConversation(self.sandbox, self.sandbox.add_channel(f"conversation-{next(_numbers)}"))
+        return DiscordBotConversation(self.simulator, self.simulator.add_channel(f"conversation-{next(_numbers)}"))
 
     def start_dm(self, user: str) -> DiscordBotConversation:
-        return DiscordBotConversation(self.sandbox, self.sandbox.open_dm(user))
+        return DiscordBotConversation(self.simulator, self.simulator.open_dm(user))
 
     async def start_thread(self) -> DiscordBotConversation:
-        root = await self.sandbox.post_message("ada", "general", "a root")
+        root = await self.simulator.post_message("ada", "general", "a root")
         return DiscordBotConversation(
-            self.sandbox, await self.sandbox.start_thread("ada", root, f"thread {next(_numbers)}")
+            self.simulator, await self.simulator.start_thread("ada", root, f"thread {next(_numbers)}")
         )
 
     async def send_unrelated_messages(self) -> None:
-        discord, mention = self.sandbox, f"<@{self.sandbox.bot_id}>"
+        discord, mention = self.simulator, f"<@{self.simulator.bot_id}>"
         message = await discord.post_message("ada", "general", "good morning")
         await discord.post_message("grace", "general", "morning", reply_to=message)
         await discord.post_as_other_bot("robot", "general", f"{mention} beep")
@@ -375,11 +375,11 @@ class Discord:
 
     @property
     def bot_message_count(self) -> int:
-        return sum(call.route == "POST /channels/{channel}/messages" for call in self.sandbox.calls)
+        return sum(call.route == "POST /channels/{channel}/messages" for call in self.simulator.calls)
 
     @property
     def is_connected(self) -> bool:
-        return bool(self.sandbox.connection_count)
+        return bool(self.simulator.connection_count)
 
 
 def _bot_message(message: SlackMessage | DiscordMessage) -> BotMessage:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from channels.i18n import messages as words
-from sandbox.models import CallTool, ReceivedRequest, Say, ScriptedResponse
+from chatrig.models import CallTool, ReceivedRequest, Say, ScriptedResponse
 from tests.acceptance.conftest import StartBot
 from tests.acceptance.platforms import Platform
 
@@ -95,18 +95,21 @@ def is_unknown(agent: str, reply: str) -> bool:
 
 def get_newest_export(platform: Platform) -> str:
     """Return the text of the newest file that the bot uploaded; "" if there is none."""
-    sandbox: Any = getattr(platform, "sandbox", None)
+    simulator: Any = getattr(platform, "simulator", None)
     if platform.name == "slack":
         files = [
-            file.data for channel in sandbox.channels.values() for m in sandbox.messages(channel) for file in m.files
+            file.data
+            for channel in simulator.channels.values()
+            for m in simulator.messages(channel)
+            for file in m.files
         ]
     else:
-        places = sandbox.channels.values()
-        files = [file.data for place in places for m in sandbox.messages(place) for file in m.content.attachments]
+        places = simulator.channels.values()
+        files = [file.data for place in places for m in simulator.messages(place) for file in m.content.attachments]
     return files[-1].decode() if files else ""
 
 
 def place(platform: Platform) -> str:
     """Return the id of the Slack workspace or of the Discord server."""
-    sandbox = getattr(platform, "sandbox", None)
-    return str(sandbox.team_id if platform.name == "slack" else sandbox.guild_id)  # type: ignore[union-attr]
+    simulator = getattr(platform, "simulator", None)
+    return str(simulator.team_id if platform.name == "slack" else simulator.guild_id)  # type: ignore[union-attr]

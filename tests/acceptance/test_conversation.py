@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 from channels.i18n import messages as words
-from sandbox.models import CallTool, Fail, ReceivedRequest, Say, ScriptedResponse
+from chatrig.models import CallTool, Fail, ReceivedRequest, Say, ScriptedResponse
 from tests.acceptance.conftest import AcceptanceBot
 from tests.acceptance.platforms import Platform
 

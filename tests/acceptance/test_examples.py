@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from sandbox.models import CallTool, ReceivedRequest, Say, ScriptedResponse
+from chatrig.models import CallTool, ReceivedRequest, Say, ScriptedResponse
 from tests.acceptance.conftest import StartBot
 from tests.acceptance.platforms import Platform
 

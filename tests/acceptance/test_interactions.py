@@ -8,9 +8,9 @@ from pathlib import Path
 
 from channels.i18n import messages as words
 from channels.slack.interactions.shortcuts import ASK
-from sandbox.discord import DiscordMessage, DiscordSandbox
-from sandbox.models import CallTool, ReceivedRequest, ScriptedResponse
-from sandbox.slack import SlackSandbox
+from chatrig.discord import DiscordMessage, DiscordSimulator
+from chatrig.models import CallTool, ReceivedRequest, ScriptedResponse
+from chatrig.slack import SlackSimulator
 from tests.acceptance.conftest import StartBot
 from tests.fixtures.buttons import wait_for_button
 
@@ -40,7 +40,7 @@ def clerk(request: ReceivedRequest) -> ScriptedResponse:
 
 
 async def test_acknowledged_interactions_survive_the_process_and_run_once(
-    start: StartBot, discord: DiscordSandbox, tmp_path: Path
+    start: StartBot, discord: DiscordSimulator, tmp_path: Path
 ) -> None:
     (tmp_path / "paying.py").write_text(PAYING)
     file = tmp_path / ".parley" / "parley.db"
@@ -84,7 +84,7 @@ async def test_acknowledged_interactions_survive_the_process_and_run_once(
 
 
 async def test_slack_interactions_survive_sigkill_and_run_once(
-    start: StartBot, slack: SlackSandbox, tmp_path: Path
+    start: StartBot, slack: SlackSimulator, tmp_path: Path
 ) -> None:
     file = tmp_path / ".parley" / "parley.db"
     bot = await start()

@@ -7,7 +7,7 @@ import time
 from datetime import UTC, datetime
 from pathlib import Path
 
-from sandbox.models import ReceivedRequest, ScriptedResponse
+from chatrig.models import ReceivedRequest, ScriptedResponse
 from tests.acceptance.conftest import ForkedProgram, Program, StartBot
 from tests.acceptance.platforms import Platform
 from tests.processes.fork_server import ForkServer

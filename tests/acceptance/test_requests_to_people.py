@@ -17,8 +17,8 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from channels.i18n import messages as words
+from chatrig.models import CallTool, Cite, Pause, ReceivedRequest, Say, ScriptedGemini, ScriptedResponse, SendFile
 from core.secret_redaction import MASK
-from sandbox.models import CallTool, Cite, Pause, ReceivedRequest, Say, ScriptedGemini, ScriptedResponse, SendFile
 from tests.acceptance.conftest import AcceptanceBot, StartBot
 from tests.acceptance.platforms import BotConversation, Platform
 from tests.acceptance.test_privacy import run_command
@@ -130,7 +130,7 @@ async def refuse(platform: Platform, conversation: BotConversation, *labels: str
 
 
 def is_posting_file(platform: Platform) -> bool:
-    calls = platform.sandbox.calls
+    calls = platform.simulator.calls
     if platform.name == "slack":
         return any(call.method == "files.completeUploadExternal" for call in calls)
     return any(call.files for call in calls)
@@ -174,7 +174,7 @@ async def answer_tool(platform: Platform, conversation: BotConversation) -> None
 
 async def see_beginning(platform: Platform, conversation: BotConversation) -> None:
     await platform.wait_for(lambda: conversation.replies()[-1].text.startswith(BEGINNING))
-    platform.sandbox.faults.set_latency(LATENCY_SECONDS)
+    platform.simulator.faults.set_latency(LATENCY_SECONDS)
 
 
 async def see_post(platform: Platform, _: BotConversation) -> None:
@@ -182,7 +182,7 @@ async def see_post(platform: Platform, _: BotConversation) -> None:
 
 
 async def see_file(platform: Platform, conversation: BotConversation) -> None:
-    platform.sandbox.faults.set_latency(0)
+    platform.simulator.faults.set_latency(0)
     await platform.wait_for(conversation.file_names)
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from channels.i18n import messages as words
+from chatrig.models import CallTool, Pause, ReceivedRequest, Say, ScriptedAnthropic, ScriptedGemini, ScriptedResponse
+from chatrig.slack import SlackSimulator
 from core.errors import DamagedSessionError
-from sandbox.models import CallTool, Pause, ReceivedRequest, Say, ScriptedAnthropic, ScriptedGemini, ScriptedResponse
-from sandbox.slack import SlackSandbox
 from tests.acceptance.conftest import AcceptanceBot, StartBot
 from tests.acceptance.platforms import BotConversation, Platform
 from tests.acceptance.test_conversation import answer_from_memory
@@ -55,7 +55,7 @@ async def check_resumption(bot: AcceptanceBot, conversations: Mapping[Platform, 
 
 
 async def test_history_resets_and_missed_messages_survive_a_restart(
-    start: StartBot, slack: SlackSandbox, tmp_path: Path
+    start: StartBot, slack: SlackSimulator, tmp_path: Path
 ) -> None:
     bot = await start(RETENTION_DAYS="30", DATA_DIR=str(tmp_path / "data"))
     bot.answer = answer_from_memory

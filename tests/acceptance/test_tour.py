@@ -1,7 +1,7 @@
 """The scripted tour on both platforms."""
 
-from bot.sandbox.tour_agent import LOOKUP_SECONDS
-from sandbox.tour import STEPS, TASKS, TOUR_MODEL, respond_to_tour
+from bot.simulator.tour_agent import LOOKUP_SECONDS
+from chatrig.tour import STEPS, TASKS, TOUR_MODEL, respond_to_tour
 from tests.acceptance.conftest import AcceptanceBot, StartBot
 from tests.acceptance.platforms import BotConversation, Platform
 
@@ -25,7 +25,7 @@ async def take_step(
 
 async def test_the_tour_shows_every_step_on_both_platforms(start: StartBot) -> None:
     assert LOOKUP_SECONDS > 0  # the line of the tool can be seen
-    bot = await start(AGENT="bot.sandbox.tour_agent", MODEL=TOUR_MODEL)
+    bot = await start(AGENT="bot.simulator.tour_agent", MODEL=TOUR_MODEL)
     bot.answer = respond_to_tour
     streaming, tool, approval, choice, form, report, file, image, writer = (step.prompt for step in STEPS)
 

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from channels.i18n import messages as words
+from chatrig.models import CallTool, Pause, ReceivedRequest, Say, ScriptedResponse
 from core.tools.results import MAX_RESULT_CHARACTERS
-from sandbox.models import CallTool, Pause, ReceivedRequest, Say, ScriptedResponse
 from tests.acceptance.conftest import StartBot
 from tests.acceptance.platforms import Platform
 

@@ -18,7 +18,7 @@ from benchmarks.replies.floors import (
 )
 from benchmarks.replies.load import Ending, Load
 from benchmarks.replies.platforms import NETWORK_DELAY_SECONDS
-from sandbox.slack.api import limits
+from chatrig.slack.api import limits
 
 ONE = Load(1, 1, Ending.SIMULTANEOUS)
 
@@ -140,7 +140,7 @@ def test_endings_of_one_message_replies_follow_the_edit_limit() -> None:
     assert [wait - NETWORK_DELAY_SECONDS for wait in waits] == pytest.approx([0, 0, 0, 10, 10, 10, 20])
 
 
-def test_the_limits_equal_those_of_the_sandbox() -> None:
+def test_the_limits_equal_those_of_the_simulator() -> None:
     edits, appends, stops = (rate.max_calls for rate in (limits.TIER_3, limits.TIER_4, limits.TIER_2))
     assert LIMITS["slack"].edits == LimitWindow(edits + appends + stops, 60, is_sliding=True)
     assert LIMITS["slack"].endings == LimitWindow(edits + stops, 60, is_sliding=True)

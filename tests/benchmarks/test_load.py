@@ -16,10 +16,10 @@ from benchmarks.soak.script import get_answer_text, judge
 from benchmarks.soak.sessions import SoakBotMessage
 from benchmarks.soak.users import UserSession
 from channels.i18n.messages import PLACEHOLDER, RESET_DONE
-from sandbox.models import CallTool, Pause, ReceivedRequest, Say
-from sandbox.models import ReceivedToolResult as ToolResult
-from sandbox.procfile import Foreman
+from chatrig.models import CallTool, Pause, ReceivedRequest, Say
+from chatrig.models import ReceivedToolResult as ToolResult
 from tests.benchmarks.test_soak import SilentPlace
+from tests.processes.procfile import Foreman
 
 
 class FixedPlace(SilentPlace):

@@ -25,9 +25,9 @@ from benchmarks.soak.users import UserSession
 from channels.base import ContextMessage
 from channels.i18n.messages import STOP
 from channels.intake.context import build_context_quotes
+from chatrig.discord import DiscordSimulator
+from chatrig.slack import SlackSimulator
 from core.sessions.prompt_text import build_quote
-from sandbox.discord import DiscordSandbox
-from sandbox.slack import SlackSandbox
 from tests.fixtures.inbox_messages import inbound
 
 NAMES = ("s1-0", "s1-1", "s1-2")
@@ -93,7 +93,7 @@ def test_cut_and_additional_texts_are_wrong(text: str) -> None:
 
 
 async def test_replies_outside_sessions_and_unfinished_replies_are_found() -> None:
-    async with SlackSandbox() as slack, DiscordSandbox() as discord:
+    async with SlackSimulator() as slack, DiscordSimulator() as discord:
         in_slack, in_discord = SlackSoakPlatform(slack), DiscordSoakPlatform(discord)
         channel, thread = in_discord.create_place(1), in_slack.create_place(0)
         sessions = [UserSession(0, "slack", thread), UserSession(1, "discord", channel)]

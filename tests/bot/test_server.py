@@ -10,7 +10,7 @@ from aiohttp import web
 from bot import server as servers
 from bot.server import RETRY_AFTER_SECONDS, run_server
 from channels.slack.client.http_mode import EVENTS_PATH
-from sandbox.slack import SlackSandbox
+from chatrig.slack import SlackSimulator
 
 
 async def test_a_request_waits_until_its_route_is_registered() -> None:
@@ -20,7 +20,7 @@ async def test_a_request_waits_until_its_route_is_registered() -> None:
         taken.put_nowait((await request.json())["event_id"])
         return web.Response()
 
-    async with SlackSandbox() as slack, run_server(0, [], is_needed=True) as server:
+    async with SlackSimulator() as slack, run_server(0, [], is_needed=True) as server:
         server_url = f"http://127.0.0.1:{server.port}"
         slack.request_url.url = server_url + EVENTS_PATH
         await slack.post_message("ada", "general", f"<@{slack.bot_user_id}> hello")

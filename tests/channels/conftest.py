@@ -7,7 +7,7 @@ import pytest
 
 from core.concurrency import retry
 from tests.channels.discord.conftest import clean_discord_library
-from tests.channels.platforms import PLATFORMS, run_sandbox
+from tests.channels.platforms import PLATFORMS, run_simulator
 from tests.fixtures.retry_waits import limited_wait
 
 __all__ = ["clean_discord_library"]
@@ -20,7 +20,7 @@ def _few_retries(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(params=PLATFORMS)
-async def sandbox(request: pytest.FixtureRequest) -> AsyncIterator[Any]:
+async def simulator(request: pytest.FixtureRequest) -> AsyncIterator[Any]:
     """Yield the local Slack, then the local Discord: each test runs on both."""
-    async with run_sandbox(request.param) as sandbox:
-        yield sandbox
+    async with run_simulator(request.param) as simulator:
+        yield simulator

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
 from channels.rate_limits.caller import Caller
-from sandbox.discord import DiscordMessage
-from sandbox.discord import GuildChannel as DiscordPlace
-from sandbox.slack import SlackFile, SlackMessage, SlackSandbox
+from chatrig.discord import DiscordMessage
+from chatrig.discord import GuildChannel as DiscordPlace
+from chatrig.slack import SlackFile, SlackMessage, SlackSimulator
 from tests.channels.discord import conftest as discord_tests
 from tests.channels.slack import conftest as slack_tests
 from tests.fixtures.buttons import wait_for_button
@@ -24,12 +24,12 @@ class Chat(Protocol):
 
     Attributes:
         bot: the running bot.
-        sandbox: the local platform.
+        simulator: the local platform.
         calls: the platform's API methods for "post", "edit", "delete", "find", "react" and "upload".
     """
 
     bot: Any
-    sandbox: Any
+    simulator: Any
     calls: ClassVar[dict[str, str]]
 
     async def say(self, text: str, *, user: str = "ada", files: Mapping[str, bytes] | None = None) -> Any: ...
@@ -73,8 +73,8 @@ class SlackChat:
 
     def __init__(self, bot: slack_tests.WiredSlackBot, channel: str) -> None:
         self.bot = bot
-        self.sandbox = bot.slack
-        self.channel = self.sandbox.channels[channel]
+        self.simulator = bot.slack
+        self.channel = self.simulator.channels[channel]
         self.root: SlackMessage | None = None
 
     async def say(self, text: str, *, user: str = "ada", files: Mapping[str, bytes] | None = None) -> SlackMessage:
@@ -89,7 +89,7 @@ class SlackChat:
         await self.bot.mention_bot(user, self.channel.id, text, thread_ts=question.thread_ts)
 
     def count_downloads(self) -> int:
-        return sum(call.method == "download" for call in self.sandbox.calls)
+        return sum(call.method == "download" for call in self.simulator.calls)
 
     def list_replies(self) -> list[SlackMessage]:
         return [m for m in self._list_bot_messages() if m.ephemeral_to is None and not m.files]
@@ -98,20 +98,20 @@ class SlackChat:
         return [(file.name, file.data) for message in self._list_bot_messages() for file in message.files]
 
     def list_private_messages(self, user: str = "ada") -> list[str]:
-        return [m.text for m in self._list_bot_messages() if m.ephemeral_to == self.sandbox.people[user].id]
+        return [m.text for m in self._list_bot_messages() if m.ephemeral_to == self.simulator.people[user].id]
 
     async def press(self, label: str, *, user: str = "ada") -> None:
-        message, action = await wait_for_button(self.sandbox, label, self.list_replies)
-        assert await self.sandbox.click_button(user, message, action)
+        message, action = await wait_for_button(self.simulator, label, self.list_replies)
+        assert await self.simulator.click_button(user, message, action)
 
     async def rate(self, label: str, *, user: str = "ada") -> None:
         await self.press(label, user=user)
 
     def count_reactions(self) -> int:
-        return sum(len(m.reactions) for m in self.sandbox.messages(self.channel))
+        return sum(len(m.reactions) for m in self.simulator.messages(self.channel))
 
     def _list_bot_messages(self) -> list[SlackMessage]:
-        return [m for m in self.sandbox.messages(self.channel) if m.user == self.sandbox.bot_user_id]
+        return [m for m in self.simulator.messages(self.channel) if m.user == self.simulator.bot_user_id]
 
 
 class DiscordChat:
@@ -128,7 +128,7 @@ class DiscordChat:
 
     def __init__(self, bot: discord_tests.WiredDiscordBot, place: DiscordPlace) -> None:
         self.bot = bot
-        self.sandbox = bot.server
+        self.simulator = bot.server
         self.place = place
 
     async def say(self, text: str, *, user: str = "ada", files: Mapping[str, bytes] | None = None) -> DiscordMessage:
@@ -138,7 +138,7 @@ class DiscordChat:
         await self.bot.mention_bot(user, self.place, text, reply_to=question)
 
     def count_downloads(self) -> int:
-        return len(self.sandbox.downloads)
+        return len(self.simulator.downloads)
 
     def list_replies(self) -> list[DiscordMessage]:
         return [m for m in self._list_bot_messages() if m.ephemeral_to is None]
@@ -147,21 +147,21 @@ class DiscordChat:
         return [(file.name, file.data) for message in self._list_bot_messages() for file in message.content.attachments]
 
     def list_private_messages(self, user: str = "ada") -> list[str]:
-        return [m.text for m in self._list_bot_messages() if m.ephemeral_to == self.sandbox.people[user]]
+        return [m.text for m in self._list_bot_messages() if m.ephemeral_to == self.simulator.people[user]]
 
     async def press(self, label: str, *, user: str = "ada") -> None:
-        message, action = await wait_for_button(self.sandbox, label, self.list_replies)
-        responses = await self.sandbox.click_button(user, message, action)
-        assert not [m.text for m in responses if m.author.id != self.sandbox.bot_id]
+        message, action = await wait_for_button(self.simulator, label, self.list_replies)
+        responses = await self.simulator.click_button(user, message, action)
+        assert not [m.text for m in responses if m.author.id != self.simulator.bot_id]
 
     async def rate(self, label: str, *, user: str = "ada") -> None:
-        await self.sandbox.run_message_command(user, self.list_replies()[-1], label)
+        await self.simulator.run_message_command(user, self.list_replies()[-1], label)
 
     def count_reactions(self) -> int:
-        return sum(len(m.reactions) for m in self.sandbox.messages(self.place))
+        return sum(len(m.reactions) for m in self.simulator.messages(self.place))
 
     def _list_bot_messages(self) -> list[DiscordMessage]:
-        return [m for m in self.sandbox.messages(self.place) if m.author.id == self.sandbox.bot_id]
+        return [m for m in self.simulator.messages(self.place) if m.author.id == self.simulator.bot_id]
 
 
 def list_texts(chat: Chat) -> list[str]:
@@ -175,7 +175,7 @@ async def wait_for_texts(chat: Chat, predicate: Callable[[list[str]], object]) -
         TimeoutError: with the current texts.
     """
     try:
-        await chat.sandbox.wait_for(lambda: predicate(list_texts(chat)))
+        await chat.simulator.wait_for(lambda: predicate(list_texts(chat)))
     except TimeoutError as error:
         raise TimeoutError(f"{error}\n{list_texts(chat)}") from None
     return list_texts(chat)
@@ -186,25 +186,25 @@ async def wait_for_answer(chat: Chat, *wanted: str) -> None:
 
 
 @asynccontextmanager
-async def run_sandbox(platform: str) -> AsyncIterator[Any]:
-    sandbox_class: Any = SlackSandbox if platform == "slack" else discord_tests.run_discord
-    async with sandbox_class(rate_limits=False) as sandbox:
-        yield sandbox
+async def run_simulator(platform: str) -> AsyncIterator[Any]:
+    simulator_class: Any = SlackSimulator if platform == "slack" else discord_tests.run_discord
+    async with simulator_class(rate_limits=False) as simulator:
+        yield simulator
 
 
 @asynccontextmanager
-async def run_conversation(sandbox: Any, folder: Path, *script: Any, **kwargs: Any) -> AsyncIterator[Chat]:
+async def run_conversation(simulator: Any, folder: Path, *script: Any, **kwargs: Any) -> AsyncIterator[Chat]:
     """Run a bot with short retry pauses, and yield a conversation in a channel.
 
     Args:
         script: the model's answers.
         kwargs: settings of the bot.
     """
-    is_slack = isinstance(sandbox, SlackSandbox)
+    is_slack = isinstance(simulator, SlackSimulator)
     run_bot: Any = slack_tests.run_bot if is_slack else discord_tests.run_bot
-    async with run_bot(sandbox, folder, *script, **kwargs) as bot:
+    async with run_bot(simulator, folder, *script, **kwargs) as bot:
         shorten_pauses(bot)
-        yield SlackChat(bot, "general") if is_slack else DiscordChat(bot, sandbox.channels["general"])
+        yield SlackChat(bot, "general") if is_slack else DiscordChat(bot, simulator.channels["general"])
 
 
 def shorten_pauses(bot: Any) -> None:

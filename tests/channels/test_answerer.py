@@ -14,6 +14,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from channels.i18n import messages as words
 from channels.rate_limits import caller as calls
 from channels.replies import error_messages
+from chatrig.models import DropConnection, Fail, Pause, Say, Stall
+from chatrig.slack import SlackSimulator
 from core.agents.runtime import AgentRuntime
 from core.errors import StoreError
 from core.inbox_message import InboxMessage
@@ -22,8 +24,6 @@ from core.turns import worker
 from core.turns.store import TurnStore
 from core.turns.turn import CancelReason, Turn
 from core.workers.lease import Lease
-from sandbox.models import DropConnection, Fail, Pause, Say, Stall
-from sandbox.slack import SlackSandbox
 from tests.channels.slack.conftest import WiredSlackBot, run_bot
 from tests.channels.wiring import wait_until
 from tests.fixtures.inbox_messages import inbound
@@ -32,9 +32,9 @@ SECRET = "the text of a foreign exception, sk-very-secret-key-1234"
 
 
 @pytest.fixture
-async def slack() -> AsyncIterator[SlackSandbox]:
-    async with SlackSandbox() as sandbox:
-        yield sandbox
+async def slack() -> AsyncIterator[SlackSimulator]:
+    async with SlackSimulator() as simulator:
+        yield simulator
 
 
 async def ask(bot: WiredSlackBot, text: str = "hello") -> Any:
@@ -43,7 +43,7 @@ async def ask(bot: WiredSlackBot, text: str = "hello") -> Any:
 
 @asynccontextmanager
 async def run_half_answer(
-    slack: SlackSandbox, folder: Path, text: str, *later_texts: str
+    slack: SlackSimulator, folder: Path, text: str, *later_texts: str
 ) -> AsyncIterator[tuple[WiredSlackBot, Any]]:
     """Ask a question, and yield bot and question once half of the answer is visible.
 
@@ -64,7 +64,7 @@ async def get_outcome(bot: WiredSlackBot) -> Any:
     return row
 
 
-async def test_an_answer_is_stored_and_shown(slack: SlackSandbox, tmp_path: Path) -> None:
+async def test_an_answer_is_stored_and_shown(slack: SlackSimulator, tmp_path: Path) -> None:
     async with run_bot(slack, tmp_path, Say("It is forty-two.", pieces=4)) as bot:
         question = await ask(bot)
         await bot.wait_for_texts(question, lambda texts: texts == ["hello", "It is forty-two."])
@@ -74,7 +74,7 @@ async def test_an_answer_is_stored_and_shown(slack: SlackSandbox, tmp_path: Path
         assert row.chunks == [bot.list_thread(question)[1].ts]
 
 
-async def test_a_long_answer_takes_several_messages(slack: SlackSandbox, tmp_path: Path) -> None:
+async def test_a_long_answer_takes_several_messages(slack: SlackSimulator, tmp_path: Path) -> None:
     text = "A sentence of some words. " * 300
     async with run_bot(slack, tmp_path, text) as bot:
         question = await ask(bot)
@@ -85,7 +85,7 @@ async def test_a_long_answer_takes_several_messages(slack: SlackSandbox, tmp_pat
 
 
 @pytest.mark.parametrize("nothing", ["", "  \n"])
-async def test_an_empty_answer_is_named_as_empty(slack: SlackSandbox, tmp_path: Path, nothing: str) -> None:
+async def test_an_empty_answer_is_named_as_empty(slack: SlackSimulator, tmp_path: Path, nothing: str) -> None:
     async with run_bot(slack, tmp_path, nothing) as bot:
         question = await ask(bot)
         row = await get_outcome(bot)
@@ -102,7 +102,7 @@ async def test_an_empty_answer_is_named_as_empty(slack: SlackSandbox, tmp_path: 
     ],
 )
 async def test_a_model_error_ends_in_one_sentence_with_the_turn_id(
-    slack: SlackSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture, failure: Fail, sentence: str
+    slack: SlackSimulator, tmp_path: Path, caplog: pytest.LogCaptureFixture, failure: Fail, sentence: str
 ) -> None:
     caplog.set_level(logging.INFO)
     async with run_bot(slack, tmp_path, failure) as bot:
@@ -119,7 +119,7 @@ async def test_a_model_error_ends_in_one_sentence_with_the_turn_id(
         assert "sk-" not in everything
 
 
-async def test_an_interrupted_model_keeps_its_text_with_an_apology_below(slack: SlackSandbox, tmp_path: Path) -> None:
+async def test_an_interrupted_model_keeps_its_text_with_an_apology_below(slack: SlackSimulator, tmp_path: Path) -> None:
     async with run_bot(slack, tmp_path, [Say("Once upon a time"), Pause(0.05), DropConnection()]) as bot:
         question = await ask(bot)
         row = await get_outcome(bot)
@@ -129,7 +129,7 @@ async def test_an_interrupted_model_keeps_its_text_with_an_apology_below(slack: 
 
 
 async def test_an_unexpected_error_ends_in_an_apology_without_its_text(
-    slack: SlackSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    slack: SlackSimulator, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with run_bot(slack, tmp_path, "never said") as bot:
 
@@ -145,7 +145,7 @@ async def test_an_unexpected_error_ends_in_an_apology_without_its_text(
         assert SECRET not in caplog.text
 
 
-async def test_an_answer_that_takes_too_long_is_ended(slack: SlackSandbox, tmp_path: Path) -> None:
+async def test_an_answer_that_takes_too_long_is_ended(slack: SlackSimulator, tmp_path: Path) -> None:
     async with run_bot(slack, tmp_path, [Say("Well"), Stall()], time_limit=1.5) as bot:
         question = await ask(bot)
         row = await get_outcome(bot)
@@ -154,7 +154,7 @@ async def test_an_answer_that_takes_too_long_is_ended(slack: SlackSandbox, tmp_p
         await bot.model.wait_for_disconnects()
 
 
-async def test_a_late_older_message_is_answered_by_the_next_turn(slack: SlackSandbox, tmp_path: Path) -> None:
+async def test_a_late_older_message_is_answered_by_the_next_turn(slack: SlackSimulator, tmp_path: Path) -> None:
     two = [Say("Once"), Pause(0.5), Say(" upon a time.")]
     async with run_bot(slack, tmp_path, two, "That was one.") as bot:
         question = await ask(bot, "two")
@@ -168,7 +168,9 @@ async def test_a_late_older_message_is_answered_by_the_next_turn(slack: SlackSan
         assert prompts[-3:] == ["two", "Once upon a time.", "one"]
 
 
-async def test_a_reset_during_an_answer_shows_a_notice_and_stores_nothing(slack: SlackSandbox, tmp_path: Path) -> None:
+async def test_a_reset_during_an_answer_shows_a_notice_and_stores_nothing(
+    slack: SlackSimulator, tmp_path: Path
+) -> None:
     async with run_half_answer(slack, tmp_path, "Once") as (bot, question):
         (message,) = await bot.list_inbox_messages()
         await bot.inbox.reset_session(inbound("reset", session=message.session))
@@ -182,7 +184,7 @@ async def test_a_reset_during_an_answer_shows_a_notice_and_stores_nothing(slack:
         assert session.events == []
 
 
-async def test_a_reset_while_the_answer_is_being_shown_ends_the_turn(slack: SlackSandbox, tmp_path: Path) -> None:
+async def test_a_reset_while_the_answer_is_being_shown_ends_the_turn(slack: SlackSimulator, tmp_path: Path) -> None:
     async with run_bot(slack, tmp_path, [Say("the answer"), Pause(60)], "anew") as bot:
         slack.faults.delay("chat.update", 0.3)
         question = await ask(bot)
@@ -196,7 +198,7 @@ async def test_a_reset_while_the_answer_is_being_shown_ends_the_turn(slack: Slac
 
 
 async def test_a_shutdown_during_an_answer_shows_a_notice_and_keeps_the_turn(
-    slack: SlackSandbox, tmp_path: Path
+    slack: SlackSimulator, tmp_path: Path
 ) -> None:
     async with run_half_answer(slack, tmp_path, "Once") as (bot, question):
         await bot.channel.stop()
@@ -206,7 +208,9 @@ async def test_a_shutdown_during_an_answer_shows_a_notice_and_keeps_the_turn(
         assert (row.state, row.owner, row.attempt) == ("queued", None, 1)
 
 
-async def test_a_shutdown_during_the_search_for_a_reply_releases_the_turn(slack: SlackSandbox, tmp_path: Path) -> None:
+async def test_a_shutdown_during_the_search_for_a_reply_releases_the_turn(
+    slack: SlackSimulator, tmp_path: Path
+) -> None:
     async with run_half_answer(slack, tmp_path, "Once") as (bot, _):
         slack.faults.fail("conversations.replies", 100)
         looks = len(slack.calls)
@@ -219,7 +223,7 @@ async def test_a_shutdown_during_the_search_for_a_reply_releases_the_turn(slack:
 
 
 async def test_a_shutdown_with_an_unreachable_platform_releases_the_turn_silently(
-    slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    slack: SlackSimulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(error_messages, "NOTICE_TIMEOUT_SECONDS", 0.1)
     async with run_half_answer(slack, tmp_path, "Once") as (bot, _):
@@ -230,7 +234,7 @@ async def test_a_shutdown_with_an_unreachable_platform_releases_the_turn_silentl
         slack.faults.clear()
 
 
-async def test_a_shutdown_lets_an_answer_finish_in_time(slack: SlackSandbox, tmp_path: Path) -> None:
+async def test_a_shutdown_lets_an_answer_finish_in_time(slack: SlackSimulator, tmp_path: Path) -> None:
     go_on = asyncio.Event()
     async with run_bot(slack, tmp_path, [Say("Once"), Pause(go_on), Say(" upon a time.")]) as bot:
         question = await ask(bot)
@@ -242,7 +246,7 @@ async def test_a_shutdown_lets_an_answer_finish_in_time(slack: SlackSandbox, tmp
 
 
 async def test_a_reply_that_cannot_be_shown_fails_the_turn_with_the_reason(
-    slack: SlackSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    slack: SlackSimulator, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with run_bot(slack, tmp_path, "the answer", "another") as bot:
         slack.faults.fail("chat.postMessage", error="channel_not_found")
@@ -255,7 +259,7 @@ async def test_a_reply_that_cannot_be_shown_fails_the_turn_with_the_reason(
 
 
 async def test_a_transient_database_error_is_retried(
-    slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    slack: SlackSimulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with run_bot(slack, tmp_path, "the answer") as bot:
         write, calls = bot.turns._database.write, count()
@@ -274,7 +278,7 @@ async def test_a_transient_database_error_is_retried(
 
 
 async def test_a_turn_with_a_lost_lease_is_claimed_again(
-    slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    slack: SlackSimulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     end = TurnStore.end
 
@@ -293,7 +297,7 @@ async def test_a_turn_with_a_lost_lease_is_claimed_again(
 
 @pytest.mark.parametrize("hears", [False, True], ids=["unheard", "and hears of it"])
 async def test_a_message_posted_after_a_lost_lease_is_deleted(
-    slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hears: bool
+    slack: SlackSimulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hears: bool
 ) -> None:
     monkeypatch.setattr(worker, "CANCEL_CHECK_SECONDS", 0.02 if hears else 60.0)
     save_ids = TurnStore.save_message_ids
@@ -320,7 +324,7 @@ async def test_a_message_posted_after_a_lost_lease_is_deleted(
 
 
 async def test_a_reply_of_a_lost_turn_stops_within_a_second(
-    slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    slack: SlackSimulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(worker, "CANCEL_CHECK_SECONDS", 60.0)
     async with run_bot(slack, tmp_path, "the answer") as bot:
@@ -341,7 +345,7 @@ async def test_a_reply_of_a_lost_turn_stops_within_a_second(
 @pytest.mark.parametrize("is_recorded", [True, False], ids=["recorded", "posted, but not recorded"])
 @pytest.mark.parametrize("is_answered", [True, False], ids=["answered", "not answered"])
 async def test_a_turn_of_a_dead_process_resumes_in_its_message(
-    slack: SlackSandbox, tmp_path: Path, is_answered: bool, is_recorded: bool
+    slack: SlackSimulator, tmp_path: Path, is_answered: bool, is_recorded: bool
 ) -> None:
     async with run_half_answer(slack, tmp_path, "Half an ans", "The model says it anew.") as (bot, question):
         changed: dict[str, Any] = {} if is_recorded else {"chunks": []}
@@ -359,7 +363,7 @@ async def test_a_turn_of_a_dead_process_resumes_in_its_message(
             assert len(questions) == 1
 
 
-async def test_a_turn_out_of_attempts_ends_in_one_apology_with_a_retry(slack: SlackSandbox, tmp_path: Path) -> None:
+async def test_a_turn_out_of_attempts_ends_in_one_apology_with_a_retry(slack: SlackSimulator, tmp_path: Path) -> None:
     async with run_half_answer(slack, tmp_path, "Half an ans") as (bot, question):
         await bot.restart_worker(attempt=3)
         row = await get_outcome(bot)
@@ -367,7 +371,7 @@ async def test_a_turn_out_of_attempts_ends_in_one_apology_with_a_retry(slack: Sl
         assert (row.state, row.attempt) == ("failed", 4)
 
 
-async def test_an_answer_that_cannot_be_rendered_is_posted_as_a_file(slack: SlackSandbox, tmp_path: Path) -> None:
+async def test_an_answer_that_cannot_be_rendered_is_posted_as_a_file(slack: SlackSimulator, tmp_path: Path) -> None:
     async with run_half_answer(slack, tmp_path, "Half an ans") as (bot, question):
         await bot.restart_worker(state="answered", text="Half an answer is none.", attempt=3)
         row = await get_outcome(bot)
@@ -384,7 +388,7 @@ async def raise_unreadable(*_: Any, **__: Any) -> Any:
 
 
 async def test_an_answer_with_unreadable_files_is_shown_with_one_notice(
-    slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    slack: SlackSimulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with run_half_answer(slack, tmp_path, "Half an ans") as (bot, question):
         monkeypatch.setattr(AgentRuntime, "list_generated_files", raise_unreadable)
@@ -396,7 +400,7 @@ async def test_an_answer_with_unreadable_files_is_shown_with_one_notice(
 
 
 async def test_a_turn_with_unreadable_messages_is_given_up(
-    slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    slack: SlackSimulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(worker, "BACKOFF_SECONDS", 0.01)
     async with run_half_answer(slack, tmp_path, "Half an ans") as (bot, _):
@@ -408,7 +412,7 @@ async def test_a_turn_with_unreadable_messages_is_given_up(
 
 
 async def test_a_shutdown_releases_a_turn_after_a_database_error(
-    slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    slack: SlackSimulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     failed = asyncio.Event()
 
@@ -426,14 +430,16 @@ async def test_a_shutdown_releases_a_turn_after_a_database_error(
         assert (row.state, row.owner, row.attempt) == ("queued", None, 1)
 
 
-async def test_a_reset_between_two_processes_is_shown(slack: SlackSandbox, tmp_path: Path) -> None:
+async def test_a_reset_between_two_processes_is_shown(slack: SlackSimulator, tmp_path: Path) -> None:
     async with run_half_answer(slack, tmp_path, "Half an ans") as (bot, question):
         await bot.restart_worker(cancel_reason="reset")
         assert (await get_outcome(bot)).state == "cancelled"
         assert bot.list_texts(question)[1:] == [words.STOPPED_BY_RESET]
 
 
-async def test_a_stop_through_another_worker_ends_the_answer_with_a_notice(slack: SlackSandbox, tmp_path: Path) -> None:
+async def test_a_stop_through_another_worker_ends_the_answer_with_a_notice(
+    slack: SlackSimulator, tmp_path: Path
+) -> None:
     async with run_half_answer(slack, tmp_path, "Once", "And now?") as (bot, question):
         (message,) = await bot.list_inbox_messages()
         async with bot.database.write() as connection:
@@ -449,7 +455,7 @@ async def crash(*_: Any, **__: Any) -> None:
     raise StoreError("the process died here")
 
 
-async def test_a_turn_of_a_channel_that_is_no_longer_configured_is_ended(slack: SlackSandbox, tmp_path: Path) -> None:
+async def test_a_turn_of_a_channel_that_is_no_longer_configured_is_ended(slack: SlackSimulator, tmp_path: Path) -> None:
     async with run_bot(slack, tmp_path, "never said", connect=False) as bot:
         await bot.worker.stop(1)
         await bot.inbox.accept(replace(inbound(), channel="gone"))

@@ -19,6 +19,7 @@ from channels.intake.context import ContextBuilder
 from channels.replies.error_messages import ErrorMessages
 from channels.services import ChannelServices
 from channels.settings import CONTEXT_MAX_TOKENS, AttachmentLimits, BackfillLimits, ReplySettings
+from chatrig.models import ReceivedRequest, ScriptedAnthropic, ScriptedGemini, ScriptedOpenAI
 from core.agents.config import AgentConfig
 from core.agents.factory import create_app, create_plugins
 from core.agents.runtime import AgentRuntime
@@ -55,7 +56,6 @@ from core.usage.spending_limits import SpendingLimiter, SpendingLimits
 from core.usage.user_rate_limits import NO_RATE_LIMITS, DenialNoticeStore, UserRateLimiter
 from core.workers.lease import Lease
 from core.workers.shard_assignment import ShardAssignment
-from sandbox.models import ReceivedRequest, ScriptedAnthropic, ScriptedGemini, ScriptedOpenAI
 from tests.fixtures import empty_databases as tables
 from tests.fixtures.watched_database import WatchedDatabase
 
@@ -203,7 +203,7 @@ async def run_core(
 
 
 def _create_vendor_settings(base_url: str) -> VendorSettings:
-    key = "sk-test-key-of-the-sandbox"
+    key = "sk-test-key-of-the-simulator"
     return VendorSettings(
         google_api_key=key,
         google_base_url=base_url,
@@ -297,7 +297,7 @@ def echo_without_author(request: ReceivedRequest) -> str:
 
 
 async def wait_until(predicate: Callable[[], Any], *, seconds: float = 30) -> None:
-    """Poll until the predicate is true, for changes outside the sandbox.
+    """Poll until the predicate is true, for changes outside the simulator.
 
     Raises:
         TimeoutError: after `seconds`.

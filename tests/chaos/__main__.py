@@ -9,12 +9,12 @@ import tempfile
 from contextlib import AsyncExitStack
 from pathlib import Path
 
-from sandbox.postgres import PostgresSandbox
 from tests.chaos import campaign, databases
 from tests.chaos.campaign import CaseResult
 from tests.chaos.report import table
 from tests.chaos.runner import FORKED_MODULE, ScenarioRunner
 from tests.processes.fork_server import start_fork_server
+from tests.processes.postgres import PostgresServer
 
 #: Number of cases between two progress lines.
 PROGRESS_INTERVAL = 100
@@ -54,7 +54,7 @@ async def _run(database: str, arguments: argparse.Namespace) -> int:
         if database == "sqlite":
             provide_database = await databases.create_sqlite_provider(folder)
         else:
-            provide_database = await databases.create_postgres_provider(stack.enter_context(PostgresSandbox()))
+            provide_database = await databases.create_postgres_provider(stack.enter_context(PostgresServer()))
         fork_server = stack.enter_context(start_fork_server(FORKED_MODULE))
         fork_server.warm_up()
         runner = ScenarioRunner(fork_server, provide_database, folder)

@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from sandbox.postgres import PostgresSandbox
 from tests.chaos.runner import DatabaseProvider
 from tests.conftest import add_driver
 from tests.fixtures import empty_databases
+from tests.processes.postgres import PostgresServer
 
 
 async def create_sqlite_provider(folder: Path) -> DatabaseProvider:
@@ -31,7 +31,7 @@ async def create_sqlite_provider(folder: Path) -> DatabaseProvider:
     return provide
 
 
-async def create_postgres_provider(server: PostgresSandbox) -> DatabaseProvider:
+async def create_postgres_provider(server: PostgresServer) -> DatabaseProvider:
     """Return a provider of migrated databases on a PostgreSQL server.
 
     It empties a database after its use, and provides it again.
@@ -54,7 +54,7 @@ async def create_postgres_provider(server: PostgresSandbox) -> DatabaseProvider:
     return provide
 
 
-async def create_warm_up_database(server: PostgresSandbox) -> str:
+async def create_warm_up_database(server: PostgresServer) -> str:
     """Return the URL of a new migrated database for the warm-up of a fork server."""
     url = await asyncio.to_thread(server.create_database, f"warm_up_{uuid.uuid4().hex}")
     await empty_databases.migrate_database(add_driver(url))

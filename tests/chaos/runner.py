@@ -14,13 +14,13 @@ from pathlib import Path
 import sqlalchemy as sa
 
 from channels.i18n import messages as words
+from chatrig.discord import DiscordSimulator
+from chatrig.models import ScriptedOpenAI
+from chatrig.slack import SlackSimulator
 from core.identity import DEFAULT_AGENT_NAME
 from core.sessions.lifecycle import new_session_row
 from core.store.database import Database
 from core.store.schema import channels, sessions
-from sandbox.discord import DiscordSandbox
-from sandbox.models import ScriptedOpenAI
-from sandbox.slack import SlackSandbox
 from tests.acceptance.platforms import BotConversation, BotMessage, Discord, DiscordBotConversation, Platform, Slack
 from tests.chaos import evidence, scenario, verdict
 from tests.chaos.crashing_process import LOG, PASSAGES, Crash
@@ -89,8 +89,8 @@ class ScenarioRunner:
             url = await stack.enter_async_context(self._provide_database(folder))
             model = ScenarioModel()
             scripted = await stack.enter_async_context(ScriptedOpenAI(model.answer))
-            slack = Slack(await stack.enter_async_context(SlackSandbox()))
-            discord = Discord(await stack.enter_async_context(DiscordSandbox()))
+            slack = Slack(await stack.enter_async_context(SlackSimulator()))
+            discord = Discord(await stack.enter_async_context(DiscordSimulator()))
             database = Database(url)
             stack.push_async_callback(database.aclose)
             settings = {
@@ -99,11 +99,11 @@ class ScenarioRunner:
                 "LEASE_SECONDS": "1",
                 **self._settings,
             }
-            place = discord.sandbox.add_channel("conversation")
-            await _insert_known_place(f"discord:{discord.sandbox.guild_id}:{place.id}", database)
+            place = discord.simulator.add_channel("conversation")
+            await _insert_known_place(f"discord:{discord.simulator.guild_id}:{place.id}", database)
             conversations: dict[Platform, BotConversation] = {
                 slack: slack.start_conversation(),
-                discord: DiscordBotConversation(discord.sandbox, place),
+                discord: DiscordBotConversation(discord.simulator, place),
             }
             scenario_run = _ScenarioRun(self._fork_server, folder, settings, database, model, conversations)
             return await scenario_run.run(crashes)

@@ -12,7 +12,7 @@ from contextlib import suppress
 from channels.discord.replies import surface as discord
 from channels.i18n import messages as words
 from channels.slack.replies import surface as slack
-from sandbox.models import CallTool, Fail, Pause, ReceivedRequest, Say, ScriptedResponse
+from chatrig.models import CallTool, Fail, Pause, ReceivedRequest, Say, ScriptedResponse
 from tests.acceptance.platforms import CONTENT, BotConversation, Platform
 from tests.core.models import wire_rules as rules
 

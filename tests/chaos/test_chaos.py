@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from sandbox.postgres import PostgresSandbox
 from tests.chaos import campaign, databases
 from tests.chaos.campaign import CaseResult
 from tests.chaos.report import table
@@ -17,6 +16,7 @@ from tests.chaos.runner import FORKED_MODULE, DatabaseProvider, ScenarioRunner
 from tests.chaos.verdict import judge
 from tests.conftest import run_fork_server
 from tests.processes.fork_server import ForkServer
+from tests.processes.postgres import PostgresServer
 
 #: Number of cases per database: with one crash, and with two.
 SINGLE_CRASHES, DOUBLE_CRASHES = 10, 2
@@ -35,7 +35,7 @@ def fork_server(pytestconfig: pytest.Config) -> Iterator[ForkServer]:
 async def provide_database(request: pytest.FixtureRequest, fork_server: ForkServer, tmp_path: Path) -> DatabaseProvider:
     if request.param == "sqlite":
         return await databases.create_sqlite_provider(tmp_path)
-    server: PostgresSandbox = request.getfixturevalue("postgres_server")
+    server: PostgresServer = request.getfixturevalue("postgres_server")
     await asyncio.to_thread(fork_server.warm_up, await databases.create_warm_up_database(server))
     return await databases.create_postgres_provider(server)
 

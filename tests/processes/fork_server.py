@@ -25,7 +25,7 @@ from typing import Any
 
 import httpcore2
 
-from sandbox.procfile import create_clean_environment
+from tests.processes.procfile import create_clean_environment
 
 #: Limit of the warm-up, in seconds.
 WARM_UP_TIMEOUT_SECONDS = 120.0

@@ -11,9 +11,9 @@ from unittest.mock import patch
 
 from bot import app
 from bot.settings import load_settings
-from sandbox.discord import DiscordSandbox
-from sandbox.models import ScriptedOpenAI
-from sandbox.slack import SlackSandbox
+from chatrig.discord import DiscordSimulator
+from chatrig.models import ScriptedOpenAI
+from chatrig.slack import SlackSimulator
 from tests.acceptance.platforms import BotConversation, Discord, Platform, Slack
 from tests.chaos import verdict
 from tests.chaos.scenario import ScenarioModel, send_messages, settings
@@ -26,7 +26,7 @@ async def run_bot(database: str = "") -> None:
         database: the database's URL; "" lets the bot create a SQLite file.
     """
     model = ScenarioModel()
-    async with ScriptedOpenAI(model.answer) as scripted, SlackSandbox() as slack, DiscordSandbox() as discord:
+    async with ScriptedOpenAI(model.answer) as scripted, SlackSimulator() as slack, DiscordSimulator() as discord:
         platforms: list[Platform] = [Slack(slack), Discord(discord)]
         bot_settings = {"DATABASE_URL": database, "METRICS": "off", "PORT": "0"}
         with (

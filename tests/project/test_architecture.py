@@ -10,9 +10,9 @@ from tests.fixtures.import_graph import ROOT, TOP_LEVEL, find_cycle, list_folder
 
 #: Top-level packages that a top-level package must not import.
 FORBIDDEN = {
-    "core": {"bot", "channels", "sandbox"},
-    "channels": {"bot", "sandbox"},
-    "sandbox": {"bot", "channels", "core"},
+    "core": {"bot", "channels", "chatrig"},
+    "channels": {"bot", "chatrig"},
+    "chatrig": {"bot", "channels", "core"},
 }
 
 #: The only places that may import a library.
@@ -23,10 +23,10 @@ HOMES = {
     "openai": ["core/models/providers/openai.py", "core/models/provider_registry.py"],
     "anthropic": ["core/models/providers/anthropic.py", "core/models/provider_registry.py"],
     "xllamacpp": ["core/models/providers/local_server.py"],
-    "markdown_it": ["sandbox/page/markdown.py"],
-    "pygments": ["sandbox/page/markdown.py"],
-    "textual": ["sandbox/terminal"],
-    "watchfiles": ["bot/sandbox/command.py"],
+    "markdown_it": ["simulator/src/chatrig/page/markdown.py"],
+    "pygments": ["simulator/src/chatrig/page/markdown.py"],
+    "textual": ["simulator/src/chatrig/terminal"],
+    "watchfiles": ["bot/simulator/command.py"],
     "typer": ["bot/cli"],
 }
 
@@ -55,8 +55,8 @@ BANNED_NAMES = frozenset(
 
 FOLDERS = [
     path
-    for top in (*TOP_LEVEL, "benchmarks", "tests")
-    for path in [ROOT / top, *(ROOT / top).rglob("*/")]
+    for top in (*TOP_LEVEL.values(), ROOT / "benchmarks", ROOT / "tests", ROOT / "simulator/tests")
+    for path in [top, *top.rglob("*/")]
     if "node_modules" not in path.parts
 ]
 
@@ -65,12 +65,11 @@ def get_top_level_names(names: frozenset[str]) -> set[str]:
     return {name.partition(".")[0] for name in names}
 
 
-def list_imports(folder: str) -> Iterator[tuple[str, set[str]]]:
-    """Yield path and imported top-level modules of each module below a folder."""
+def list_imports(package: str) -> Iterator[tuple[str, set[str]]]:
+    """Yield path and imported top-level modules of each module of a package."""
     for module in list_modules().values():
-        path = module.path.relative_to(ROOT).as_posix()
-        if path.startswith(f"{folder}/"):
-            yield path, get_top_level_names(module.imports)
+        if module.path.is_relative_to(TOP_LEVEL[package]):
+            yield module.path.relative_to(ROOT).as_posix(), get_top_level_names(module.imports)
 
 
 def list_entries(folder: Path) -> list[str]:
@@ -87,8 +86,8 @@ def test_imports_run_from_bot_to_channels_to_core(package: str) -> None:
     assert wrong == {}
 
 
-def test_only_the_sandbox_command_imports_the_sandbox() -> None:
-    assert [path for path, names in list_imports("bot") if "sandbox" in names] == ["bot/sandbox/command.py"]
+def test_only_the_simulator_command_imports_the_simulator() -> None:
+    assert [path for path, names in list_imports("bot") if "chatrig" in names] == ["bot/simulator/command.py"]
 
 
 @pytest.mark.parametrize("folder", list_folders())
@@ -117,7 +116,7 @@ def test_few_modules_are_very_small() -> None:
     small = [
         module.name
         for module in list_modules().values()
-        if module.lines < SMALL_LINES and module.path.name != "__init__.py" and not module.name.startswith("sandbox")
+        if module.lines < SMALL_LINES and module.path.name != "__init__.py" and not module.name.startswith("chatrig")
     ]
     assert len(small) <= MAX_SMALL_MODULES, small
 
@@ -128,19 +127,22 @@ def test_no_module_has_a_banned_name() -> None:
     assert [path.relative_to(ROOT).as_posix() for path, stem in tests.items() if stem in BANNED_NAMES] == []
 
 
-@pytest.mark.parametrize("parent", ["channels", "sandbox"])
+@pytest.mark.parametrize("parent", ["channels", "chatrig"])
 def test_both_platforms_have_the_same_packages(parent: str) -> None:
     slack, discord = (
-        {entry for entry in list_entries(ROOT / parent / platform) if (ROOT / parent / platform / entry).is_dir()}
-        for platform in ("slack", "discord")
+        {entry for entry in list_entries(folder) if (folder / entry).is_dir()}
+        for folder in (TOP_LEVEL[parent] / "slack", TOP_LEVEL[parent] / "discord")
     )
     assert slack == discord
 
 
 def test_the_tests_of_a_package_are_in_the_folder_of_its_name() -> None:
     tests = [path.parent.relative_to(ROOT / "tests") for path in (ROOT / "tests").rglob("test_*.py")]
-    mirrored = {folder for folder in tests if folder.parts and folder.parts[0] in (*TOP_LEVEL, "benchmarks")}
-    assert sorted(folder.as_posix() for folder in mirrored if not (ROOT / folder).is_dir()) == []
+    mirrored = {ROOT / folder for folder in tests if folder.parts and folder.parts[0] in (*TOP_LEVEL, "benchmarks")}
+    simulator, clients = ROOT / "simulator/tests", ROOT / "simulator/tests/clients"
+    folders = {path.parent for path in simulator.rglob("test_*.py")} - {clients}
+    mirrored |= {TOP_LEVEL["chatrig"] / folder.relative_to(simulator) for folder in folders}
+    assert sorted(folder.as_posix() for folder in mirrored if not folder.is_dir()) == []
 
 
 def test_the_architecture_page_names_each_package() -> None:
@@ -150,11 +152,11 @@ def test_the_architecture_page_names_each_package() -> None:
 
 
 def is_platform_part(path: str) -> bool:
-    return path.startswith(("channels/slack/", "channels/discord/", "sandbox/slack/", "sandbox/discord/"))
+    return path.startswith(("channels/slack/", "channels/discord/", "chatrig/slack/", "chatrig/discord/"))
 
 
 def test_the_architecture_page_names_files_that_exist() -> None:
-    paths = re.findall(r"`((?:bot|channels|core|sandbox)/[\w/.]+)`", PAGE)
+    paths = re.findall(r"`((?:bot|channels|core|simulator)/[\w/.]+)`", PAGE)
     assert [path for path in paths if not (ROOT / path).exists()] == []
 
 

@@ -19,7 +19,7 @@ from bot.cli.main import cli
 from bot.server import LIVENESS_PATH
 from bot.settings import Settings
 from core.observability import metrics
-from sandbox.procfile import KILL_TIMEOUT_SECONDS
+from tests.processes.procfile import KILL_TIMEOUT_SECONDS
 
 ROOT = Path(__file__).parents[2]
 
@@ -224,7 +224,7 @@ def test_the_prometheus_rules_filter_by_documented_labels() -> None:
 def test_make_clean_keeps_data_and_distclean_asks_before_deleting(tmp_path: Path) -> None:
     shutil.copy(ROOT / "Makefile", tmp_path)
     built = [tmp_path / name for name in (".venv/ready", ".parley/site/index.html", ".parley/tiktoken/vocabulary")]
-    data = [tmp_path / name for name in (".parley/parley.db", ".parley/parley.db-wal", ".parley/sandbox.log")]
+    data = [tmp_path / name for name in (".parley/parley.db", ".parley/parley.db-wal", ".parley/simulator.log")]
 
     def run_make(target: str, answer: str = "") -> subprocess.CompletedProcess[str]:
         return subprocess.run(

@@ -42,6 +42,11 @@ from channels.slack.client.auth import OPTIONAL_SCOPES, SCOPES
 from channels.slack.interactions.commands import SLASH_COMMANDS
 from channels.slack.replies import streaming as slack_streams
 from channels.slack.replies import surface as slack_surface
+from chatrig.discord import DiscordSimulator
+from chatrig.discord.api.faults import DiscordFaults
+from chatrig.slack import SlackSimulator
+from chatrig.slack.api.faults import SlackFaults
+from chatrig.slack.state.messages import SlackMessage
 from core import errors
 from core.agents.run_record import RunRecord, ToolCallRecord
 from core.conversations.overview import (
@@ -68,11 +73,6 @@ from core.usage.user_rate_limits import DenialNoticeStore
 from core.workers.lease import Lease
 from core.workers.shard_assignment import ShardAssignment
 from docs.pictures import diagrams, exchanges, scenes
-from sandbox.discord import DiscordSandbox
-from sandbox.discord.api.faults import DiscordFaults
-from sandbox.slack import SlackSandbox
-from sandbox.slack.api.faults import SlackFaults
-from sandbox.slack.state.messages import SlackMessage
 from tests.channels.i18n.catalogue import list_sentences
 
 ROOT = Path(__file__).parents[2]
@@ -259,17 +259,17 @@ async def test_the_discord_page_lists_the_rate_limit_keys() -> None:
     page = (REFERENCE / "discord.md").read_text()
     sessions = dict(re.findall(r"^\| ([a-z ]+) \| `(discord:[^`]+)`", page, re.M))
     event, users = re.findall(r"^\| (?:Event|ADK's `user_id`) \| (.+) \|$", page, re.M)
-    async with DiscordSandbox() as sandbox, run_adapter(sandbox) as box:
-        call = f"<@{sandbox.bot_id}> hi"
-        question = await sandbox.post_message("ada", "general", call)
+    async with DiscordSimulator() as simulator, run_adapter(simulator) as box:
+        call = f"<@{simulator.bot_id}> hi"
+        question = await simulator.post_message("ada", "general", call)
         in_channel = await box.next()
-        post = await sandbox.start_forum_post("ada", "ideas", "a post", call)
+        post = await simulator.start_forum_post("ada", "ideas", "a post", call)
         in_post = await box.next()
-        direct = await sandbox.post_message("ada", sandbox.open_dm("ada"), "hi")
+        direct = await simulator.post_message("ada", simulator.open_dm("ada"), "hi")
         in_direct = await box.next()
 
-    ids = {"SERVER": sandbox.guild_id, "THREAD": post.id}
-    forum = sandbox.channels["ideas"].id
+    ids = {"SERVER": simulator.guild_id, "THREAD": post.id}
+    forum = simulator.channels["ideas"].id
     for where, inbound, place, channel, message in [
         ("channel", in_channel, question.channel.id, question.channel.id, question.id),
         ("thread or post", in_post, forum, post.id, post.id),
@@ -374,7 +374,7 @@ def test_imports_of_the_examples_are_in_the_api_page() -> None:
     page = (REFERENCE / "api.md").read_text()
     for code in (code for path in PAGES for code in list_examples(path)):
         for node in ast.walk(ast.parse(code)):
-            if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] in {"core", "sandbox"}:
+            if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] in {"core", "chatrig"}:
                 assert all(f"`{node.module}" in page and alias.name in page for alias in node.names), code
 
 
@@ -433,8 +433,8 @@ def test_each_exchange_of_the_docs_is_tested() -> None:
     assert all(found["text"].strip() for found in written)
 
 
-def test_the_sandbox_example_prints_the_documented_output() -> None:
-    page = REFERENCE / "sandbox.md"
+def test_the_simulator_example_prints_the_documented_output() -> None:
+    page = REFERENCE / "simulator.md"
     (code,) = list_examples(page)
     result = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=100, check=True
@@ -442,10 +442,10 @@ def test_the_sandbox_example_prints_the_documented_output() -> None:
     assert result.stdout in [found["said"] for found in _CONSOLE.finditer(page.read_text())]
 
 
-def test_the_methods_on_the_page_of_the_sandbox_exist() -> None:
-    page = (REFERENCE / "sandbox.md").read_text()
+def test_the_methods_on_the_page_of_the_simulator_exist() -> None:
+    page = (REFERENCE / "simulator.md").read_text()
     named = set(re.findall(r"`(?:await )?(?:faults\.)?([a-z_]+)\(", page))
-    kinds = [SlackSandbox, DiscordSandbox, SlackFaults, DiscordFaults, SlackMessage]
+    kinds = [SlackSimulator, DiscordSimulator, SlackFaults, DiscordFaults, SlackMessage]
     assert len(named) > 30
     assert [name for name in sorted(named) if not any(hasattr(kind, name) for kind in kinds)] == []
 
@@ -500,9 +500,9 @@ class RecordingInbox:
 
 
 @asynccontextmanager
-async def run_adapter(sandbox: DiscordSandbox) -> AsyncIterator[RecordingInbox]:
+async def run_adapter(simulator: DiscordSimulator) -> AsyncIterator[RecordingInbox]:
     """Run the Discord adapter, and yield an inbox that collects its messages."""
-    settings, box = DiscordSettings(bot_token=sandbox.bot_token, api_url=sandbox.api_url), RecordingInbox()
+    settings, box = DiscordSettings(bot_token=simulator.bot_token, api_url=simulator.api_url), RecordingInbox()
     database = Database("sqlite+aiosqlite://")
     lease = Lease(database)
     assignment = ShardAssignment(database, lease, DiscordChannel.name)

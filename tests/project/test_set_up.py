@@ -18,10 +18,10 @@ from bot.setup.check import run_checks
 from bot.setup.manifest_command import EXAMPLE_URL
 from channels.slack.client.http_mode import EVENTS_PATH
 from channels.slack.client.oauth import INSTALL_PATH, REDIRECT_PATH
+from chatrig.discord import DiscordSimulator
+from chatrig.models import ScriptedGemini
+from chatrig.slack import SlackSimulator
 from core.errors import SettingsError
-from sandbox.discord import DiscordSandbox
-from sandbox.models import ScriptedGemini
-from sandbox.slack import SlackSandbox
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -42,17 +42,17 @@ def _empty_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 @pytest.fixture
-async def slack() -> AsyncIterator[SlackSandbox]:
+async def slack() -> AsyncIterator[SlackSimulator]:
     """Yield a local Slack whose app has the manifest in `manifest.json`."""
-    async with SlackSandbox() as sandbox:
-        sandbox.install(json.loads((ROOT / "manifest.json").read_text()))
-        yield sandbox
+    async with SlackSimulator() as simulator:
+        simulator.install(json.loads((ROOT / "manifest.json").read_text()))
+        yield simulator
 
 
 @pytest.fixture
-async def discord() -> AsyncIterator[DiscordSandbox]:
-    async with DiscordSandbox() as sandbox:
-        yield sandbox
+async def discord() -> AsyncIterator[DiscordSimulator]:
+    async with DiscordSimulator() as simulator:
+        yield simulator
 
 
 def list_blocks(page: str, kind: str) -> list[str]:
@@ -87,7 +87,7 @@ def list_documented_outputs(page: str) -> list[list[str]]:
 
 
 async def test_the_slack_setup_page_leads_to_the_documented_check_output(
-    slack: SlackSandbox, monkeypatch: pytest.MonkeyPatch
+    slack: SlackSimulator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     page = (HOWTO / "set-up-slack.md").read_text()
     _, tokens, by_http = list_blocks("set-up-slack.md", "sh")
@@ -108,7 +108,7 @@ async def test_the_slack_setup_page_leads_to_the_documented_check_output(
 
 
 async def test_the_discord_setup_page_leads_to_the_documented_check_output(
-    discord: DiscordSandbox, monkeypatch: pytest.MonkeyPatch
+    discord: DiscordSimulator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, token, behaviour, servers = list_blocks("set-up-discord.md", "sh")
     values = {"DISCORD_BOT_TOKEN": discord.bot_token, "GOOGLE_API_KEY": "key"}

@@ -6,22 +6,22 @@ import pytest
 
 from channels.slack.manifest import manifest
 from channels.slack.settings import DEFAULT_PROMPTS
-from sandbox.discord import DiscordSandbox
-from sandbox.slack import SlackSandbox
+from chatrig.discord import DiscordSimulator
+from chatrig.slack import SlackSimulator
 from tests.channels.discord.conftest import clean_discord_library, run_discord
 
 __all__ = ["clean_discord_library"]
 
 
 @pytest.fixture
-async def slack(request: pytest.FixtureRequest) -> AsyncIterator[SlackSandbox]:
-    async with SlackSandbox(rate_limits=False) as sandbox:
+async def slack(request: pytest.FixtureRequest) -> AsyncIterator[SlackSimulator]:
+    async with SlackSimulator(rate_limits=False) as simulator:
         if getattr(request, "param", "socket") == "http":
-            sandbox.install(manifest(prompts=DEFAULT_PROMPTS, address="https://bot.example"))
-        yield sandbox
+            simulator.install(manifest(prompts=DEFAULT_PROMPTS, address="https://bot.example"))
+        yield simulator
 
 
 @pytest.fixture
-async def server() -> AsyncIterator[DiscordSandbox]:
-    async with run_discord(rate_limits=False) as sandbox:
-        yield sandbox
+async def server() -> AsyncIterator[DiscordSimulator]:
+    async with run_discord(rate_limits=False) as simulator:
+        yield simulator

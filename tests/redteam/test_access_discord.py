@@ -8,10 +8,10 @@ import sqlalchemy as sa
 from bot import settings as configuration
 from channels.access import DM_RULE, AccessRules
 from channels.i18n import messages as words
+from chatrig.discord import DiscordMessage, DiscordSimulator
 from core.errors import SurfaceError
 from core.store.schema import metadata
 from core.usage.user_rate_limits import CommandLimiter, RateLimit, RateLimitDenial, UserRateLimiter
-from sandbox.discord import DiscordMessage, DiscordSandbox
 from tests.channels.discord.conftest import WiredDiscordBot, run_bot
 from tests.channels.wiring import echo
 
@@ -51,7 +51,7 @@ async def find_tables_with(bot: WiredDiscordBot, message: str) -> list[str]:
     return [name for name, row in rows if message in str(row)]
 
 
-async def test_a_blocked_user_is_denied_everywhere_and_told_once(server: DiscordSandbox, tmp_path: Path) -> None:
+async def test_a_blocked_user_is_denied_everywhere_and_told_once(server: DiscordSimulator, tmp_path: Path) -> None:
     role = server.assign_role("grace", "banned")
     rules = AccessRules(block=frozenset({f"role:{role}"}), allow=frozenset({f"guild:{server.guild_id}"}))
     async with run_bot(server, tmp_path, echo, rules=rules, auto_thread=True) as bot:
@@ -88,7 +88,7 @@ async def test_a_blocked_user_is_denied_everywhere_and_told_once(server: Discord
 
 
 async def test_a_user_without_dms_gets_a_reaction_and_another_bot_gets_nothing(
-    server: DiscordSandbox, tmp_path: Path
+    server: DiscordSimulator, tmp_path: Path
 ) -> None:
     rules = AccessRules(frozenset({f"user:{server.people['linus'].id}"}))
     async with run_bot(server, tmp_path, echo, rules=rules) as bot:
@@ -104,7 +104,7 @@ async def test_a_user_without_dms_gets_a_reaction_and_another_bot_gets_nothing(
 
 @pytest.mark.parametrize("has_left", [False, True])
 async def test_dms_are_open_to_members_of_allowed_servers_with_their_roles(
-    server: DiscordSandbox, tmp_path: Path, *, has_left: bool
+    server: DiscordSimulator, tmp_path: Path, *, has_left: bool
 ) -> None:
     role = server.assign_role("ada", "team")
     server.assign_role("linus", "team")
@@ -124,7 +124,7 @@ async def test_dms_are_open_to_members_of_allowed_servers_with_their_roles(
 
 
 async def test_by_default_only_members_of_allowed_servers_may_send_dms(
-    server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    server: DiscordSimulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DISCORD_GUILD_IDS", server.guild_id)
     rules = configuration.load_settings().access_policy.get_rules("discord")
@@ -140,7 +140,7 @@ async def test_by_default_only_members_of_allowed_servers_may_send_dms(
         assert len(await bot.list_turns()) == 1
 
 
-async def test_a_rule_for_a_category_covers_its_channels_and_threads(server: DiscordSandbox, tmp_path: Path) -> None:
+async def test_a_rule_for_a_category_covers_its_channels_and_threads(server: DiscordSimulator, tmp_path: Path) -> None:
     secret = server.add_channel("secret")
     secret.category_id = "4711"
     rules = AccessRules(frozenset({"channel:4711", DM_RULE}))
@@ -156,7 +156,7 @@ async def test_a_rule_for_a_category_covers_its_channels_and_threads(server: Dis
         await server.wait_for(lambda: response.text == words.PLACE_NOT_ALLOWED)
 
 
-async def test_backfilled_messages_pass_the_access_policy(server: DiscordSandbox, tmp_path: Path) -> None:
+async def test_backfilled_messages_pass_the_access_policy(server: DiscordSimulator, tmp_path: Path) -> None:
     role = server.assign_role("grace", "banned")
     async with run_bot(server, tmp_path, echo) as bot:
         for user in ("ada", "grace"):
@@ -172,7 +172,7 @@ async def test_backfilled_messages_pass_the_access_policy(server: DiscordSandbox
         assert list_dm_texts(bot, "grace") == []  # no notice for an old message
 
 
-async def test_a_private_thread_is_a_location_of_its_own(server: DiscordSandbox, tmp_path: Path) -> None:
+async def test_a_private_thread_is_a_location_of_its_own(server: DiscordSimulator, tmp_path: Path) -> None:
     async with run_bot(server, tmp_path, echo) as bot:
         public = await server.start_thread("ada", await server.post_message("ada", "general", "root"), "public")
         private = await server.start_private_thread("ada", "general", "private")
@@ -183,7 +183,9 @@ async def test_a_private_thread_is_a_location_of_its_own(server: DiscordSandbox,
         assert [row.session.rpartition(":")[2] for row in await bot.list_inbox_messages()] == [public.id, private.id]
 
 
-async def test_a_rate_limited_private_question_gets_an_answer_each_time(server: DiscordSandbox, tmp_path: Path) -> None:
+async def test_a_rate_limited_private_question_gets_an_answer_each_time(
+    server: DiscordSimulator, tmp_path: Path
+) -> None:
     core = {"rates": UserRateLimiter(user=RateLimit(1, 3600))}
     async with run_bot(server, tmp_path, echo, core=core) as bot:
         group = server.open_group_dm("us", "ada")
@@ -197,7 +199,7 @@ async def test_a_rate_limited_private_question_gets_an_answer_each_time(server: 
 
 
 async def test_each_rate_limited_command_gets_a_private_answer(
-    server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    server: DiscordSimulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(RateLimitDenial, "minutes", 60)
     async with run_bot(server, tmp_path, echo) as bot:
@@ -209,7 +211,7 @@ async def test_each_rate_limited_command_gets_a_private_answer(
             assert response[0].ephemeral_to is not None
 
 
-async def test_a_press_by_an_unresolved_user_is_denied_privately(server: DiscordSandbox, tmp_path: Path) -> None:
+async def test_a_press_by_an_unresolved_user_is_denied_privately(server: DiscordSimulator, tmp_path: Path) -> None:
     role = server.assign_role("ada", "team")
     rules = AccessRules(frozenset({f"guild:{server.guild_id}", f"role:{role}"}))
     server.set_locale("ada", "ko")

@@ -12,11 +12,11 @@ from channels.access import AccessRules
 from channels.commands import handlers
 from channels.i18n import messages as words
 from channels.slack.interactions.shortcuts import ASK, ASK_INPUT
+from chatrig.models import Pause, Say
+from chatrig.slack import SlackSimulator
 from core.errors import StoreError, SurfaceError
 from core.store.schema import metadata
 from core.usage.user_rate_limits import CommandLimiter, RateLimit, RateLimitDenial, UserRateLimiter
-from sandbox.models import Pause, Say
-from sandbox.slack import SlackSandbox
 from tests.channels.slack.conftest import WiredSlackBot, run_bot
 from tests.channels.wiring import echo
 from tests.fixtures.buttons import wait_for_button
@@ -67,7 +67,7 @@ async def find_tables_with(bot: WiredSlackBot, words_: str) -> list[str]:
     return found
 
 
-async def test_a_blocked_user_is_denied_everywhere_and_told_once(slack: SlackSandbox, tmp_path: Path) -> None:
+async def test_a_blocked_user_is_denied_everywhere_and_told_once(slack: SlackSimulator, tmp_path: Path) -> None:
     rules = AccessRules(block=frozenset({f"user:{slack.people['grace'].id}"}))
     async with run_bot(slack, tmp_path, echo, rules=rules) as bot:
         question = await bot.mention_bot("ada", "general", "one")
@@ -97,7 +97,7 @@ async def test_a_blocked_user_is_denied_everywhere_and_told_once(slack: SlackSan
         assert await find_tables_with(bot, "sesame") == []
 
 
-async def test_a_modal_opened_before_a_block_is_denied(slack: SlackSandbox, tmp_path: Path) -> None:
+async def test_a_modal_opened_before_a_block_is_denied(slack: SlackSimulator, tmp_path: Path) -> None:
     async with run_bot(slack, tmp_path, echo) as bot:
         message = await slack.post_message("ada", "general", "this")
         await slack.use_shortcut("grace", message, ASK)
@@ -110,7 +110,7 @@ async def test_a_modal_opened_before_a_block_is_denied(slack: SlackSandbox, tmp_
         assert await bot.list_inbox_messages() == []
 
 
-async def test_external_users_and_bots_need_an_allow_rule(slack: SlackSandbox, tmp_path: Path) -> None:
+async def test_external_users_and_bots_need_an_allow_rule(slack: SlackSimulator, tmp_path: Path) -> None:
     slack.add_user("eve", team_id="T0OUTSIDE")
     async with run_bot(slack, tmp_path, echo) as bot:
         message = await bot.mention_bot("eve", "general", "hello")
@@ -132,7 +132,9 @@ async def test_external_users_and_bots_need_an_allow_rule(slack: SlackSandbox, t
         assert {session.split(":")[1] for session in sessions} == {slack.team_id}, "it belongs to who has the bot"
 
 
-async def test_a_user_group_allows_its_members_and_a_failed_lookup_denies(slack: SlackSandbox, tmp_path: Path) -> None:
+async def test_a_user_group_allows_its_members_and_a_failed_lookup_denies(
+    slack: SlackSimulator, tmp_path: Path
+) -> None:
     group = slack.add_user_group("team", ["ada"]).id
     rules = AccessRules(frozenset({f"role:{group}"}))
     slack.scopes.discard("usergroups:read")
@@ -149,7 +151,7 @@ async def test_a_user_group_allows_its_members_and_a_failed_lookup_denies(slack:
         assert inbox_row.message["actor"]["roles"] == [group]
 
 
-async def test_queued_messages_of_a_newly_blocked_user_are_not_answered(slack: SlackSandbox, tmp_path: Path) -> None:
+async def test_queued_messages_of_a_newly_blocked_user_are_not_answered(slack: SlackSimulator, tmp_path: Path) -> None:
     async with run_bot(slack, tmp_path, echo) as bot:
         bot.services.access_policy._rules = {"slack": AccessRules()}
         bot.worker._limit = 0
@@ -168,7 +170,7 @@ async def test_queued_messages_of_a_newly_blocked_user_are_not_answered(slack: S
         assert len(bot.model.requests) == 1
 
 
-async def test_a_rate_limited_user_is_told_once_and_loses_no_message(slack: SlackSandbox, tmp_path: Path) -> None:
+async def test_a_rate_limited_user_is_told_once_and_loses_no_message(slack: SlackSimulator, tmp_path: Path) -> None:
     core = {"rates": UserRateLimiter(user=RateLimit(2, 3600))}
     async with run_bot(slack, tmp_path, echo, core=core) as bot:
         questions = [await bot.mention_bot("ada", "general", f"question {n}") for n in range(5)]
@@ -184,7 +186,7 @@ async def test_a_rate_limited_user_is_told_once_and_loses_no_message(slack: Slac
 
 
 async def test_long_commands_of_one_user_do_not_delay_others(
-    slack: SlackSandbox, tmp_path: Path, monkeypatch: Any
+    slack: SlackSimulator, tmp_path: Path, monkeypatch: Any
 ) -> None:
     read = list[str]()
 
@@ -204,7 +206,7 @@ async def test_long_commands_of_one_user_do_not_delay_others(
 
 
 async def test_rate_limited_commands_are_denied_in_one_sentence(
-    slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    slack: SlackSimulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(RateLimitDenial, "minutes", 60)
     async with run_bot(slack, tmp_path, echo) as bot:
@@ -223,7 +225,7 @@ async def test_rate_limited_commands_are_denied_in_one_sentence(
 
 
 async def test_access_rules_hold_during_a_database_outage(
-    slack: SlackSandbox, tmp_path: Path, monkeypatch: Any
+    slack: SlackSimulator, tmp_path: Path, monkeypatch: Any
 ) -> None:
     async def raise_store_error(*_: Any, **__: Any) -> bool:
         raise StoreError("out of reach")
@@ -236,7 +238,7 @@ async def test_access_rules_hold_during_a_database_outage(
         assert (list_ephemeral_texts(bot, "grace"), len(await bot.list_inbox_messages())) == ([], 1)
 
 
-async def test_an_unresolved_user_is_denied_and_told(slack: SlackSandbox, tmp_path: Path) -> None:
+async def test_an_unresolved_user_is_denied_and_told(slack: SlackSimulator, tmp_path: Path) -> None:
     slack.add_user("mina", locale="ko-KR")
     rules = AccessRules(frozenset({f"role:{slack.add_user_group('team', ['mina']).id}"}))
     async with run_bot(slack, tmp_path, echo, rules=rules) as bot:
@@ -255,7 +257,7 @@ async def test_an_unresolved_user_is_denied_and_told(slack: SlackSandbox, tmp_pa
 
 
 async def test_a_denied_stop_button_press_is_answered_in_the_users_language(
-    slack: SlackSandbox, tmp_path: Path
+    slack: SlackSimulator, tmp_path: Path
 ) -> None:
     slack.add_user("mina", locale="ko-KR")
     async with run_bot(slack, tmp_path, [Say("Once"), Pause(60)], stop_timeout=0.1) as bot:

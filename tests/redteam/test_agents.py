@@ -18,6 +18,7 @@ from google.adk.tools.tool_context import ToolContext
 from google.genai import types
 
 from channels.i18n import messages as words
+from chatrig.models import CallTool, RawChunk, Say, SendFile
 from core.agents import factory
 from core.agents.factory import create_plugins
 from core.agents.media import MediaPlugin
@@ -35,12 +36,11 @@ from core.tools.adk_confirmations import ConfirmationRequest, standing_approval_
 from core.tools.adk_requests import Decision
 from core.tools.builtin.make_file import make_file
 from core.tools.tool import Tool, to_adk_tool
-from sandbox.models import CallTool, RawChunk, Say, SendFile
 from tests.channels.platforms import (
     PLATFORMS,
     list_texts,
     run_conversation,
-    run_sandbox,
+    run_simulator,
     wait_for_answer,
     wait_for_texts,
 )
@@ -72,8 +72,8 @@ BOT = AgentRouter(
 
 
 @pytest.fixture(params=PLATFORMS)
-async def sandbox(request: pytest.FixtureRequest) -> AsyncIterator[Any]:
-    async with run_sandbox(request.param) as platform:
+async def simulator(request: pytest.FixtureRequest) -> AsyncIterator[Any]:
+    async with run_simulator(request.param) as platform:
         yield platform
 
 
@@ -91,8 +91,8 @@ NAMES = {
 }
 
 
-async def test_an_agent_that_is_not_allowed_here_cannot_be_chosen(sandbox: Any, tmp_path: Path) -> None:
-    async with run_conversation(sandbox, tmp_path, "Here.", core={"agents": BOT}) as chat:
+async def test_an_agent_that_is_not_allowed_here_cannot_be_chosen(simulator: Any, tmp_path: Path) -> None:
+    async with run_conversation(simulator, tmp_path, "Here.", core={"agents": BOT}) as chat:
         for attack, name in NAMES.items():
             before = len(chat.list_replies())
             await chat.say(f"agent {name}")
@@ -108,7 +108,7 @@ async def test_an_agent_that_is_not_allowed_here_cannot_be_chosen(sandbox: Any, 
 
 
 async def test_autocomplete_lists_only_agents_that_may_be_chosen(tmp_path: Path) -> None:
-    async with run_sandbox("discord") as server, run_conversation(server, tmp_path, "Here.", core={"agents": BOT}):
+    async with run_simulator("discord") as server, run_conversation(server, tmp_path, "Here.", core={"agents": BOT}):
         for typed in ("", "pay", "LAW", "../"):
             choices = await server.autocomplete_option("ada", "general", "agent", "name", typed)
             assert set(choices) <= {"parley", "open"}
@@ -124,7 +124,7 @@ ARGUMENTS = {
 }
 
 
-async def test_the_status_of_a_tool_shows_arguments_as_plain_text(sandbox: Any, tmp_path: Path) -> None:
+async def test_the_status_of_a_tool_shows_arguments_as_plain_text(simulator: Any, tmp_path: Path) -> None:
     tool_started, may_return = asyncio.Event(), asyncio.Event()
 
     async def look(arguments: dict[str, Any]) -> str:
@@ -137,13 +137,13 @@ async def test_the_status_of_a_tool_shows_arguments_as_plain_text(sandbox: Any, 
     script = list[Any]()
     for number, at in enumerate(ARGUMENTS.values()):
         script += [CallTool("look", {"at": at}, id=f"c{number}"), "Seen."]
-    async with run_conversation(sandbox, tmp_path, *script, core={"tools": tools}) as chat:
+    async with run_conversation(simulator, tmp_path, *script, core={"tools": tools}) as chat:
         for number, attack in enumerate(ARGUMENTS, 1):
             tool_started.clear()
             may_return.clear()
             await chat.say("look!")
             await tool_started.wait()
-            await chat.sandbox.wait_for(
+            await chat.simulator.wait_for(
                 lambda number=number: len(chat.list_replies()) == number and _list_status_texts(chat)[0]
             )
             for text in _list_status_texts(chat):
@@ -222,11 +222,11 @@ def create_address_chunk(url: str) -> RawChunk:
 
 
 async def test_a_file_at_an_address_that_is_no_picture_is_not_posted(
-    sandbox: Any, tmp_path: Path, file_url: str
+    simulator: Any, tmp_path: Path, file_url: str
 ) -> None:
     claims = [(number, claim) for number in range(len(DISGUISED)) for claim in ("", "image/png", "image/svg+xml")]
     answers = [create_address_chunk(f"{file_url}/{number}?{claim}") for number, claim in claims]
-    async with run_conversation(sandbox, tmp_path, *answers, core={"vendor": "gemini"}) as chat:
+    async with run_conversation(simulator, tmp_path, *answers, core={"vendor": "gemini"}) as chat:
         for count, (number, claim) in enumerate(claims, 1):
             await chat.say("draw")
             await wait_for_turns(chat, count)
@@ -234,9 +234,9 @@ async def test_a_file_at_an_address_that_is_no_picture_is_not_posted(
             assert chat.list_files() == []
 
 
-async def test_a_file_of_a_model_has_the_type_and_suffix_of_its_bytes(sandbox: Any, tmp_path: Path) -> None:
+async def test_a_file_of_a_model_has_the_type_and_suffix_of_its_bytes(simulator: Any, tmp_path: Path) -> None:
     answers = [[Say("Here:"), SendFile("image/png", data)] for data in DISGUISED.values()]
-    async with run_conversation(sandbox, tmp_path, *answers, core={"vendor": "gemini"}) as chat:
+    async with run_conversation(simulator, tmp_path, *answers, core={"vendor": "gemini"}) as chat:
         for count in range(1, len(DISGUISED) + 1):
             await chat.say("draw")
             await wait_for_turns(chat, count)
@@ -244,7 +244,7 @@ async def test_a_file_of_a_model_has_the_type_and_suffix_of_its_bytes(sandbox: A
         assert chat.list_files() == list(zip(names, DISGUISED.values(), strict=True))
 
 
-async def test_a_file_of_a_tool_has_the_suffix_of_its_bytes_and_a_plain_name(sandbox: Any, tmp_path: Path) -> None:
+async def test_a_file_of_a_tool_has_the_suffix_of_its_bytes_and_a_plain_name(simulator: Any, tmp_path: Path) -> None:
     async def save(tool_context: ToolContext) -> str:
         """Save two files."""
         for name, kind, data in (
@@ -260,14 +260,14 @@ async def test_a_file_of_a_tool_has_the_suffix_of_its_bytes_and_a_plain_name(san
 
     calls = [CallTool("save", {}, id="c1"), CallTool("give", {}, id="c2")]
     tools = {"tools": [FunctionTool(save), FunctionTool(give)]}
-    async with run_conversation(sandbox, tmp_path, calls, "Done.", core=tools) as chat:
+    async with run_conversation(simulator, tmp_path, calls, "Done.", core=tools) as chat:
         await chat.say("draw")
-        await chat.sandbox.wait_for(lambda: len(chat.list_files()) == 3)
+        await chat.simulator.wait_for(lambda: len(chat.list_files()) == 3)
         names = {name.replace("_", " ") for name, _ in chat.list_files()}  # Discord has no spaces in names
         assert names == {"in gpj.voice.bin", "photo.txt", "week gnp.txt"}
 
 
-async def test_a_file_that_a_model_names_has_no_direction_marks(sandbox: Any, tmp_path: Path) -> None:
+async def test_a_file_that_a_model_names_has_no_direction_marks(simulator: Any, tmp_path: Path) -> None:
     calls = [
         CallTool("make_file", {"name": name, "content": content}, id=name)
         for name, content in (
@@ -277,7 +277,7 @@ async def test_a_file_that_a_model_names_has_no_direction_marks(sandbox: Any, tm
         )
     ]
     tools = {"tools": [FunctionTool(make_file)]}
-    async with run_conversation(sandbox, tmp_path, calls, "Done.", core=tools) as chat:
+    async with run_conversation(simulator, tmp_path, calls, "Done.", core=tools) as chat:
         await chat.say("make them")
         await wait_for_turns(chat)
         assert [name.replace("_", " ") for name, _ in chat.list_files()] == ["report gpj.exe"]
@@ -430,10 +430,10 @@ async def test_the_memory_of_other_users_is_not_found(converse: Converse, attack
     assert not (await memories.search_memory(**{**session_key, **REMEMBERED[attack]}, query="secret place")).memories
 
 
-async def test_the_description_of_an_agent_is_shown_as_plain_text(sandbox: Any, tmp_path: Path) -> None:
+async def test_the_description_of_an_agent_is_shown_as_plain_text(simulator: Any, tmp_path: Path) -> None:
     known = AgentProfile("parley", MODELS, "@everyone <!channel> click"), AgentProfile("b", MODELS, selectable_at=None)
     loud = AgentRouter("parley", {agent.name: agent for agent in known})
-    async with run_conversation(sandbox, tmp_path, "Here.", core={"agents": loud}) as chat:
+    async with run_conversation(simulator, tmp_path, "Here.", core={"agents": loud}) as chat:
         await chat.say("agent")
         await wait_for_texts(chat, lambda found: found and words.SELECTABLE_AGENTS.split("`")[0] in found[-1])
         assert not any(version.pings for version in chat.list_replies()[-1].versions), list_texts(chat)

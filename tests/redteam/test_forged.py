@@ -13,9 +13,9 @@ import sqlalchemy as sa
 
 from channels.i18n import messages as words
 from channels.slack.client.http_mode import EVENTS_PATH
+from chatrig.models import Pause, Say
+from chatrig.slack import SlackSimulator
 from core.store.schema import feedback, human_requests, inbox, sessions, turns
-from sandbox.models import Pause, Say
-from sandbox.slack import SlackSandbox
 from tests.channels.slack.conftest import WiredSlackBot, run_bot
 
 Headers = dict[str, str]
@@ -35,7 +35,7 @@ SIGNATURES: Mapping[str, Callable[[Headers, Headers], Headers]] = {
 }
 
 
-def create_bodies(slack: SlackSandbox) -> dict[str, str]:
+def create_bodies(slack: SlackSimulator) -> dict[str, str]:
     """Return bodies of requests that Slack would send for Ada, by their kind."""
     ada, channel = slack.people["ada"].id, slack.channels["general"].id
     about = {"team": {"id": slack.team_id}, "user": {"id": ada, "team_id": slack.team_id}, "trigger_id": "1.2.3"}
@@ -70,7 +70,7 @@ async def list_rows(bot: WiredSlackBot) -> list[Any]:
 @pytest.mark.parametrize("slack", ["http"], indirect=True)
 @pytest.mark.parametrize("signature", SIGNATURES)
 async def test_requests_without_a_slack_signature_are_rejected(
-    slack: SlackSandbox, tmp_path: Path, signature: str
+    slack: SlackSimulator, tmp_path: Path, signature: str
 ) -> None:
     async with run_bot(slack, tmp_path, "never said") as bot, aiohttp.ClientSession() as web:
         before = await list_rows(bot)
@@ -100,7 +100,7 @@ ACTIONS = (
 )
 
 
-async def test_a_forged_button_does_nothing(slack: SlackSandbox, tmp_path: Path) -> None:
+async def test_a_forged_button_does_nothing(slack: SlackSimulator, tmp_path: Path) -> None:
     async with run_bot(slack, tmp_path, [Say("Once"), Pause(60)], stop_timeout=0.1) as bot:
         question = await bot.mention_bot("ada", "general", "a story")
         await bot.wait_for_texts(question, lambda texts: "Once" in texts)
@@ -122,7 +122,7 @@ async def test_a_forged_button_does_nothing(slack: SlackSandbox, tmp_path: Path)
 
 @pytest.mark.parametrize("action", ["stop", "retry", "regenerate", "revise"])
 async def test_a_button_of_another_channel_obeys_only_its_author(
-    slack: SlackSandbox, tmp_path: Path, action: str
+    slack: SlackSimulator, tmp_path: Path, action: str
 ) -> None:
     async with run_bot(slack, tmp_path, [Say("Once"), Pause(60)], stop_timeout=0.1) as bot:
         question = await bot.mention_bot("ada", "random", "a story")
@@ -136,7 +136,9 @@ async def test_a_button_of_another_channel_obeys_only_its_author(
 
 
 @pytest.mark.parametrize("command", ["reset", "export", "model", "info", "stop"])
-async def test_a_session_of_another_channel_cannot_be_chosen(slack: SlackSandbox, tmp_path: Path, command: str) -> None:
+async def test_a_session_of_another_channel_cannot_be_chosen(
+    slack: SlackSimulator, tmp_path: Path, command: str
+) -> None:
     async with run_bot(slack, tmp_path, "well") as bot:
         dm_message = await slack.post_message("ada", slack.open_dm("ada"), "my secret")
         await bot.wait_for_turns(1)

@@ -10,9 +10,9 @@ import pytest
 import pytest_asyncio
 from discord.gateway import DiscordWebSocket
 
+from chatrig.slack import SlackMessage
 from core.sessions.prompt_text import QUOTE_END
-from sandbox.slack import SlackMessage
-from tests.channels.platforms import PLATFORMS, Chat, run_conversation, run_sandbox, shorten_pauses, wait_for_texts
+from tests.channels.platforms import PLATFORMS, Chat, run_conversation, run_simulator, shorten_pauses, wait_for_texts
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -75,11 +75,11 @@ async def chat(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPath
         patched = stack.enter_context(pytest.MonkeyPatch.context())
         patched.setattr(discord.http.Route, "BASE", discord.http.Route.BASE)
         patched.setattr(DiscordWebSocket, "DEFAULT_GATEWAY", DiscordWebSocket.DEFAULT_GATEWAY)
-        sandbox = await stack.enter_async_context(run_sandbox(request.param))
+        simulator = await stack.enter_async_context(run_simulator(request.param))
         folder = tmp_path_factory.mktemp(request.param)
-        chat = await stack.enter_async_context(run_conversation(sandbox, folder, answer_case, max_chunks=20))
+        chat = await stack.enter_async_context(run_conversation(simulator, folder, answer_case, max_chunks=20))
         shorten_pauses(chat.bot)
-        user = sandbox.people["grace"].id
+        user = simulator.people["grace"].id
         answers.update({str(n): f"{text.format(user=user)}\n\nend {n}." for n, text in enumerate(ATTACKS.values())})
         yield chat
 

@@ -17,23 +17,23 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from channels.slack.client.http_mode import EVENTS_PATH
+from chatrig.client.discord import DiscordPlatform
+from chatrig.client.slack import SlackPlatform
+from chatrig.discord import DiscordSimulator
+from chatrig.models import CallTool
+from chatrig.slack import SlackSimulator
+from chatrig.terminal.app import TerminalApp
+from chatrig.terminal.lines import run_lines
+from chatrig.terminal.replies import QuietTime
 from core.tools.builtin.page_text import MAX_MEMORY_BYTES
 from core.tools.builtin.read_page import MAX_BYTES, MAX_CONVERSIONS, PageReader
 from core.tools.builtin.read_page import read_page as read_public_page
 from core.tools.tool import Tool, to_adk_tool
-from sandbox.client.discord import DiscordPlatform
-from sandbox.client.slack import SlackPlatform
-from sandbox.discord import DiscordSandbox
-from sandbox.models import CallTool
-from sandbox.procfile import create_clean_environment
-from sandbox.slack import SlackSandbox
-from sandbox.terminal.app import TerminalApp
-from sandbox.terminal.lines import run_lines
-from sandbox.terminal.replies import QuietTime
 from tests.channels.platforms import run_conversation, wait_for_answer
 from tests.channels.replies.test_reply_end import wait_for_turns
 from tests.channels.slack.conftest import run_bot
 from tests.channels.wiring import echo
+from tests.processes.procfile import create_clean_environment
 
 #: Sequences that set the clipboard and title, clear the screen and turn text round, with their parts that act.
 ATTACK = "\x1b]52;c;cm0=\x07 \x1b[2J \x1b]0;pwned\x07 \x9b2J \u202eyned\u2069"
@@ -81,7 +81,7 @@ def children(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 async def test_pages_that_are_read_at_once_are_converted_two_at_a_time(
-    slack: SlackSandbox, tmp_path: Path, page_url: str, children: list[int]
+    slack: SlackSimulator, tmp_path: Path, page_url: str, children: list[int]
 ) -> None:
     pytest.importorskip("html_to_markdown")
     calls = [CallTool("read_page", {"url": f"{page_url}/links"}, id=f"c{number}") for number in range(8)]
@@ -96,7 +96,7 @@ async def test_pages_that_are_read_at_once_are_converted_two_at_a_time(
 
 
 async def test_a_page_that_needs_more_memory_than_the_limit_is_an_error(
-    slack: SlackSandbox, tmp_path: Path, page_url: str
+    slack: SlackSimulator, tmp_path: Path, page_url: str
 ) -> None:
     pytest.importorskip("html_to_markdown")
     call = CallTool("read_page", {"url": f"{page_url}/code"}, id="c1")  # 1,284 MB without a limit
@@ -141,7 +141,7 @@ async def run_in_terminal(arguments: Sequence[str], folder: Path) -> str:
     return STYLES.sub("", output.decode().replace("\r\n", "\n"))
 
 
-async def store_attack(server: DiscordSandbox, folder: Path) -> str:
+async def store_attack(server: DiscordSimulator, folder: Path) -> str:
     """Have a user with a name of control sequences write some, and return the session's id."""
     server.people["mal"] = server._guild.add_user("mal", f"mal{ATTACK}")
     async with run_conversation(server, folder, f"answer {ATTACK}") as chat:
@@ -150,7 +150,7 @@ async def store_attack(server: DiscordSandbox, folder: Path) -> str:
         return str(turn.session)
 
 
-async def test_no_command_lets_users_control_the_operators_terminal(server: DiscordSandbox, tmp_path: Path) -> None:
+async def test_no_command_lets_users_control_the_operators_terminal(server: DiscordSimulator, tmp_path: Path) -> None:
     session = await store_attack(server, tmp_path)
     commands = (("export", session), ("export", session, "--json"), ("forget", "--user", "mal"), ("turns",))
     outputs = await asyncio.gather(*(run_in_terminal(command, tmp_path) for command in commands))
@@ -160,15 +160,15 @@ async def test_no_command_lets_users_control_the_operators_terminal(server: Disc
         assert command == ("turns",) or "\\u001b]52;c;cm0=\\u0007" in output, command
 
 
-async def test_an_export_into_a_file_has_the_text_as_users_wrote_it(server: DiscordSandbox, tmp_path: Path) -> None:
+async def test_an_export_into_a_file_has_the_text_as_users_wrote_it(server: DiscordSimulator, tmp_path: Path) -> None:
     session = await store_attack(server, tmp_path)
     process = await start_command(("export", session), tmp_path, asyncio.subprocess.PIPE)
     output, _ = await process.communicate()
     assert f"question {ATTACK}" in output.decode()
 
 
-async def test_the_lines_of_the_sandbox_control_no_terminal(
-    slack: SlackSandbox, server: DiscordSandbox, monkeypatch: pytest.MonkeyPatch
+async def test_the_lines_of_the_simulator_control_no_terminal(
+    slack: SlackSimulator, server: DiscordSimulator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def connect(_platform: Any, _seconds: float) -> bool:
         return True  # there is no bot
@@ -187,12 +187,12 @@ async def test_the_lines_of_the_sandbox_control_no_terminal(
     assert CONTROLS.findall(out.getvalue()) == []
 
 
-async def test_the_screen_of_the_sandbox_shows_no_control_characters(
-    slack: SlackSandbox, server: DiscordSandbox
+async def test_the_screen_of_the_simulator_shows_no_control_characters(
+    slack: SlackSimulator, server: DiscordSimulator
 ) -> None:
     slack.add_user(f"mal{ATTACK}")
-    for sandbox in (slack, server):
-        await sandbox.post_message("ada", "general", f"hello {ATTACK}")
+    for simulator in (slack, server):
+        await simulator.post_message("ada", "general", f"hello {ATTACK}")
     app = TerminalApp(SlackPlatform(slack), DiscordPlatform(server), notices=[f"notice {ATTACK}"])
     async with app.run_test(size=(120, 40)) as pilot:
         for session in app.sessions.all:
@@ -227,7 +227,7 @@ REQUESTS = {
 
 @pytest.mark.parametrize("slack", ["http"], indirect=True)
 async def test_no_request_of_a_stranger_writes_a_traceback_into_the_log(
-    slack: SlackSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    slack: SlackSimulator, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with run_bot(slack, tmp_path, echo) as bot:
         caplog.clear()

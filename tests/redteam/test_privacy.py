@@ -11,6 +11,9 @@ from google.genai import types
 from channels.commands.handlers import CommandContext, parse_command
 from channels.i18n import messages as words
 from channels.i18n.messages import ENGLISH
+from chatrig.discord import DiscordSimulator
+from chatrig.models import CallTool, Pause, Say
+from chatrig.slack import SlackSimulator
 from core.models.tokens import TokenCounter
 from core.privacy.deletion import DeletionRequest, DeletionService
 from core.privacy.export_attachments import safe_name
@@ -18,11 +21,8 @@ from core.sessions.prompt_text import QUOTE_CLOSE, QUOTE_END, QUOTE_OPEN
 from core.sessions.summarizer import INSTRUCTION, Summarizer, create_summary_event, to_prompt_events
 from core.tools.tool import Tool, to_adk_tool
 from core.usage.prices import Prices
-from sandbox.discord import DiscordSandbox
-from sandbox.models import CallTool, Pause, Say
-from sandbox.slack import SlackSandbox
 from tests.channels.discord.conftest import run_bot as discord_running
-from tests.channels.platforms import PLATFORMS, SlackChat, list_texts, run_conversation, run_sandbox, wait_for_texts
+from tests.channels.platforms import PLATFORMS, SlackChat, list_texts, run_conversation, run_simulator, wait_for_texts
 from tests.channels.slack.conftest import run_bot as slack_running
 from tests.channels.wiring import echo, wait_until
 from tests.redteam.test_access_slack import find_tables_with
@@ -30,24 +30,24 @@ from tests.redteam.test_access_slack import find_tables_with
 
 @pytest.fixture
 async def slack() -> Any:
-    async with SlackSandbox() as sandbox:
-        yield sandbox
+    async with SlackSimulator() as simulator:
+        yield simulator
 
 
 @pytest.fixture
 async def server() -> Any:
-    async with DiscordSandbox() as sandbox:
-        yield sandbox
+    async with DiscordSimulator() as simulator:
+        yield simulator
 
 
-async def run_export_command(slack: SlackSandbox, user: str, channel: str, text: str) -> str:
+async def run_export_command(slack: SlackSimulator, user: str, channel: str, text: str) -> str:
     """Run `/export` in Slack, and return the text of the ephemeral response."""
     responses = await slack.run_command(user, channel, "/export", text)
     (message,) = await slack.wait_for(lambda: responses)
     return message.text
 
 
-async def test_a_forged_slack_button_exports_no_other_session(slack: SlackSandbox, tmp_path: Path) -> None:
+async def test_a_forged_slack_button_exports_no_other_session(slack: SlackSimulator, tmp_path: Path) -> None:
     async with slack_running(slack, tmp_path, "the secret is 7") as bot:
         secret = await slack.post_message("grace", slack.open_dm("grace"), "tell me the secret")
         await bot.wait_for_turns(1)
@@ -72,7 +72,7 @@ async def test_a_forged_slack_button_exports_no_other_session(slack: SlackSandbo
         assert "reset" not in {row.outcome for row in await bot.list_inbox_messages()}
 
 
-async def test_an_argument_of_slacks_export_command_selects_no_session(slack: SlackSandbox, tmp_path: Path) -> None:
+async def test_an_argument_of_slacks_export_command_selects_no_session(slack: SlackSimulator, tmp_path: Path) -> None:
     async with slack_running(slack, tmp_path, "the secret is 7") as bot:
         secret = await slack.post_message("grace", slack.open_dm("grace"), "tell me the secret")
         await bot.mention_bot("ada", "general", "hi")
@@ -84,7 +84,7 @@ async def test_an_argument_of_slacks_export_command_selects_no_session(slack: Sl
 
 
 async def test_a_forged_option_of_discords_export_command_returns_nothing(
-    server: DiscordSandbox, tmp_path: Path
+    server: DiscordSimulator, tmp_path: Path
 ) -> None:
     async with discord_running(server, tmp_path, echo) as bot:
         await bot.wait_for_replies(await bot.mention_bot("ada", "general", "one"), "heard: Ada Lovelace: one")
@@ -117,12 +117,12 @@ async def test_an_export_shows_tool_calls_to_their_author_and_to_admins(
     platform: str, form: str, tmp_path: Path
 ) -> None:
     looks = CallTool("look", {"at": "the garden", "password": "hunter2hunter2"})
-    async with run_sandbox(platform) as sandbox:
-        admins = [str(getattr(sandbox.people["linus"], "id", sandbox.people["linus"]))]
+    async with run_simulator(platform) as simulator:
+        admins = [str(getattr(simulator.people["linus"], "id", simulator.people["linus"]))]
         core, greetings = {"tools": [to_adk_tool(LOOK)]}, ["Hi, grace.", "Hi, linus."]
-        async with run_conversation(sandbox, tmp_path, looks, "A cat.", *greetings, core=core, admins=admins) as chat:
+        async with run_conversation(simulator, tmp_path, looks, "A cat.", *greetings, core=core, admins=admins) as chat:
             await chat.say("look!")
-            await chat.sandbox.wait_for(
+            await chat.simulator.wait_for(
                 lambda: any(words.APPROVE in message.buttons for message in chat.list_replies())
             )
             await chat.bot.wait_for_turns(1)
@@ -131,7 +131,7 @@ async def test_an_export_shows_tool_calls_to_their_author_and_to_admins(
             await chat.bot.wait_for_turns(2)
             for user in ("grace", "linus"):  # in Slack users export the sessions that they have written in
                 await chat.say("hi", user=user)
-                await chat.sandbox.wait_for(lambda user=user: list_texts(chat)[-1] == f"Hi, {user}.")
+                await chat.simulator.wait_for(lambda user=user: list_texts(chat)[-1] == f"Hi, {user}.")
             await chat.bot.wait_for_turns(4)
 
             everything, nothing = ["the garden", "a cat", "hunter2", "hunter3"], list[str]()
@@ -142,7 +142,7 @@ async def test_an_export_shows_tool_calls_to_their_author_and_to_admins(
             ):
                 count = len(chat.list_files())
                 await chat.say(f"export {form}", user=user)
-                await chat.sandbox.wait_for(lambda count=count: len(chat.list_files()) > count)
+                await chat.simulator.wait_for(lambda count=count: len(chat.list_files()) > count)
                 assert _list_found(everything, chat.list_files()[-1][1].decode()) == posted, user
                 assert _list_found(everything, await _run_export_command(chat, user, form)) == private, user
 
@@ -163,7 +163,7 @@ async def _run_export_command(chat: Any, user: str, form: str) -> str:
         form: the format.
     """
     if isinstance(chat, SlackChat):
-        team = chat.sandbox
+        team = chat.simulator
         responses = await team.run_command(user, chat.channel.id, "/export", form)
         dm = team.open_dm(user)
 
@@ -172,7 +172,7 @@ async def _run_export_command(chat: Any, user: str, form: str) -> str:
             return files or [message.text for message in responses if "look" in message.text]
 
         return (await team.wait_for(list_exports))[-1]
-    server = chat.sandbox
+    server = chat.simulator
     answers = await server.run_command(user, chat.place, "export", form=form)
     await server.wait_for(lambda: answers and not answers[0].loading)
     (file,) = answers[0].content.attachments
@@ -282,7 +282,7 @@ async def test_history_cannot_instruct_the_summary_model(role: str, tmp_path: Pa
 async def test_a_deletion_during_a_turn_leaves_no_rows(platform: str, tmp_path: Path) -> None:
     may_finish = asyncio.Event()
     answer = [Say("The falcon "), Pause(may_finish), Say("flies at noon.")]
-    async with run_sandbox(platform) as sandbox, run_conversation(sandbox, tmp_path, lambda _: answer) as chat:
+    async with run_simulator(platform) as simulator, run_conversation(simulator, tmp_path, lambda _: answer) as chat:
         await chat.say("what of the falcon?")
         await wait_for_texts(chat, lambda found: found and "falcon" in found[-1])
         (turn,) = await chat.bot.list_turns()

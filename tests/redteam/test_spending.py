@@ -10,13 +10,13 @@ import pytest
 import sqlalchemy as sa
 
 from channels.i18n import messages as words
+from chatrig.models import Pause, Say
+from chatrig.slack import SlackSimulator
 from core.store.schema import spending
 from core.usage.prices import to_amount
 from core.usage.spending import FIRST_DAY
 from core.usage.spending_limits import SpendingLimits
-from sandbox.models import Pause, Say
-from sandbox.slack import SlackSandbox
-from tests.channels.platforms import PLATFORMS, run_conversation, run_sandbox, wait_for_texts
+from tests.channels.platforms import PLATFORMS, run_conversation, run_simulator, wait_for_texts
 from tests.channels.slack.conftest import WiredSlackBot, run_bot
 from tests.channels.slack.interactions.test_commands import run_command
 
@@ -110,7 +110,7 @@ ATTACKS: dict[Attack, SpendingLimits] = {
 
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.__name__)
 async def test_no_attack_gets_a_model_call_past_the_spending_limit(
-    slack: SlackSandbox, tmp_path: Path, attack: Attack
+    slack: SlackSimulator, tmp_path: Path, attack: Attack
 ) -> None:
     core: dict[str, Any] = {"limits": ATTACKS[attack]}
     async with run_bot(slack, tmp_path, lambda _: "Well.", core=core) as bot:
@@ -122,7 +122,7 @@ async def test_no_attack_gets_a_model_call_past_the_spending_limit(
             assert (await connection.execute(sa.select(spending).where(spending.c.turn.is_not(None)))).all() == []
 
 
-async def test_stopped_answers_count_towards_the_spending_limit(slack: SlackSandbox, tmp_path: Path) -> None:
+async def test_stopped_answers_count_towards_the_spending_limit(slack: SlackSimulator, tmp_path: Path) -> None:
     """Check that the input tokens of a stopped answer count towards the limit.
 
     Anthropic reports them before the first text.
@@ -138,7 +138,7 @@ async def test_stopped_answers_count_towards_the_spending_limit(slack: SlackSand
         assert len(bot.model.requests) == 1
 
 
-async def test_only_admins_see_the_spending_of_others(slack: SlackSandbox, tmp_path: Path) -> None:
+async def test_only_admins_see_the_spending_of_others(slack: SlackSimulator, tmp_path: Path) -> None:
     async with run_bot(slack, tmp_path, lambda _: "Well.", admins=[slack.people["grace"].id]) as bot:
         await use_up_limit(bot)
         for argument in ("admin", slack.people["ada"].id, "--by user", f"<@{slack.people['grace'].id}>"):
@@ -148,7 +148,7 @@ async def test_only_admins_see_the_spending_of_others(slack: SlackSandbox, tmp_p
             assert "$0.0120" not in report
 
 
-async def test_names_in_a_spending_report_are_plain_text_and_ping_nobody(slack: SlackSandbox, tmp_path: Path) -> None:
+async def test_names_in_a_spending_report_are_plain_text_and_ping_nobody(slack: SlackSimulator, tmp_path: Path) -> None:
     grace = slack.people["grace"].id
     core = {"limits": SpendingLimits(user=CENT), "admins": [slack.people["ada"].id]}
     async with run_bot(slack, tmp_path, lambda _: "Well.", admins=[grace], core=core) as bot:
@@ -168,8 +168,8 @@ async def test_names_in_a_spending_report_are_plain_text_and_ping_nobody(slack: 
 async def test_files_are_not_fetched_once_the_spending_limit_is_reached(platform: str, tmp_path: Path) -> None:
     core = {"limits": SpendingLimits(model=CENT)}
     async with (
-        run_sandbox(platform) as sandbox,
-        run_conversation(sandbox, tmp_path, lambda _: "Well.", core=core) as chat,
+        run_simulator(platform) as simulator,
+        run_conversation(simulator, tmp_path, lambda _: "Well.", core=core) as chat,
     ):
         await chat.say("the first")
         await chat.bot.wait_for_turns(1)

@@ -12,28 +12,28 @@ from bot import output as tables
 from bot.cli import turn_view
 from channels.commands.why import MAX_REPORT_SIZE, render_report_text
 from channels.i18n import messages as words
+from chatrig.models import CallTool, ReceivedRequest, ScriptedResponse
 from core.agents.run_record import FileRecord, RunRecord, ToolCallRecord, format_arguments
 from core.conversations.turn_report import ApprovalRecord, TurnReports
 from core.secret_redaction import add_secret
 from core.tools.tool import Tool, to_adk_tool
 from core.usage.prices import Prices
-from sandbox.models import CallTool, ReceivedRequest, ScriptedResponse
 from tests.channels.commands.test_why import create_report
 from tests.channels.commands.why_requests import run_why_command, use_why_menu
-from tests.channels.platforms import PLATFORMS, run_conversation, run_sandbox, wait_for_texts
+from tests.channels.platforms import PLATFORMS, run_conversation, run_simulator, wait_for_texts
 
 #: Secret in the settings that no pattern recognizes.
 KNOWN_SECRET = "correct horse battery staple"
 
 
 @pytest.fixture(params=PLATFORMS)
-async def sandbox(request: pytest.FixtureRequest) -> AsyncIterator[Any]:
-    async with run_sandbox(request.param) as platform:
+async def simulator(request: pytest.FixtureRequest) -> AsyncIterator[Any]:
+    async with run_simulator(request.param) as platform:
         yield platform
 
 
-async def test_no_interaction_shows_the_turn_report_of_another_author(sandbox: Any, tmp_path: Path) -> None:
-    async with run_conversation(sandbox, tmp_path, "It is 42.") as chat:
+async def test_no_interaction_shows_the_turn_report_of_another_author(simulator: Any, tmp_path: Path) -> None:
+    async with run_conversation(simulator, tmp_path, "It is 42.") as chat:
         question = await chat.say("what is my salary?")
         (turn,) = await chat.bot.wait_for_turns(1)
         await wait_for_texts(chat, lambda found: found == ["It is 42."])
@@ -105,9 +105,9 @@ def call_tool_once(request: ReceivedRequest) -> ScriptedResponse:
     return "Done." if any(role == "tool" for role, _ in request.messages) else CallTool("look", {"q": CALLS})
 
 
-async def test_markup_in_arguments_and_errors_stays_in_its_code_span(sandbox: Any, tmp_path: Path) -> None:
+async def test_markup_in_arguments_and_errors_stays_in_its_code_span(simulator: Any, tmp_path: Path) -> None:
     tools = {"tools": [to_adk_tool(Tool("look", "Looks.", fail_with_secret, SCHEMA))]}
-    async with run_conversation(sandbox, tmp_path, call_tool_once, core=tools) as chat:
+    async with run_conversation(simulator, tmp_path, call_tool_once, core=tools) as chat:
         await chat.say("look!")
         (turn,) = await chat.bot.wait_for_turns(1)
         for report in (await use_why_menu(chat, chat.list_replies()[0]), await run_why_command(chat, turn=turn.id)):

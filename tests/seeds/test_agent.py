@@ -10,13 +10,13 @@ from google.adk.agents import LlmAgent
 from google.genai import errors
 
 from bot import app, settings
+from chatrig.models import ScriptedGemini
+from chatrig.slack import SlackSimulator
 from core.agents.factory import create_app
 from core.errors import ModelNotFoundError, SettingsError
 from core.models.adapter import ModelAdapter
 from core.models.provider_registry import make_provider
 from core.models.providers.gemini import GeminiProvider
-from sandbox.models import ScriptedGemini
-from sandbox.slack import SlackSandbox
 from tests.fixtures.conversation import Conversation, Converse
 
 KNOWN = "gemini-3.5-flash"
@@ -57,7 +57,7 @@ async def start_conversation(converse: Converse) -> AsyncIterator[Conversation]:
 
 async def test_agent_initialization(environment: pytest.MonkeyPatch) -> None:
     """Agent Initialization."""
-    async with run_gemini(environment, "Hello Ada!") as server, SlackSandbox() as slack:
+    async with run_gemini(environment, "Hello Ada!") as server, SlackSimulator() as slack:
         environment.setenv("SLACK_API_URL", slack.api_url)
         environment.setenv("SLACK_BOT_TOKEN", slack.bot_token)
         environment.setenv("SLACK_APP_TOKEN", slack.app_token)

@@ -1,4 +1,4 @@
-"""Interfaces of the contenders: bots that answer a load's prompts in a sandbox."""
+"""Interfaces of the contenders: bots that answer a load's prompts in a simulator."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from benchmarks.replies.platforms import MeasuredPrompt
 
 
 class RunningContender(ABC):
-    """Bot that is connected to a sandbox and answers prompts."""
+    """Bot that is connected to a simulator and answers prompts."""
 
     @abstractmethod
     async def answer(self, prompt: MeasuredPrompt, stream: TokenStream) -> None:
@@ -60,7 +60,7 @@ class ReplyContender:
 
     Attributes:
         platform: "slack" or "discord".
-        start: returns a context manager that connects the bot to a sandbox of the platform.
+        start: returns a context manager that connects the bot to a simulator of the platform.
         is_measurable: returns whether the bot can run under a load.
     """
 

@@ -1,6 +1,6 @@
 """nanobot's Discord channel as a contender, in a process of its own.
 
-`uv run --with` installs `PACKAGES` in an environment of its own. nanobot uses the sandbox as Discord and this
+`uv run --with` installs `PACKAGES` in an environment of its own. nanobot uses the simulator as Discord and this
 process as its model API. Its pauses follow the wall clock, so it is measured at speed 1 only.
 """
 
@@ -33,7 +33,7 @@ _START_TIMEOUT_SECONDS = 300.0
 #: Seconds without a call after the model's last word until a reply counts as ended.
 _QUIET_SECONDS = 20.0
 
-#: Script that starts nanobot in a sandbox; discord.py has no setting for Discord's address.
+#: Script that starts nanobot in a simulator; discord.py has no setting for Discord's address.
 PROGRAM = """
 import os, runpy, sys
 import discord, yarl
@@ -117,25 +117,25 @@ class _NanobotContender(RunningContender):
 
 @asynccontextmanager
 async def start_on_discord(platform: DiscordCellPlatform) -> AsyncIterator[RunningContender]:
-    """Start nanobot's process in a Discord sandbox; yield it once it is connected.
+    """Start nanobot's process in a Discord simulator; yield it once it is connected.
 
     The end of the context ends the process.
 
     Raises:
         TimeoutError: nanobot was not connected within `_START_TIMEOUT_SECONDS`.
     """
-    model, sandbox = TokenStreamServer(), platform.sandbox
+    model, simulator = TokenStreamServer(), platform.simulator
     await model.start()
     with TemporaryDirectory() as home:
         file = Path(home) / "config.json"
-        file.write_text(json.dumps(build_config(home, model.url, sandbox.bot_token)))
+        file.write_text(json.dumps(build_config(home, model.url, simulator.bot_token)))
         packages = [word for package in PACKAGES for word in ("--with", package)]
         command = [UV, "run", "--no-project", "--python", "3.11", *packages, "python", "-c", PROGRAM]
         with (Path(home) / "log").open("wb") as log:
             process = await asyncio.create_subprocess_exec(
                 *command,
-                sandbox.api_url,
-                sandbox.gateway_url,
+                simulator.api_url,
+                simulator.gateway_url,
                 home,
                 "gateway",
                 "--config",
@@ -145,7 +145,7 @@ async def start_on_discord(platform: DiscordCellPlatform) -> AsyncIterator[Runni
             )
             try:
                 await platform.run(
-                    sandbox.wait_for(lambda: sandbox.commands, timeout=_START_TIMEOUT_SECONDS)
+                    simulator.wait_for(lambda: simulator.commands, timeout=_START_TIMEOUT_SECONDS)
                 )  # the last step of its start
                 yield _NanobotContender(platform, model)
             finally:

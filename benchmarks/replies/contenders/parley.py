@@ -67,9 +67,9 @@ class _ParleyOnSlack(StreamingContender):
     """Parley's reply path on Slack."""
 
     def __init__(self, platform: SlackCellPlatform, api: SlackApi) -> None:
-        sandbox = platform.sandbox
-        self._author = {"team": sandbox.team_id, "user": sandbox.people["ada"].id, "user_team": sandbox.team_id}
-        self._bot = sandbox.bot_user_id
+        simulator = platform.simulator
+        self._author = {"team": simulator.team_id, "user": simulator.people["ada"].id, "user_team": simulator.team_id}
+        self._bot = simulator.bot_user_id
         self._api = api
         self._streams = StreamPolicy(seconds=STREAM_SECONDS / platform.speed)
         self._queued_reactions = slack_reactions.make_queued_reactions(api)
@@ -121,8 +121,8 @@ class _ParleyOnDiscord(StreamingContender):
 
 @asynccontextmanager
 async def start_on_slack(platform: SlackCellPlatform) -> AsyncIterator[StreamingContender]:
-    sandbox = platform.sandbox
-    web = make_web_client(SlackSettings(sandbox.bot_token, sandbox.app_token, sandbox.api_url))
+    simulator = platform.simulator
+    web = make_web_client(SlackSettings(simulator.bot_token, simulator.app_token, simulator.api_url))
     async with make_session() as web.session:
         contender = _ParleyOnSlack(platform, SlackApi(web, speed=platform.speed))
         yield contender
@@ -131,9 +131,9 @@ async def start_on_slack(platform: SlackCellPlatform) -> AsyncIterator[Streaming
 
 @asynccontextmanager
 async def start_on_discord(platform: DiscordCellPlatform) -> AsyncIterator[StreamingContender]:
-    bot = make_client(DiscordSettings(bot_token=platform.sandbox.bot_token, api_url=platform.sandbox.api_url))
+    bot = make_client(DiscordSettings(bot_token=platform.simulator.bot_token, api_url=platform.simulator.api_url))
     api = DiscordApi(bot, speed=platform.speed)
-    await bot.login(platform.sandbox.bot_token)
+    await bot.login(platform.simulator.bot_token)
     try:
         contender = _ParleyOnDiscord(api)
         yield contender

@@ -90,21 +90,21 @@ def create_slack_client(platform: SlackCellPlatform, *, retries: int) -> AsyncWe
     Args:
         retries: the maximum number of repetitions of one call; after that, the call raises `SlackApiError`.
     """
-    sandbox = platform.sandbox
+    simulator = platform.simulator
     handlers = [AsyncRateLimitErrorRetryHandler(max_retry_count=retries)]
-    return AsyncWebClient(sandbox.bot_token, base_url=sandbox.api_url, retry_handlers=list(handlers))
+    return AsyncWebClient(simulator.bot_token, base_url=simulator.api_url, retry_handlers=list(handlers))
 
 
 @asynccontextmanager
 async def open_discord_client(platform: DiscordCellPlatform) -> AsyncIterator[discord.Client]:
     """Yield a logged-in Discord client without a gateway connection.
 
-    It obeys Discord's rate-limit headers. The end of the context closes it. The sandbox becomes discord.py's API
+    It obeys Discord's rate-limit headers. The end of the context closes it. The simulator becomes discord.py's API
     address in the whole process, also afterwards.
     """
-    discord.http.Route.BASE = platform.sandbox.api_url
+    discord.http.Route.BASE = platform.simulator.api_url
     client = discord.Client(intents=discord.Intents.none(), allowed_mentions=discord.AllowedMentions.none())
-    await client.login(platform.sandbox.bot_token)
+    await client.login(platform.simulator.bot_token)
     try:
         yield client
     finally:

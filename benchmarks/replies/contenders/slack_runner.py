@@ -90,7 +90,7 @@ class _SlackRunnerContender(RunningContender):
 @asynccontextmanager
 async def start_on_slack(platform: SlackCellPlatform) -> AsyncIterator[RunningContender]:
     await warm_up()
-    sandbox = platform.sandbox
+    simulator = platform.simulator
     model = TokenStreamModel(model="scripted")
     runner = Runner(
         app_name="bench",
@@ -98,12 +98,12 @@ async def start_on_slack(platform: SlackCellPlatform) -> AsyncIterator[RunningCo
         session_service=InMemorySessionService(),
         auto_create_session=True,
     )
-    web = AsyncWebClient(sandbox.bot_token, base_url=sandbox.api_url)
+    web = AsyncWebClient(simulator.bot_token, base_url=simulator.api_url)
     app = AsyncApp(client=web)
     slack_runner = ObservedSlackRunner(runner, app)
-    handler = AsyncSocketModeHandler(app, sandbox.app_token)
+    handler = AsyncSocketModeHandler(app, simulator.app_token)
     await handler.connect_async()
-    await platform.run(sandbox.wait_until_connected())
+    await platform.run(simulator.wait_until_connected())
     try:
         yield _SlackRunnerContender(slack_runner, model)
     finally:

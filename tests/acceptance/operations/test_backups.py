@@ -12,11 +12,11 @@ from uuid import uuid4
 
 import pytest
 
-from sandbox.models import Pause, ReceivedRequest, Say, ScriptedResponse
-from sandbox.postgres import PostgresSandbox
+from chatrig.models import Pause, ReceivedRequest, Say, ScriptedResponse
 from tests.acceptance.conftest import StartBot
 from tests.acceptance.platforms import Platform
 from tests.acceptance.test_restarts import start_conversations
+from tests.processes.postgres import PostgresServer
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -26,7 +26,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return str(request.getfixturevalue("postgres")).replace("+asyncpg", "")
 
 
-def back_up(url: str, copy: Path, server: PostgresSandbox) -> None:
+def back_up(url: str, copy: Path, server: PostgresServer) -> None:
     """Write a backup of a running bot's database into the file `copy`.
 
     SQLite: `VACUUM INTO`; PostgreSQL: `pg_dump`.
@@ -39,7 +39,7 @@ def back_up(url: str, copy: Path, server: PostgresSandbox) -> None:
         subprocess.run(command, check=True)
 
 
-def restore(url: str, copy: Path, server: PostgresSandbox) -> str:
+def restore(url: str, copy: Path, server: PostgresServer) -> str:
     """Restore the backup in the file `copy` as a new database, and return its URL."""
     if url.startswith("sqlite"):
         return f"sqlite:///{copy}"
@@ -56,7 +56,7 @@ def restore(url: str, copy: Path, server: PostgresSandbox) -> str:
 
 
 async def test_a_restored_backup_resumes_active_turns_in_the_same_reply(
-    url: str, start: StartBot, postgres_server: PostgresSandbox, tmp_path: Path
+    url: str, start: StartBot, postgres_server: PostgresServer, tmp_path: Path
 ) -> None:
     go_on, copy = asyncio.Event(), tmp_path / "backup.db"
     questions: list[str] = []

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from channels.i18n import messages as words
+from chatrig.models import Fail, Pause, Say
 from core.errors import ProviderRequestError
-from sandbox.models import Fail, Pause, Say
 from tests.acceptance.conftest import AcceptanceBot, MakeProgram, StartBot
 
 _numbers = count(1)

@@ -8,12 +8,12 @@ import pytest
 
 from bot.server import LIVENESS_PATH, READINESS_PATH
 from channels.slack.client.http_mode import EVENTS_PATH
-from sandbox.discord import DiscordSandbox
-from sandbox.models import ReceivedRequest, Say, ScriptedOpenAI, ScriptedResponse
-from sandbox.procfile import Dyno, Foreman, find_free_port
-from sandbox.slack import EnvelopeRecord, SlackSandbox
+from chatrig.discord import DiscordSimulator
+from chatrig.models import ReceivedRequest, Say, ScriptedOpenAI, ScriptedResponse
+from chatrig.slack import EnvelopeRecord, SlackSimulator
 from tests.acceptance.conftest import MakeProgram, Program
 from tests.acceptance.platforms import Discord, Platform, Slack
+from tests.processes.procfile import Dyno, Foreman, find_free_port
 
 ROOT = Path(__file__).parents[3]
 
@@ -28,7 +28,7 @@ def answer_slowly(request: ReceivedRequest) -> ScriptedResponse:
 
 @pytest.mark.long
 async def test_two_deploys_under_load_lose_and_double_no_message(
-    slack: SlackSandbox, discord: DiscordSandbox, postgres: str, python: Path, tmp_path: Path
+    slack: SlackSimulator, discord: DiscordSimulator, postgres: str, python: Path, tmp_path: Path
 ) -> None:
     platforms: list[Platform] = [Slack(slack), Discord(discord)]
     async with ScriptedOpenAI(answer_slowly) as model:
@@ -98,7 +98,7 @@ async def test_a_sleeping_web_dyno_answers_all_messages_sent_while_it_starts(
 
     On Heroku, an eco dyno sleeps after 30 minutes without a request; the next request starts it.
     """
-    async with ScriptedOpenAI(answer_slowly) as model, SlackSandbox(speed=30) as slack:
+    async with ScriptedOpenAI(answer_slowly) as model, SlackSimulator(speed=30) as slack:
         port = find_free_port()
         slack.socket_mode = False
         slack.request_url.url = f"http://127.0.0.1:{port}{EVENTS_PATH}"
@@ -116,7 +116,7 @@ async def test_a_sleeping_web_dyno_answers_all_messages_sent_while_it_starts(
             await _wake_bot(bot, slack, f"word-slack-0-{number}")
 
 
-async def _wake_bot(bot: Program, slack: SlackSandbox, word: str) -> None:
+async def _wake_bot(bot: Program, slack: SlackSimulator, word: str) -> None:
     """Post a message to a stopped bot, and check that a started one answers it once.
 
     Starts the bot after Slack's first failed delivery, and stops it after the acknowledgement.

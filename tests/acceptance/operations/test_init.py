@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from chatrig.discord import DiscordSimulator
+from chatrig.models import ScriptedOpenAI
+from chatrig.slack import SlackSimulator
 from docs.pictures import setup
 from docs.pictures.typist import Typist
-from sandbox.discord import DiscordSandbox
-from sandbox.models import ScriptedOpenAI
-from sandbox.slack import SlackSandbox
 from tests.acceptance.conftest import MakeProgram
 from tests.fixtures.full_disk import fill_disk, make_read_only
 from tests.processes.fork_server import ForkedProcess, ForkServer
@@ -53,7 +53,7 @@ class TerminalSession:
 
 
 @pytest.fixture
-def settings(slack: SlackSandbox, discord: DiscordSandbox) -> dict[str, str]:
+def settings(slack: SlackSimulator, discord: DiscordSimulator) -> dict[str, str]:
     return {"SLACK_API_URL": slack.api_url, "DISCORD_API_URL": discord.api_url, "TERM": "xterm", "COLUMNS": "80"}
 
 
@@ -85,7 +85,7 @@ async def test_the_docs_show_the_output_of_init(name: str, fork_server: ForkServ
 
 
 async def test_init_reports_mistakes_and_resumes_after_an_interruption(
-    fork_server: ForkServer, slack: SlackSandbox, discord: DiscordSandbox, settings: dict[str, str], tmp_path: Path
+    fork_server: ForkServer, slack: SlackSimulator, discord: DiscordSimulator, settings: dict[str, str], tmp_path: Path
 ) -> None:
     file = tmp_path / ".env"
     file.write_text(EXISTING_SETTINGS)
@@ -106,7 +106,7 @@ async def test_init_reports_mistakes_and_resumes_after_an_interruption(
         assert file.read_text() == EXISTING_SETTINGS
         slack.scopes.add("im:history")
         await terminal.answer_prompt("goes on without: ", "")  # the same after the correction
-        await terminal.wait_for_text("ok   Slack: parley in Sandbox")
+        await terminal.wait_for_text("ok   Slack: parley in Simulator")
         await terminal.wait_for_text("SLACK_APP_TOKEN: ")
         terminal.press_keys(CTRL_C)
         await terminal.wait_for_text("Stopped. The answers so far are saved")
@@ -146,8 +146,8 @@ async def test_init_reports_mistakes_and_resumes_after_an_interruption(
         await terminal.answer_prompt("DATABASE_URL: ", "mysql://u:p@h/d")
         await terminal.wait_for_text("DATABASE_URL: it must be a postgresql:// or sqlite:/// URL")
         await terminal.answer_prompt("Enter goes on without: ", "")
-        await terminal.wait_for_text("ok   Slack: parley in Sandbox")
-        await terminal.wait_for_text("ok   Discord: parley in Sandbox")
+        await terminal.wait_for_text("ok   Slack: parley in Simulator")
+        await terminal.wait_for_text("ok   Discord: parley in Simulator")
         await terminal.wait_for_text("Next: run `make run`")
         assert await terminal.wait_for_exit() == 0
         typed = (slack.app_token, discord.bot_token, "sk-or-what", "u:p@h")
@@ -158,7 +158,7 @@ async def test_init_reports_mistakes_and_resumes_after_an_interruption(
 
 
 async def test_init_checks_environment_settings_without_a_question(
-    fork_server: ForkServer, slack: SlackSandbox, settings: dict[str, str], tmp_path: Path
+    fork_server: ForkServer, slack: SlackSimulator, settings: dict[str, str], tmp_path: Path
 ) -> None:
     values = {"SLACK_BOT_TOKEN": slack.bot_token, "SLACK_APP_TOKEN": "xapp-wrong", "AGENT": "brought"}
     slack.faults.delay("auth.test", 2.0)
@@ -175,7 +175,7 @@ async def test_init_checks_environment_settings_without_a_question(
 
 
 async def test_init_asks_for_the_http_signing_secret_and_an_interrupt_saves_nothing(
-    fork_server: ForkServer, slack: SlackSandbox, settings: dict[str, str], tmp_path: Path
+    fork_server: ForkServer, slack: SlackSimulator, settings: dict[str, str], tmp_path: Path
 ) -> None:
     (tmp_path / ".env").write_text("SLACK_MODE=http\n")
     slack.faults.delay("auth.test", 30.0)
@@ -202,7 +202,7 @@ async def test_init_asks_for_the_http_signing_secret_and_an_interrupt_saves_noth
 
 
 async def test_init_without_a_writable_file_or_terminal_prints_one_line(
-    fork_server: ForkServer, program: MakeProgram, slack: SlackSandbox, settings: dict[str, str], disk: Path
+    fork_server: ForkServer, program: MakeProgram, slack: SlackSimulator, settings: dict[str, str], disk: Path
 ) -> None:
     code, output = await program(settings).run_command("init", stdin="slack\n")
     assert (code, len(output.splitlines())) == (2, 1)

@@ -15,8 +15,8 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from bot.connections import raise_open_files_limit
-from sandbox.models import Fail, Pause, Say, ScriptedOpenAI
-from sandbox.slack import SlackSandbox
+from chatrig.models import Fail, Pause, Say, ScriptedOpenAI
+from chatrig.slack import SlackSimulator
 from tests.acceptance.conftest import AcceptanceBot, MakeProgram, Program, StartBot
 from tests.acceptance.platforms import BotConversation, Platform, Slack
 from tests.acceptance.test_restarts import start_conversations
@@ -90,7 +90,7 @@ async def test_health_metrics_and_traces_show_the_life_of_the_process(start: Sta
 
         bot.answer = lambda _request: "The answer of forty-two."
         for platform in bot.platforms:
-            platform.sandbox.faults.rate_limit(POST_CALLS[platform.name], 1)
+            platform.simulator.faults.rate_limit(POST_CALLS[platform.name], 1)
         await bot.run_on_all_platforms(lambda platform: send_and_wait(bot, platform, places[platform]))
         await wait_for_turns(program, 2)
 
@@ -203,7 +203,7 @@ async def wait_for_greeting(bot: AcceptanceBot, platform: Platform) -> None:
 
 
 async def test_an_occupied_port_stops_only_a_bot_that_receives_http_events(program: MakeProgram) -> None:
-    async with ScriptedOpenAI() as model, SlackSandbox() as slack:
+    async with ScriptedOpenAI() as model, SlackSimulator() as slack:
         with socket.socket() as occupant:
             occupant.bind(("", 0))
             occupant.listen()

@@ -15,14 +15,14 @@ import pytest
 import sqlalchemy as sa
 
 from bot.app import SHUTDOWN_GRACE_SECONDS
+from chatrig.models import ReceivedRequest, Say
+from chatrig.slack import SlackSimulator
 from core.store.database import Database
 from core.store.schema import inbox, messages, turns
-from sandbox.models import ReceivedRequest, Say
-from sandbox.postgres import PostgresSandbox
-from sandbox.slack import SlackSandbox
 from tests.acceptance.conftest import MakeProgram, StartBot
 from tests.acceptance.platforms import Platform, Slack
 from tests.acceptance.test_restarts import begin_answers, check_resumption, start_conversations
+from tests.processes.postgres import PostgresServer
 
 STORY = " ".join(f"word-{number}" for number in range(200))
 
@@ -33,7 +33,7 @@ pytestmark = pytest.mark.timeout(300)
 
 
 async def test_a_database_outage_delays_replies_and_loses_none(
-    start: StartBot, slack: SlackSandbox, postgres_server: PostgresSandbox, postgres: str, outage: float
+    start: StartBot, slack: SlackSimulator, postgres_server: PostgresServer, postgres: str, outage: float
 ) -> None:
     def answer(request: ReceivedRequest) -> Say:
         question = [text for role, text in request.messages if role == "user"][-1]
@@ -103,7 +103,7 @@ async def count_outcomes(url: str) -> tuple[int, set[str], int]:
 
 
 async def test_a_start_waits_for_a_database_that_is_starting(
-    program: MakeProgram, slack: SlackSandbox, postgres_server: PostgresSandbox, postgres: str
+    program: MakeProgram, slack: SlackSimulator, postgres_server: PostgresServer, postgres: str
 ) -> None:
     platform = Slack(slack)
     addresses = {"DATABASE_URL": postgres, "MODEL": "openai/m", "OPENAI_BASE_URL": "http://127.0.0.1:1"}

@@ -10,9 +10,9 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from sandbox.discord import DiscordSandbox
-from sandbox.models import Say, ScriptedOpenAI
-from sandbox.slack import SlackSandbox
+from chatrig.discord import DiscordSimulator
+from chatrig.models import Say, ScriptedOpenAI
+from chatrig.slack import SlackSimulator
 from tests.acceptance.conftest import MakeProgram, Program, StartBot
 from tests.acceptance.platforms import Discord, Slack
 
@@ -62,7 +62,7 @@ async def test_an_invalid_database_is_named(program: MakeProgram, tmp_path: Path
     assert "Traceback" not in output
 
 
-async def test_a_token_that_slack_rejects_stops_the_start(program: MakeProgram, slack: SlackSandbox) -> None:
+async def test_a_token_that_slack_rejects_stops_the_start(program: MakeProgram, slack: SlackSimulator) -> None:
     async with ScriptedOpenAI() as model:
         settings = {
             "SLACK_API_URL": slack.api_url,
@@ -83,7 +83,7 @@ async def test_over_http_the_app_is_installed_in_a_workspace_and_answers(program
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     address = f"http://127.0.0.1:{port}"
-    async with ScriptedOpenAI([Say("Hello by HTTP.")]) as model, SlackSandbox() as slack:
+    async with ScriptedOpenAI([Say("Hello by HTTP.")]) as model, SlackSimulator() as slack:
         settings = {
             "SLACK_API_URL": slack.api_url,
             "SLACK_MODE": "http",
@@ -134,7 +134,7 @@ async def test_other_users_of_the_machine_cannot_read_what_is_stored(start: Star
     assert found == {name: 0o700 if name == ".parley" else 0o600 for name in found}
 
 
-async def test_without_tokens_the_sandbox_answers_typed_messages(program: MakeProgram, tmp_path: Path) -> None:
+async def test_without_tokens_the_simulator_answers_typed_messages(program: MakeProgram, tmp_path: Path) -> None:
     async with ScriptedOpenAI(
         [[Say(f"Hello from the {n} model.", pieces=4, pace=0.5)] for n in ("one", "two")]
     ) as model:
@@ -144,7 +144,7 @@ async def test_without_tokens_the_sandbox_answers_typed_messages(program: MakePr
     assert code == 0, output
     assert set(list_permissions(tmp_path / ".parley").values()) == {0o700, 0o600}
     first, _, _, _, _, *lines = output.splitlines()
-    assert first.endswith("starting the sandbox, a local Slack and Discord.")
+    assert first.endswith("starting the simulator, a local Slack and Discord.")
     slack = [line for line in lines if line.startswith("[Slack dm ada")]
     discord = [line for line in lines if line.startswith("[Discord #general")]
     assert slack + discord == lines
@@ -197,8 +197,8 @@ async def test_without_settings_a_local_model_answers(tmp_path: Path) -> None:
     assert "⚠️" not in answer
 
 
-async def test_a_bot_that_cannot_start_ends_the_sandbox_with_its_error(program: MakeProgram) -> None:
-    code, output = await program({"MODEL": "martian/m1"}).run_command("sandbox", stdin="hello\n", within=60)
+async def test_a_bot_that_cannot_start_ends_the_simulator_with_its_error(program: MakeProgram) -> None:
+    code, output = await program({"MODEL": "martian/m1"}).run_command("simulator", stdin="hello\n", within=60)
     assert code == 1
     assert "the bot exited: " in output
     assert "MODEL=martian/m1: there is no such provider" in output
@@ -206,7 +206,7 @@ async def test_a_bot_that_cannot_start_ends_the_sandbox_with_its_error(program: 
 
 
 async def test_check_reports_each_working_setting(
-    program: MakeProgram, slack: SlackSandbox, discord: DiscordSandbox
+    program: MakeProgram, slack: SlackSimulator, discord: DiscordSimulator
 ) -> None:
     async with ScriptedOpenAI(["ok"]) as model:
         settings = {
@@ -233,7 +233,7 @@ async def test_check_reports_each_working_setting(
 
 
 async def test_check_names_a_wrong_token_an_unreachable_database_and_an_unknown_model(
-    program: MakeProgram, slack: SlackSandbox, discord: DiscordSandbox
+    program: MakeProgram, slack: SlackSimulator, discord: DiscordSimulator
 ) -> None:
     async with ScriptedOpenAI(models=["gpt-real"]) as model:
         settings = {
@@ -278,7 +278,7 @@ async def test_a_secret_in_the_wrong_setting_is_not_printed(
 
 
 async def test_check_names_a_missing_intent_and_a_server_that_the_bot_is_not_in(
-    program: MakeProgram, discord: DiscordSandbox
+    program: MakeProgram, discord: DiscordSimulator
 ) -> None:
     discord.privileged_intents.discard("message_content")
     settings = {**Discord(discord).settings, "DISCORD_GUILD_IDS": f"{discord.guild_id}, 42"}
@@ -292,7 +292,7 @@ async def test_check_names_a_missing_intent_and_a_server_that_the_bot_is_not_in(
 
 
 async def test_check_reports_the_faults_of_both_platforms_together(
-    program: MakeProgram, slack: SlackSandbox, discord: DiscordSandbox
+    program: MakeProgram, slack: SlackSimulator, discord: DiscordSimulator
 ) -> None:
     wrong = {"SLACK_BOT_TOKEN": "xoxb-wrong", "DISCORD_BOT_TOKEN": "not.the.one"}
     async with ScriptedOpenAI() as model:
@@ -305,7 +305,7 @@ async def test_check_reports_the_faults_of_both_platforms_together(
     assert "Traceback" not in output
 
 
-async def test_check_names_a_missing_scope(program: MakeProgram, slack: SlackSandbox) -> None:
+async def test_check_names_a_missing_scope(program: MakeProgram, slack: SlackSimulator) -> None:
     slack.scopes.discard("im:history")
     settings = {
         "SLACK_API_URL": slack.api_url,
@@ -325,11 +325,11 @@ async def test_migrate_creates_a_database_and_is_idempotent(program: MakeProgram
     assert migrating.log.splitlines()[-1] == "nothing to do"
 
 
-async def test_an_unknown_tool_is_named(program: MakeProgram, slack: SlackSandbox) -> None:
+async def test_an_unknown_tool_is_named(program: MakeProgram, slack: SlackSimulator) -> None:
     code, output = await program({"TOOLS": "nowhere:nothing"}).run_command("check")
     assert code == 1
     assert "FAIL TOOLS: nowhere:nothing: there is no module nowhere" in output
 
 
-async def test_the_version_is_printed(program: MakeProgram, slack: SlackSandbox) -> None:
+async def test_the_version_is_printed(program: MakeProgram, slack: SlackSimulator) -> None:
     assert await program({}).run_command("--version") == (0, f"parley {version('parley')}\n")

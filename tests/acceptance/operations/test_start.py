@@ -6,9 +6,9 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from sandbox.discord import DiscordSandbox
-from sandbox.models import ScriptedOpenAI
-from sandbox.slack import SlackSandbox
+from chatrig.discord import DiscordSimulator
+from chatrig.models import ScriptedOpenAI
+from chatrig.slack import SlackSimulator
 from tests.acceptance.conftest import Program
 from tests.acceptance.platforms import BotConversation, Discord, Platform, Slack
 
@@ -24,6 +24,7 @@ HEAVY_MODULES = {
     "alembic",
     "anthropic",
     "asyncpg",
+    "chatrig",
     "discord",
     "google.adk",
     "google.genai",
@@ -31,7 +32,6 @@ HEAVY_MODULES = {
     "openai",
     "opentelemetry.sdk",
     "prometheus_client",
-    "sandbox",
     "slack_bolt",
     "slack_sdk",
     "sqlalchemy",
@@ -98,7 +98,7 @@ async def test_a_command_imports_only_its_dependencies(tmp_path: Path) -> None:
 
 
 async def test_unconfigured_platforms_and_models_are_not_imported(
-    tmp_path: Path, slack: SlackSandbox, discord: DiscordSandbox
+    tmp_path: Path, slack: SlackSimulator, discord: DiscordSimulator
 ) -> None:
     needs = {"aiosqlite", "alembic", "google.adk", "google.genai", "openai", "sqlalchemy"}
     measured = {"opentelemetry.sdk", "prometheus_client"}
@@ -131,7 +131,7 @@ async def test_unconfigured_platforms_and_models_are_not_imported(
 
 
 async def test_a_message_sent_during_startup_is_answered(
-    tmp_path: Path, slack: SlackSandbox, discord: DiscordSandbox
+    tmp_path: Path, slack: SlackSimulator, discord: DiscordSimulator
 ) -> None:
     platforms: list[Platform] = [Slack(slack), Discord(discord)]
     agent = tmp_path / "slow"

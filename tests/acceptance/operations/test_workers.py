@@ -5,9 +5,9 @@ import signal
 from collections.abc import Mapping
 from pathlib import Path
 
-from sandbox.discord import DiscordSandbox
-from sandbox.models import ReceivedRequest, ScriptedResponse
-from sandbox.slack import SlackSandbox
+from chatrig.discord import DiscordSimulator
+from chatrig.models import ReceivedRequest, ScriptedResponse
+from chatrig.slack import SlackSimulator
 from tests.acceptance.conftest import AcceptanceBot, MakeProgram, StartBot
 from tests.acceptance.platforms import BotConversation, Platform
 from tests.acceptance.test_restarts import begin_answers, start_conversations
@@ -43,7 +43,7 @@ async def check_takeover(one: AcceptanceBot, conversations: Mapping[Platform, Bo
 
 
 async def test_another_worker_resumes_the_turns_of_a_killed_worker_within_its_lease(
-    start: StartBot, postgres: str, slack: SlackSandbox, discord: DiscordSandbox, tmp_path: Path
+    start: StartBot, postgres: str, slack: SlackSimulator, discord: DiscordSimulator, tmp_path: Path
 ) -> None:
     settings = {"DATABASE_URL": postgres, "LEASE_SECONDS": "2"}
     one, _other, conversations = await start_two_workers(start, tmp_path, settings)
@@ -58,7 +58,7 @@ async def test_another_worker_resumes_the_turns_of_a_killed_worker_within_its_le
 
 
 async def test_a_second_worker_takes_over_discord_and_the_spending_of_a_dead_worker(
-    start: StartBot, postgres: str, discord: DiscordSandbox, tmp_path: Path
+    start: StartBot, postgres: str, discord: DiscordSimulator, tmp_path: Path
 ) -> None:
     (tmp_path / "other").mkdir()
     prices = tmp_path / "prices.toml"
@@ -78,7 +78,7 @@ async def test_a_second_worker_takes_over_discord_and_the_spending_of_a_dead_wor
     assert discord.connection_count == 1
     assert "another worker connects to the gateway" in other.program.log
     await one.program.stop(signal.SIGKILL)
-    await one.platforms[0].wait_for(lambda: one.platforms[0].sandbox.connection_count == 1)
+    await one.platforms[0].wait_for(lambda: one.platforms[0].simulator.connection_count == 1)
     await discord.wait_for(lambda: not discord.connection_count)
 
     async def check_limit_and_reply(platform: Platform) -> None:
@@ -126,7 +126,7 @@ async def test_a_second_process_on_a_sqlite_file_names_the_owner_and_stops(
 
 
 async def test_discord_shards_of_a_dead_worker_move_to_the_other_worker(
-    start: StartBot, postgres: str, discord: DiscordSandbox, tmp_path: Path
+    start: StartBot, postgres: str, discord: DiscordSimulator, tmp_path: Path
 ) -> None:
     discord.recommend_shards(2, max_concurrency=2)
     settings = {"DATABASE_URL": postgres, "LEASE_SECONDS": "2"}

@@ -23,13 +23,13 @@ from channels.intake import backfill as gaps
 from channels.slack.adapter import SlackChannel
 from channels.slack.client import auth
 from channels.slack.client import socket_mode as socket
+from chatrig.discord import DiscordSimulator
+from chatrig.slack import SlackSimulator
 from core.errors import ConnectionLostError, StoreError
 from core.store.database import Database
 from core.store.migrate import migrate
 from core.store.schema import channels, workers
 from core.workers import shard_assignment
-from sandbox.discord import DiscordSandbox
-from sandbox.slack import SlackSandbox
 from tests.channels.discord import conftest as discord
 from tests.channels.discord.conftest import clean_discord_library
 from tests.channels.slack import conftest as slack
@@ -76,24 +76,24 @@ async def watch_health(database: Database, *channels: Channel, limit: float = 60
 
 async def test_the_bot_is_not_ready_until_each_channel_is_connected(tmp_path: Path) -> None:
     async with (
-        SlackSandbox(rate_limits=False) as sandbox,
-        slack.run_bot(sandbox, tmp_path, echo) as bot,
+        SlackSimulator(rate_limits=False) as simulator,
+        slack.run_bot(simulator, tmp_path, echo) as bot,
         watch_health(bot.database, bot.channel) as found,
     ):
-        sandbox.faults.fail(CONNECTING, 100_000)
-        await sandbox.freeze_sockets()
+        simulator.faults.fail(CONNECTING, 100_000)
+        await simulator.freeze_sockets()
         await wait_until(lambda: not found.is_ready)
         assert found.reasons == ["slack: no heartbeat"]
-        sandbox.faults.clear()
+        simulator.faults.clear()
         await wait_until(lambda: found.is_ready)
-        question = await sandbox.post_message("ada", sandbox.open_dm("ada"), "back?")
+        question = await simulator.post_message("ada", simulator.open_dm("ada"), "back?")
         await bot.wait_for_texts(question, lambda texts: "heard: back?" in texts)
 
 
 async def test_a_revoked_token_is_reported_and_not_retried(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    async with SlackSandbox(rate_limits=False) as sandbox, slack.run_bot(sandbox, tmp_path, "never asked") as bot:
+    async with SlackSimulator(rate_limits=False) as simulator, slack.run_bot(simulator, tmp_path, "never asked") as bot:
         found = HealthMonitor(silence_seconds=1.0, max_silence_seconds=2.5)
-        sandbox.faults.fail("auth.test", 100_000, error="account_inactive")
+        simulator.faults.fail("auth.test", 100_000, error="account_inactive")
         with pytest.raises(ConnectionLostError, match=r"slack: no heartbeat for \d s; ending"):
             await asyncio.wait_for(found.watch([bot.channel], bot.database), 30)
         assert "auth.test: Slack says account_inactive" in caplog.text
@@ -147,17 +147,17 @@ async def test_a_full_disk_acknowledges_and_loses_no_message(disk: Path, monkeyp
     monkeypatch.setattr(gaps, "STORE_WAIT", wait_fixed(0.1))
     monkeypatch.setattr(health, "DATABASE_CHECK_SECONDS", 1.0)
     async with (
-        SlackSandbox(rate_limits=False) as sandbox,
-        slack.run_bot(sandbox, disk, echo) as bot,
+        SlackSimulator(rate_limits=False) as simulator,
+        slack.run_bot(simulator, disk, echo) as bot,
         watch_health(bot.database, bot.channel) as found,
     ):
-        direct = sandbox.open_dm("ada")
+        direct = simulator.open_dm("ada")
         with fill_disk(disk):
             full = "the database cannot be used (SQLITE_FULL): the disk is full: make room on it"
             await wait_until(lambda: found.reasons == [full])
-            message = await sandbox.post_message("ada", direct, "are you there?")
+            message = await simulator.post_message("ada", direct, "are you there?")
             await asyncio.sleep(0.5)
-            assert not any(envelope.acknowledged_at for envelope in sandbox.envelopes)
+            assert not any(envelope.acknowledged_at for envelope in simulator.envelopes)
             assert bot.list_texts(message) == ["are you there?"]
         await bot.wait_for_texts(message, lambda texts: texts[1:] == ["heard: are you there?"])
         await wait_until(lambda: found.is_ready)
@@ -176,21 +176,21 @@ async def test_a_stopping_bot_is_not_ready(tmp_path: Path) -> None:
 async def test_the_program_exits_when_it_stays_disconnected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(app, "HealthMonitor", partial(HealthMonitor, silence_seconds=0.2, max_silence_seconds=0.5))
-    async with SlackSandbox(rate_limits=False) as sandbox:
+    async with SlackSimulator(rate_limits=False) as simulator:
         settings = Settings(
-            slack_bot_token=SecretStr(sandbox.bot_token),
-            slack_app_token=SecretStr(sandbox.app_token),
-            slack_api_url=sandbox.api_url,
+            slack_bot_token=SecretStr(simulator.bot_token),
+            slack_app_token=SecretStr(simulator.app_token),
+            slack_api_url=simulator.api_url,
             model="openai/never-asked",
             openai_base_url="http://127.0.0.1:9/v1",
             port=0,
         )
         running = asyncio.create_task(app.run_bot(settings, asyncio.Event()))
-        await sandbox.wait_until_connected(30)
-        sandbox.faults.fail("auth.test", 100_000, error="token_revoked")
+        await simulator.wait_until_connected(30)
+        simulator.faults.fail("auth.test", 100_000, error="token_revoked")
         with pytest.raises(ConnectionLostError):
             await asyncio.wait_for(running, 30)
-        await sandbox.wait_for(lambda: not sandbox.connection_count)
+        await simulator.wait_for(lambda: not simulator.connection_count)
 
 
 async def test_a_worker_that_cannot_take_over_discord_exits_with_an_error(
@@ -198,7 +198,7 @@ async def test_a_worker_that_cannot_take_over_discord_exits_with_an_error(
 ) -> None:
     monkeypatch.setattr(shard_assignment, "LOOK_SECONDS", 0.05)
     monkeypatch.setattr(discord_channel, "CONNECT_TIMEOUT_SECONDS", 0.5)
-    async with DiscordSandbox() as server, discord.run_bot(server, tmp_path, echo, connect=False) as bot:
+    async with DiscordSimulator() as server, discord.run_bot(server, tmp_path, echo, connect=False) as bot:
         async with bot.database.write() as connection:
             await connection.execute(
                 sa.insert(workers).values(id="other", lease_expires_at=float("inf"), rate_limit_usage={})

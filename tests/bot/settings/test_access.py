@@ -7,11 +7,11 @@ import pytest
 from bot import settings as configuration
 from bot.setup.check import run_checks
 from bot.setup.probes import CheckVerdict
+from chatrig.discord import DiscordSimulator
+from chatrig.slack import SlackSimulator
 from core.errors import SettingsError
 from core.identity import Actor, Location
 from core.usage.user_rate_limits import RateLimit
-from sandbox.discord import DiscordSandbox
-from sandbox.slack import SlackSandbox
 from tests.channels.discord.conftest import clean_discord_library
 
 __all__ = ["clean_discord_library"]
@@ -97,7 +97,7 @@ def test_an_id_that_is_allowed_and_blocked_is_an_error(monkeypatch: pytest.Monke
 
 
 async def test_check_names_ids_that_the_platforms_do_not_know(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with SlackSandbox() as slack, DiscordSandbox() as server:
+    async with SlackSimulator() as slack, DiscordSimulator() as server:
         group, role = slack.add_user_group("team", ["ada"]).id, server.assign_role("ada", "team")
         known_in_slack = f"{slack.people['ada'].id},{slack.channels['general'].id},{group},dm,{slack.team_id}"
         known = f"user:{server.people['ada'].id},channel:{server.channels['general'].id},role:{role},dm"

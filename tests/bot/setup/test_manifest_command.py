@@ -11,8 +11,8 @@ from bot.settings import Settings, load_settings
 from bot.setup import SetupPlatform
 from bot.setup.manifest_command import EXAMPLE_URL, format_create_link, format_manifest
 from channels.discord.invite import invite_link
+from chatrig.slack.manifest_check import check_manifest
 from core.errors import SettingsError
-from sandbox.slack.manifest_check import check_manifest
 
 
 def create_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, **variables: str) -> Settings:

@@ -10,6 +10,7 @@ import pytest
 from bot.cli import turn_view
 from channels.commands.why import MAX_REPORT_SIZE, MAX_TOOLS, render_report_text
 from channels.i18n import messages as words
+from chatrig.models import CallTool, Cite, Fail, ReceivedRequest, Say, ScriptedResponse, SendFile
 from core.agents.run_record import ContextRecord, FileRecord, RunRecord, ToolCallRecord
 from core.conversations.turn_report import ApprovalRecord, TurnReport, TurnReports
 from core.sessions.history import HistoryWindow
@@ -17,7 +18,6 @@ from core.store.database import Database
 from core.tools.tool import Tool, to_adk_tool
 from core.usage.meter import CANCELLED, ModelCall
 from core.usage.prices import UNITS_PER_DOLLAR, Prices, format_dollars, format_exact_dollars
-from sandbox.models import CallTool, Cite, Fail, ReceivedRequest, Say, ScriptedResponse, SendFile
 from tests.channels.commands.why_requests import run_why_command, use_why_menu
 from tests.channels.platforms import (
     SlackChat,
@@ -42,9 +42,9 @@ def call_forecast_twice(request: ReceivedRequest) -> ScriptedResponse:
     return "Sun on Monday." if any(role == "tool" for role, _ in request.messages) else calls
 
 
-async def test_the_author_gets_the_turn_report_by_command_and_menu(sandbox: Any, tmp_path: Path) -> None:
+async def test_the_author_gets_the_turn_report_by_command_and_menu(simulator: Any, tmp_path: Path) -> None:
     tools = {"tools": [to_adk_tool(Tool("forecast", "Tells the weather.", forecast, SCHEMA))]}
-    async with run_conversation(sandbox, tmp_path, call_forecast_twice, core=tools) as chat:
+    async with run_conversation(simulator, tmp_path, call_forecast_twice, core=tools) as chat:
         assert await run_why_command(chat) == words.WHY_NOT_ALLOWED
         question = await chat.say("how is the weather?")
         await wait_for_answer(chat, "Sun on Monday.")
@@ -66,7 +66,7 @@ async def test_the_author_gets_the_turn_report_by_command_and_menu(sandbox: Any,
 
         # an admin gets the report by menu, command and id, too
         assert await use_why_menu(chat, answer, "grace") == words.WHY_NOT_ALLOWED
-        chat.bot.services.access_policy._admins = frozenset({str(chat.sandbox.people["grace"].id)})
+        chat.bot.services.access_policy._admins = frozenset({str(chat.simulator.people["grace"].id)})
         assert await use_why_menu(chat, answer, "grace") == report
         assert await use_why_menu(chat, question, "grace") == report
         assert await run_why_command(chat, "grace", turn.id) == report
@@ -93,8 +93,8 @@ async def test_the_author_gets_the_turn_report_by_command_and_menu(sandbox: Any,
         await chat.bot.wait_for_turns(3)
 
 
-async def test_the_id_of_an_apology_leads_to_the_report_of_the_failed_turn(sandbox: Any, tmp_path: Path) -> None:
-    async with run_conversation(sandbox, tmp_path, Fail(400, "no")) as chat:
+async def test_the_id_of_an_apology_leads_to_the_report_of_the_failed_turn(simulator: Any, tmp_path: Path) -> None:
+    async with run_conversation(simulator, tmp_path, Fail(400, "no")) as chat:
         await chat.say("how is the weather?")
         (turn,) = await chat.bot.wait_for_turns(1)
         assert turn.id in (await wait_for_texts(chat, lambda found: "turn" in found[-1]))[-1]
@@ -103,15 +103,15 @@ async def test_the_id_of_an_apology_leads_to_the_report_of_the_failed_turn(sandb
         assert "Time: " in report
 
 
-async def test_the_menu_of_an_image_leads_to_the_report_with_the_sources(sandbox: Any, tmp_path: Path) -> None:
+async def test_the_menu_of_an_image_leads_to_the_report_with_the_sources(simulator: Any, tmp_path: Path) -> None:
     drawing = [Say("Here:"), SendFile("image/png", b"pixels"), Cite("https://sun.example/today")]
-    async with run_conversation(sandbox, tmp_path, drawing, "Sun.", core={"vendor": "gemini"}) as chat:
+    async with run_conversation(simulator, tmp_path, drawing, "Sun.", core={"vendor": "gemini"}) as chat:
         await chat.say("draw the weather")
         await chat.bot.wait_for_turns(1)
         await chat.say("and now?")
         (turn, _) = await chat.bot.wait_for_turns(2)
         is_slack = isinstance(chat, SlackChat)
-        replies = sandbox.messages("general")
+        replies = simulator.messages("general")
         (message,) = [reply for reply in replies if (reply.files if is_slack else reply.content.attachments)]
         report = await use_why_menu(chat, message)
         assert report.splitlines()[0] == words.WHY_TITLE.format(id=turn.id)
@@ -119,8 +119,8 @@ async def test_the_menu_of_an_image_leads_to_the_report_with_the_sources(sandbox
         assert await use_why_menu(chat, message, "grace") == words.WHY_NOT_ALLOWED
 
 
-async def test_a_reset_deletes_the_turn_report(sandbox: Any, tmp_path: Path) -> None:
-    async with run_conversation(sandbox, tmp_path, "Sun.") as chat:
+async def test_a_reset_deletes_the_turn_report(simulator: Any, tmp_path: Path) -> None:
+    async with run_conversation(simulator, tmp_path, "Sun.") as chat:
         await chat.say("how is the weather?")
         (turn,) = await chat.bot.wait_for_turns(1)
         assert turn.run_record is not None
@@ -134,17 +134,17 @@ async def test_a_reset_deletes_the_turn_report(sandbox: Any, tmp_path: Path) -> 
 
 
 async def get_inspector_report(database: Database, prices: Prices) -> dict[str, Any]:
-    """Return the newest turn report that the bot sends to the sandbox's inspector."""
+    """Return the newest turn report that the bot sends to the simulator's inspector."""
     async with run_inspector_page(database, prices) as (_, received):
         turn: dict[str, Any] = (await received.get())["turn"]
     return turn
 
 
 async def test_chat_terminal_status_and_inspector_report_the_same_turn(
-    sandbox: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    simulator: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     tools = {"tools": [to_adk_tool(Tool("forecast", "Tells the weather.", forecast, SCHEMA))]}
-    async with run_conversation(sandbox, tmp_path, call_forecast_twice, core=tools) as chat:
+    async with run_conversation(simulator, tmp_path, call_forecast_twice, core=tools) as chat:
         await chat.say("how is the weather?")
         await wait_for_answer(chat, "Sun on Monday.")
         (turn,) = await chat.bot.wait_for_turns(1)

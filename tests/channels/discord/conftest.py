@@ -22,13 +22,13 @@ from channels.discord.invite import required_permissions
 from channels.discord.settings import DiscordSettings
 from channels.i18n import messages as words
 from channels.settings import MAX_MESSAGES, BackfillLimits
+from chatrig.discord import DiscordCallRecord, DiscordMessage, DiscordSimulator
+from chatrig.discord import GuildChannel as Place
+from chatrig.discord.shapes import SHAPES, find_request_errors
+from chatrig.discord.state.permissions import PERMISSIONS
 from core.inbox_message import ReplyWithoutMention
 from core.sessions.prompt_text import QUOTE_END
-from sandbox.discord import DiscordCallRecord, DiscordMessage, DiscordSandbox
-from sandbox.discord import GuildChannel as Place
-from sandbox.discord.state.permissions import PERMISSIONS
 from tests.channels.wiring import BACKFILL_LIMITS, OPEN_RULES, CoreParts, WiredBot, run_core, wait_until
-from tests.sandbox.discord.shapes import SHAPES, find_request_errors
 
 __all__ = ["wait_until"]
 
@@ -48,30 +48,30 @@ SUPPRESS_EMBEDS_FLAG = 1 << 2
 
 
 @asynccontextmanager
-async def run_discord(**options: Any) -> AsyncIterator[DiscordSandbox]:
+async def run_discord(**options: Any) -> AsyncIterator[DiscordSimulator]:
     """Run a local Discord in which the bot has the permissions of its invite link.
 
     At the end it checks that all requests of the bot have Discord's published shapes, if `SHAPES` has them. It also
     checks that no message notifies anyone, except the mention at the end of a long reply.
     """
-    async with DiscordSandbox(**options) as sandbox:
+    async with DiscordSimulator(**options) as simulator:
         invite_permissions = required_permissions(auto_thread=True).value
-        sandbox.permissions &= {name for name, bit in PERMISSIONS.items() if bit & invite_permissions} | {
+        simulator.permissions &= {name for name, bit in PERMISSIONS.items() if bit & invite_permissions} | {
             "mention_everyone"
         }
-        yield sandbox
+        yield simulator
         if SHAPES:
-            api_calls = [call for call in sandbox.calls if call.route in sandbox.faults.routes]
+            api_calls = [call for call in simulator.calls if call.route in simulator.faults.routes]
             assert sorted({fault for call in api_calls for fault in find_request_errors(call)}) == []
-        text_calls = [c for c in sandbox.calls if c.route in TEXT_ROUTES and not is_ready_ping(c.body.get("content"))]
+        text_calls = [c for c in simulator.calls if c.route in TEXT_ROUTES and not is_ready_ping(c.body.get("content"))]
         assert [call.body for call in text_calls if call.body.get("allowed_mentions") != {"parse": []}] == []
         assert [
             call.body for call in text_calls if call.route == POST and not call.body["flags"] & SUPPRESS_EMBEDS_FLAG
         ] == []
-        places = [*sandbox.channels.values(), *map(sandbox.open_dm, sandbox.people)]
-        places += [thread for place in places for thread in sandbox.threads(place)]
-        messages = [message for place in places for message in sandbox.messages(place, deleted=True)]
-        bot_messages = [message for message in messages if message.author.id == sandbox.bot_id]
+        places = [*simulator.channels.values(), *map(simulator.open_dm, simulator.people)]
+        places += [thread for place in places for thread in simulator.threads(place)]
+        messages = [message for place in places for message in simulator.messages(place, deleted=True)]
+        bot_messages = [message for message in messages if message.author.id == simulator.bot_id]
         assert [message.text for message in bot_messages if message.pings and not is_ready_ping(message.text)] == []
 
 
@@ -84,9 +84,9 @@ PAUSES = (0.01, 0.01)
 
 
 @pytest.fixture
-async def server() -> AsyncIterator[DiscordSandbox]:
-    async with run_discord() as sandbox:
-        yield sandbox
+async def server() -> AsyncIterator[DiscordSimulator]:
+    async with run_discord() as simulator:
+        yield simulator
 
 
 @pytest.fixture(autouse=True)
@@ -99,12 +99,12 @@ def clean_discord_library(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "IDENTIFY_INTERVAL_SECONDS", 0.0)
 
 
-def create_settings(server: DiscordSandbox, **kwargs: Any) -> DiscordSettings:
+def create_settings(server: DiscordSimulator, **kwargs: Any) -> DiscordSettings:
     return replace(DiscordSettings(server.bot_token, server.api_url), **kwargs)
 
 
 @pytest.fixture
-async def api(server: DiscordSandbox) -> AsyncIterator[DiscordApi]:
+async def api(server: DiscordSimulator) -> AsyncIterator[DiscordApi]:
     """Yield the API of a client with a login, but without a gateway connection."""
     new_client = make_client(create_settings(server))
     api = DiscordApi(new_client, pauses=PAUSES)
@@ -121,7 +121,7 @@ def client(api: DiscordApi) -> discord.Client:
 class WiredDiscordBot(WiredBot):
     """Bot with a local Discord server and a scripted model."""
 
-    def __init__(self, server: DiscordSandbox, channel: DiscordChannel, core: CoreParts) -> None:
+    def __init__(self, server: DiscordSimulator, channel: DiscordChannel, core: CoreParts) -> None:
         super().__init__(core)
         self.server = server
         self.channel = channel
@@ -177,7 +177,7 @@ class WiredDiscordBot(WiredBot):
 
 @asynccontextmanager
 async def run_bot(
-    server: DiscordSandbox,
+    server: DiscordSimulator,
     tmp_path: Path,
     *script: Any,
     time_limit: float = 30,

@@ -12,13 +12,13 @@ from channels.discord.client import gateway as gateway_module
 from channels.discord.client.gateway import GatewayClient
 from channels.i18n import messages as words
 from channels.intake import backfill
+from chatrig.discord import DiscordSimulator
+from chatrig.models import Pause, Say
 from core.errors import StoreError
 from core.inbox.store import AcceptResult, InboxStore
 from core.turns.store import TurnStore
 from core.turns.turn import Turn
 from core.usage.user_rate_limits import RateLimitDenial
-from sandbox.discord import DiscordSandbox
-from sandbox.models import Pause, Say
 from tests.channels.discord.conftest import PATCH, POST, create_settings, run_bot, run_discord, wait_until
 from tests.channels.wiring import BACKFILL_LIMITS, echo
 from tests.fixtures.inbox_messages import inbound
@@ -29,7 +29,7 @@ REACT = "PUT /channels/{channel}/messages/{message}/reactions/{emoji}/@me"
 # Order and duplicates
 
 
-async def test_messages_in_quick_succession_are_answered_in_order(server: DiscordSandbox, tmp_path: Path) -> None:
+async def test_messages_in_quick_succession_are_answered_in_order(server: DiscordSimulator, tmp_path: Path) -> None:
     go_on = asyncio.Event()
     async with run_bot(server, tmp_path, [Pause(go_on), Say("one!")], "two!") as bot:
         first = await bot.mention_bot("ada", "general", "one")
@@ -43,7 +43,9 @@ async def test_messages_in_quick_succession_are_answered_in_order(server: Discor
         await server.wait_for(lambda: not second.reactions)
 
 
-async def test_a_message_that_two_connections_receive_is_answered_once(server: DiscordSandbox, tmp_path: Path) -> None:
+async def test_a_message_that_two_connections_receive_is_answered_once(
+    server: DiscordSimulator, tmp_path: Path
+) -> None:
     async with run_bot(server, tmp_path, echo) as bot:
         other = DiscordChannel(
             create_settings(server), bot.services, bot.watermarks, BACKFILL_LIMITS, bot.shard_assignment
@@ -60,7 +62,7 @@ async def test_a_message_that_two_connections_receive_is_answered_once(server: D
         assert len(bot.list_bot_messages("general")) == 2
 
 
-async def test_a_queued_reaction_that_fails_delays_nothing(server: DiscordSandbox, tmp_path: Path) -> None:
+async def test_a_queued_reaction_that_fails_delays_nothing(server: DiscordSimulator, tmp_path: Path) -> None:
     go_on = asyncio.Event()
     server.faults.fail(REACT, status=403, code=50013)
     async with run_bot(server, tmp_path, [Pause(go_on), Say("one!")], "two!") as bot:
@@ -72,7 +74,7 @@ async def test_a_queued_reaction_that_fails_delays_nothing(server: DiscordSandbo
         await bot.wait_for_replies(second, "two!")
 
 
-async def test_every_reset_is_confirmed(server: DiscordSandbox, tmp_path: Path) -> None:
+async def test_every_reset_is_confirmed(server: DiscordSimulator, tmp_path: Path) -> None:
     async with run_bot(server, tmp_path, echo) as bot:
         for _ in range(2):
             await bot.wait_for_replies(await bot.mention_bot("ada", "general", "one"), "heard: Ada Lovelace: one")
@@ -81,7 +83,7 @@ async def test_every_reset_is_confirmed(server: DiscordSandbox, tmp_path: Path) 
             await bot.wait_for_replies(await bot.mention_bot("ada", "general", "Reset!"), words.RESET_DONE)
 
 
-async def test_a_reset_does_not_mark_a_complete_answer_as_stopped(server: DiscordSandbox, tmp_path: Path) -> None:
+async def test_a_reset_does_not_mark_a_complete_answer_as_stopped(server: DiscordSimulator, tmp_path: Path) -> None:
     async with run_bot(server, tmp_path, [Say("Once upon a time"), Say(" it ended.")], "anew!") as bot:
         server.faults.delay(PATCH, 3)
         first = await bot.mention_bot("ada", "general", "tell a story")
@@ -97,7 +99,7 @@ async def test_a_reset_does_not_mark_a_complete_answer_as_stopped(server: Discor
 
 @pytest.mark.parametrize("is_whole", [False, True])
 async def test_a_reset_between_two_processes_keeps_the_partial_answer(
-    server: DiscordSandbox, tmp_path: Path, is_whole: bool
+    server: DiscordSimulator, tmp_path: Path, is_whole: bool
 ) -> None:
     script = [Say("Once upon a time"), Say(" it ended.")] if is_whole else [Say("Once upon a time"), Pause(60)]
     async with run_bot(server, tmp_path, script, stop_timeout=0.1) as bot:
@@ -117,7 +119,7 @@ async def test_a_reset_between_two_processes_keeps_the_partial_answer(
         assert (turn.state, turn.text) == ("done" if is_whole else "cancelled", None)
 
 
-async def test_a_reset_stops_the_turn_and_drops_queued_messages(server: DiscordSandbox, tmp_path: Path) -> None:
+async def test_a_reset_stops_the_turn_and_drops_queued_messages(server: DiscordSimulator, tmp_path: Path) -> None:
     async with run_bot(server, tmp_path, [Say("Once upon a time"), Pause(60)], "anew!") as bot:
         first = await bot.mention_bot("ada", "general", "tell a story")
         await bot.wait_for_replies(first, "Once upon a time")
@@ -154,7 +156,7 @@ def fail_inbox(monkeypatch: pytest.MonkeyPatch, times: int) -> None:
 
 
 async def test_a_message_is_answered_once_when_the_database_recovers(
-    server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    server: DiscordSimulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fail_inbox(monkeypatch, 20)
     async with run_bot(server, tmp_path, echo) as bot:
@@ -168,7 +170,7 @@ async def test_a_message_is_answered_once_when_the_database_recovers(
 
 
 async def test_a_stop_does_not_wait_for_the_database_and_the_next_process_answers(
-    server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    server: DiscordSimulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with run_bot(server, tmp_path, echo) as bot:
         await bot.wait_for_replies(await bot.mention_bot("ada", "general", "one"), "heard: Ada Lovelace: one")
@@ -186,7 +188,7 @@ async def test_a_stop_does_not_wait_for_the_database_and_the_next_process_answer
 # Shutdown
 
 
-async def test_a_stop_ends_the_intake_and_completes_running_answers(server: DiscordSandbox, tmp_path: Path) -> None:
+async def test_a_stop_ends_the_intake_and_completes_running_answers(server: DiscordSimulator, tmp_path: Path) -> None:
     go_on = asyncio.Event()
     async with run_bot(server, tmp_path, [Say("half, "), Pause(go_on), Say("and half.")]) as bot:
         question = await bot.mention_bot("ada", "general", "one")
@@ -201,7 +203,7 @@ async def test_a_stop_ends_the_intake_and_completes_running_answers(server: Disc
         assert len(await bot.list_inbox_messages()) == 1
 
 
-async def test_a_turn_that_cannot_end_in_time_says_so(server: DiscordSandbox, tmp_path: Path) -> None:
+async def test_a_turn_that_cannot_end_in_time_says_so(server: DiscordSimulator, tmp_path: Path) -> None:
     async with run_bot(server, tmp_path, [Say("half"), Pause(60)], stop_timeout=0.1) as bot:
         question = await bot.mention_bot("ada", "general", "one")
         await bot.wait_for_replies(question, "half")
@@ -209,7 +211,7 @@ async def test_a_turn_that_cannot_end_in_time_says_so(server: DiscordSandbox, tm
 
 
 async def test_the_next_process_continues_in_the_same_message(
-    server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    server: DiscordSimulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with run_bot(server, tmp_path, [Say("half"), Pause(60)], stop_timeout=0.1) as bot:
         question = await bot.mention_bot("ada", "general", "one")
@@ -241,7 +243,7 @@ async def test_a_stop_leaves_no_task_and_no_open_connection(tmp_path: Path) -> N
         await wait_until(lambda: asyncio.all_tasks() == before, seconds=5)
 
 
-async def test_a_stop_closes_the_gateway_session(server: DiscordSandbox, tmp_path: Path) -> None:
+async def test_a_stop_closes_the_gateway_session(server: DiscordSimulator, tmp_path: Path) -> None:
     async with run_bot(server, tmp_path, echo):
         (session,) = server.sessions
         assert server.is_online
@@ -250,7 +252,7 @@ async def test_a_stop_closes_the_gateway_session(server: DiscordSandbox, tmp_pat
 
 
 async def test_a_stop_with_a_lost_close_leaves_the_bot_invisible(
-    server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    server: DiscordSimulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def close(client: GatewayClient) -> None:
         """Close the gateway with code 4000, as discord.py does: Discord keeps the session."""
@@ -264,7 +266,7 @@ async def test_a_stop_with_a_lost_close_leaves_the_bot_invisible(
     assert not server.is_online
 
 
-async def test_a_new_gateway_session_repeats_nothing(server: DiscordSandbox, tmp_path: Path) -> None:
+async def test_a_new_gateway_session_repeats_nothing(server: DiscordSimulator, tmp_path: Path) -> None:
     async with run_bot(server, tmp_path, echo) as bot:
         await bot.wait_for_replies(await bot.mention_bot("ada", "general", "one"), "heard: Ada Lovelace: one")
         for number in (2, 3):
@@ -278,7 +280,7 @@ async def test_a_new_gateway_session_repeats_nothing(server: DiscordSandbox, tmp
 
 
 async def test_a_stop_does_not_wait_for_an_unresponsive_discord(
-    server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    server: DiscordSimulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(gateway_module, "CLOSE_TIMEOUT_SECONDS", 0.1)
     async with run_bot(server, tmp_path, echo, connect=False) as bot:
@@ -295,7 +297,7 @@ async def test_a_stop_does_not_wait_for_an_unresponsive_discord(
 
 
 async def test_the_model_stream_never_waits_for_discord(
-    server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    server: DiscordSimulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     story, recorded = "word " * 300, list[str]()
     answered = TurnStore.save_answer
@@ -315,7 +317,7 @@ async def test_the_model_stream_never_waits_for_discord(
 
 
 @pytest.mark.parametrize("end", ["reset", "stop"])
-async def test_an_edit_in_flight_is_never_cancelled(server: DiscordSandbox, tmp_path: Path, end: str) -> None:
+async def test_an_edit_in_flight_is_never_cancelled(server: DiscordSimulator, tmp_path: Path, end: str) -> None:
     async with run_bot(server, tmp_path, [Say("half"), Pause(60)], stop_timeout=0) as bot:
         server.faults.delay(PATCH, 0.5)
         question = await bot.mention_bot("ada", "general", "a long one")

@@ -3,8 +3,8 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from channels.discord.invite import application_id_of, invite_link, required_permissions
+from chatrig.discord import DiscordSimulator
 from core.errors import SettingsError
-from sandbox.discord import DiscordSandbox
 
 
 def test_the_invite_link_asks_for_the_permissions_of_the_settings() -> None:
@@ -15,7 +15,7 @@ def test_the_invite_link_asks_for_the_permissions_of_the_settings() -> None:
     assert "guild_id=7" in invite_link(123, auto_thread=True, guild=7)
 
 
-async def test_a_bot_token_contains_the_id_of_its_app(server: DiscordSandbox) -> None:
+async def test_a_bot_token_contains_the_id_of_its_app(server: DiscordSimulator) -> None:
     assert application_id_of(server.bot_token) == int(server.bot_id)
 
 

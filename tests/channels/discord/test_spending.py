@@ -7,11 +7,11 @@ from typing import Any
 import sqlalchemy as sa
 
 from channels.i18n import messages as words
+from chatrig.discord import DiscordSimulator
+from chatrig.models import Fail, Say
 from core.store.schema import spending
 from core.usage.prices import to_amount
 from core.usage.spending_limits import SpendingLimits
-from sandbox.discord import DiscordSandbox
-from sandbox.models import Fail, Say
 from tests.channels.discord.conftest import WiredDiscordBot, run_bot
 from tests.channels.slack.test_spending import ONE
 from tests.channels.wiring import FALLBACK_MODEL, echo
@@ -25,7 +25,9 @@ async def run_usage_command(bot: WiredDiscordBot, user: str, channel: Any) -> st
     return str(responses[0].text)
 
 
-async def test_usage_is_private_and_a_spending_limit_ends_with_the_day(server: DiscordSandbox, tmp_path: Path) -> None:
+async def test_usage_is_private_and_a_spending_limit_ends_with_the_day(
+    server: DiscordSimulator, tmp_path: Path
+) -> None:
     grace = str(server.people["grace"].id)
     limits: dict[str, Any] = {"limits": SpendingLimits(user=to_amount(Decimal("0.01"))), "admins": [grace]}
     async with run_bot(server, tmp_path, echo, core=limits, admins=[grace]) as bot:
@@ -50,7 +52,7 @@ async def test_usage_is_private_and_a_spending_limit_ends_with_the_day(server: D
         await bot.wait_for_last_reply(question, lambda text: text.startswith("heard:"))
 
 
-async def test_a_fallback_model_answers_and_is_named(server: DiscordSandbox, tmp_path: Path) -> None:
+async def test_a_fallback_model_answers_and_is_named(server: DiscordSimulator, tmp_path: Path) -> None:
     broken = [Say("The sky is gr"), Fail(503)]
     async with run_bot(server, tmp_path, broken, core={"fallback_script": echo}) as bot:
         note = words.ANSWERED_BY_FALLBACK.format(model=FALLBACK_MODEL, other="openai/scripted")

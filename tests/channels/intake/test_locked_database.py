@@ -12,11 +12,11 @@ import pytest
 
 from channels.i18n import messages as words
 from channels.slack.interactions.shortcuts import WHY
-from sandbox.slack import SlackSandbox
-from tests.channels.platforms import run_conversation, run_sandbox, wait_for_answer
+from chatrig.slack import SlackSimulator
+from tests.channels.platforms import run_conversation, run_simulator, wait_for_answer
 from tests.channels.wiring import MODELS
 
-#: Acknowledgement timeout of the sandbox in seconds. Slack and Discord wait for 3.
+#: Acknowledgement timeout of the simulator in seconds. Slack and Discord wait for 3.
 ACK_TIMEOUT_SECONDS = 2.0
 
 Interaction = Callable[[Any], Awaitable[Any]]
@@ -25,7 +25,7 @@ Interaction = Callable[[Any], Awaitable[Any]]
 @pytest.fixture(autouse=True)
 def ack_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in ("slack.interactions.commands", "slack.interactions.delivery", "discord.interactions.delivery"):
-        monkeypatch.setattr(f"sandbox.{module}.ACK_TIMEOUT_SECONDS", ACK_TIMEOUT_SECONDS)
+        monkeypatch.setattr(f"chatrig.{module}.ACK_TIMEOUT_SECONDS", ACK_TIMEOUT_SECONDS)
 
 
 @asynccontextmanager
@@ -40,8 +40,8 @@ async def lock_database(folder: Path) -> AsyncIterator[None]:
 
 def create_command(name: str, **options: str) -> Interaction:
     async def run_command(chat: Any) -> None:
-        slash = f"/{name}" if isinstance(chat.sandbox, SlackSandbox) else name
-        responses = await chat.sandbox.run_command("ada", "general", slash, **options)
+        slash = f"/{name}" if isinstance(chat.simulator, SlackSimulator) else name
+        responses = await chat.simulator.run_command("ada", "general", slash, **options)
         assert not [
             response.text
             for response in responses
@@ -56,10 +56,10 @@ def create_press(label: str) -> Interaction:
 
 
 async def use_why_menu(chat: Any) -> None:
-    if isinstance(chat.sandbox, SlackSandbox):
-        assert await chat.sandbox.use_shortcut("ada", chat.list_replies()[0], WHY)
+    if isinstance(chat.simulator, SlackSimulator):
+        assert await chat.simulator.use_shortcut("ada", chat.list_replies()[0], WHY)
     else:
-        await chat.sandbox.run_message_command("ada", chat.list_replies()[0], words.WHY_THIS)
+        await chat.simulator.run_message_command("ada", chat.list_replies()[0], words.WHY_THIS)
 
 
 async def rate_answer(chat: Any) -> None:
@@ -99,8 +99,8 @@ CASES = {
 async def test_an_interaction_during_a_lock_is_acknowledged_and_then_processed(tmp_path: Path, name: str) -> None:
     case = CASES[name]
     async with (
-        run_sandbox(name.partition("-")[0]) as sandbox,
-        run_conversation(sandbox, tmp_path, "one", "two") as chat,
+        run_simulator(name.partition("-")[0]) as simulator,
+        run_conversation(simulator, tmp_path, "one", "two") as chat,
     ):
         await chat.say("hello")
         await wait_for_answer(chat, "one")
@@ -108,7 +108,7 @@ async def test_an_interaction_during_a_lock_is_acknowledged_and_then_processed(t
         async with lock_database(tmp_path):
             await asyncio.gather(*(interact(chat) for interact in case.interactions))
         await wait_for_answer(chat, *case.replies)
-        await sandbox.wait_for(lambda: len(list(filter(None, chat.list_private_messages()))) == len(case.private))
+        await simulator.wait_for(lambda: len(list(filter(None, chat.list_private_messages()))) == len(case.private))
         private_messages = chat.list_private_messages()
         for text in case.private:
             private_messages.remove(next(whisper for whisper in private_messages if text in whisper))

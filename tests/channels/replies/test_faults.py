@@ -16,9 +16,9 @@ from discord.gateway import DiscordWebSocket
 
 from channels.i18n import messages as words
 from channels.slack.client import socket_mode as socket
-from sandbox.fault_queue import FaultKind
-from sandbox.models import DropConnection, ReceivedRequest, Say, ScriptedResponse
-from sandbox.slack import SlackSandbox
+from chatrig.fault_queue import FaultKind
+from chatrig.models import DropConnection, ReceivedRequest, Say, ScriptedResponse
+from chatrig.slack import SlackSimulator
 from tests.channels.platforms import (
     PLATFORMS,
     Chat,
@@ -26,7 +26,7 @@ from tests.channels.platforms import (
     SlackChat,
     list_texts,
     run_conversation,
-    run_sandbox,
+    run_simulator,
     shorten_pauses,
     wait_for_texts,
 )
@@ -73,11 +73,11 @@ async def run_shared_bot(platform: str, folder: Path, **kwargs: Any) -> AsyncIte
         patch.setattr(DiscordWebSocket, "DEFAULT_GATEWAY", DiscordWebSocket.DEFAULT_GATEWAY)
         patch.setattr(socket, "PING_INTERVAL_SECONDS", 1)
         async with (
-            run_sandbox(platform) as sandbox,
-            run_conversation(sandbox, folder, BreakingModel(), max_chunks=3, **kwargs) as chat,
+            run_simulator(platform) as simulator,
+            run_conversation(simulator, folder, BreakingModel(), max_chunks=3, **kwargs) as chat,
         ):
             client: Any = chat.bot.channel._client
-            if isinstance(sandbox, SlackSandbox):
+            if isinstance(simulator, SlackSimulator):
                 client.timeout = TIMEOUT
             else:
                 client.http._HTTPClient__session._timeout = aiohttp.ClientTimeout(total=TIMEOUT)
@@ -100,24 +100,24 @@ async def shared_streaming_chat(tmp_path_factory: pytest.TempPathFactory) -> Asy
 async def streaming_chat(shared_streaming_chat: Any) -> AsyncIterator[SlackChat]:
     """Yield a conversation with streamed replies in a new Slack channel."""
     name = f"streamed-{next(_numbers)}"
-    shared_streaming_chat.sandbox.add_channel(name)
+    shared_streaming_chat.simulator.add_channel(name)
     shorten_pauses(shared_streaming_chat.bot)  # forget the learned rate limits
     yield SlackChat(shared_streaming_chat.bot, name)
-    shared_streaming_chat.sandbox.faults.clear()
+    shared_streaming_chat.simulator.faults.clear()
 
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def chat(shared_chat: Chat) -> AsyncIterator[Chat]:
     """Yield a conversation in a new Slack channel or a new Discord thread."""
     name = f"chat-{next(_numbers)}"
-    sandbox = shared_chat.sandbox
-    if isinstance(sandbox, SlackSandbox):
-        sandbox.add_channel(name)
+    simulator = shared_chat.simulator
+    if isinstance(simulator, SlackSimulator):
+        simulator.add_channel(name)
         yield SlackChat(shared_chat.bot, name)
     else:
-        root = await sandbox.post_message("ada", sandbox.add_channel(name), "a root")
-        yield DiscordChat(shared_chat.bot, await sandbox.start_thread("ada", root, name))
-    sandbox.faults.clear()
+        root = await simulator.post_message("ada", simulator.add_channel(name), "a root")
+        yield DiscordChat(shared_chat.bot, await simulator.start_thread("ada", root, name))
+    simulator.faults.clear()
 
 
 # Preparation of each call
@@ -136,13 +136,13 @@ async def prepare(chat: Chat, call: str, *, says: str = "hi") -> Callable[[], Aw
     if call == "delete":  # a retry deletes the extra messages of a long text
         await chat.say(f"break {next(_numbers)}")
         await wait_for_texts(chat, lambda found: found and "⚠️" in found[-1])
-        await chat.sandbox.wait_for(lambda: words.RETRY in chat.list_replies()[-1].buttons)
+        await chat.simulator.wait_for(lambda: words.RETRY in chat.list_replies()[-1].buttons)
         return lambda: chat.press(words.RETRY)
     if call == "react":  # a queued message gets the reaction
         await chat.say("first, slowly")
-        await chat.sandbox.wait_for(chat.list_replies)
+        await chat.simulator.wait_for(chat.list_replies)
     if call == "find":  # a post with an unknown outcome
-        chat.sandbox.faults.lose_response(chat.calls["post"])
+        chat.simulator.faults.lose_response(chat.calls["post"])
     return lambda: chat.say("long" if call == "upload" else says)
 
 
@@ -182,19 +182,19 @@ def check_reply(chat: Chat, call: str) -> None:
 
 
 async def exceed_rate_limit(chat: Chat, name: str) -> None:
-    chat.sandbox.faults.rate_limit(name, 1)
+    chat.simulator.faults.rate_limit(name, 1)
 
 
 async def fail_with_server_error(chat: Chat, name: str) -> None:
-    chat.sandbox.faults.fail(name, 2, status=503)
+    chat.simulator.faults.fail(name, 2, status=503)
 
 
 async def lose_response(chat: Chat, name: str) -> None:
-    chat.sandbox.faults.lose_response(name)
+    chat.simulator.faults.lose_response(name)
 
 
 async def exceed_timeout(chat: Chat, name: str) -> None:
-    chat.sandbox.faults.delay(name, TOO_LONG)
+    chat.simulator.faults.delay(name, TOO_LONG)
 
 
 async def close_socket(chat: Chat, name: str) -> None:
@@ -203,8 +203,8 @@ async def close_socket(chat: Chat, name: str) -> None:
     API calls do not use this connection.
     """
     del name
-    await chat.sandbox.drop_sockets()
-    await chat.sandbox.wait_until_connected()
+    await chat.simulator.drop_sockets()
+    await chat.simulator.wait_until_connected()
 
 
 @pytest.mark.parametrize(
@@ -236,7 +236,7 @@ async def test_transient_faults_leave_the_reply_correct(
     assert (row.state, row.error) == ("done", None)
     check_reply(chat, call)
     assert list_errors(caplog) == []
-    assert not any(map(chat.sandbox.faults.has_pending, get_args(FaultKind)))  # the fault occurred
+    assert not any(map(chat.simulator.faults.has_pending, get_args(FaultKind)))  # the fault occurred
 
 
 @pytest.mark.parametrize(
@@ -249,7 +249,7 @@ async def test_transient_faults_leave_a_streamed_reply_correct(
     fault: Callable[[Chat, str], Awaitable[None]],
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    before = len(streaming_chat.sandbox.calls)
+    before = len(streaming_chat.simulator.calls)
     await fault(streaming_chat, call)
     await streaming_chat.say("slowly" if fault is exceed_timeout else "stepwise")
     row = await wait_for_turns(streaming_chat, 1)
@@ -257,20 +257,20 @@ async def test_transient_faults_leave_a_streamed_reply_correct(
     check_reply(streaming_chat, "edit")
     assert not any(message.stream and message.stream.is_live for message in streaming_chat.list_replies())
     assert list_errors(caplog) == []
-    assert call in [made_call.method for made_call in streaming_chat.sandbox.calls[before:]]
+    assert call in [made_call.method for made_call in streaming_chat.simulator.calls[before:]]
 
 
 # Permanent faults
 
 
 async def wait_for_text(chat: Chat) -> None:
-    await chat.sandbox.wait_for(lambda: list_texts(chat)[-1:] not in ([], [words.PLACEHOLDER]))
+    await chat.simulator.wait_for(lambda: list_texts(chat)[-1:] not in ([], [words.PLACEHOLDER]))
 
 
 async def delete_reply(chat: Chat) -> None:
     """Delete the bot's newest message once it shows its first text."""
     await wait_for_text(chat)
-    world = chat.sandbox._workspace if isinstance(chat, SlackChat) else chat.sandbox._guild
+    world = chat.simulator._workspace if isinstance(chat, SlackChat) else chat.simulator._guild
     world.delete_message(chat.list_replies()[-1])
 
 
@@ -280,21 +280,21 @@ async def archive_thread(chat: Chat) -> None:
     if isinstance(chat, SlackChat):
         chat.channel.archived = True
     elif isinstance(chat, DiscordChat):
-        await chat.sandbox.archive_thread(chat.place)
+        await chat.simulator.archive_thread(chat.place)
 
 
 async def deny_permission(chat: Chat, name: str) -> None:
     if isinstance(chat, SlackChat):
-        chat.sandbox.faults.fail(name, 99, error="missing_scope")
+        chat.simulator.faults.fail(name, 99, error="missing_scope")
     else:
-        chat.sandbox.faults.fail(name, 99, status=403, code=50013)
+        chat.simulator.faults.fail(name, 99, status=403, code=50013)
 
 
 async def remove_channel(chat: Chat, name: str) -> None:
     if isinstance(chat, SlackChat):
-        chat.sandbox.faults.fail(name, 99, error="channel_not_found")
+        chat.simulator.faults.fail(name, 99, error="channel_not_found")
     else:
-        chat.sandbox.faults.fail(name, 99, status=404, code=10003)
+        chat.simulator.faults.fail(name, 99, status=404, code=10003)
 
 
 async def delete_reply_during_answer(chat: Chat) -> Any:
@@ -335,7 +335,7 @@ async def test_a_deleted_stream_is_posted_again_and_an_archived_channel_is_repor
     streaming_chat.root = None
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(streaming_chat.say("slowly, and once more"))
-        await streaming_chat.sandbox.wait_for(
+        await streaming_chat.simulator.wait_for(
             lambda: [m for m in streaming_chat.list_replies() if m.stream and m.stream.is_live]
         )
         streaming_chat.channel.archived = True
@@ -358,16 +358,16 @@ async def test_a_reply_that_cannot_be_shown_fails_the_turn_with_one_log_error(
     assert row.error.startswith("RefusedError: ")
     (line,) = list_errors(caplog)
     assert line.startswith(f"turn {row.id}: the reply cannot be shown: RefusedError: ")
-    chat.sandbox.faults.clear()
+    chat.simulator.faults.clear()
     await chat.say("hi")  # the bot still answers
     assert (await wait_for_turns(chat, 2)).state == "done"
 
 
 def refuse_edits(chat: Chat, times: int) -> None:
     if isinstance(chat, SlackChat):
-        chat.sandbox.faults.fail(chat.calls["edit"], times, error="invalid_blocks")
+        chat.simulator.faults.fail(chat.calls["edit"], times, error="invalid_blocks")
     else:
-        chat.sandbox.faults.fail(chat.calls["edit"], times, status=400, code=240000)
+        chat.simulator.faults.fail(chat.calls["edit"], times, status=400, code=240000)
 
 
 async def test_a_refused_chunk_does_not_block_the_complete_answer(
@@ -428,11 +428,11 @@ async def test_a_refused_file_is_posted_as_messages(chat: Chat) -> None:
     if isinstance(chat, SlackChat):
         await deny_permission(chat, chat.calls["upload"])
     else:
-        chat.sandbox.permissions.discard("attach_files")
+        chat.simulator.permissions.discard("attach_files")
     await chat.say("long")
     row = await wait_for_turns(chat, 1)
     if not isinstance(chat, SlackChat):
-        chat.sandbox.permissions.add("attach_files")
+        chat.simulator.permissions.add("attach_files")
     assert row.state == "done"
     assert not chat.list_files()
     assert "".join("".join(list_texts(chat)).split()) == "".join(LONG.split())

@@ -13,10 +13,10 @@ from channels.i18n import messages as words
 from channels.rate_limits.caller import RefusedError
 from channels.slack.client.api import SlackApi
 from channels.slack.replies.surface import SlackSurface
+from chatrig.models import CallTool, Fail
 from core.store.schema import artifacts
 from core.tools.tool import to_adk_tool
 from core.turns.store import TurnStore
-from sandbox.models import CallTool, Fail
 from tests.channels.platforms import (
     Chat,
     list_texts,
@@ -64,15 +64,15 @@ async def count_artifacts(chat: Chat) -> int:
 
 def list_alt_texts(chat: Chat) -> list[str]:
     """Return the alternative texts of the images in the channel `general`."""
-    visible = [m for m in chat.sandbox.messages("general") if not m.deleted]
-    if chat.sandbox.api_url.endswith("/api/"):
+    visible = [m for m in chat.simulator.messages("general") if not m.deleted]
+    if chat.simulator.api_url.endswith("/api/"):
         return [file.alt_text for m in visible for file in m.files if file.alt_text]
     return [file.description for m in visible for file in m.content.attachments if file.description]
 
 
-async def test_generated_files_are_posted_in_order_and_deleted_with_the_session(sandbox: Any, tmp_path: Path) -> None:
+async def test_generated_files_are_posted_in_order_and_deleted_with_the_session(simulator: Any, tmp_path: Path) -> None:
     script = [MAKES, "Here you are.", MAKES[1:], "Once more."]
-    async with run_conversation(sandbox, tmp_path, *script, core=TOOLS) as chat:
+    async with run_conversation(simulator, tmp_path, *script, core=TOOLS) as chat:
         await chat.say("draw")
         await wait_for_answer(chat, "Here you are.")
         await wait_for_turns(chat)
@@ -90,9 +90,9 @@ async def test_generated_files_are_posted_in_order_and_deleted_with_the_session(
 
 @pytest.mark.parametrize("moment", ["sent", "recorded", "shared"])
 async def test_each_generated_file_is_posted_once_despite_a_crash(
-    sandbox: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
+    simulator: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
-    async with run_conversation(sandbox, tmp_path, MAKES[:1], "Here you are.", core=TOOLS) as chat:
+    async with run_conversation(simulator, tmp_path, MAKES[:1], "Here you are.", core=TOOLS) as chat:
         shares = 0
         share, attach, save_ids = SlackSurface._share, DiscordApi.set_files, TurnStore.save_message_ids
 
@@ -120,17 +120,17 @@ async def test_each_generated_file_is_posted_once_despite_a_crash(
             await wait_until(chat.bot.worker._stopping.is_set)
             await chat.bot.worker.stop(5)
         assert len(chat.list_files()) == (2 if moment == "shared" else 1 if hasattr(chat, "channel") else 0)
-    async with run_conversation(sandbox, tmp_path, "never said", core=TOOLS) as chat:
+    async with run_conversation(simulator, tmp_path, "never said", core=TOOLS) as chat:
         assert (await wait_for_turns(chat))[0].state == "done"
         assert sorted(chat.list_files()) == sorted(MADE[:2])
         assert list_texts(chat) == ["Here you are."]
 
 
-async def test_a_retried_turn_posts_its_files(sandbox: Any, tmp_path: Path) -> None:
-    async with run_conversation(sandbox, tmp_path, MAKES[:1], Fail(401, "no"), "Here you are.", core=TOOLS) as chat:
+async def test_a_retried_turn_posts_its_files(simulator: Any, tmp_path: Path) -> None:
+    async with run_conversation(simulator, tmp_path, MAKES[:1], Fail(401, "no"), "Here you are.", core=TOOLS) as chat:
         await chat.say("draw")
         await wait_for_texts(chat, lambda found: found and "⚠️" in found[-1])
-        await chat.sandbox.wait_for(lambda: any(words.RETRY in message.buttons for message in chat.list_replies()))
+        await chat.simulator.wait_for(lambda: any(words.RETRY in message.buttons for message in chat.list_replies()))
         assert not chat.list_files()
         await chat.press(words.RETRY)
         await wait_for_answer(chat, "Here you are.")
@@ -139,7 +139,7 @@ async def test_a_retried_turn_posts_its_files(sandbox: Any, tmp_path: Path) -> N
 
 
 async def test_a_refused_file_is_named_and_the_others_are_posted(
-    sandbox: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    simulator: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     upload = SlackApi.upload
 
@@ -150,7 +150,7 @@ async def test_a_refused_file_is_named_and_the_others_are_posted(
 
     monkeypatch.setattr(SlackApi, "upload", refuse_large_file)
     async with run_conversation(
-        sandbox, tmp_path, [*MAKES[1:], CallTool("heavy", {})], "Here you are.", core=TOOLS
+        simulator, tmp_path, [*MAKES[1:], CallTool("heavy", {})], "Here you are.", core=TOOLS
     ) as chat:
         await chat.say("draw")
         notice = "Here you are.\n\nI couldn't attach `heavy.pdf` (11.0 MB)."

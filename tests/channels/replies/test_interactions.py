@@ -12,14 +12,14 @@ from channels.answerer import Answerer
 from channels.i18n import messages as words
 from channels.replies import rerender
 from channels.settings import EXTRA_BUTTONS
+from chatrig.models import Fail, Pause, Say
+from chatrig.slack import SlackSimulator
 from core.agents.runtime import AgentRuntime
 from core.errors import ProviderRequestError
 from core.identity import Actor
 from core.store.schema import feedback
 from core.turns.turn import CancelReason
 from core.turns.worker import Worker
-from sandbox.models import Fail, Pause, Say
-from sandbox.slack import SlackSandbox
 from tests.channels.platforms import (
     Chat,
     SlackChat,
@@ -48,27 +48,27 @@ def get_answer_buttons(chat: Chat, first: str = words.REGENERATE) -> list[str]:
 
 async def wait_for_buttons(chat: Chat, *wanted: list[str]) -> None:
     try:
-        await chat.sandbox.wait_for(lambda: list_buttons(chat) == list(wanted))
+        await chat.simulator.wait_for(lambda: list_buttons(chat) == list(wanted))
     except TimeoutError as error:
         raise TimeoutError(f"{error}\n{list_buttons(chat)}") from None
 
 
 def count_reply_calls(chat: Chat) -> int:
     """Return the number of API calls that post or edit replies."""
-    names = [getattr(call, "method", None) or call.route for call in chat.sandbox.calls]
+    names = [getattr(call, "method", None) or call.route for call in chat.simulator.calls]
     return sum(names.count(chat.calls[name]) for name in ("post", "edit"))
 
 
 # Growing replies
 
 
-async def test_only_the_author_can_stop_a_growing_reply(sandbox: Any, tmp_path: Path) -> None:
-    async with run_conversation(sandbox, tmp_path, [Say("Once"), Pause(60)]) as chat:
+async def test_only_the_author_can_stop_a_growing_reply(simulator: Any, tmp_path: Path) -> None:
+    async with run_conversation(simulator, tmp_path, [Say("Once"), Pause(60)]) as chat:
         await chat.say("hi")
         await wait_for_texts(chat, lambda found: found == ["Once"])
         await wait_for_buttons(chat, [words.STOP])
         await chat.press(words.STOP, user="grace")
-        await chat.sandbox.wait_for(lambda: chat.list_private_messages("grace") == [words.STOP_NOT_ALLOWED])
+        await chat.simulator.wait_for(lambda: chat.list_private_messages("grace") == [words.STOP_NOT_ALLOWED])
         await chat.press(words.STOP)
         await wait_for_answer(chat, f"Once\n\n{words.STOPPED}")
         await wait_for_buttons(chat, [words.REGENERATE])
@@ -76,8 +76,8 @@ async def test_only_the_author_can_stop_a_growing_reply(sandbox: Any, tmp_path: 
         assert not chat.list_private_messages("ada")
 
 
-async def test_a_late_stop_is_reported_to_its_user(sandbox: Any, tmp_path: Path) -> None:
-    async with run_conversation(sandbox, tmp_path, [Say("Once"), Pause(60)]) as chat:
+async def test_a_late_stop_is_reported_to_its_user(simulator: Any, tmp_path: Path) -> None:
+    async with run_conversation(simulator, tmp_path, [Say("Once"), Pause(60)]) as chat:
         await chat.say("hi")
         await wait_for_buttons(chat, [words.STOP])
         (turn,) = await chat.bot.list_turns()
@@ -86,13 +86,13 @@ async def test_a_late_stop_is_reported_to_its_user(sandbox: Any, tmp_path: Path)
         await chat.bot.wait_for_turns(1)
         assert before == f"stop:{turn.id}"
         word = await chat.bot.channel._intake.presses.handle(
-            before, actor=Actor(chat.bot.channel.name, chat.sandbox.people["ada"].id), locale="ko"
+            before, actor=Actor(chat.bot.channel.name, chat.simulator.people["ada"].id), locale="ko"
         )
         assert word == words.messages_for("ko")(words.ALREADY_ENDED)
 
 
-async def test_a_reply_can_be_stopped_before_the_first_text(sandbox: Any, tmp_path: Path) -> None:
-    async with run_conversation(sandbox, tmp_path, [Pause(60)]) as chat:
+async def test_a_reply_can_be_stopped_before_the_first_text(simulator: Any, tmp_path: Path) -> None:
+    async with run_conversation(simulator, tmp_path, [Pause(60)]) as chat:
         await chat.say("hi")
         await wait_for_buttons(chat, [words.STOP])
         assert list_texts(chat) == [words.PLACEHOLDER]
@@ -100,36 +100,36 @@ async def test_a_reply_can_be_stopped_before_the_first_text(sandbox: Any, tmp_pa
         await wait_for_answer(chat, words.STOPPED)
 
 
-async def test_the_stop_button_is_under_the_last_chunk_until_the_end(sandbox: Any, tmp_path: Path) -> None:
+async def test_the_stop_button_is_under_the_last_chunk_until_the_end(simulator: Any, tmp_path: Path) -> None:
     go_on, end = asyncio.Event(), asyncio.Event()
     long = "A sentence of some words. " * 160
-    async with run_conversation(sandbox, tmp_path, [Say("Once."), Pause(go_on), Say(long), Pause(end)]) as chat:
+    async with run_conversation(simulator, tmp_path, [Say("Once."), Pause(go_on), Say(long), Pause(end)]) as chat:
         await chat.say("hi")
         await wait_for_buttons(chat, [words.STOP])
         go_on.set()
-        await chat.sandbox.wait_for(lambda: len(chat.list_replies()) > 1 and list_buttons(chat)[-1])
+        await chat.simulator.wait_for(lambda: len(chat.list_replies()) > 1 and list_buttons(chat)[-1])
         assert list_buttons(chat) == [*([] for _ in chat.list_replies()[1:]), [words.STOP]]
         end.set()
         await chat.bot.wait_for_turns(1)
         assert list_buttons(chat) == [*([] for _ in chat.list_replies()[1:]), get_answer_buttons(chat)]
 
 
-async def test_a_released_reply_keeps_its_stop_button(sandbox: Any, tmp_path: Path) -> None:
-    async with run_conversation(sandbox, tmp_path, [Say("Once"), Pause(60)]) as chat:
+async def test_a_released_reply_keeps_its_stop_button(simulator: Any, tmp_path: Path) -> None:
+    async with run_conversation(simulator, tmp_path, [Say("Once"), Pause(60)]) as chat:
         await chat.say("hi")
         await wait_for_texts(chat, lambda found: found == ["Once"])
         await chat.bot.worker.stop(0.1)
         await wait_for_answer(chat, f"Once\n\n{words.RESTARTING}")
         assert list_buttons(chat) == [[words.STOP]]
         await chat.press(words.STOP)
-    async with run_conversation(sandbox, tmp_path, "never said") as chat:
+    async with run_conversation(simulator, tmp_path, "never said") as chat:
         await wait_for_texts(chat, lambda found: words.STOPPED in found[-1])
         await wait_for_buttons(chat, [words.REGENERATE])
 
 
-async def test_buttons_need_no_calls_of_their_own(sandbox: Any, tmp_path: Path) -> None:
+async def test_buttons_need_no_calls_of_their_own(simulator: Any, tmp_path: Path) -> None:
     go_on = asyncio.Event()
-    async with run_conversation(sandbox, tmp_path, [Pause(go_on), Say("It is 42.")]) as chat:
+    async with run_conversation(simulator, tmp_path, [Pause(go_on), Say("It is 42.")]) as chat:
         await chat.say("hi")
         await wait_for_buttons(chat, [words.STOP])
         assert count_reply_calls(chat) == 1
@@ -142,8 +142,8 @@ async def test_buttons_need_no_calls_of_their_own(sandbox: Any, tmp_path: Path) 
 # Buttons under an answer
 
 
-async def test_an_answer_is_regenerated_in_place(sandbox: Any, tmp_path: Path) -> None:
-    async with run_conversation(sandbox, tmp_path, "It is 41.", "It is 42.") as chat:
+async def test_an_answer_is_regenerated_in_place(simulator: Any, tmp_path: Path) -> None:
+    async with run_conversation(simulator, tmp_path, "It is 41.", "It is 42.") as chat:
         await chat.say("what is it?")
         await wait_for_answer(chat, "It is 41.")
         await wait_for_buttons(chat, get_answer_buttons(chat))
@@ -159,21 +159,21 @@ async def test_an_answer_is_regenerated_in_place(sandbox: Any, tmp_path: Path) -
         assert chat.list_replies()[0].buttons[words.REGENERATE] == f"regenerate:{second.id}"
 
 
-async def test_any_reader_may_give_feedback(sandbox: Any, tmp_path: Path) -> None:
-    async with run_conversation(sandbox, tmp_path, "It is 42.") as chat:
+async def test_any_reader_may_give_feedback(simulator: Any, tmp_path: Path) -> None:
+    async with run_conversation(simulator, tmp_path, "It is 42.") as chat:
         await chat.say("what is it?")
         await wait_for_buttons(chat, get_answer_buttons(chat))
         for user, label in (("ada", words.GOOD_ANSWER), ("grace", words.BAD_ANSWER), ("ada", words.BAD_ANSWER)):
             await chat.rate(label, user=user)
         thanks = {"ada": [words.FEEDBACK_THANKS] * 2, "grace": [words.FEEDBACK_THANKS]}
-        await chat.sandbox.wait_for(lambda: {user: chat.list_private_messages(user) for user in thanks} == thanks)
+        await chat.simulator.wait_for(lambda: {user: chat.list_private_messages(user) for user in thanks} == thanks)
         async with chat.bot.database.read() as connection:
             ratings = (await connection.execute(sa.select(feedback.c.rating))).scalars().all()
         assert ratings == ["bad", "bad"]
 
 
-async def test_disabled_buttons_are_not_shown(sandbox: Any, tmp_path: Path) -> None:
-    async with run_conversation(sandbox, tmp_path, "It is 42.", Fail(400, "")) as chat:
+async def test_disabled_buttons_are_not_shown(simulator: Any, tmp_path: Path) -> None:
+    async with run_conversation(simulator, tmp_path, "It is 42.", Fail(400, "")) as chat:
         chat.bot.answerer._settings = replace(chat.bot.answerer._settings, extra_buttons=EXTRA_BUTTONS - EXTRA_BUTTONS)
         await chat.say("what is it?")
         await chat.bot.wait_for_turns(1)
@@ -185,8 +185,8 @@ async def test_disabled_buttons_are_not_shown(sandbox: Any, tmp_path: Path) -> N
 # Edits and deletions
 
 
-async def test_an_edit_during_an_answer_offers_a_new_answer(sandbox: Any, tmp_path: Path) -> None:
-    async with run_conversation(sandbox, tmp_path, [Say("Two and tow"), Pause(60)], "Four.") as chat:
+async def test_an_edit_during_an_answer_offers_a_new_answer(simulator: Any, tmp_path: Path) -> None:
+    async with run_conversation(simulator, tmp_path, [Say("Two and tow"), Pause(60)], "Four.") as chat:
         await chat.say("two and tow?")
         await wait_for_texts(chat, lambda found: found == ["Two and tow"])
         (row,) = await chat.bot.list_inbox_messages()
@@ -203,8 +203,8 @@ async def test_an_edit_during_an_answer_offers_a_new_answer(sandbox: Any, tmp_pa
         assert "two and two?" in prompts[0]
 
 
-async def test_an_edit_after_an_answer_offers_a_new_answer(sandbox: Any, tmp_path: Path) -> None:
-    async with run_conversation(sandbox, tmp_path, "Tow?", "Four.") as chat:
+async def test_an_edit_after_an_answer_offers_a_new_answer(simulator: Any, tmp_path: Path) -> None:
+    async with run_conversation(simulator, tmp_path, "Tow?", "Four.") as chat:
         await chat.say("two and tow?")
         await chat.bot.wait_for_turns(1)
         (row,) = await chat.bot.list_inbox_messages()
@@ -223,10 +223,10 @@ async def test_an_edit_after_an_answer_offers_a_new_answer(sandbox: Any, tmp_pat
 
 
 async def test_an_edit_during_a_turn_of_another_worker_is_shown_at_its_end(
-    sandbox: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    simulator: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     go_on = asyncio.Event()
-    async with run_conversation(sandbox, tmp_path, [Say("Tow"), Pause(go_on), Say("?")]) as chat:
+    async with run_conversation(simulator, tmp_path, [Say("Tow"), Pause(go_on), Say("?")]) as chat:
         await chat.say("two and tow?")
         await wait_for_texts(chat, lambda found: found == ["Tow"])
         monkeypatch.setattr(Answerer, "_update_growing_buttons", lambda *_: False)  # as if another worker ran it
@@ -236,8 +236,10 @@ async def test_an_edit_during_a_turn_of_another_worker_is_shown_at_its_end(
         await wait_for_buttons(chat, get_answer_buttons(chat, words.ANSWER_EDITED))
 
 
-async def test_an_edit_survives_a_change_of_the_worker(sandbox: Any, tmp_path: Path) -> None:
-    async with run_conversation(sandbox, tmp_path, [Say("Tow"), Pause(60)], [Say("Tow"), Pause(0.2), Say("?")]) as chat:
+async def test_an_edit_survives_a_change_of_the_worker(simulator: Any, tmp_path: Path) -> None:
+    async with run_conversation(
+        simulator, tmp_path, [Say("Tow"), Pause(60)], [Say("Tow"), Pause(0.2), Say("?")]
+    ) as chat:
         await chat.say("two and tow?")
         await wait_for_texts(chat, lambda found: found == ["Tow"])
         (row,) = await chat.bot.list_inbox_messages()
@@ -247,8 +249,8 @@ async def test_an_edit_survives_a_change_of_the_worker(sandbox: Any, tmp_path: P
         await wait_for_buttons(chat, get_answer_buttons(chat, words.ANSWER_EDITED))
 
 
-async def test_a_deleted_question_ends_its_answer_with_a_notice(sandbox: Any, tmp_path: Path) -> None:
-    async with run_conversation(sandbox, tmp_path, [Say("Once"), Pause(60)], "It is 42.") as chat:
+async def test_a_deleted_question_ends_its_answer_with_a_notice(simulator: Any, tmp_path: Path) -> None:
+    async with run_conversation(simulator, tmp_path, [Say("Once"), Pause(60)], "It is 42.") as chat:
         await chat.say("one")
         await wait_for_texts(chat, lambda found: found == ["Once"])
         (row,) = await chat.bot.list_inbox_messages()
@@ -264,10 +266,10 @@ async def test_a_deleted_question_ends_its_answer_with_a_notice(sandbox: Any, tm
 
 
 async def test_a_deletion_during_a_turn_of_another_worker_is_shown_at_its_end(
-    sandbox: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    simulator: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     go_on = asyncio.Event()
-    async with run_conversation(sandbox, tmp_path, [Say("Tow"), Pause(go_on), Say("?")]) as chat:
+    async with run_conversation(simulator, tmp_path, [Say("Tow"), Pause(go_on), Say("?")]) as chat:
         await chat.say("two and tow?")
         await wait_for_texts(chat, lambda found: found == ["Tow"])
         monkeypatch.setattr(Answerer, "_update_growing_buttons", lambda *_: False)  # as if another worker ran it
@@ -279,8 +281,8 @@ async def test_a_deletion_during_a_turn_of_another_worker_is_shown_at_its_end(
         assert list_buttons(chat) == [[]]
 
 
-async def test_a_deletion_survives_a_change_of_the_worker(sandbox: Any, tmp_path: Path) -> None:
-    async with run_conversation(sandbox, tmp_path, "It is 42.") as chat:
+async def test_a_deletion_survives_a_change_of_the_worker(simulator: Any, tmp_path: Path) -> None:
+    async with run_conversation(simulator, tmp_path, "It is 42.") as chat:
         await chat.say("one")
         await chat.bot.wait_for_turns(1)
         await chat.bot.restart_worker(state="answered", cancel_reason=CancelReason.MESSAGE_DELETED, finished_at=None)
@@ -290,7 +292,7 @@ async def test_a_deletion_survives_a_change_of_the_worker(sandbox: Any, tmp_path
 
 
 async def test_a_rerendered_answer_does_not_replace_a_newer_one(
-    sandbox: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    simulator: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     started, go_on, load = asyncio.Event(), asyncio.Event(), rerender.load_files
 
@@ -300,7 +302,7 @@ async def test_a_rerendered_answer_does_not_replace_a_newer_one(
             await go_on.wait()
         return await load(runtime, session_id, run_id)
 
-    async with run_conversation(sandbox, tmp_path, "Five.", "Four.") as chat:
+    async with run_conversation(simulator, tmp_path, "Five.", "Four.") as chat:
         await chat.say("two and tow?")
         await chat.bot.wait_for_turns(1)
         monkeypatch.setattr(rerender, "load_files", load_slowly)
@@ -315,8 +317,8 @@ async def test_a_rerendered_answer_does_not_replace_a_newer_one(
         assert list_buttons(chat) == [get_answer_buttons(chat)]
 
 
-async def test_a_deleted_reply_is_not_rerendered(sandbox: Any, tmp_path: Path) -> None:
-    async with run_conversation(sandbox, tmp_path, "It is 42.", "last") as chat:
+async def test_a_deleted_reply_is_not_rerendered(simulator: Any, tmp_path: Path) -> None:
+    async with run_conversation(simulator, tmp_path, "It is 42.", "last") as chat:
         await chat.say("one")
         await chat.bot.wait_for_turns(1)
         (row,) = await chat.bot.list_inbox_messages()
@@ -331,14 +333,16 @@ async def test_a_deleted_reply_is_not_rerendered(sandbox: Any, tmp_path: Path) -
 # Languages
 
 
-async def test_messages_of_the_bot_are_in_the_language_of_the_user(sandbox: Any, tmp_path: Path) -> None:
+async def test_messages_of_the_bot_are_in_the_language_of_the_user(simulator: Any, tmp_path: Path) -> None:
     korean = words.messages_for("ko")
-    if isinstance(sandbox, SlackSandbox):
-        sandbox.add_user("minsu", "Minsu", locale="ko-KR")
+    if isinstance(simulator, SlackSimulator):
+        simulator.add_user("minsu", "Minsu", locale="ko-KR")
     else:
-        sandbox.add_user("minsu")
-        sandbox.locale = "ko"  # Discord sends the locale of the server with messages
-    async with run_conversation(sandbox, tmp_path, Fail(400, "no"), [Say("Well"), Pause(60)], stop_timeout=0.1) as chat:
+        simulator.add_user("minsu")
+        simulator.locale = "ko"  # Discord sends the locale of the server with messages
+    async with run_conversation(
+        simulator, tmp_path, Fail(400, "no"), [Say("Well"), Pause(60)], stop_timeout=0.1
+    ) as chat:
         await chat.say("one", user="minsu")
         await wait_for_buttons(chat, [korean(words.RETRY)])
         assert list_texts(chat)[0].startswith(korean.format_error(ProviderRequestError.public))
@@ -351,8 +355,8 @@ async def test_messages_of_the_bot_are_in_the_language_of_the_user(sandbox: Any,
 # Commands
 
 
-async def test_a_command_is_answered_in_place_and_a_stop_in_its_reply(sandbox: Any, tmp_path: Path) -> None:
-    async with run_conversation(sandbox, tmp_path, [Say("Once"), Pause(60)]) as chat:
+async def test_a_command_is_answered_in_place_and_a_stop_in_its_reply(simulator: Any, tmp_path: Path) -> None:
+    async with run_conversation(simulator, tmp_path, [Say("Once"), Pause(60)]) as chat:
         await chat.say("hi")
         await wait_for_texts(chat, lambda found: found == ["Once"])
         await chat.say("info")
@@ -360,7 +364,7 @@ async def test_a_command_is_answered_in_place_and_a_stop_in_its_reply(sandbox: A
         await chat.say("stop")
         await wait_for_texts(chat, lambda found: found[0] == f"Once\n\n{words.STOPPED}")
         await chat.say("export")
-        await chat.sandbox.wait_for(chat.list_files)
+        await chat.simulator.wait_for(chat.list_files)
         ((name, data),) = chat.list_files()
         assert name == "transcript.md"
         assert "hi" in data.decode()

@@ -10,12 +10,12 @@ from google.genai import types
 
 from channels.i18n import messages as words
 from channels.replies.sources import MAX_LINKS, add_sources
+from chatrig.models import CallTool, Cite, DropConnection, Fail, RawChunk, Say, SendFile
 from core.errors import ProviderRateLimitError, ProviderUnavailableError, StoreError, TurnLostError
 from core.models.finish_reasons import EMPTY_FILE_NOTE, FILE_TOO_LARGE_NOTE
 from core.models.grounding import Source
 from core.tools.tool import to_adk_tool
 from core.turns.store import TurnStore
-from sandbox.models import CallTool, Cite, DropConnection, Fail, RawChunk, Say, SendFile
 from tests.channels.platforms import (
     list_texts,
     run_conversation,
@@ -40,9 +40,9 @@ def screenshot() -> types.Part:
     return types.Part.from_bytes(data=PNG, mime_type="image/png")
 
 
-async def test_an_image_of_a_model_is_a_file_of_its_reply(sandbox: Any, tmp_path: Path) -> None:
+async def test_an_image_of_a_model_is_a_file_of_its_reply(simulator: Any, tmp_path: Path) -> None:
     drawing = [Say("Here:"), SendFile("image/png", PNG), Say("Bluer?")]
-    async with run_conversation(sandbox, tmp_path, drawing, SendFile("image/png", OTHER_PNG), **GEMINI) as chat:
+    async with run_conversation(simulator, tmp_path, drawing, SendFile("image/png", OTHER_PNG), **GEMINI) as chat:
         await chat.say("draw")
         await wait_for_texts(chat, lambda found: found and "Bluer?" in found[-1])
         await wait_for_turns(chat)
@@ -61,11 +61,11 @@ async def test_an_image_of_a_model_is_a_file_of_its_reply(sandbox: Any, tmp_path
 
 @pytest.mark.parametrize("moment", ["before the answer is stored", "before it is shown as done"])
 async def test_an_image_is_posted_once_despite_a_crash(
-    sandbox: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
+    simulator: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
     drawing = [Say("Two:"), SendFile("image/png", PNG), SendFile("image/png", OTHER_PNG)]
     method = "save_answer" if moment == "before the answer is stored" else "end"
-    async with run_conversation(sandbox, tmp_path, drawing, **GEMINI) as chat:
+    async with run_conversation(simulator, tmp_path, drawing, **GEMINI) as chat:
 
         async def die(*_values: Any) -> None:
             with suppress(StoreError):
@@ -77,7 +77,7 @@ async def test_an_image_is_posted_once_despite_a_crash(
             await chat.say("draw")
             await wait_until(chat.bot.worker._stopping.is_set)
             await chat.bot.worker.stop(5)
-    async with run_conversation(sandbox, tmp_path, [Say("One:"), SendFile("image/png", PNG)], **GEMINI) as chat:
+    async with run_conversation(simulator, tmp_path, [Say("One:"), SendFile("image/png", PNG)], **GEMINI) as chat:
         assert (await wait_for_turns(chat))[0].state == "done"
         is_generated_again = method == "save_answer"
         assert list_texts(chat) == ["One:" if is_generated_again else "Two:"]
@@ -111,16 +111,16 @@ FAULTS: dict[str, tuple[Any, str]] = {
 @pytest.mark.parametrize("fault", list(FAULTS))
 @pytest.mark.parametrize("vendor", ["gemini", "openai"])
 async def test_a_provider_that_fails_amid_an_image_loses_nothing(
-    sandbox: Any, tmp_path: Path, vendor: str, fault: str
+    simulator: Any, tmp_path: Path, vendor: str, fault: str
 ) -> None:
     step, sentence = FAULTS[fault]
     steps = [Say("Here"), SendFile("image/png", PNG)]
     broken = [*steps, step] if step else [image_chunk(vendor, "image/png", b64encode(PNG).decode()[:-3], "Here")]
     drawing = [Say("Here:"), SendFile("image/png", PNG)]
-    async with run_conversation(sandbox, tmp_path, broken, drawing, core={"vendor": vendor}) as chat:
+    async with run_conversation(simulator, tmp_path, broken, drawing, core={"vendor": vendor}) as chat:
         await chat.say("draw")
         await wait_for_texts(chat, lambda found: found and sentence in found[-1])
-        await chat.sandbox.wait_for(lambda: any(words.RETRY in message.buttons for message in chat.list_replies()))
+        await chat.simulator.wait_for(lambda: any(words.RETRY in message.buttons for message in chat.list_replies()))
         assert [text.startswith("Here") for text in list_texts(chat)] == [step is not None]
         assert not chat.list_files()
         await chat.press(words.RETRY)
@@ -130,11 +130,11 @@ async def test_a_provider_that_fails_amid_an_image_loses_nothing(
 
 
 @pytest.mark.parametrize("vendor", ["gemini", "openai"])
-async def test_an_image_of_an_unknown_type_is_a_file(sandbox: Any, tmp_path: Path, vendor: str) -> None:
+async def test_an_image_of_an_unknown_type_is_a_file(simulator: Any, tmp_path: Path, vendor: str) -> None:
     data = b64encode(PNG).decode()
     unheard = image_chunk(vendor, "image/x-unheard-of", data, "Here:")
     untyped = image_chunk(vendor, "", data, "Again:")
-    async with run_conversation(sandbox, tmp_path, [unheard], [untyped], core={"vendor": vendor}) as chat:
+    async with run_conversation(simulator, tmp_path, [unheard], [untyped], core={"vendor": vendor}) as chat:
         await chat.say("draw")
         await wait_for_answer(chat, "Here:")
         await wait_for_turns(chat)
@@ -150,11 +150,11 @@ async def test_an_image_of_an_unknown_type_is_a_file(sandbox: Any, tmp_path: Pat
 )
 @pytest.mark.parametrize("vendor", ["gemini", "openai"])
 async def test_an_empty_or_large_image_ends_in_a_sentence(
-    sandbox: Any, tmp_path: Path, vendor: str, size: int, sentence: str
+    simulator: Any, tmp_path: Path, vendor: str, size: int, sentence: str
 ) -> None:
     image = SendFile("image/png", bytes(size))
     async with run_conversation(
-        sandbox, tmp_path, [Say("Here:"), image], image, "Sorry.", core={"vendor": vendor}
+        simulator, tmp_path, [Say("Here:"), image], image, "Sorry.", core={"vendor": vendor}
     ) as chat:
         await chat.say("draw")
         await wait_for_answer(chat, f"Here:\n\n{sentence}")
@@ -167,10 +167,10 @@ async def test_an_empty_or_large_image_ends_in_a_sentence(
 
 
 async def test_a_picture_that_a_tool_returns_is_posted_once_and_shown_to_the_model(
-    sandbox: Any, tmp_path: Path
+    simulator: Any, tmp_path: Path
 ) -> None:
     tools = {"tools": [to_adk_tool(screenshot)]}
-    async with run_conversation(sandbox, tmp_path, CallTool("screenshot"), "Here you see it.", core=tools) as chat:
+    async with run_conversation(simulator, tmp_path, CallTool("screenshot"), "Here you see it.", core=tools) as chat:
         await chat.say("take a picture")
         await wait_for_answer(chat, "Here you see it.")
         await wait_for_turns(chat)
@@ -179,9 +179,9 @@ async def test_a_picture_that_a_tool_returns_is_posted_once_and_shown_to_the_mod
 
 
 @pytest.mark.parametrize("vendor", ["openai", "gemini", "anthropic"])
-async def test_sources_are_numbered_links_below_the_answer(sandbox: Any, tmp_path: Path, vendor: str) -> None:
+async def test_sources_are_numbered_links_below_the_answer(simulator: Any, tmp_path: Path, vendor: str) -> None:
     answer = [Say("It rains."), Cite("https://weather.example/today?a=1", "W](x) @everyone"), Cite("javascript:x", "X")]
-    async with run_conversation(sandbox, tmp_path, answer, core={"vendor": vendor}) as chat:
+    async with run_conversation(simulator, tmp_path, answer, core={"vendor": vendor}) as chat:
         await chat.say("rain?")
         text = (await wait_for_texts(chat, lambda found: found and "Sources" in found[-1]))[-1]
         await wait_for_turns(chat)

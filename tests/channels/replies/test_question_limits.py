@@ -12,7 +12,7 @@ from google.genai import types
 
 from channels.i18n import messages as words
 from core.errors import QuestionSchemaError
-from tests.channels.platforms import list_texts, run_conversation, run_sandbox, wait_for_texts
+from tests.channels.platforms import list_texts, run_conversation, run_simulator, wait_for_texts
 from tests.channels.replies.test_questions import (
     ASKING,
     create_choice,
@@ -66,9 +66,9 @@ BAD_SCHEMAS: dict[str, tuple[Any, str, str, str]] = {
 }
 
 
-async def test_a_workflow_with_a_bad_schema_gets_an_answer_by_message(sandbox: Any, tmp_path: Path) -> None:
+async def test_a_workflow_with_a_bad_schema_gets_an_answer_by_message(simulator: Any, tmp_path: Path) -> None:
     schemas = {name: schema for name, (schema, *_) in BAD_SCHEMAS.items()}
-    async with run_conversation(sandbox, tmp_path, "unused", core=create_workflow_settings(schemas)) as chat:
+    async with run_conversation(simulator, tmp_path, "unused", core=create_workflow_settings(schemas)) as chat:
         for name, (_, note, wrong, right) in BAD_SCHEMAS.items():
             await chat.say(f"ask: {name}")
             assert note in (await wait_for_button(chat, words.ANSWER)).text
@@ -79,7 +79,9 @@ async def test_a_workflow_with_a_bad_schema_gets_an_answer_by_message(sandbox: A
             await wait_for_texts(chat, lambda found: found[-1].startswith("Ordered"))
             answer = f"Ordered: {right if right.startswith('{') else json.dumps(right)}"
             await chat.bot.database.wait_until(chat.bot.list_turns, lambda found, text=answer: found[-1].text == text)
-            await chat.sandbox.wait_for(lambda: not any(words.ANSWER in reply.buttons for reply in chat.list_replies()))
+            await chat.simulator.wait_for(
+                lambda: not any(words.ANSWER in reply.buttons for reply in chat.list_replies())
+            )
         assert {row.decision for row in await list_requests(chat)} == {"answered"}
 
 
@@ -94,9 +96,9 @@ REFUSED_SCHEMAS: dict[str, Any] = {
 
 @pytest.mark.parametrize("name", list(REFUSED_SCHEMAS))
 async def test_a_schema_that_adk_refuses_is_a_clear_error(
-    sandbox: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture, name: str
+    simulator: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture, name: str
 ) -> None:
-    async with run_conversation(sandbox, tmp_path, "unused", core=create_workflow_settings(REFUSED_SCHEMAS)) as chat:
+    async with run_conversation(simulator, tmp_path, "unused", core=create_workflow_settings(REFUSED_SCHEMAS)) as chat:
         await chat.say(f"ask: {name}")
         await wait_for_texts(chat, lambda found: found and QuestionSchemaError.public in found[-1])
         await chat.bot.wait_for_turns(1)
@@ -127,7 +129,7 @@ OPTIONAL_SCHEMAS: dict[str, tuple[Any, Any]] = {
 async def test_an_optional_answer_may_stay_empty(tmp_path: Path, name: str) -> None:
     schemas = {name: schema for name, (schema, _) in OPTIONAL_SCHEMAS.items()}
     async with (
-        run_sandbox("slack") as slack,
+        run_simulator("slack") as slack,
         run_conversation(slack, tmp_path, "unused", core=create_workflow_settings(schemas)) as chat,
     ):
         await chat.say(f"ask: {name}")
@@ -139,15 +141,15 @@ async def test_an_optional_answer_may_stay_empty(tmp_path: Path, name: str) -> N
         await chat.bot.database.wait_until(chat.bot.list_turns, lambda found: found[-1].text == answer)
 
 
-async def test_an_optional_choice_has_an_empty_option(sandbox: Any, tmp_path: Path) -> None:
+async def test_an_optional_choice_has_an_empty_option(simulator: Any, tmp_path: Path) -> None:
     schemas = {"size": Literal["S", "M"] | None, "gift": bool | None}
-    async with run_conversation(sandbox, tmp_path, "unused", core=create_workflow_settings(schemas)) as chat:
+    async with run_conversation(simulator, tmp_path, "unused", core=create_workflow_settings(schemas)) as chat:
         for name in schemas:
             await chat.say(f"ask: {name}")
             await wait_for_button(chat, words.EMPTY_OPTION)
             await chat.press(words.EMPTY_OPTION)
             await chat.bot.database.wait_until(chat.bot.list_turns, lambda found: found[-1].text == "Ordered: null")
-            await chat.sandbox.wait_for(
+            await chat.simulator.wait_for(
                 lambda: not any(words.EMPTY_OPTION in reply.buttons for reply in chat.list_replies())
             )
 
@@ -162,7 +164,7 @@ ANSWER = {f"f{i}": i if i == 38 else str(i) for i in range(40)}
 
 async def test_a_form_of_40_fields_is_one_modal_on_slack(tmp_path: Path) -> None:
     async with (
-        run_sandbox("slack") as slack,
+        run_simulator("slack") as slack,
         run_conversation(slack, tmp_path, create_input_request("Please order.", FORM), "Ordered.", core=ASKING) as chat,
     ):
         await chat.say("shirts")
@@ -178,7 +180,7 @@ async def test_a_form_of_40_fields_is_one_modal_on_slack(tmp_path: Path) -> None
 
 async def test_a_form_of_40_fields_is_eight_modals_on_discord(tmp_path: Path) -> None:
     async with (
-        run_sandbox("discord") as discord,
+        run_simulator("discord") as discord,
         run_conversation(
             discord, tmp_path, create_input_request("Please order.", FORM), "Ordered.", core=ASKING
         ) as chat,
@@ -217,7 +219,7 @@ async def test_a_form_of_40_fields_is_eight_modals_on_discord(tmp_path: Path) ->
 
 async def test_a_form_continues_after_its_private_message_is_dismissed(tmp_path: Path) -> None:
     async with (
-        run_sandbox("discord") as discord,
+        run_simulator("discord") as discord,
         run_conversation(
             discord, tmp_path, create_input_request("Please order.", FORM), "Ordered.", core=ASKING
         ) as chat,
@@ -240,11 +242,11 @@ async def test_a_form_continues_after_its_private_message_is_dismissed(tmp_path:
         assert message.text == words.FORM_CONTINUES.format(done=2, count=8)
 
 
-async def test_long_options_are_numbered_buttons(sandbox: Any, tmp_path: Path) -> None:
+async def test_long_options_are_numbered_buttons(simulator: Any, tmp_path: Path) -> None:
     options = [f"{'A long offer'.ljust(80, '.')} {i}" for i in range(3)]
-    async with run_conversation(sandbox, tmp_path, create_choice(*options), "Done.", core=ASKING) as chat:
+    async with run_conversation(simulator, tmp_path, create_choice(*options), "Done.", core=ASKING) as chat:
         await chat.say("an offer")
-        await chat.sandbox.wait_for(lambda: any("2. A long" in text for text in list_texts(chat)))
+        await chat.simulator.wait_for(lambda: any("2. A long" in text for text in list_texts(chat)))
         question = chat.list_replies()[-1]
         labels = list(question.buttons)
         assert [label[:10] for label in labels] == ["1. A long ", "2. A long ", "3. A long "]
@@ -258,7 +260,7 @@ async def test_menus_beyond_the_size_of_a_modal_take_text_on_slack(tmp_path: Pat
     fields = {f"f{i}": {"enum": options} for i in range(39)}
     schema = {"type": "object", "properties": {**fields, "f39": {"enum": options, "default": options[2]}}}
     async with (
-        run_sandbox("slack") as slack,
+        run_simulator("slack") as slack,
         run_conversation(
             slack, tmp_path, create_input_request("Please order.", schema), "Ordered.", core=ASKING
         ) as chat,
@@ -276,17 +278,17 @@ async def test_menus_beyond_the_size_of_a_modal_take_text_on_slack(tmp_path: Pat
         ]
 
 
-async def test_only_the_people_in_the_payload_answer(sandbox: Any, tmp_path: Path) -> None:
-    grace = str(sandbox.people["grace"].id)
+async def test_only_the_people_in_the_payload_answer(simulator: Any, tmp_path: Path) -> None:
+    grace = str(simulator.people["grace"].id)
     asking = create_workflow_settings({"size": {"enum": ["S", "M"]}}, payload={"approvers": [grace]})
-    async with run_conversation(sandbox, tmp_path, "unused", core=asking) as chat:
+    async with run_conversation(simulator, tmp_path, "unused", core=asking) as chat:
         await chat.say("ask: size")
         question = await wait_for_button(chat, "M")
         assert words.AUTHOR_ANSWERS[:10] not in question.text
         await chat.press("M")
-        await chat.sandbox.wait_for(lambda: chat.list_private_messages("ada") == [words.NOT_ALLOWED_TO_ANSWER])
+        await chat.simulator.wait_for(lambda: chat.list_private_messages("ada") == [words.NOT_ALLOWED_TO_ANSWER])
         await chat.say("ask: size")  # a message of the author is no answer
-        await chat.sandbox.wait_for(lambda: sum("M" in reply.buttons for reply in chat.list_replies()) == 2)
+        await chat.simulator.wait_for(lambda: sum("M" in reply.buttons for reply in chat.list_replies()) == 2)
         await chat.press("S", user="grace")
         await wait_for_texts(chat, lambda found: found[-1] == 'Ordered: "S"')
         await chat.answer(question, "M", user="grace")

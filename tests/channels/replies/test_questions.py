@@ -12,9 +12,9 @@ from google.adk.tools.get_user_choice_tool import get_user_choice_tool
 from google.adk.workflow import JoinNode, Workflow
 
 from channels.i18n import messages as words
+from chatrig.models import CallTool
 from core.store.schema import human_requests
-from sandbox.models import CallTool
-from tests.channels.platforms import Chat, list_texts, run_conversation, run_sandbox, wait_for_texts
+from tests.channels.platforms import Chat, list_texts, run_conversation, run_simulator, wait_for_texts
 
 
 def ask_manager(about: str) -> None:
@@ -41,41 +41,43 @@ async def list_requests(chat: Chat) -> list[Any]:
 
 async def wait_for_button(chat: Chat, label: str) -> Any:
     """Wait until a message has this button, and return the newest such message."""
-    await chat.sandbox.wait_for(lambda: any(label in message.buttons for message in chat.list_replies()))
+    await chat.simulator.wait_for(lambda: any(label in message.buttons for message in chat.list_replies()))
     return next(message for message in reversed(chat.list_replies()) if label in message.buttons)
 
 
-async def test_a_button_of_the_asker_answers_once(sandbox: Any, tmp_path: Path) -> None:
-    async with run_conversation(sandbox, tmp_path, create_choice("S", "M"), "M it is.", core=ASKING) as chat:
+async def test_a_button_of_the_asker_answers_once(simulator: Any, tmp_path: Path) -> None:
+    async with run_conversation(simulator, tmp_path, create_choice("S", "M"), "M it is.", core=ASKING) as chat:
         await chat.say("a shirt")
         question = await wait_for_button(chat, "M")
         assert list(question.buttons) == ["S", "M"]
         assert words.CHOOSE_ONE in question.text
         await chat.press("M", user="grace")
-        await chat.sandbox.wait_for(lambda: chat.list_private_messages("grace") == [words.NOT_ALLOWED_TO_ANSWER])
+        await chat.simulator.wait_for(lambda: chat.list_private_messages("grace") == [words.NOT_ALLOWED_TO_ANSWER])
         await chat.press("M")
         await wait_for_texts(chat, lambda found: found[-1] == "M it is.")
-        await chat.sandbox.wait_for(lambda: not chat.list_replies()[1].buttons)
+        await chat.simulator.wait_for(lambda: not chat.list_replies()[1].buttons)
         assert "✅" in list_texts(chat)[1]
         (row,) = await list_requests(chat)
         assert (row.kind, row.decision, row.answer) == ("question", "answered", "M")
         assert "'result': 'M'" in str(chat.bot.model.requests[-1]).replace('"', "'").replace("\\", "")
 
 
-async def test_a_message_of_the_asker_answers(sandbox: Any, tmp_path: Path) -> None:
-    async with run_conversation(sandbox, tmp_path, create_input_request("Which size?"), "Noted.", core=ASKING) as chat:
+async def test_a_message_of_the_asker_answers(simulator: Any, tmp_path: Path) -> None:
+    async with run_conversation(
+        simulator, tmp_path, create_input_request("Which size?"), "Noted.", core=ASKING
+    ) as chat:
         await chat.say("a shirt")
         question = await wait_for_button(chat, words.ANSWER)
         assert "Which size?" in question.text
         await chat.say("rather large")
         await wait_for_texts(chat, lambda found: found[-1] == "Noted.")
-        await chat.sandbox.wait_for(lambda: not chat.list_replies()[1].buttons)
+        await chat.simulator.wait_for(lambda: not chat.list_replies()[1].buttons)
         (row,) = await list_requests(chat)
         assert (row.decision, row.answer, row.answer_run is not None) == ("answered", None, True)
 
 
-async def test_an_expired_question_says_so_and_the_next_message_is_no_answer(sandbox: Any, tmp_path: Path) -> None:
-    async with run_conversation(sandbox, tmp_path, create_choice("S", "M"), "Hello.", core=ASKING) as chat:
+async def test_an_expired_question_says_so_and_the_next_message_is_no_answer(simulator: Any, tmp_path: Path) -> None:
+    async with run_conversation(simulator, tmp_path, create_choice("S", "M"), "Hello.", core=ASKING) as chat:
         await chat.say("a shirt")
         await wait_for_button(chat, "M")
         await chat.bot.wait_for_turns(1)
@@ -93,8 +95,8 @@ async def test_an_expired_question_says_so_and_the_next_message_is_no_answer(san
         assert [row.decision for row in await list_requests(chat)] == ["expired"]
 
 
-async def test_a_stop_closes_a_question(sandbox: Any, tmp_path: Path) -> None:
-    async with run_conversation(sandbox, tmp_path, create_choice("S", "M"), "Hello.", core=ASKING) as chat:
+async def test_a_stop_closes_a_question(simulator: Any, tmp_path: Path) -> None:
+    async with run_conversation(simulator, tmp_path, create_choice("S", "M"), "Hello.", core=ASKING) as chat:
         await chat.say("a shirt")
         await wait_for_button(chat, "M")
         await chat.bot.wait_for_turns(1)
@@ -105,10 +107,10 @@ async def test_a_stop_closes_a_question(sandbox: Any, tmp_path: Path) -> None:
         await wait_for_texts(chat, lambda found: found[-1] == "Hello.")
 
 
-async def test_a_bad_schema_is_answered_as_text(sandbox: Any, tmp_path: Path) -> None:
+async def test_a_bad_schema_is_answered_as_text(simulator: Any, tmp_path: Path) -> None:
     bad = {"$ref": "#/nowhere"}
     async with run_conversation(
-        sandbox, tmp_path, create_input_request("Which size?", bad), "Noted.", core=ASKING
+        simulator, tmp_path, create_input_request("Which size?", bad), "Noted.", core=ASKING
     ) as chat:
         await chat.say("a shirt")
         question = await wait_for_button(chat, words.ANSWER)
@@ -131,7 +133,7 @@ FORM = {
 
 async def test_a_form_shows_errors_and_is_submitted_on_slack(tmp_path: Path) -> None:
     async with (
-        run_sandbox("slack") as slack,
+        run_simulator("slack") as slack,
         run_conversation(slack, tmp_path, create_input_request("Please order.", FORM), "Ordered.", core=ASKING) as chat,
     ):
         await chat.say("a shirt")
@@ -155,7 +157,7 @@ async def test_a_form_has_pages_and_is_corrected_on_discord(tmp_path: Path) -> N
     pages = {f"f{i}": {"type": "integer" if i == 1 else "string", "title": f"Field {i}"} for i in range(7)}
     schema = {"type": "object", "properties": {**pages, "size": {"enum": ["S", "M"]}}, "required": ["f1", "size"]}
     async with (
-        run_sandbox("discord") as discord,
+        run_simulator("discord") as discord,
         run_conversation(
             discord, tmp_path, create_input_request("Please order.", schema), "Ordered.", core=ASKING
         ) as chat,
@@ -187,9 +189,9 @@ async def test_a_form_has_pages_and_is_corrected_on_discord(tmp_path: Path) -> N
         assert (row.answer, row.drafts) == ({"f0": "Ada", "f1": 3, "size": "M"}, {})
 
 
-async def test_many_options_are_pages_of_a_menu(sandbox: Any, tmp_path: Path) -> None:
+async def test_many_options_are_pages_of_a_menu(simulator: Any, tmp_path: Path) -> None:
     options = [f"Option {number}" for number in range(200)]
-    async with run_conversation(sandbox, tmp_path, create_choice(*options), "Done.", core=ASKING) as chat:
+    async with run_conversation(simulator, tmp_path, create_choice(*options), "Done.", core=ASKING) as chat:
         await chat.say("a shirt")
         await wait_for_button(chat, words.MORE_OPTIONS)
         size = chat.bot.channel.max_menu_options
@@ -197,15 +199,15 @@ async def test_many_options_are_pages_of_a_menu(sandbox: Any, tmp_path: Path) ->
         question = await wait_for_button(chat, words.PREVIOUS_OPTIONS)
         (row,) = await list_requests(chat)
         option = f"option:{size + 1}:{row.id}"
-        if hasattr(sandbox, "select_values"):
-            await sandbox.select_values("ada", question, f"menu:{row.id}", [option])
+        if hasattr(simulator, "select_values"):
+            await simulator.select_values("ada", question, f"menu:{row.id}", [option])
         else:
-            assert await sandbox.set_input("ada", question, f"menu:{row.id}", option)
+            assert await simulator.set_input("ada", question, f"menu:{row.id}", option)
         await wait_for_texts(chat, lambda found: found[-1] == "Done.")
         assert [row.answer for row in await list_requests(chat)] == [f"Option {size + 1}"]
 
 
-async def test_questions_of_parallel_agents_are_answered_one_by_one(sandbox: Any, tmp_path: Path) -> None:
+async def test_questions_of_parallel_agents_are_answered_one_by_one(simulator: Any, tmp_path: Path) -> None:
     async def size(node_input: Any) -> Any:
         yield RequestInput(message="Which size?", response_schema={"enum": ["S", "M"]})
 
@@ -219,12 +221,12 @@ async def test_questions_of_parallel_agents_are_answered_one_by_one(sandbox: Any
     join = JoinNode(name="join")
     edges: Any = [("START", (size, count), join, order)]
     root = Workflow(name="shop", edges=edges)
-    async with run_conversation(sandbox, tmp_path, "unused", core={"root": root}) as chat:
+    async with run_conversation(simulator, tmp_path, "unused", core={"root": root}) as chat:
         await chat.say("a shirt")
         await wait_for_button(chat, "M")
         await wait_for_button(chat, words.ANSWER)
         await chat.press("M")
-        await chat.sandbox.wait_for(lambda: not any("M" in message.buttons for message in chat.list_replies()))
+        await chat.simulator.wait_for(lambda: not any("M" in message.buttons for message in chat.list_replies()))
         await chat.say("many")
         await wait_for_texts(chat, lambda found: any(words.ENTRY_NOT_INTEGER in text for text in found))
         await chat.say("2")

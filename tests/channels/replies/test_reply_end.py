@@ -13,10 +13,10 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from channels.discord.client.api import DiscordApi
 from channels.i18n import messages as words
 from channels.slack.replies.surface import SlackSurface
+from chatrig.models import Fail, Pause, ReceivedRequest, Say, ScriptedResponse, Stall
 from core.errors import ProviderTimeoutError, StoreError
 from core.store.database import Database
 from core.turns.store import TurnStore
-from sandbox.models import Fail, Pause, ReceivedRequest, Say, ScriptedResponse, Stall
 from tests.channels.platforms import (
     Chat,
     list_texts,
@@ -50,7 +50,7 @@ def list_retries(chat: Chat) -> list[bool]:
 async def fail_turn(chat: Chat, text: str = "hi") -> None:
     await chat.say(text)
     await wait_for_texts(chat, lambda found: found and "⚠️" in found[-1])
-    await chat.sandbox.wait_for(lambda: list_retries(chat)[-1])
+    await chat.simulator.wait_for(lambda: list_retries(chat)[-1])
 
 
 FAILURE = Fail(400, "no")
@@ -71,8 +71,8 @@ def create_failing_script(answer: ScriptedResponse = "It is 42.", failure: Scrip
 # Long answers
 
 
-async def test_a_very_long_answer_begins_in_place_and_is_complete_in_a_file(sandbox: Any, tmp_path: Path) -> None:
-    async with run_conversation(sandbox, tmp_path, Say(LONG, pieces=40), max_chunks=2) as chat:
+async def test_a_very_long_answer_begins_in_place_and_is_complete_in_a_file(simulator: Any, tmp_path: Path) -> None:
+    async with run_conversation(simulator, tmp_path, Say(LONG, pieces=40), max_chunks=2) as chat:
         await chat.say("long")
         (row,) = await wait_for_turns(chat)
         texts = list_texts(chat)
@@ -83,10 +83,10 @@ async def test_a_very_long_answer_begins_in_place_and_is_complete_in_a_file(sand
         assert row.state == "done"
 
 
-async def test_a_growing_answer_has_a_limited_number_of_chunks(sandbox: Any, tmp_path: Path) -> None:
+async def test_a_growing_answer_has_a_limited_number_of_chunks(simulator: Any, tmp_path: Path) -> None:
     go_on = asyncio.Event()
     script = [Say(LONG, pieces=4), Pause(go_on), Say("\n\nThe end.")]
-    async with run_conversation(sandbox, tmp_path, script, max_chunks=2) as chat:
+    async with run_conversation(simulator, tmp_path, script, max_chunks=2) as chat:
         await chat.say("long")
         await wait_for_texts(chat, lambda found: len(found) == 2 and words.CONTINUES_IN_FILE in found[-1])
         assert not chat.list_files()
@@ -98,25 +98,25 @@ async def test_a_growing_answer_has_a_limited_number_of_chunks(sandbox: Any, tmp
 
 
 @pytest.mark.parametrize("answer", ["#", "##\n\n#", "\n \n"])
-async def test_an_invisible_answer_is_named_as_empty(sandbox: Any, tmp_path: Path, answer: str) -> None:
-    async with run_conversation(sandbox, tmp_path, answer) as chat:
+async def test_an_invisible_answer_is_named_as_empty(simulator: Any, tmp_path: Path, answer: str) -> None:
+    async with run_conversation(simulator, tmp_path, answer) as chat:
         await chat.say("anything?")
         assert (await wait_for_turns(chat))[0].state == "done"
         assert list_texts(chat) == [words.NO_ANSWER]
 
 
-async def test_an_answer_that_just_fits_needs_no_file(sandbox: Any, tmp_path: Path) -> None:
-    async with run_conversation(sandbox, tmp_path, LONG[:5_000], max_chunks=4) as chat:
+async def test_an_answer_that_just_fits_needs_no_file(simulator: Any, tmp_path: Path) -> None:
+    async with run_conversation(simulator, tmp_path, LONG[:5_000], max_chunks=4) as chat:
         await chat.say("long")
         await wait_for_turns(chat)
         assert not chat.list_files()
         assert 1 < len(list_texts(chat)) <= 4
 
 
-async def test_without_file_permission_the_answer_is_posted_in_chunks(sandbox: Any, tmp_path: Path) -> None:
-    async with run_conversation(sandbox, tmp_path, LONG, max_chunks=2) as chat:
+async def test_without_file_permission_the_answer_is_posted_in_chunks(simulator: Any, tmp_path: Path) -> None:
+    async with run_conversation(simulator, tmp_path, LONG, max_chunks=2) as chat:
         for rights in ("scopes", "permissions"):
-            permissions: set[str] = getattr(sandbox, rights, set())
+            permissions: set[str] = getattr(simulator, rights, set())
             permissions -= {"files:write", "attach_files"}
         await chat.say("long")
         (row,) = await wait_for_turns(chat)
@@ -127,9 +127,9 @@ async def test_without_file_permission_the_answer_is_posted_in_chunks(sandbox: A
 
 @pytest.mark.parametrize("is_shown", [True, False], ids=["shown", "not shown"])
 async def test_an_answer_file_is_posted_once_despite_a_crash(
-    sandbox: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_shown: bool
+    simulator: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_shown: bool
 ) -> None:
-    async with run_conversation(sandbox, tmp_path, LONG, max_chunks=2) as chat:
+    async with run_conversation(simulator, tmp_path, LONG, max_chunks=2) as chat:
         with monkeypatch.context() as death:
             death.setattr(TurnStore, "end", create_crash(chat))
             if not is_shown:
@@ -139,15 +139,17 @@ async def test_an_answer_file_is_posted_once_despite_a_crash(
             await wait_for_texts(chat, lambda found: any(words.FULL_ANSWER_IN_FILE in text for text in found))
             await chat.bot.worker.stop(5)
         assert len(chat.list_files()) == is_shown
-    async with run_conversation(sandbox, tmp_path, "never said", max_chunks=2) as chat:
+    async with run_conversation(simulator, tmp_path, "never said", max_chunks=2) as chat:
         assert (await wait_for_turns(chat))[0].state == "done"
         assert chat.list_files() == [("answer.md", LONG.encode())]
         assert len(list_texts(chat)) == 2
         assert list_texts(chat)[-1].endswith(words.FULL_ANSWER_IN_FILE)
 
 
-async def test_an_incomplete_upload_is_repeated(sandbox: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with run_conversation(sandbox, tmp_path, LONG, max_chunks=2) as chat:
+async def test_an_incomplete_upload_is_repeated(
+    simulator: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with run_conversation(simulator, tmp_path, LONG, max_chunks=2) as chat:
         with monkeypatch.context() as death:
             death.setattr(TurnStore, "end", create_crash(chat))
             await chat.say("long")
@@ -156,12 +158,12 @@ async def test_an_incomplete_upload_is_repeated(sandbox: Any, tmp_path: Path, mo
         (turn,) = await chat.bot.list_turns()
         chunks = [
             *turn.chunks[:2],
-            "file:F0NOTHING00:answer.md" if sandbox.api_url.endswith("/api/") else turn.chunks[2],
+            "file:F0NOTHING00:answer.md" if simulator.api_url.endswith("/api/") else turn.chunks[2],
         ]
-        for message in [m for m in sandbox.messages("general") if getattr(m, "files", ())]:
+        for message in [m for m in simulator.messages("general") if getattr(m, "files", ())]:
             message.deleted = True
         await chat.bot.restart_worker(chunks=chunks)
-    async with run_conversation(sandbox, tmp_path, "never said", max_chunks=2) as chat:
+    async with run_conversation(simulator, tmp_path, "never said", max_chunks=2) as chat:
         await wait_for_turns(chat)
         assert chat.list_files() == [("answer.md", LONG.encode())]
 
@@ -180,9 +182,9 @@ async def raise_store_error(*_: Any, **__: Any) -> None:
     raise StoreError("out of reach")
 
 
-async def test_a_failure_after_a_long_text_is_shown_below_its_beginning(sandbox: Any, tmp_path: Path) -> None:
+async def test_a_failure_after_a_long_text_is_shown_below_its_beginning(simulator: Any, tmp_path: Path) -> None:
     script = create_failing_script(failure=[Say(LONG, pieces=10), Pause(0.2), Stall()])
-    async with run_conversation(sandbox, tmp_path, script, max_chunks=3, time_limit=1.5) as chat:
+    async with run_conversation(simulator, tmp_path, script, max_chunks=3, time_limit=1.5) as chat:
         await fail_turn(chat)
         (row,) = await wait_for_turns(chat)
         texts = list_texts(chat)
@@ -203,8 +205,8 @@ async def test_a_failure_after_a_long_text_is_shown_below_its_beginning(sandbox:
 # Retries
 
 
-async def test_a_failed_turn_is_retried_in_place(sandbox: Any, tmp_path: Path) -> None:
-    async with run_conversation(sandbox, tmp_path, create_failing_script()) as chat:
+async def test_a_failed_turn_is_retried_in_place(simulator: Any, tmp_path: Path) -> None:
+    async with run_conversation(simulator, tmp_path, create_failing_script()) as chat:
         await fail_turn(chat, "what is it?")
         (apology,) = chat.list_replies()
         await chat.press(words.RETRY)
@@ -220,9 +222,9 @@ async def test_a_failed_turn_is_retried_in_place(sandbox: Any, tmp_path: Path) -
         assert "what is it?" in prompts[0]["content"]
 
 
-async def test_each_failure_can_be_retried(sandbox: Any, tmp_path: Path) -> None:
+async def test_each_failure_can_be_retried(simulator: Any, tmp_path: Path) -> None:
     answers = iter([Fail(400, ""), Fail(400, ""), Fail(400, ""), "It is 42."])
-    async with run_conversation(sandbox, tmp_path, lambda _: next(answers)) as chat:
+    async with run_conversation(simulator, tmp_path, lambda _: next(answers)) as chat:
         await fail_turn(chat)
         for number in (2, 3):
             await chat.press(words.RETRY)
@@ -233,11 +235,11 @@ async def test_each_failure_can_be_retried(sandbox: Any, tmp_path: Path) -> None
         assert len({row.origin for row in await wait_for_turns(chat, 4)}) == 1
 
 
-async def test_only_the_author_can_retry_and_others_are_told(sandbox: Any, tmp_path: Path) -> None:
-    async with run_conversation(sandbox, tmp_path, create_failing_script()) as chat:
+async def test_only_the_author_can_retry_and_others_are_told(simulator: Any, tmp_path: Path) -> None:
+    async with run_conversation(simulator, tmp_path, create_failing_script()) as chat:
         await fail_turn(chat)
         await chat.press(words.RETRY, user="grace")
-        await chat.sandbox.wait_for(lambda: chat.list_private_messages("grace") == [words.RETRY_NOT_ALLOWED])
+        await chat.simulator.wait_for(lambda: chat.list_private_messages("grace") == [words.RETRY_NOT_ALLOWED])
         assert list_retries(chat) == [True]
         assert len(await wait_for_turns(chat)) == 1
         await chat.press(words.RETRY)
@@ -245,10 +247,10 @@ async def test_only_the_author_can_retry_and_others_are_told(sandbox: Any, tmp_p
         assert not chat.list_private_messages("ada")
 
 
-async def test_repeated_presses_retry_once(sandbox: Any, tmp_path: Path) -> None:
+async def test_repeated_presses_retry_once(simulator: Any, tmp_path: Path) -> None:
     go_on = asyncio.Event()
     script = create_failing_script([Pause(go_on), Say("It is 42.")])
-    async with run_conversation(sandbox, tmp_path, script) as chat:
+    async with run_conversation(simulator, tmp_path, script) as chat:
         await fail_turn(chat)
         await asyncio.gather(*(chat.press(words.RETRY) for _ in range(4)))
         go_on.set()
@@ -256,17 +258,17 @@ async def test_repeated_presses_retry_once(sandbox: Any, tmp_path: Path) -> None
         assert len(await wait_for_turns(chat, 2)) == 2
 
 
-async def test_a_retry_works_after_a_restart(sandbox: Any, tmp_path: Path) -> None:
-    async with run_conversation(sandbox, tmp_path, Fail(400, "")) as chat:
+async def test_a_retry_works_after_a_restart(simulator: Any, tmp_path: Path) -> None:
+    async with run_conversation(simulator, tmp_path, Fail(400, "")) as chat:
         await fail_turn(chat)
         await wait_for_turns(chat)
-    async with run_conversation(sandbox, tmp_path, "It is 42.") as chat:
+    async with run_conversation(simulator, tmp_path, "It is 42.") as chat:
         await chat.press(words.RETRY)
         await wait_for_answer(chat, "It is 42.")
         assert (await wait_for_turns(chat, 2))[-1].state == "done"
 
 
-async def test_a_queued_retry_shows_that_it_was_accepted(sandbox: Any, tmp_path: Path) -> None:
+async def test_a_queued_retry_shows_that_it_was_accepted(simulator: Any, tmp_path: Path) -> None:
     go_on, request_count = asyncio.Event(), 0
 
     def script(_request: ReceivedRequest) -> ScriptedResponse:
@@ -275,30 +277,30 @@ async def test_a_queued_retry_shows_that_it_was_accepted(sandbox: Any, tmp_path:
         turns: dict[int, ScriptedResponse] = {1: Fail(400, ""), 2: [Say("Wait"), Pause(go_on), Say(" for it.")]}
         return turns.get(request_count, "It is 42.")
 
-    async with run_conversation(sandbox, tmp_path, script) as chat:
+    async with run_conversation(simulator, tmp_path, script) as chat:
         await fail_turn(chat, "first")
         await chat.say("second")
         await wait_for_texts(chat, lambda found: found[-1] == "Wait")
         await chat.press(words.RETRY)
-        await chat.sandbox.wait_for(chat.count_reactions)
+        await chat.simulator.wait_for(chat.count_reactions)
         go_on.set()
         await wait_for_answer(chat, "It is 42.", "Wait for it.")
-        await chat.sandbox.wait_for(lambda: not chat.count_reactions())
+        await chat.simulator.wait_for(lambda: not chat.count_reactions())
 
 
-async def test_a_turn_before_a_reset_cannot_be_retried(sandbox: Any, tmp_path: Path) -> None:
-    async with run_conversation(sandbox, tmp_path, create_failing_script()) as chat:
+async def test_a_turn_before_a_reset_cannot_be_retried(simulator: Any, tmp_path: Path) -> None:
+    async with run_conversation(simulator, tmp_path, create_failing_script()) as chat:
         await fail_turn(chat)
         await wait_for_turns(chat)
         (row,) = await chat.bot.list_inbox_messages()
         await chat.bot.inbox.reset_session(inbound("reset", session=row.session, place=row.place))
         await chat.press(words.RETRY)
-        await chat.sandbox.wait_for(lambda: chat.list_private_messages() == [words.RETRY_EXPIRED])
+        await chat.simulator.wait_for(lambda: chat.list_private_messages() == [words.RETRY_EXPIRED])
         assert len(await wait_for_turns(chat)) == 1
 
 
-async def test_a_reset_ends_a_retry_without_a_button(sandbox: Any, tmp_path: Path) -> None:
-    async with run_conversation(sandbox, tmp_path, create_failing_script([Say("Once"), Pause(60)])) as chat:
+async def test_a_reset_ends_a_retry_without_a_button(simulator: Any, tmp_path: Path) -> None:
+    async with run_conversation(simulator, tmp_path, create_failing_script([Say("Once"), Pause(60)])) as chat:
         await fail_turn(chat)
         await chat.press(words.RETRY)
         await wait_for_texts(chat, lambda found: found == ["Once"])
@@ -308,23 +310,23 @@ async def test_a_reset_ends_a_retry_without_a_button(sandbox: Any, tmp_path: Pat
         assert list_retries(chat) == [False]
 
 
-async def test_a_shutdown_releases_the_turn_and_a_timeout_can_be_retried(sandbox: Any, tmp_path: Path) -> None:
-    async with run_conversation(sandbox, tmp_path, [Say("Once"), Pause(60)]) as chat:
+async def test_a_shutdown_releases_the_turn_and_a_timeout_can_be_retried(simulator: Any, tmp_path: Path) -> None:
+    async with run_conversation(simulator, tmp_path, [Say("Once"), Pause(60)]) as chat:
         await chat.say("hi")
         await wait_for_texts(chat, lambda found: found == ["Once"])
         await chat.bot.worker.stop(0.1)
         await wait_for_answer(chat, f"Once\n\n{words.RESTARTING}")
         assert list_retries(chat) == [False]
-    async with run_conversation(sandbox, tmp_path, create_failing_script(failure=[Stall()]), time_limit=0.5) as chat:
+    async with run_conversation(simulator, tmp_path, create_failing_script(failure=[Stall()]), time_limit=0.5) as chat:
         await wait_for_texts(chat, lambda found: words.TOO_LONG in found[-1])
-        await chat.sandbox.wait_for(lambda: list_retries(chat) == [True])
+        await chat.simulator.wait_for(lambda: list_retries(chat) == [True])
         chat.bot.answerer._settings = replace(chat.bot.answerer._settings, time_limit=60.0)
         await chat.press(words.RETRY)
         await wait_for_answer(chat, "It is 42.")
 
 
-async def test_a_silent_model_ends_in_one_sentence_below_its_text(sandbox: Any, tmp_path: Path) -> None:
-    async with run_conversation(sandbox, tmp_path, create_failing_script(failure=[Say("Once"), Stall()])) as chat:
+async def test_a_silent_model_ends_in_one_sentence_below_its_text(simulator: Any, tmp_path: Path) -> None:
+    async with run_conversation(simulator, tmp_path, create_failing_script(failure=[Say("Once"), Stall()])) as chat:
         chat.bot.answerer._runtime.app.root_agent.model.idle_seconds = 2.0
         await fail_turn(chat)
         (row,) = await wait_for_turns(chat)
@@ -333,9 +335,9 @@ async def test_a_silent_model_ends_in_one_sentence_below_its_text(sandbox: Any, 
         assert list_retries(chat) == [True]
 
 
-async def test_a_slow_platform_does_not_delay_the_model(sandbox: Any, tmp_path: Path) -> None:
-    async with run_conversation(sandbox, tmp_path, [Say("one two three four", pieces=8, pace=0.02)]) as chat:
-        sandbox.faults.delay(chat.calls["post"], 3.0)
+async def test_a_slow_platform_does_not_delay_the_model(simulator: Any, tmp_path: Path) -> None:
+    async with run_conversation(simulator, tmp_path, [Say("one two three four", pieces=8, pace=0.02)]) as chat:
+        simulator.faults.delay(chat.calls["post"], 3.0)
         await chat.say("hi")
         await wait_for_model_answer(chat)
         assert chat.list_replies() == [], "the platform has not taken the first call, and the model has said all"
@@ -343,14 +345,14 @@ async def test_a_slow_platform_does_not_delay_the_model(sandbox: Any, tmp_path: 
 
 
 async def test_a_database_error_is_reported_to_the_user_who_pressed(
-    sandbox: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    simulator: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with run_conversation(sandbox, tmp_path, create_failing_script()) as chat:
+    async with run_conversation(simulator, tmp_path, create_failing_script()) as chat:
         await fail_turn(chat)
         request_rerun = chat.bot.inbox.request_rerun
         monkeypatch.setattr(chat.bot.inbox, "request_rerun", raise_store_error)
         await chat.press(words.RETRY)
-        await chat.sandbox.wait_for(
+        await chat.simulator.wait_for(
             lambda: chat.list_private_messages() == [words.ENGLISH.format_error(StoreError.public)]
         )
         monkeypatch.setattr(chat.bot.inbox, "request_rerun", request_rerun)
@@ -358,8 +360,8 @@ async def test_a_database_error_is_reported_to_the_user_who_pressed(
         await wait_for_answer(chat, "It is 42.")
 
 
-async def test_a_retry_of_a_dead_process_is_answered_in_place(sandbox: Any, tmp_path: Path) -> None:
-    async with run_conversation(sandbox, tmp_path, FAILURE, [Say("Once"), Pause(60)], "It is 42.") as chat:
+async def test_a_retry_of_a_dead_process_is_answered_in_place(simulator: Any, tmp_path: Path) -> None:
+    async with run_conversation(simulator, tmp_path, FAILURE, [Say("Once"), Pause(60)], "It is 42.") as chat:
         await fail_turn(chat)
         await wait_for_turns(chat)
         await chat.press(words.RETRY)
@@ -369,9 +371,9 @@ async def test_a_retry_of_a_dead_process_is_answered_in_place(sandbox: Any, tmp_
 
 
 async def test_an_apology_from_before_a_crash_is_retried_in_place(
-    sandbox: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    simulator: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with run_conversation(sandbox, tmp_path, create_failing_script(failure=[Say("Once"), Pause(60)])) as chat:
+    async with run_conversation(simulator, tmp_path, create_failing_script(failure=[Say("Once"), Pause(60)])) as chat:
         await chat.say("hi")
         await wait_for_texts(chat, lambda found: found == ["Once"])
         await chat.bot.restart_worker(chunks=[], attempt=3)
@@ -383,7 +385,7 @@ async def test_an_apology_from_before_a_crash_is_retried_in_place(
 
 
 async def test_transient_read_errors_leave_the_answer_correct(
-    sandbox: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    simulator: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read_of, reads = Database.read, list[str]()
 
@@ -398,7 +400,7 @@ async def test_transient_read_errors_leave_the_answer_correct(
         async with read_of(self) as connection:
             yield connection
 
-    async with run_conversation(sandbox, tmp_path, "One.", "Two.") as chat:
+    async with run_conversation(simulator, tmp_path, "One.", "Two.") as chat:
         await chat.say("one?")
         await wait_for_answer(chat, "One.")
         monkeypatch.setattr(Database, "read", fail_at_first)

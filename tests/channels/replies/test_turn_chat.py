@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from channels.replies.turn_chat import MAX_REACTIONS
+from chatrig.models import CallTool
 from core.errors import ChatError, StoreError, TurnLostError
 from core.tools import get_chat
 from core.tools.tool import to_adk_tool
 from core.turns.store import TurnStore
-from sandbox.models import CallTool
 from tests.channels.platforms import (
     SlackChat,
     list_texts,
@@ -56,11 +56,11 @@ def list_tool_results(chat: Any) -> list[str]:
 def list_reactions(chat: Any) -> set[str]:
     """Return the names of the reactions on all messages of the conversation."""
     place = chat.channel if isinstance(chat, SlackChat) else chat.place
-    return {name for message in chat.sandbox.messages(place) for name in message.reactions}
+    return {name for message in chat.simulator.messages(place) for name in message.reactions}
 
 
-async def test_a_tool_reacts_to_the_message_and_posts_another_one(sandbox: Any, tmp_path: Path) -> None:
-    async with run_conversation(sandbox, tmp_path, CELEBRATION, "Done.", core=TOOLS) as chat:
+async def test_a_tool_reacts_to_the_message_and_posts_another_one(simulator: Any, tmp_path: Path) -> None:
+    async with run_conversation(simulator, tmp_path, CELEBRATION, "Done.", core=TOOLS) as chat:
         await chat.say("celebrate")
         found = await wait_for_texts(chat, lambda found: "Done." in found)
         await wait_for_turns(chat)
@@ -70,18 +70,18 @@ async def test_a_tool_reacts_to_the_message_and_posts_another_one(sandbox: Any, 
 
 
 @pytest.mark.parametrize("emoji", ["tada", ":tada:", "👍🏽"])
-async def test_a_reaction_may_be_an_emoji_or_its_name(sandbox: Any, tmp_path: Path, emoji: str) -> None:
-    async with run_conversation(sandbox, tmp_path, CallTool("react", {"emoji": emoji}), "Done.", core=TOOLS) as chat:
+async def test_a_reaction_may_be_an_emoji_or_its_name(simulator: Any, tmp_path: Path, emoji: str) -> None:
+    async with run_conversation(simulator, tmp_path, CallTool("react", {"emoji": emoji}), "Done.", core=TOOLS) as chat:
         await chat.say("celebrate")
         await wait_for_answer(chat, "Done.")
         await wait_for_turns(chat)
         assert list_tool_results(chat) == ['{"result": "done"}']
 
 
-async def test_calls_over_the_limits_are_errors_for_the_model(sandbox: Any, tmp_path: Path) -> None:
+async def test_calls_over_the_limits_are_errors_for_the_model(simulator: Any, tmp_path: Path) -> None:
     reacting = [CallTool("react", {"emoji": emoji}) for emoji in "🎉👍👀🚀"]
     posting = [CallTool("post", {"text": text}) for text in ("one", " ", "word " * 2000, "two", "three", "four")]
-    async with run_conversation(sandbox, tmp_path, [*reacting, *posting], "Done.", core=TOOLS) as chat:
+    async with run_conversation(simulator, tmp_path, [*reacting, *posting], "Done.", core=TOOLS) as chat:
         await chat.say("celebrate")
         found = await wait_for_texts(chat, lambda found: "Done." in found)
         await wait_for_turns(chat)
@@ -91,9 +91,9 @@ async def test_calls_over_the_limits_are_errors_for_the_model(sandbox: Any, tmp_
         assert [part in error for part, error in zip(ERRORS, errors, strict=True)] == [True] * len(ERRORS), errors
 
 
-async def test_an_unknown_emoji_is_an_error_for_the_model(sandbox: Any, tmp_path: Path) -> None:
+async def test_an_unknown_emoji_is_an_error_for_the_model(simulator: Any, tmp_path: Path) -> None:
     script = CallTool("react", {"emoji": "not an emoji"}), "Done."
-    async with run_conversation(sandbox, tmp_path, *script, core=TOOLS) as chat:
+    async with run_conversation(simulator, tmp_path, *script, core=TOOLS) as chat:
         await chat.say("celebrate")
         await wait_for_answer(chat, "Done.")
         await wait_for_turns(chat)
@@ -102,9 +102,9 @@ async def test_an_unknown_emoji_is_an_error_for_the_model(sandbox: Any, tmp_path
 
 
 async def test_a_crash_repeats_neither_the_reaction_nor_the_message(
-    sandbox: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    simulator: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with run_conversation(sandbox, tmp_path, CELEBRATION, "Done.", core=TOOLS) as chat:
+    async with run_conversation(simulator, tmp_path, CELEBRATION, "Done.", core=TOOLS) as chat:
 
         async def die(*_values: Any) -> None:
             with suppress(StoreError):
@@ -116,7 +116,7 @@ async def test_a_crash_repeats_neither_the_reaction_nor_the_message(
             await chat.say("celebrate")
             await wait_until(chat.bot.worker._stopping.is_set)
             await chat.bot.worker.stop(5)
-    async with run_conversation(sandbox, tmp_path, "Done.", core=TOOLS) as chat:
+    async with run_conversation(simulator, tmp_path, "Done.", core=TOOLS) as chat:
         assert (await wait_for_turns(chat))[0].state == "done"
         assert sorted(text.partition(" ")[0] for text in list_texts(chat)) == ["**Hello**", "Done."]
 

@@ -19,9 +19,9 @@ from channels.slack.client.auth import make_web_client
 from channels.slack.client.http_mode import EVENTS_PATH
 from channels.slack.manifest import manifest
 from channels.slack.settings import DEFAULT_PROMPTS, SlackSettings, Streaming
+from chatrig.slack import SlackMessage, SlackSimulator
 from core.inbox_message import ReplyWithoutMention
 from core.privacy.vault import Vault
-from sandbox.slack import SlackMessage, SlackSandbox
 from tests.channels.wiring import BACKFILL_LIMITS, OPEN_RULES, CoreParts, WiredBot, run_core
 
 #: Key that encrypts the tokens of several workspaces.
@@ -32,15 +32,15 @@ BOTH_MODES = pytest.mark.parametrize("slack", ["socket", "http"], indirect=True)
 
 
 @pytest.fixture
-async def slack(request: pytest.FixtureRequest) -> AsyncIterator[SlackSandbox]:
+async def slack(request: pytest.FixtureRequest) -> AsyncIterator[SlackSimulator]:
     """Yield a Slack workspace in which the app has the scopes of its manifest.
 
     The fixture's parameter "http" adds a request URL to the manifest.
     """
-    async with SlackSandbox() as sandbox:
+    async with SlackSimulator() as simulator:
         address = "" if getattr(request, "param", "socket") == "socket" else "https://bot.example"
-        sandbox.install(manifest(prompts=DEFAULT_PROMPTS, address=address))
-        yield sandbox
+        simulator.install(manifest(prompts=DEFAULT_PROMPTS, address=address))
+        yield simulator
 
 
 @pytest.fixture(autouse=True)
@@ -52,7 +52,7 @@ def short_ping_interval(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket, "PING_INTERVAL_SECONDS", 1)
 
 
-def create_settings(slack: SlackSandbox, streaming: Streaming = "edit") -> SlackSettings:
+def create_settings(slack: SlackSimulator, streaming: Streaming = "edit") -> SlackSettings:
     return SlackSettings(
         slack.bot_token,
         slack.app_token,
@@ -64,7 +64,7 @@ def create_settings(slack: SlackSandbox, streaming: Streaming = "edit") -> Slack
 
 
 @pytest.fixture
-def web(slack: SlackSandbox) -> AsyncWebClient:
+def web(slack: SlackSimulator) -> AsyncWebClient:
     return make_web_client(create_settings(slack))
 
 
@@ -75,7 +75,7 @@ class WiredSlackBot(WiredBot):
         address: the URL of its HTTP server; "" without one.
     """
 
-    def __init__(self, slack: SlackSandbox, channel: SlackChannel, core: CoreParts) -> None:
+    def __init__(self, slack: SlackSimulator, channel: SlackChannel, core: CoreParts) -> None:
         super().__init__(core)
         self.slack = slack
         self.channel = channel
@@ -108,7 +108,7 @@ class WiredSlackBot(WiredBot):
 
 @asynccontextmanager
 async def run_bot(
-    slack: SlackSandbox,
+    slack: SlackSimulator,
     tmp_path: Path,
     *script: Any,
     time_limit: float = 30,

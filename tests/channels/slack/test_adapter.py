@@ -6,21 +6,23 @@ import pytest
 
 from channels.i18n import messages as words
 from channels.slack import adapter as channel_module
+from chatrig.models import Pause, Say
+from chatrig.slack import SlackSimulator
 from core.errors import SettingsError, StoreError
 from core.inbox.store import InboxStore
-from sandbox.models import Pause, Say
-from sandbox.slack import SlackSandbox
 from tests.channels.slack.conftest import BOTH_MODES, run_bot
 from tests.channels.wiring import echo
 
 
-def is_acknowledged(slack: SlackSandbox) -> bool:
+def is_acknowledged(slack: SlackSimulator) -> bool:
     ids = {envelope.id for envelope in slack.envelopes}
     return ids == {envelope.id for envelope in slack.envelopes if envelope.acknowledged_at is not None}
 
 
 @BOTH_MODES
-async def test_a_mention_is_answered_in_its_thread_and_named_in_the_prompt(slack: SlackSandbox, tmp_path: Path) -> None:
+async def test_a_mention_is_answered_in_its_thread_and_named_in_the_prompt(
+    slack: SlackSimulator, tmp_path: Path
+) -> None:
     async with run_bot(slack, tmp_path, echo) as bot:
         question = await bot.mention_bot("ada", "general", "ask <@" + slack.people["grace"].id + "> &amp; me")
         texts = await bot.wait_for_texts(question, lambda texts: "heard: ada: ask @grace & me" in texts)
@@ -33,13 +35,13 @@ async def test_a_mention_is_answered_in_its_thread_and_named_in_the_prompt(slack
         assert (reply.thread_ts, reply.edited, reply.unfurl_links, reply.unfurl_media) == (question.ts, *[False] * 3)
 
 
-async def test_a_direct_message_has_no_author_name_in_the_prompt(slack: SlackSandbox, tmp_path: Path) -> None:
+async def test_a_direct_message_has_no_author_name_in_the_prompt(slack: SlackSimulator, tmp_path: Path) -> None:
     async with run_bot(slack, tmp_path, echo) as bot:
         question = await slack.post_message("ada", slack.open_dm("ada"), "hello")
         await bot.wait_for_texts(question, lambda texts: texts == ["hello", "heard: hello"])
 
 
-async def test_a_follow_up_in_a_thread_of_the_bot_needs_no_mention(slack: SlackSandbox, tmp_path: Path) -> None:
+async def test_a_follow_up_in_a_thread_of_the_bot_needs_no_mention(slack: SlackSimulator, tmp_path: Path) -> None:
     async with run_bot(slack, tmp_path, echo) as bot:
         elsewhere = await slack.post_message("ada", "general", "hi all")
         await slack.post_message("grace", "general", "hi ada", thread_ts=elsewhere.ts)
@@ -53,7 +55,7 @@ async def test_a_follow_up_in_a_thread_of_the_bot_needs_no_mention(slack: SlackS
 
 
 @BOTH_MODES
-async def test_a_redelivered_event_is_answered_once(slack: SlackSandbox, tmp_path: Path) -> None:
+async def test_a_redelivered_event_is_answered_once(slack: SlackSimulator, tmp_path: Path) -> None:
     async with run_bot(slack, tmp_path, echo) as bot:
         question = await bot.mention_bot("ada", "general", "one")
         await bot.wait_for_turns(1)
@@ -75,7 +77,7 @@ async def test_an_event_is_acknowledged_only_when_it_is_stored(tmp_path: Path, m
         return await accept(self, inbound)
 
     monkeypatch.setattr(InboxStore, "accept", fail_once)
-    async with SlackSandbox(speed=2) as slack, run_bot(slack, tmp_path, echo) as bot:
+    async with SlackSimulator(speed=2) as slack, run_bot(slack, tmp_path, echo) as bot:
         question = await slack.post_message("ada", slack.open_dm("ada"), "hello")
         await slack.wait_for(lambda: len(slack.envelopes) >= 2)
         assert slack.envelopes[0].acknowledged_at is None
@@ -89,14 +91,14 @@ async def test_an_event_is_acknowledged_only_when_it_is_stored(tmp_path: Path, m
         assert len(await bot.wait_for_turns(1)) == 1
 
 
-async def test_an_event_is_accepted_while_the_web_api_fails(slack: SlackSandbox, tmp_path: Path) -> None:
+async def test_an_event_is_accepted_while_the_web_api_fails(slack: SlackSimulator, tmp_path: Path) -> None:
     async with run_bot(slack, tmp_path, echo) as bot:
         slack.faults.fail("auth.test", 5, error="internal_error")
         question = await slack.post_message("ada", slack.open_dm("ada"), "hello")
         await bot.wait_for_texts(question, lambda texts: texts == ["hello", "heard: hello"])
 
 
-async def test_known_and_unknown_envelopes_are_acknowledged(slack: SlackSandbox, tmp_path: Path) -> None:
+async def test_known_and_unknown_envelopes_are_acknowledged(slack: SlackSimulator, tmp_path: Path) -> None:
     async with run_bot(slack, tmp_path, echo) as bot:
         message = await slack.post_message("ada", "general", "not for the bot")
         await slack.edit_message("ada", message, "still not")
@@ -109,7 +111,7 @@ async def test_known_and_unknown_envelopes_are_acknowledged(slack: SlackSandbox,
 
 
 async def test_messages_in_quick_succession_are_answered_in_order_with_a_reaction(
-    slack: SlackSandbox, tmp_path: Path
+    slack: SlackSimulator, tmp_path: Path
 ) -> None:
     go_on = asyncio.Event()
     script = [[Pause(go_on), Say("one!")], "two!"]
@@ -125,20 +127,20 @@ async def test_messages_in_quick_succession_are_answered_in_order_with_a_reactio
         await slack.wait_for(lambda: not second.reactions)
 
 
-async def test_unsupported_files_are_named_to_the_model(slack: SlackSandbox, tmp_path: Path) -> None:
+async def test_unsupported_files_are_named_to_the_model(slack: SlackSimulator, tmp_path: Path) -> None:
     async with run_bot(slack, tmp_path, echo) as bot:
         question = await slack.post_message("ada", slack.open_dm("ada"), "look", files=["plan.pdf"])
         expected = "heard: look\n[ada sent a file that you cannot open: plan.pdf: I do not recognize its type]"
         await bot.wait_for_texts(question, lambda texts: expected in texts)
 
 
-async def test_a_bare_mention_is_described_to_the_model(slack: SlackSandbox, tmp_path: Path) -> None:
+async def test_a_bare_mention_is_described_to_the_model(slack: SlackSimulator, tmp_path: Path) -> None:
     async with run_bot(slack, tmp_path, echo) as bot:
         question = await slack.post_message("ada", "general", bot.mention)
         await bot.wait_for_texts(question, lambda texts: "heard: ada: [ada mentioned you without a text]" in texts)
 
 
-async def test_a_reset_runs_and_is_confirmed_once(slack: SlackSandbox, tmp_path: Path) -> None:
+async def test_a_reset_runs_and_is_confirmed_once(slack: SlackSimulator, tmp_path: Path) -> None:
     async with run_bot(slack, tmp_path, echo) as bot:
         question = await bot.mention_bot("ada", "general", "one")
         await bot.wait_for_turns(1)
@@ -155,7 +157,7 @@ async def test_a_reset_runs_and_is_confirmed_once(slack: SlackSandbox, tmp_path:
         ]
 
 
-async def test_a_reset_stops_the_turn_and_drops_queued_messages(slack: SlackSandbox, tmp_path: Path) -> None:
+async def test_a_reset_stops_the_turn_and_drops_queued_messages(slack: SlackSimulator, tmp_path: Path) -> None:
     async with run_bot(slack, tmp_path, [Say("Once upon a time"), Pause(60)], "anew!") as bot:
         first = await bot.mention_bot("ada", "general", "tell a story")
         await bot.wait_for_texts(first, lambda texts: "Once upon a time" in texts)
@@ -174,7 +176,7 @@ async def test_a_reset_stops_the_turn_and_drops_queued_messages(slack: SlackSand
         assert len(bot.model.requests) == 2
 
 
-async def test_an_author_name_is_fetched_once(slack: SlackSandbox, tmp_path: Path) -> None:
+async def test_an_author_name_is_fetched_once(slack: SlackSimulator, tmp_path: Path) -> None:
     async with run_bot(slack, tmp_path, echo) as bot:
         question = await bot.mention_bot("ada", "general", "one")
         await bot.wait_for_turns(1)
@@ -184,7 +186,7 @@ async def test_an_author_name_is_fetched_once(slack: SlackSandbox, tmp_path: Pat
         assert sum(call.method == "users.info" and call.arguments["user"] == ada for call in slack.calls) == 1
 
 
-async def test_a_lost_socket_reconnects_and_loses_no_message(slack: SlackSandbox, tmp_path: Path) -> None:
+async def test_a_lost_socket_reconnects_and_loses_no_message(slack: SlackSimulator, tmp_path: Path) -> None:
     async with run_bot(slack, tmp_path, echo) as bot:
         await slack.drop_sockets()
         question = await slack.post_message("ada", slack.open_dm("ada"), "still there?")
@@ -192,7 +194,7 @@ async def test_a_lost_socket_reconnects_and_loses_no_message(slack: SlackSandbox
 
 
 async def test_a_socket_that_cannot_be_opened_ends_the_start_with_an_error(
-    slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    slack: SlackSimulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(channel_module, "CONNECT_TIMEOUT_SECONDS", 0.2)
     slack.faults.refuse_handshakes(100)
@@ -202,7 +204,7 @@ async def test_a_socket_that_cannot_be_opened_ends_the_start_with_an_error(
 
 
 async def test_a_reply_begins_in_the_default_language_if_the_locale_takes_too_long(
-    slack: SlackSandbox, tmp_path: Path
+    slack: SlackSimulator, tmp_path: Path
 ) -> None:
     slack.add_user("minsu", locale="ko-KR")
     go_on = asyncio.Event()

@@ -8,11 +8,11 @@ from typing import Any
 import sqlalchemy as sa
 
 from channels.i18n import messages as words
+from chatrig.models import Fail, Finish, Say
+from chatrig.slack import SlackSimulator
 from core.store.schema import spending
 from core.usage.prices import to_amount
 from core.usage.spending_limits import SpendingLimits
-from sandbox.models import Fail, Finish, Say
-from sandbox.slack import SlackSandbox
 from tests.channels.slack.conftest import run_bot
 from tests.channels.slack.interactions.test_commands import run_command
 from tests.channels.wiring import FALLBACK_MODEL, echo
@@ -21,7 +21,7 @@ from tests.channels.wiring import FALLBACK_MODEL, echo
 ONE = "$0.0120 today (12 tokens), $0.0120 this month (12 tokens)"
 
 
-async def test_usage_is_private_and_a_spending_limit_ends_with_the_day(slack: SlackSandbox, tmp_path: Path) -> None:
+async def test_usage_is_private_and_a_spending_limit_ends_with_the_day(slack: SlackSimulator, tmp_path: Path) -> None:
     grace = slack.people["grace"].id
     limits: dict[str, Any] = {"limits": SpendingLimits(user=to_amount(Decimal("0.01"))), "admins": [grace]}
     async with run_bot(slack, tmp_path, echo, core=limits, admins=[grace]) as bot:
@@ -53,7 +53,7 @@ async def test_usage_is_private_and_a_spending_limit_ends_with_the_day(slack: Sl
         await bot.wait_for_texts(question, lambda texts: len(texts) == 2 and texts[1].startswith("heard:"))
 
 
-async def test_usage_lists_the_tokens_of_the_prompt_cache(slack: SlackSandbox, tmp_path: Path) -> None:
+async def test_usage_lists_the_tokens_of_the_prompt_cache(slack: SlackSimulator, tmp_path: Path) -> None:
     answer = [Say("Hi."), Finish(input=2_000, output=3, cached=1_500, cache_write=400)]
     async with run_bot(slack, tmp_path, answer) as bot:
         await bot.wait_for_texts(await bot.mention_bot("ada", "general", "one"), lambda texts: texts[-1] == "Hi.")
@@ -64,7 +64,7 @@ async def test_usage_lists_the_tokens_of_the_prompt_cache(slack: SlackSandbox, t
         assert "Prompt cache: 1,500 tokens read, 400 written" in text
 
 
-async def test_a_fallback_model_answers_and_is_named(slack: SlackSandbox, tmp_path: Path) -> None:
+async def test_a_fallback_model_answers_and_is_named(slack: SlackSimulator, tmp_path: Path) -> None:
     broken = [Say("The sky is gr"), Fail(503)]
     async with run_bot(slack, tmp_path, broken, broken, core={"fallback_script": echo}) as bot:
         note = words.ANSWERED_BY_FALLBACK.format(model=FALLBACK_MODEL, other="openai/scripted")

@@ -14,7 +14,7 @@ from channels.slack.text import (
     to_plain_text,
     utf8_size,
 )
-from sandbox.slack.state.markup import SlackContent, find_pings, render_text
+from chatrig.slack.state.markup import SlackContent, find_pings, render_text
 
 NAMES = {"U1": "ada", "W2": "grace"}
 

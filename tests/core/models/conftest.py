@@ -6,12 +6,12 @@ from typing import Any, NamedTuple, cast
 
 import pytest
 
+from chatrig.models import Script, ScriptedAnthropic, ScriptedGemini, ScriptedOpenAI
 from core.errors import ProviderError
 from core.models.provider import ModelMessage, ModelRequest, Provider, ProviderEvent, Text
 from core.models.providers.anthropic import AnthropicProvider
 from core.models.providers.gemini import GeminiProvider
 from core.models.providers.openai import OpenAIProvider
-from sandbox.models import Script, ScriptedAnthropic, ScriptedGemini, ScriptedOpenAI
 
 Server = ScriptedAnthropic | ScriptedGemini | ScriptedOpenAI
 

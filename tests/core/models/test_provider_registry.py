@@ -2,6 +2,7 @@ import asyncio
 
 import pytest
 
+from chatrig.models import Fail, Say, ScriptedAnthropic, ScriptedGemini, ScriptedOpenAI, Stall, Think
 from core.errors import (
     ModelNotFoundError,
     ProviderAuthError,
@@ -11,7 +12,6 @@ from core.errors import (
 )
 from core.models.provider_registry import make_provider, probe_model
 from core.models.vendors import VendorSettings
-from sandbox.models import Fail, Say, ScriptedAnthropic, ScriptedGemini, ScriptedOpenAI, Stall, Think
 from tests.core.models.conftest import ConnectedProvider, connect_provider
 
 KEYS = VendorSettings(google_api_key="secret-google", openai_api_key="secret-openai", anthropic_api_key="secret-claude")

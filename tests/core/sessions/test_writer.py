@@ -22,9 +22,9 @@ from core.sessions.lifecycle import begin_generation
 from core.sessions.service import SessionService
 from core.store.database import Database, Rows
 from core.store.schema import blobs, messages, state
-from sandbox.postgres import PostgresSandbox
 from tests.core.conftest import open_database
 from tests.core.sessions.events import call_event, list_texts, model_event, response_event, user_event
+from tests.processes.postgres import PostgresServer
 
 APP, USER = "app", "place"
 
@@ -156,7 +156,7 @@ async def test_both_write_paths_report_a_deleted_session(service: SessionService
 
 
 async def test_a_session_continues_while_postgresql_restarts(
-    postgres_server: PostgresSandbox, postgres: str, counter: TokenCounter, monkeypatch: pytest.MonkeyPatch
+    postgres_server: PostgresServer, postgres: str, counter: TokenCounter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(retry, "RETRY_WAIT", wait_fixed(0.05))
     database = Database(postgres)

@@ -16,8 +16,8 @@ from core.observability import metrics
 from core.store import database as database_module
 from core.store.database import Database
 from core.store.schema import state, write_checks
-from sandbox.postgres import PostgresSandbox
 from tests.core.conftest import FailingDatabase, open_database
+from tests.processes.postgres import PostgresServer
 
 NAME, VALUE = sa.bindparam("name", type_=sa.Text), sa.bindparam("as", type_=sa.JSON)
 SET = sa.insert(state).values(scope="app", owner="a", key=NAME, value=VALUE).returning(state.c.key)
@@ -138,9 +138,7 @@ def is_closed(connection: Any) -> bool:
         return True
 
 
-async def test_the_first_query_reconnects_to_a_restarted_server(
-    postgres_server: PostgresSandbox, postgres: str
-) -> None:
+async def test_the_first_query_reconnects_to_a_restarted_server(postgres_server: PostgresServer, postgres: str) -> None:
     database = Database(postgres, connections=4)
     await asyncio.gather(*(list_keys(database) for _ in range(4)))
     await asyncio.to_thread(postgres_server.stop)

@@ -12,6 +12,7 @@ from google.adk.events.event import Event
 from google.adk.models import BaseLlm
 from google.genai import types
 
+from chatrig.models import Fail, Finish, ReceivedRequest, Say, ScriptedOpenAI, ScriptedResponse
 from core.agents.config import AgentConfig
 from core.agents.factory import create_app, create_plugins
 from core.agents.runtime import AgentRuntime, RunRequest
@@ -39,7 +40,6 @@ from core.usage.prices import UNITS_PER_DOLLAR, Prices
 from core.usage.spending import FIRST_DAY, SpendingStore
 from core.usage.spending_limits import SpendingLimiter, SpendingLimits
 from core.workers.lease import Lease
-from sandbox.models import Fail, Finish, ReceivedRequest, Say, ScriptedOpenAI, ScriptedResponse
 from tests.core.conftest import FailingDatabase
 from tests.core.sessions.events import list_texts
 from tests.fixtures.inbox_messages import inbound

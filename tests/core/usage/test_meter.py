@@ -14,6 +14,7 @@ from google.genai import types
 from hypothesis import given
 from hypothesis import strategies as st
 
+from chatrig.models import Say, Stall
 from core.agents.factory import create_plugins
 from core.errors import ProviderUnavailableError, UserSpendingLimitError
 from core.identity import DEFAULT_AGENT_NAME
@@ -22,7 +23,6 @@ from core.models.provider import Done, ModelRequest, ProviderEvent, Text, ToolCa
 from core.models.tokens import estimate_tokens
 from core.usage.file_estimates import PDF_PAGE_TOKENS
 from core.usage.meter import CANCELLED, ModelCall, RunningCall, Usage, UsageMeter, parse_stored_calls
-from sandbox.models import Say, Stall
 from tests.core.models.conftest import VENDORS, connect_provider
 from tests.fixtures.conversation import Converse, ScriptedProvider, adapter
 from tests.fixtures.files import create_pdf

@@ -13,10 +13,10 @@ from channels.i18n import messages as words
 from channels.rate_limits.caller import RefusedError
 from channels.replies.approval_message import ARGUMENTS_FILE
 from channels.slack.client.api import SlackApi
+from chatrig.models import CallTool
 from core.identity import Actor
 from core.secret_redaction import add_secret
-from sandbox.models import CallTool
-from tests.channels.platforms import PLATFORMS, list_texts, run_conversation, run_sandbox, wait_for_texts
+from tests.channels.platforms import PLATFORMS, list_texts, run_conversation, run_simulator, wait_for_texts
 from tests.channels.replies.test_approvals import ConfirmedPaymentTool, create_settings, list_requests
 
 #: The end of the arguments is below thousands of characters, with invisible ones.
@@ -62,13 +62,13 @@ async def test_an_approval_can_be_read_in_full_before_it_is_given(
 ) -> None:
     payments = ConfirmedPaymentTool()
     seen = list[bool]()
-    async with run_sandbox(platform) as sandbox:
+    async with run_simulator(platform) as simulator:
         async with run_conversation(
-            sandbox, tmp_path, CallTool("pay", {"to": TO}), "Yes?", core=create_settings(payments)
+            simulator, tmp_path, CallTool("pay", {"to": TO}), "Yes?", core=create_settings(payments)
         ) as chat:
             uploads.on_call = lambda: seen.append(has_button(chat, words.APPROVE))
             await chat.say("pay!")
-            await sandbox.wait_for(lambda: has_button(chat, words.APPROVE))
+            await simulator.wait_for(lambda: has_button(chat, words.APPROVE))
             assert seen == [False]
             ((name, data),) = chat.list_files()
             assert name == ARGUMENTS_FILE
@@ -78,7 +78,7 @@ async def test_an_approval_can_be_read_in_full_before_it_is_given(
             assert words.ARGUMENTS_IN_FILE.format(name=ARGUMENTS_FILE).strip("_") in list_texts(chat)[1]
             assert not has_button(chat, words.ALWAYS_ALLOW)
             await chat.bot.wait_for_turns(1)
-        async with run_conversation(sandbox, tmp_path, "Paid.", core=create_settings(payments)) as chat:
+        async with run_conversation(simulator, tmp_path, "Paid.", core=create_settings(payments)) as chat:
             uploads.on_call = lambda: None
             (row,) = await list_requests(chat)
             await chat.bot.services.update_request_message(await chat.bot.services.human_requests.get(row.id))
@@ -99,29 +99,29 @@ async def test_nobody_approves_a_call_whose_arguments_cannot_be_read(
     refused = list[str]()
     uploads.on_call = lambda: refused.append("upload")
     async with (
-        run_sandbox(platform) as sandbox,
+        run_simulator(platform) as simulator,
         run_conversation(
-            sandbox, tmp_path, CallTool("pay", {"to": TO}), "Paid.", core=create_settings(payments)
+            simulator, tmp_path, CallTool("pay", {"to": TO}), "Paid.", core=create_settings(payments)
         ) as chat,
     ):
         await chat.say("pay!")
-        await sandbox.wait_for(lambda: has_button(chat, words.RETRY))
+        await simulator.wait_for(lambda: has_button(chat, words.RETRY))
         await chat.bot.wait_for_turns(1)
         assert not has_button(chat, words.APPROVE)
         unread = words.ARGUMENTS_NOT_ATTACHED.format(name=ARGUMENTS_FILE)
         assert unread.strip("_") in list_texts(chat)[1]
         (row,) = await list_requests(chat)
-        ada = Actor(chat.bot.channel.name, str(getattr(sandbox.people["ada"], "id", sandbox.people["ada"])))
+        ada = Actor(chat.bot.channel.name, str(getattr(simulator.people["ada"], "id", simulator.people["ada"])))
         for action in ("approve", "always"):
             presses = chat.bot.channel._intake.presses
             before = len(refused)
             assert await presses.handle(f"{action}:{row.id}", actor=ada, locale="") == unread
-            await sandbox.wait_for(lambda before=before: len(refused) > before)  # each press tries to attach it
-            await sandbox.wait_for(lambda: has_button(chat, words.RETRY))
+            await simulator.wait_for(lambda before=before: len(refused) > before)  # each press tries to attach it
+            await simulator.wait_for(lambda: has_button(chat, words.RETRY))
         assert [request.decision for request in await list_requests(chat)] == [None]
         uploads.is_refused = False
         await chat.press(words.RETRY)
-        await sandbox.wait_for(lambda: has_button(chat, words.APPROVE))
+        await simulator.wait_for(lambda: has_button(chat, words.APPROVE))
         assert [json.loads(data) for _, data in chat.list_files()] == [{"to": TO}]
         await chat.press(words.APPROVE)
         await wait_for_texts(chat, lambda found: found[-1] == "Paid.")
@@ -134,17 +134,17 @@ async def test_a_press_of_always_obeys_the_rule_of_its_button(platform: str, to:
     add_secret("xoxb-000000000000-known")
     payments = ConfirmedPaymentTool()
     async with (
-        run_sandbox(platform) as sandbox,
+        run_simulator(platform) as simulator,
         run_conversation(
-            sandbox, tmp_path, CallTool("pay", {"to": to}), "Paid.", core=create_settings(payments)
+            simulator, tmp_path, CallTool("pay", {"to": to}), "Paid.", core=create_settings(payments)
         ) as chat,
     ):
         await chat.say("pay!")
-        await sandbox.wait_for(lambda: has_button(chat, words.APPROVE))
+        await simulator.wait_for(lambda: has_button(chat, words.APPROVE))
         await chat.bot.wait_for_turns(1)
         assert not has_button(chat, words.ALWAYS_ALLOW)
         (row,) = await list_requests(chat)
-        ada = Actor(chat.bot.channel.name, str(getattr(sandbox.people["ada"], "id", sandbox.people["ada"])))
+        ada = Actor(chat.bot.channel.name, str(getattr(simulator.people["ada"], "id", simulator.people["ada"])))
         await chat.bot.channel._intake.presses.handle(f"always:{row.id}", actor=ada, locale="")
         assert [request.decision for request in await list_requests(chat)] == [None]
         assert payments.paid == []

@@ -11,14 +11,14 @@ import pytest
 import sqlalchemy as sa
 
 from channels.i18n import messages as words
+from chatrig.models import Finish, Pause, ReceivedRequest, Say
+from chatrig.slack import SlackFile, SlackSimulator
 from core.store.schema import human_requests, inbox
 from core.usage.prices import to_amount
 from core.usage.spending import FIRST_DAY
 from core.usage.spending_limits import SpendingLimits
 from core.usage.user_rate_limits import RateLimit, UserRateLimiter
-from sandbox.models import Finish, Pause, ReceivedRequest, Say
-from sandbox.slack import SlackFile, SlackSandbox
-from tests.channels.platforms import PLATFORMS, Chat, list_texts, run_conversation, run_sandbox, wait_for_texts
+from tests.channels.platforms import PLATFORMS, Chat, list_texts, run_conversation, run_simulator, wait_for_texts
 from tests.channels.replies.test_approvals import ConfirmedPaymentTool, create_payment, create_settings
 from tests.channels.replies.test_questions import ASKING, FORM, create_choice, create_input_request, wait_for_button
 from tests.channels.slack.conftest import run_bot
@@ -38,7 +38,7 @@ PDFS: Mapping[str, bytes] = {
 
 @pytest.mark.parametrize("kind", PDFS)
 async def test_parallel_questions_with_files_pass_a_limit_by_one_call(
-    slack: SlackSandbox, tmp_path: Path, kind: str
+    slack: SlackSimulator, tmp_path: Path, kind: str
 ) -> None:
     go_on = asyncio.Event()
     core = {"limits": SpendingLimits(user=100 * DOLLAR)}
@@ -56,7 +56,7 @@ async def test_parallel_questions_with_files_pass_a_limit_by_one_call(
         assert sum(LIMIT_SAID in text for text in texts) == 5
 
 
-async def test_a_stopped_answer_costs_its_files(slack: SlackSandbox, tmp_path: Path) -> None:
+async def test_a_stopped_answer_costs_its_files(slack: SlackSimulator, tmp_path: Path) -> None:
     core = {"limits": SpendingLimits(user=100 * DOLLAR)}
     async with run_bot(slack, tmp_path, lambda _: [Say("It says"), Pause(60)], core=core) as bot:
         files = [SlackFile("F1", "report.pdf", create_pdf(100))]
@@ -69,7 +69,7 @@ async def test_a_stopped_answer_costs_its_files(slack: SlackSandbox, tmp_path: P
         assert len(bot.model.requests) == 1
 
 
-async def test_files_of_the_history_count_again(slack: SlackSandbox, tmp_path: Path) -> None:
+async def test_files_of_the_history_count_again(slack: SlackSimulator, tmp_path: Path) -> None:
     go_on = asyncio.Event()
 
     def answer(request: ReceivedRequest) -> Any:
@@ -89,7 +89,7 @@ async def test_files_of_the_history_count_again(slack: SlackSandbox, tmp_path: P
         assert len(bot.model.requests) == 2
 
 
-async def test_long_answers_at_once_end_when_they_reach_a_limit_together(slack: SlackSandbox, tmp_path: Path) -> None:
+async def test_long_answers_at_once_end_when_they_reach_a_limit_together(slack: SlackSimulator, tmp_path: Path) -> None:
     ready, tale = asyncio.Event(), Say("Upon a time. " * 8_000, pieces=40, pace=0.01)
     script = [Say("Once. " * 400), Pause(ready), tale, Finish(output=20_000)]
     core = {"limits": SpendingLimits(all=20 * DOLLAR)}
@@ -136,12 +136,12 @@ async def test_nobody_is_answered_on_the_budget_of_another(platform: str, order:
     go_on = asyncio.Event()
     core = {"limits": SpendingLimits(user=DOLLAR)}
     async with (
-        run_sandbox(platform) as sandbox,
-        run_conversation(sandbox, tmp_path, spend_or_answer(go_on), core=core) as chat,
+        run_simulator(platform) as simulator,
+        run_conversation(simulator, tmp_path, spend_or_answer(go_on), core=core) as chat,
     ):
         await use_up_budget(chat, "linus", turns=1)
         await chat.say("a slow question")
-        await sandbox.wait_for(lambda: len(chat.bot.model.requests) == 2)
+        await simulator.wait_for(lambda: len(chat.bot.model.requests) == 2)
         said = [("the secret wish of linus", "linus"), ("thanks", "ada")]
         for text, user in said if order == "linus first" else reversed(said):
             await say_and_wait(chat, text, user)
@@ -159,11 +159,11 @@ async def test_a_common_answer_is_not_repeated_for_an_author_without_budget(plat
     go_on = asyncio.Event()
     core = {"limits": SpendingLimits(user=DOLLAR)}
     async with (
-        run_sandbox(platform) as sandbox,
-        run_conversation(sandbox, tmp_path, spend_or_answer(go_on), core=core) as chat,
+        run_simulator(platform) as simulator,
+        run_conversation(simulator, tmp_path, spend_or_answer(go_on), core=core) as chat,
     ):
         await chat.say("a slow question")
-        await sandbox.wait_for(lambda: len(chat.bot.model.requests) == 1)
+        await simulator.wait_for(lambda: len(chat.bot.model.requests) == 1)
         for text, user in (("the wish of linus", "linus"), ("thanks", "ada")):
             await say_and_wait(chat, text, user)
         go_on.set()
@@ -199,15 +199,15 @@ def is_limit_told(chat: Chat, user: str = "ada") -> bool:
 async def test_chosen_answers_count_as_messages_and_can_be_given_later(platform: str, tmp_path: Path) -> None:
     script = [create_choice("S", "M"), create_choice("red", "blue"), "A blue one."]
     async with (
-        run_sandbox(platform) as sandbox,
-        run_conversation(sandbox, tmp_path, *script, core=ASKING | TWO_AN_HOUR) as chat,
+        run_simulator(platform) as simulator,
+        run_conversation(simulator, tmp_path, *script, core=ASKING | TWO_AN_HOUR) as chat,
     ):
         await chat.say("a shirt")
         await wait_for_button(chat, "M")
         await chat.press("M")
         await wait_for_button(chat, "blue")
         await chat.press("blue")
-        await sandbox.wait_for(lambda: is_limit_told(chat))
+        await simulator.wait_for(lambda: is_limit_told(chat))
         assert (await list_verdicts(chat), len(chat.bot.model.requests)) == (["answered", None], 2)
         await make_room(chat)
         await chat.press("blue")
@@ -218,7 +218,7 @@ async def test_a_form_over_the_message_limit_keeps_its_entries(tmp_path: Path) -
     script = create_input_request("Please order.", FORM), "Ordered."
     limits: dict[str, Any] = {"rates": UserRateLimiter(user=RateLimit(1, 3_600))}
     async with (
-        run_sandbox("slack") as slack,
+        run_simulator("slack") as slack,
         run_conversation(slack, tmp_path, *script, core=ASKING | limits) as chat,
     ):
         await chat.say("a shirt")
@@ -243,17 +243,17 @@ async def test_approvals_count_as_messages_of_the_approver(platform: str, tmp_pa
     payments = ConfirmedPaymentTool()
     script = [create_payment("Bob"), create_payment("Eve"), "Paid."]
     async with (
-        run_sandbox(platform) as sandbox,
-        run_conversation(sandbox, tmp_path, *script, core=create_settings(payments) | TWO_AN_HOUR) as chat,
+        run_simulator(platform) as simulator,
+        run_conversation(simulator, tmp_path, *script, core=create_settings(payments) | TWO_AN_HOUR) as chat,
     ):
         await chat.say("pay!")
         await wait_for_button(chat, words.APPROVE)
         await chat.press(words.APPROVE)
-        await sandbox.wait_for(lambda: len(chat.bot.model.requests) == 2)
+        await simulator.wait_for(lambda: len(chat.bot.model.requests) == 2)
         await wait_for_button(chat, words.APPROVE)
         await chat.bot.wait_for_turns(2)
         await chat.press(words.APPROVE)
-        await sandbox.wait_for(lambda: is_limit_told(chat))
+        await simulator.wait_for(lambda: is_limit_told(chat))
         assert (await list_verdicts(chat), payments.paid) == (["approved", None], ["Bob"])
         await make_room(chat)
         await chat.press(words.APPROVE)
@@ -266,9 +266,9 @@ async def test_a_denial_over_the_message_limit_is_stored_and_calls_no_model(plat
     payments = ConfirmedPaymentTool()
     limits: dict[str, Any] = {"rates": UserRateLimiter(user=RateLimit(1, 3_600))}
     async with (
-        run_sandbox(platform) as sandbox,
+        run_simulator(platform) as simulator,
         run_conversation(
-            sandbox, tmp_path, create_payment("Bob"), "Never mind.", core=create_settings(payments) | limits
+            simulator, tmp_path, create_payment("Bob"), "Never mind.", core=create_settings(payments) | limits
         ) as chat,
     ):
         await chat.say("pay!")
@@ -276,7 +276,7 @@ async def test_a_denial_over_the_message_limit_is_stored_and_calls_no_model(plat
         await chat.bot.wait_for_turns(1)
         await chat.press(words.DENY)
         await wait_for_texts(chat, lambda found: "⛔" in found[-1])
-        await sandbox.wait_for(lambda: is_limit_told(chat))
+        await simulator.wait_for(lambda: is_limit_told(chat))
         assert (await list_verdicts(chat), payments.paid, len(chat.bot.model.requests)) == (["denied"], [], 1)
         await make_room(chat)
         await chat.say("and now?")

@@ -14,19 +14,19 @@ from google.adk.tools.tool_context import ToolContext
 from google.genai import types
 
 from channels.i18n import messages as words
+from chatrig.models import CallTool, ReceivedRequest, ScriptedResponse
 from core.models.tool_calls import MALFORMED_CALL_PREFIX
 from core.store.schema import human_requests
 from core.tools.json_schema import MAX_SCHEMAS
 from core.tools.question_form import MAX_FIELDS
-from sandbox.models import CallTool, ReceivedRequest, ScriptedResponse
-from tests.channels.platforms import PLATFORMS, Chat, list_texts, run_conversation, run_sandbox, wait_for_texts
+from tests.channels.platforms import PLATFORMS, Chat, list_texts, run_conversation, run_simulator, wait_for_texts
 from tests.channels.replies.test_questions import ASKING, create_input_request, list_requests, wait_for_button
 
 
 @pytest.fixture(params=PLATFORMS)
-async def sandbox(request: pytest.FixtureRequest) -> AsyncIterator[Any]:
-    async with run_sandbox(request.param) as sandbox:
-        yield sandbox
+async def simulator(request: pytest.FixtureRequest) -> AsyncIterator[Any]:
+    async with run_simulator(request.param) as simulator:
+        yield simulator
 
 
 def create_bomb(width: int, fields: int) -> dict[str, Any]:
@@ -57,16 +57,18 @@ async def expire_requests(chat: Chat) -> None:
         await asyncio.wait([watching])
 
 
-async def test_a_schema_of_many_combinations_stops_nobody(sandbox: Any, tmp_path: Path) -> None:
+async def test_a_schema_of_many_combinations_stops_nobody(simulator: Any, tmp_path: Path) -> None:
     bomb = create_bomb(25, MAX_FIELDS)
-    async with run_conversation(sandbox, tmp_path, create_input_request("Which?", bomb), "Hello.", core=ASKING) as chat:
+    async with run_conversation(
+        simulator, tmp_path, create_input_request("Which?", bomb), "Hello.", core=ASKING
+    ) as chat:
         await chat.say("ask me")
         await wait_for_button(chat, words.ANSWER)
         await chat.say("hello", user="grace")
         await wait_for_texts(chat, lambda found: "Hello." in found)
-    async with run_conversation(sandbox, tmp_path, "And again.", core=ASKING) as chat:
+    async with run_conversation(simulator, tmp_path, "And again.", core=ASKING) as chat:
         await chat.press(words.ANSWER, user="grace")
-        await sandbox.wait_for(lambda: words.NOT_ALLOWED_TO_ANSWER in chat.list_private_messages("grace"))
+        await simulator.wait_for(lambda: words.NOT_ALLOWED_TO_ANSWER in chat.list_private_messages("grace"))
         await expire_requests(chat)
         await chat.say("hello")
         await wait_for_texts(chat, lambda found: found[-1:] == ["And again."])
@@ -85,11 +87,11 @@ POISON: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("name", POISON)
-async def test_any_schema_of_a_model_is_asked_and_answered(sandbox: Any, tmp_path: Path, name: str) -> None:
+async def test_any_schema_of_a_model_is_asked_and_answered(simulator: Any, tmp_path: Path, name: str) -> None:
     script = create_input_request("Which?", POISON[name]), "Noted.", "Hello."
-    async with run_conversation(sandbox, tmp_path, *script, core=ASKING) as chat:
+    async with run_conversation(simulator, tmp_path, *script, core=ASKING) as chat:
         await chat.say("ask me")
-        await chat.sandbox.wait_for(lambda: any("Which?" in text for text in list_texts(chat)))
+        await chat.simulator.wait_for(lambda: any("Which?" in text for text in list_texts(chat)))
         await chat.say("the first")
         await wait_for_texts(chat, lambda found: found[-1:] == ["Noted."])
         await chat.say("hello")
@@ -122,7 +124,7 @@ BAD_ARGUMENTS = {
     [*((name, "openai") for name in BAD_ARGUMENTS), ("101 levels", "gemini"), ("too many values", "gemini")],
 )
 async def test_a_model_learns_that_its_json_is_over_a_limit(
-    sandbox: Any, tmp_path: Path, name: str, vendor: str
+    simulator: Any, tmp_path: Path, name: str, vendor: str
 ) -> None:
     made = list[str]()
 
@@ -140,7 +142,7 @@ async def test_a_model_learns_that_its_json_is_over_a_limit(
         return "I could not save it."
 
     core = {"tools": [FunctionTool(save)], "vendor": vendor}
-    async with run_conversation(sandbox, tmp_path, answer, core=core) as chat:
+    async with run_conversation(simulator, tmp_path, answer, core=core) as chat:
         await chat.say("save it")
         await wait_for_texts(chat, lambda found: found[-1:] == ["I could not save it."])
         assert made == []
@@ -165,7 +167,7 @@ class Transfer(BaseTool):
         return "transferred"
 
 
-async def test_a_tool_whose_secrets_cannot_be_found_is_not_approved(sandbox: Any, tmp_path: Path) -> None:
+async def test_a_tool_whose_secrets_cannot_be_found_is_not_approved(simulator: Any, tmp_path: Path) -> None:
     calls = list[Any]()
     secret = {"properties": {"pin": {"format": "password"}}}
     bomb = {"type": "object", **secret, "allOf": [{} for _ in range(MAX_SCHEMAS)]}
@@ -177,7 +179,7 @@ async def test_a_tool_whose_secrets_cannot_be_found_is_not_approved(sandbox: Any
         return "I could not transfer it."
 
     core = {"tools": [Transfer(bomb, calls)]}
-    async with run_conversation(sandbox, tmp_path, answer, core=core) as chat:
+    async with run_conversation(simulator, tmp_path, answer, core=core) as chat:
         await chat.say("transfer it")
         await wait_for_texts(chat, lambda found: found[-1:] == ["I could not transfer it."])
         assert (await list_requests(chat), calls) == ([], [])

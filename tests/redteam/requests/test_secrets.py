@@ -18,6 +18,7 @@ from pydantic import BaseModel, SecretStr
 from bot.cli import turn_view
 from bot.monitoring.logs import RedactingFormatter, RedactingJsonFormatter
 from channels.i18n import messages as words
+from chatrig.models import CallTool
 from core.conversations.turn_report import TurnReports
 from core.privacy.deletion import DeletionRequest, DeletionService
 from core.privacy.export import ExportFormat, stream_export
@@ -25,9 +26,8 @@ from core.store.schema import messages
 from core.tools import search_history
 from core.tools.tool import Tool, to_adk_tool
 from core.usage.prices import Prices
-from sandbox.models import CallTool
 from tests.channels.commands.why_requests import run_why_command
-from tests.channels.platforms import PLATFORMS, SlackChat, list_texts, run_conversation, run_sandbox, wait_for_texts
+from tests.channels.platforms import PLATFORMS, SlackChat, list_texts, run_conversation, run_simulator, wait_for_texts
 from tests.redteam.test_access_slack import find_tables_with
 
 #: A secret that no pattern recognizes, under a name that no pattern recognizes; and one too short to be searched for.
@@ -57,23 +57,23 @@ ENTRIES = {
 async def answer_form(chat: Any, entries: dict[str, str], user: str = "ada") -> None:
     """Open the form of the newest question, enter the values in the order of its fields, and submit it."""
     values = {f"field-{i}": value for i, value in enumerate(entries.values())}
-    sandbox = chat.sandbox
-    await sandbox.wait_for(lambda: any(words.ANSWER in message.buttons for message in chat.list_replies()))
+    simulator = chat.simulator
+    await simulator.wait_for(lambda: any(words.ANSWER in message.buttons for message in chat.list_replies()))
     question = next(message for message in reversed(chat.list_replies()) if words.ANSWER in message.buttons)
     if isinstance(chat, SlackChat):
         await chat.press(words.ANSWER, user=user)
-        await sandbox.wait_for(lambda: sandbox.modals(user))
-        assert await sandbox.submit_modal(sandbox.modals(user)[0], **values)
+        await simulator.wait_for(lambda: simulator.modals(user))
+        assert await simulator.submit_modal(simulator.modals(user)[0], **values)
     else:
-        await sandbox.click_button(user, question, question.buttons[words.ANSWER])
-        modal = await sandbox.wait_for(lambda: sandbox.modals(user) and sandbox.modals(user)[0])
-        await sandbox.submit_modal(modal, values)
+        await simulator.click_button(user, question, question.buttons[words.ANSWER])
+        modal = await simulator.wait_for(lambda: simulator.modals(user) and simulator.modals(user)[0])
+        await simulator.submit_modal(modal, values)
 
 
 async def run_export_command(chat: Any, user: str, form: str) -> str:
     """Run `/export` as a user, and return the private text or file."""
     if isinstance(chat, SlackChat):
-        slack, dm = chat.sandbox, chat.sandbox.open_dm(user)
+        slack, dm = chat.simulator, chat.simulator.open_dm(user)
         responses = await slack.run_command(user, chat.channel.id, "/export", form)
 
         def list_exports() -> list[str]:
@@ -82,8 +82,8 @@ async def run_export_command(chat: Any, user: str, form: str) -> str:
             return [text for text in [*files, *texts] if "onversation" in text and "slack:" in text]
 
         return str((await slack.wait_for(list_exports))[-1])
-    answers = await chat.sandbox.run_command(user, chat.place, "export", form=form)
-    await chat.sandbox.wait_for(lambda: answers and not answers[0].loading)
+    answers = await chat.simulator.run_command(user, chat.place, "export", form=form)
+    await chat.simulator.wait_for(lambda: answers and not answers[0].loading)
     (file,) = answers[0].content.attachments
     return str(file.data.decode())
 
@@ -102,7 +102,7 @@ async def list_outputs(chat: Any, *users: str) -> dict[str, str]:
             outputs[f"/export {form} of {user}"] = await run_export_command(chat, user, form)
             count = len(chat.list_files())
             await chat.say(f"export {form}", user=user)
-            await chat.sandbox.wait_for(lambda count=count: len(chat.list_files()) > count)
+            await chat.simulator.wait_for(lambda count=count: len(chat.list_files()) > count)
             outputs[f"export {form} of {user}"] = chat.list_files()[-1][1].decode()
         for turn in turns:
             outputs[f"/why {turn.id} of {user}"] = await run_why_command(chat, user, turn.id)
@@ -140,9 +140,9 @@ async def test_only_the_run_reads_a_secret_answer(platform: str, tmp_path: Path)
         yield types.ModelContent("Logged in.")
 
     root = Workflow(name="shop", edges=[("START", ask, log_in, end)])
-    async with run_sandbox(platform) as sandbox:
-        admins = [str(getattr(sandbox.people["grace"], "id", sandbox.people["grace"]))]
-        async with run_conversation(sandbox, tmp_path, "unused", core={"root": root}, admins=admins) as chat:
+    async with run_simulator(platform) as simulator:
+        admins = [str(getattr(simulator.people["grace"], "id", simulator.people["grace"]))]
+        async with run_conversation(simulator, tmp_path, "unused", core={"root": root}, admins=admins) as chat:
             await chat.say("log in")
             await answer_form(chat, ENTRIES, user="grace")
             await wait_for_texts(chat, lambda found: found and found[-1] == "Logged in.")
@@ -165,12 +165,12 @@ async def test_the_deletion_of_a_person_deletes_their_secret_answers(platform: s
         yield RequestInput(message="Since when?", response_schema=str)
 
     root = Workflow(name="shop", edges=[("START", ask, ask_again)])
-    async with run_sandbox(platform) as sandbox:
-        grace = str(getattr(sandbox.people["grace"], "id", sandbox.people["grace"]))
-        async with run_conversation(sandbox, tmp_path, "unused", core={"root": root}, admins=[grace]) as chat:
+    async with run_simulator(platform) as simulator:
+        grace = str(getattr(simulator.people["grace"], "id", simulator.people["grace"]))
+        async with run_conversation(simulator, tmp_path, "unused", core={"root": root}, admins=[grace]) as chat:
             await chat.say("log in")
             await answer_form(chat, ENTRIES, user="grace")
-            await chat.sandbox.wait_for(lambda: any("Since when?" in text for text in list_texts(chat)))
+            await chat.simulator.wait_for(lambda: any("Since when?" in text for text in list_texts(chat)))
             await chat.bot.wait_for_turns(2)
             assert "messages" in await find_tables_with(chat.bot, SECRET)  # for the run, which waits
             await DeletionService(chat.bot.database, Prices()).delete(DeletionRequest(user_id=grace))
@@ -213,14 +213,14 @@ async def test_no_later_model_call_reads_a_secret_answer(platform: str, way: str
     )
     tools = [request_input, to_adk_tool(LOG_IN), to_adk_tool(search_history), load_memory]
     async with (
-        run_sandbox(platform) as sandbox,
-        run_conversation(sandbox, tmp_path, *script, core={"tools": tools}) as chat,
+        run_simulator(platform) as simulator,
+        run_conversation(simulator, tmp_path, *script, core={"tools": tools}) as chat,
     ):
         await chat.say("log me in")
         if way == "form":
             await answer_form(chat, {"": SECRET})
         else:
-            await chat.sandbox.wait_for(lambda: any(words.ANSWER in reply.buttons for reply in chat.list_replies()))
+            await chat.simulator.wait_for(lambda: any(words.ANSWER in reply.buttons for reply in chat.list_replies()))
             await chat.bot.wait_for_turns(1)
             await chat.say(SECRET)
         await wait_for_texts(chat, lambda found: found and found[-1] == f"Logged in with {SECRET}.")
@@ -263,9 +263,9 @@ async def test_a_secret_argument_is_read_by_its_tool_alone(
     logging.getLogger().addHandler(handler)
     try:
         async with (
-            run_sandbox(platform) as sandbox,
+            run_simulator(platform) as simulator,
             run_conversation(
-                sandbox, tmp_path, *script, core={"tools": [to_adk_tool(LOG_IN), to_adk_tool(failing)]}
+                simulator, tmp_path, *script, core={"tools": [to_adk_tool(LOG_IN), to_adk_tool(failing)]}
             ) as chat,
         ):
             await chat.say("log me in")
@@ -299,11 +299,11 @@ async def test_an_approval_hides_a_secret_answer_and_the_call_gets_it(platform: 
         "Noted.",
     )
     tools = [request_input, to_adk_tool(tool)]
-    async with run_sandbox(platform) as sandbox:
-        async with run_conversation(sandbox, tmp_path, *script, core={"tools": tools}) as chat:
+    async with run_simulator(platform) as simulator:
+        async with run_conversation(simulator, tmp_path, *script, core={"tools": tools}) as chat:
             await chat.say("note it")
             await answer_form(chat, {"phrase": SECRET})
-            await chat.sandbox.wait_for(lambda: any(words.APPROVE in reply.buttons for reply in chat.list_replies()))
+            await chat.simulator.wait_for(lambda: any(words.APPROVE in reply.buttons for reply in chat.list_replies()))
             await chat.bot.wait_for_turns(2)
             assert SECRET not in "".join(list_texts(chat))
             assert not any(words.ALWAYS_ALLOW in reply.buttons for reply in chat.list_replies())
@@ -312,7 +312,7 @@ async def test_an_approval_hides_a_secret_answer_and_the_call_gets_it(platform: 
             await chat.bot.wait_for_turns(3)
             assert SECRET not in str(chat.bot.model.requests[2]["messages"])
             former = chat
-        async with run_conversation(sandbox, tmp_path, "Noted.", core={"tools": tools}) as chat:  # after a restart
+        async with run_conversation(simulator, tmp_path, "Noted.", core={"tools": tools}) as chat:  # after a restart
             if isinstance(former, SlackChat) and isinstance(chat, SlackChat):
                 chat.root = former.root
             await chat.press(words.APPROVE)
@@ -335,11 +335,11 @@ async def test_an_approval_of_a_workflows_tool_hides_secret_arguments(platform: 
     tool = FunctionTool(log_in, require_confirmation=True)
     root = Workflow(name="shop", edges=[("START", enter, tool)])
     async with (
-        run_sandbox(platform) as sandbox,
-        run_conversation(sandbox, tmp_path, "unused", core={"root": root}) as chat,
+        run_simulator(platform) as simulator,
+        run_conversation(simulator, tmp_path, "unused", core={"root": root}) as chat,
     ):
         await chat.say("log in")
-        await chat.sandbox.wait_for(lambda: any(words.APPROVE in reply.buttons for reply in chat.list_replies()))
+        await chat.simulator.wait_for(lambda: any(words.APPROVE in reply.buttons for reply in chat.list_replies()))
         await chat.bot.wait_for_turns(1)
         assert f'"phrase": "[hidden: {len(SECRET)} characters]"' in list_texts(chat)[1]
         outputs = await list_outputs(chat, "ada")

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from channels.i18n import messages as words
+from chatrig.discord import DiscordMessage, DiscordSimulator
+from chatrig.models import Fail, Pause, Say
 from core.conversations.service import ConversationService
 from core.errors import StoreError
-from sandbox.discord import DiscordMessage, DiscordSandbox
-from sandbox.models import Fail, Pause, Say
 from tests.channels.discord.conftest import CALLBACK, WiredDiscordBot, run_bot, wait_until
 from tests.channels.wiring import echo
 
@@ -17,7 +17,7 @@ async def press_button(bot: WiredDiscordBot, user: str, message: DiscordMessage,
     return await bot.server.click_button(user, message, message.buttons[label])
 
 
-async def test_buttons_have_an_emoji_and_a_label(server: DiscordSandbox, tmp_path: Path) -> None:
+async def test_buttons_have_an_emoji_and_a_label(server: DiscordSimulator, tmp_path: Path) -> None:
     async with run_bot(server, tmp_path, echo) as bot:
         (answer,) = await bot.wait_for_replies(
             await bot.mention_bot("ada", "general", "one"), "heard: Ada Lovelace: one"
@@ -29,7 +29,7 @@ async def test_buttons_have_an_emoji_and_a_label(server: DiscordSandbox, tmp_pat
         ]
 
 
-async def test_only_the_author_can_press_stop(server: DiscordSandbox, tmp_path: Path) -> None:
+async def test_only_the_author_can_press_stop(server: DiscordSimulator, tmp_path: Path) -> None:
     async with run_bot(server, tmp_path, [Say("half"), Pause(60)]) as bot:
         question = await bot.mention_bot("ada", "general", "one")
         (answer,) = await bot.wait_for_replies(question, "half")
@@ -41,7 +41,7 @@ async def test_only_the_author_can_press_stop(server: DiscordSandbox, tmp_path: 
         await bot.wait_for_replies(question, f"half\n\n{words.STOPPED}")
 
 
-async def test_an_answer_can_be_regenerated_and_rated_after_a_restart(server: DiscordSandbox, tmp_path: Path) -> None:
+async def test_an_answer_can_be_regenerated_and_rated_after_a_restart(server: DiscordSimulator, tmp_path: Path) -> None:
     async with run_bot(server, tmp_path, "one!") as bot:
         question = await bot.mention_bot("ada", "general", "one")
         (answer,) = await bot.wait_for_replies(question, "one!")
@@ -54,7 +54,7 @@ async def test_an_answer_can_be_regenerated_and_rated_after_a_restart(server: Di
         assert len(bot.list_bot_messages("general")) == 2  # the other one confirms the rating
 
 
-async def test_a_failed_turn_can_be_retried_after_a_restart(server: DiscordSandbox, tmp_path: Path) -> None:
+async def test_a_failed_turn_can_be_retried_after_a_restart(server: DiscordSimulator, tmp_path: Path) -> None:
     async with run_bot(server, tmp_path, [Fail(400)]) as bot:
         question = await bot.mention_bot("ada", "general", "one")
         (answer,) = await bot.wait_for_last_reply(question, lambda text: text.startswith("⚠️"))
@@ -66,7 +66,7 @@ async def test_a_failed_turn_can_be_retried_after_a_restart(server: DiscordSandb
 
 
 async def test_a_press_is_acknowledged_before_it_is_processed(
-    server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    server: DiscordSimulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def raise_store_error(self: ConversationService, turn_id: str, author: str) -> None:
         assert bot.list_calls(CALLBACK)[-1].status == 200
@@ -83,7 +83,7 @@ async def test_a_press_is_acknowledged_before_it_is_processed(
 
 
 async def test_a_press_in_a_server_that_is_no_longer_served_is_refused(
-    server: DiscordSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    server: DiscordSimulator, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with run_bot(server, tmp_path, echo) as bot:
         (answer,) = await bot.wait_for_replies(

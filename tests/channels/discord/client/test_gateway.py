@@ -8,9 +8,9 @@ from channels.discord import adapter as channel_module
 from channels.discord.client import gateway
 from channels.discord.client.auth import LoginReport, log_in
 from channels.discord.settings import DiscordSettings
+from chatrig.discord import DiscordSimulator
+from chatrig.models import Pause, Say
 from core.errors import SettingsError
-from sandbox.discord import DiscordSandbox
-from sandbox.models import Pause, Say
 from tests.channels.discord.conftest import PATCH, WiredDiscordBot, run_bot, run_discord, wait_until
 from tests.channels.wiring import echo
 
@@ -24,7 +24,7 @@ async def check_bot_answers(bot: WiredDiscordBot, text: str = "still there?") ->
 
 
 async def test_a_first_connection_that_fails_is_retried(
-    server: DiscordSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    server: DiscordSimulator, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     server.faults.refuse_handshakes(2)
     async with run_bot(server, tmp_path, echo) as bot:
@@ -35,7 +35,7 @@ async def test_a_first_connection_that_fails_is_retried(
 
 
 @pytest.mark.parametrize("route", [GATEWAY, "GET /oauth2/applications/@me", "GET /users/@me"])
-async def test_an_error_while_connecting_is_retried(server: DiscordSandbox, tmp_path: Path, route: str) -> None:
+async def test_an_error_while_connecting_is_retried(server: DiscordSimulator, tmp_path: Path, route: str) -> None:
     async with run_bot(server, tmp_path, echo, connect=False) as bot:
 
         async def log_in_and_fail(client: discord.Client, settings: DiscordSettings) -> LoginReport:
@@ -50,7 +50,7 @@ async def test_an_error_while_connecting_is_retried(server: DiscordSandbox, tmp_
 
 
 async def test_an_unreachable_gateway_ends_the_start_with_a_line(
-    server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    server: DiscordSimulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(channel_module, "CONNECT_TIMEOUT_SECONDS", 0.3)
     server.faults.refuse_handshakes(1000)
@@ -63,10 +63,10 @@ async def test_an_unreachable_gateway_ends_the_start_with_a_line(
 
 
 async def test_no_session_is_started_when_none_is_left(
-    server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    server: DiscordSimulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("sandbox.discord.events.dispatcher.MAX_SESSIONS_PER_DAY", 0)
+        patch.setattr("chatrig.discord.events.dispatcher.MAX_SESSIONS_PER_DAY", 0)
         async with run_bot(server, tmp_path, echo, connect=False) as bot:
             starting = asyncio.create_task(bot.channel.start())
             await wait_until(
@@ -76,13 +76,13 @@ async def test_no_session_is_started_when_none_is_left(
                 )
             )
             assert server.sessions == []
-            patch.setattr("sandbox.discord.events.dispatcher.MAX_SESSIONS_PER_DAY", 1000)
+            patch.setattr("chatrig.discord.events.dispatcher.MAX_SESSIONS_PER_DAY", 1000)
             await starting
             await check_bot_answers(bot)
 
 
 async def test_the_bot_survives_an_intent_that_is_switched_off(
-    server: DiscordSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    server: DiscordSimulator, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with run_bot(server, tmp_path, echo) as bot:
         server.privileged_intents.clear()
@@ -93,7 +93,7 @@ async def test_the_bot_survives_an_intent_that_is_switched_off(
         server.privileged_intents.add("message_content")
 
 
-async def test_a_new_gateway_session_changes_nothing(server: DiscordSandbox, tmp_path: Path) -> None:
+async def test_a_new_gateway_session_changes_nothing(server: DiscordSimulator, tmp_path: Path) -> None:
     async with run_bot(server, tmp_path, echo) as bot:
         await check_bot_answers(bot, "one")
         for count in (2, 3):
@@ -133,7 +133,7 @@ async def test_a_dead_connection_is_noticed(tmp_path: Path, monkeypatch: pytest.
 
 
 async def test_a_stop_does_not_interrupt_a_running_close(
-    server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    server: DiscordSimulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hang_up, started, closed = gateway._close_client, asyncio.Event(), list[gateway.GatewayClient]()
 
@@ -154,7 +154,7 @@ async def test_a_stop_does_not_interrupt_a_running_close(
         assert len(closed) == 1
 
 
-async def test_an_answer_continues_while_the_socket_is_lost(server: DiscordSandbox, tmp_path: Path) -> None:
+async def test_an_answer_continues_while_the_socket_is_lost(server: DiscordSimulator, tmp_path: Path) -> None:
     go_on = asyncio.Event()
     async with run_bot(server, tmp_path, [Say("half"), Pause(go_on), Say(" and half.")]) as bot:
         question = await bot.mention_bot("ada", "general", "one")

@@ -10,14 +10,14 @@ import pytest
 from channels.discord import adapter as channel_module
 from channels.discord.client import gateway, shards
 from channels.discord.client.gateway import GatewayClient
+from chatrig.discord import DiscordSimulator
 from core.errors import SettingsError
-from sandbox.discord import DiscordSandbox
 from tests.channels.discord.conftest import COMMANDS, run_bot, run_discord, wait_until
 from tests.channels.wiring import echo
 
 
 async def test_each_shard_has_a_connection_and_a_message_is_answered_once(
-    server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    server: DiscordSimulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(channel_module, "IDENTIFY_INTERVAL_SECONDS", 0.5)
     server.recommend_shards(3)
@@ -44,7 +44,7 @@ async def test_each_shard_has_a_connection_and_a_message_is_answered_once(
     assert not server.is_online
 
 
-async def test_the_setting_decides_the_number_of_shards(server: DiscordSandbox, tmp_path: Path) -> None:
+async def test_the_setting_decides_the_number_of_shards(server: DiscordSimulator, tmp_path: Path) -> None:
     server.recommend_shards(3)
     async with run_bot(server, tmp_path, echo, shards=2) as bot:
         assert sorted(session.shard for session in server.sessions) == [(0, 2), (1, 2)]
@@ -77,9 +77,9 @@ async def test_only_the_silent_shard_is_reconnected(tmp_path: Path, monkeypatch:
 
 
 async def test_no_shard_starts_a_session_that_would_leave_none_for_another(
-    server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    server: DiscordSimulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("sandbox.discord.events.dispatcher.MAX_SESSIONS_PER_DAY", 1)
+    monkeypatch.setattr("chatrig.discord.events.dispatcher.MAX_SESSIONS_PER_DAY", 1)
     monkeypatch.setattr(channel_module, "CONNECT_TIMEOUT_SECONDS", 0.5)
     async with run_bot(server, tmp_path, echo, connect=False, shards=2) as bot:
         with pytest.raises(SettingsError, match="no connection to the gateway"):
@@ -89,7 +89,7 @@ async def test_no_shard_starts_a_session_that_would_leave_none_for_another(
 
 
 async def test_a_reconnect_during_a_stop_does_nothing(
-    server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    server: DiscordSimulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hang_up, is_hanging_up, go_on = gateway._close_client, asyncio.Event(), asyncio.Event()
 

@@ -8,10 +8,10 @@ import pytest
 from channels.discord import adapter
 from channels.i18n import messages as words
 from channels.i18n.messages import ENGLISH
+from chatrig.discord import DiscordMessage, DiscordSimulator, GuildChannel
+from chatrig.models import Pause, Say
 from core.errors import StoreError
 from core.inbox.store import InboxStore
-from sandbox.discord import DiscordMessage, DiscordSandbox, GuildChannel
-from sandbox.models import Pause, Say
 from tests.channels.discord.conftest import POST, WiredDiscordBot, has_ignored_messages, run_bot, wait_until
 from tests.channels.wiring import echo
 
@@ -33,7 +33,7 @@ async def wait_for_thread_texts(bot: WiredDiscordBot, thread: GuildChannel, *tex
 # Sessions
 
 
-async def test_a_channel_can_have_a_session_per_author(server: DiscordSandbox, tmp_path: Path) -> None:
+async def test_a_channel_can_have_a_session_per_author(server: DiscordSimulator, tmp_path: Path) -> None:
     async with run_bot(server, tmp_path, echo, sessions="user") as bot:
         await bot.wait_for_replies(await bot.mention_bot("ada", "general", "one"), "heard: Ada Lovelace: one")
         await bot.wait_for_replies(await bot.mention_bot("grace", "general", "two"), "heard: Grace Hopper: two")
@@ -50,7 +50,7 @@ async def test_a_channel_can_have_a_session_per_author(server: DiscordSandbox, t
         assert set(await bot.list_sessions()) == {f"{place}:@{ada}", f"{place}:@{grace}", f"{place}:{thread.id}"}
 
 
-async def test_the_backfill_finds_messages_of_every_author(server: DiscordSandbox, tmp_path: Path) -> None:
+async def test_the_backfill_finds_messages_of_every_author(server: DiscordSimulator, tmp_path: Path) -> None:
     async with run_bot(server, tmp_path, echo, sessions="user") as bot:
         await bot.wait_for_replies(await bot.mention_bot("ada", "general", "one"), "heard: Ada Lovelace: one")
     missed = await bot.mention_bot("grace", "general", "two")
@@ -61,7 +61,7 @@ async def test_the_backfill_finds_messages_of_every_author(server: DiscordSandbo
 # A thread for each question
 
 
-async def test_each_question_in_a_channel_is_answered_in_a_new_thread(server: DiscordSandbox, tmp_path: Path) -> None:
+async def test_each_question_in_a_channel_is_answered_in_a_new_thread(server: DiscordSimulator, tmp_path: Path) -> None:
     async with run_bot(server, tmp_path, echo, auto_thread=True) as bot:
         question = await bot.mention_bot("ada", "general", "why is the sky\n\nblue?")
         thread = await wait_for_thread(bot, question)
@@ -83,7 +83,7 @@ async def test_each_question_in_a_channel_is_answered_in_a_new_thread(server: Di
         assert len(bot.list_calls(THREAD)) == 2
 
 
-async def test_a_queued_question_has_its_reaction_in_the_channel(server: DiscordSandbox, tmp_path: Path) -> None:
+async def test_a_queued_question_has_its_reaction_in_the_channel(server: DiscordSimulator, tmp_path: Path) -> None:
     async with run_bot(server, tmp_path, echo, auto_thread=True) as bot:
         async with bot.worker._claiming:  # no worker claims the question
             server.faults.delay(THREAD, 0.3)
@@ -96,7 +96,7 @@ async def test_a_queued_question_has_its_reaction_in_the_channel(server: Discord
 
 
 @pytest.mark.parametrize("why", ["there already", "lost reply"])
-async def test_an_existing_thread_is_used(server: DiscordSandbox, tmp_path: Path, why: str) -> None:
+async def test_an_existing_thread_is_used(server: DiscordSimulator, tmp_path: Path, why: str) -> None:
     async with run_bot(server, tmp_path, echo, auto_thread=True) as bot:
         if why == "lost reply":
             server.faults.lose_response(THREAD)
@@ -114,7 +114,7 @@ async def test_an_existing_thread_is_used(server: DiscordSandbox, tmp_path: Path
 
 @pytest.mark.parametrize("why", ["forbidden", "broken", "late"])
 async def test_if_no_thread_can_be_started_the_answer_is_in_the_channel(
-    server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, why: str
+    server: DiscordSimulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, why: str
 ) -> None:
     match why:
         case "forbidden":
@@ -132,7 +132,7 @@ async def test_if_no_thread_can_be_started_the_answer_is_in_the_channel(
 
 
 async def test_a_question_with_a_thread_that_was_not_stored_is_answered_once(
-    server: DiscordSandbox, tmp_path: Path
+    server: DiscordSimulator, tmp_path: Path
 ) -> None:
     async with run_bot(server, tmp_path, echo, auto_thread=True) as bot:
         first = await bot.mention_bot("ada", "general", "zero")
@@ -152,7 +152,7 @@ async def test_a_question_with_a_thread_that_was_not_stored_is_answered_once(
         assert len(await bot.list_inbox_messages()) == 2
 
 
-async def test_a_reply_in_a_new_thread_is_found_after_a_crash(server: DiscordSandbox, tmp_path: Path) -> None:
+async def test_a_reply_in_a_new_thread_is_found_after_a_crash(server: DiscordSimulator, tmp_path: Path) -> None:
     async with run_bot(server, tmp_path, [Say("half"), Pause(60)], "All of it.", auto_thread=True) as bot:
         thread = await wait_for_thread(bot, await bot.mention_bot("ada", "general", "one"))
         await wait_for_thread_texts(bot, thread, "half")
@@ -161,7 +161,7 @@ async def test_a_reply_in_a_new_thread_is_found_after_a_crash(server: DiscordSan
 
 
 async def test_a_first_post_in_a_thread_whose_answer_was_lost_is_not_repeated(
-    server: DiscordSandbox, tmp_path: Path
+    server: DiscordSimulator, tmp_path: Path
 ) -> None:
     async with run_bot(server, tmp_path, echo, auto_thread=True) as bot:
         server.faults.lose_response(POST)
@@ -169,7 +169,7 @@ async def test_a_first_post_in_a_thread_whose_answer_was_lost_is_not_repeated(
         await wait_for_thread_texts(bot, thread, "heard: Ada Lovelace: one")
 
 
-async def test_a_command_starts_no_thread(server: DiscordSandbox, tmp_path: Path) -> None:
+async def test_a_command_starts_no_thread(server: DiscordSimulator, tmp_path: Path) -> None:
     async with run_bot(server, tmp_path, echo, auto_thread=True) as bot:
         await bot.wait_for_replies(await bot.mention_bot("ada", "general", "reset"), words.NOTHING_TO_RESET)
         assert bot.list_calls(THREAD) == []
@@ -178,7 +178,7 @@ async def test_a_command_starts_no_thread(server: DiscordSandbox, tmp_path: Path
 # Channels without mentions
 
 
-async def test_a_free_channel_needs_no_mention_unless_for_others(server: DiscordSandbox, tmp_path: Path) -> None:
+async def test_a_free_channel_needs_no_mention_unless_for_others(server: DiscordSimulator, tmp_path: Path) -> None:
     free = frozenset({int(server.channels["general"].id), int(server.channels["ideas"].id)})
     async with run_bot(server, tmp_path, echo, free_channels=free) as bot:
         first = await server.post_message("ada", "general", "one")
@@ -193,7 +193,9 @@ async def test_a_free_channel_needs_no_mention_unless_for_others(server: Discord
 
 
 @pytest.mark.parametrize("auto_thread", [False, True])
-async def test_a_muted_free_channel_needs_a_mention(server: DiscordSandbox, tmp_path: Path, auto_thread: bool) -> None:
+async def test_a_muted_free_channel_needs_a_mention(
+    server: DiscordSimulator, tmp_path: Path, auto_thread: bool
+) -> None:
     free = frozenset({int(server.channels["general"].id)})
     async with run_bot(server, tmp_path, echo) as bot:
         await bot.wait_for_replies(await bot.mention_bot("ada", "general", "one"), "heard: Ada Lovelace: one")
@@ -210,7 +212,7 @@ async def test_a_muted_free_channel_needs_a_mention(server: DiscordSandbox, tmp_
 
 
 async def test_without_the_intent_the_start_warns_about_free_channels(
-    server: DiscordSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    server: DiscordSimulator, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     server.privileged_intents.clear()
     free = frozenset({int(server.channels["general"].id)})
@@ -220,7 +222,7 @@ async def test_without_the_intent_the_start_warns_about_free_channels(
         assert await has_ignored_messages(bot)
 
 
-async def test_a_reply_to_the_bot_needs_no_mention(server: DiscordSandbox, tmp_path: Path) -> None:
+async def test_a_reply_to_the_bot_needs_no_mention(server: DiscordSimulator, tmp_path: Path) -> None:
     async with run_bot(server, tmp_path, echo) as bot:
         (answer,) = await bot.wait_for_replies(
             await bot.mention_bot("ada", "general", "one"), "heard: Ada Lovelace: one"
@@ -234,7 +236,7 @@ async def test_a_reply_to_the_bot_needs_no_mention(server: DiscordSandbox, tmp_p
 # Missing permissions
 
 
-async def test_a_missing_permission_is_reported_by_direct_message(server: DiscordSandbox, tmp_path: Path) -> None:
+async def test_a_missing_permission_is_reported_by_direct_message(server: DiscordSimulator, tmp_path: Path) -> None:
     server.permissions.discard("send_messages")
     async with run_bot(server, tmp_path, echo) as bot:
         question = await bot.mention_bot("ada", "general", "one")
@@ -246,7 +248,7 @@ async def test_a_missing_permission_is_reported_by_direct_message(server: Discor
 
 
 async def test_an_author_without_direct_messages_gets_no_report(
-    server: DiscordSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    server: DiscordSimulator, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     server.permissions.discard("send_messages")
     server.faults.fail(DM, status=403, code=50007)
@@ -258,7 +260,7 @@ async def test_an_author_without_direct_messages_gets_no_report(
 
 @pytest.mark.parametrize("is_locked", [False, True], ids=["archived", "locked"])
 async def test_a_reply_unarchives_a_thread_and_reports_a_locked_one(
-    server: DiscordSandbox, tmp_path: Path, is_locked: bool
+    server: DiscordSimulator, tmp_path: Path, is_locked: bool
 ) -> None:
     go_on = asyncio.Event()
     async with run_bot(server, tmp_path, [Say("half, "), Pause(go_on), Say("and half.")]) as bot:

@@ -7,20 +7,20 @@ from typing import Any
 import pytest
 
 from channels.i18n import messages as words
+from chatrig.discord import DiscordSimulator
+from chatrig.models import Pause, Say
 from core.concurrency import retry
 from core.errors import StoreError
 from core.inbox.store import AcceptResult, InboxStore
 from core.inbox_message import InboxMessage
 from core.usage.user_rate_limits import RateLimitDenial
-from sandbox.discord import DiscordSandbox
-from sandbox.models import Pause, Say
 from tests.channels.discord.conftest import POST, has_ignored_messages, run_bot, wait_until
 from tests.channels.wiring import echo
 from tests.fixtures.retry_waits import limited_wait
 
 
 async def test_a_question_that_is_edited_while_queued_is_answered_as_edited(
-    server: DiscordSandbox, tmp_path: Path
+    server: DiscordSimulator, tmp_path: Path
 ) -> None:
     go_on = asyncio.Event()
     async with run_bot(server, tmp_path, lambda request: [Pause(go_on), Say(f"heard: {request.text}")]) as bot:
@@ -39,7 +39,7 @@ async def wait_for_edit(bot: Any, text: str) -> None:
     await bot.database.wait_until(bot.list_inbox_messages, lambda rows: rows[-1].message["text"] == text)
 
 
-async def test_regenerate_answers_the_edited_question(server: DiscordSandbox, tmp_path: Path) -> None:
+async def test_regenerate_answers_the_edited_question(server: DiscordSimulator, tmp_path: Path) -> None:
     async with run_bot(server, tmp_path, echo) as bot:
         question = await bot.mention_bot("ada", "general", "one")
         (answer,) = await bot.wait_for_replies(question, "heard: Ada Lovelace: one")
@@ -54,7 +54,9 @@ async def test_regenerate_answers_the_edited_question(server: DiscordSandbox, tm
         assert answer.pings == frozenset()
 
 
-async def test_a_question_that_is_deleted_while_queued_is_not_answered(server: DiscordSandbox, tmp_path: Path) -> None:
+async def test_a_question_that_is_deleted_while_queued_is_not_answered(
+    server: DiscordSimulator, tmp_path: Path
+) -> None:
     go_on = asyncio.Event()
     async with run_bot(server, tmp_path, [Pause(go_on), Say("one!")], "two!") as bot:
         first = await bot.mention_bot("ada", "general", "one")
@@ -72,7 +74,7 @@ async def test_a_question_that_is_deleted_while_queued_is_not_answered(server: D
 
 
 async def test_an_edit_or_deletion_during_the_intake_is_applied(
-    server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    server: DiscordSimulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     take_in, accept = asyncio.Event(), InboxStore.accept
 
@@ -97,7 +99,7 @@ async def test_an_edit_or_deletion_during_the_intake_is_applied(
         assert "heard: Ada Lovelace: one" not in bot.list_texts(second)
 
 
-async def test_an_answer_to_a_deleted_question_ends_with_a_notice(server: DiscordSandbox, tmp_path: Path) -> None:
+async def test_an_answer_to_a_deleted_question_ends_with_a_notice(server: DiscordSimulator, tmp_path: Path) -> None:
     async with run_bot(server, tmp_path, [Say("half"), Pause(60)]) as bot:
         question = await bot.mention_bot("ada", "general", "one")
         await bot.wait_for_replies(question, "half")
@@ -108,7 +110,7 @@ async def test_an_answer_to_a_deleted_question_ends_with_a_notice(server: Discor
         await bot.model.wait_for_disconnects()
 
 
-async def test_a_turn_in_a_deleted_thread_is_stopped(server: DiscordSandbox, tmp_path: Path) -> None:
+async def test_a_turn_in_a_deleted_thread_is_stopped(server: DiscordSimulator, tmp_path: Path) -> None:
     async with run_bot(server, tmp_path, lambda _: [Say("half"), Pause(60)]) as bot:
         thread = await server.start_thread("ada", await server.post_message("ada", "general", "a root"), "a thread")
         await bot.wait_for_last_reply(await bot.mention_bot("ada", thread, "one"), lambda text: text == "half")
@@ -121,7 +123,7 @@ async def test_a_turn_in_a_deleted_thread_is_stopped(server: DiscordSandbox, tmp
         assert [row.state for row in await bot.list_turns()] == ["failed", "failed"]  # no channel for the last edit
 
 
-async def test_edits_without_a_change_or_a_known_message_do_nothing(server: DiscordSandbox, tmp_path: Path) -> None:
+async def test_edits_without_a_change_or_a_known_message_do_nothing(server: DiscordSimulator, tmp_path: Path) -> None:
     async with run_bot(server, tmp_path, echo) as bot:
         other = await server.post_message("ada", "general", "not for the bot")
         await server.edit_message("ada", other, "still not")
@@ -136,7 +138,7 @@ async def test_edits_without_a_change_or_a_known_message_do_nothing(server: Disc
 
 
 async def test_an_edit_is_stored_when_the_database_recovers(
-    server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    server: DiscordSimulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     revise, tries = InboxStore.edit_message, list[str]()
 
@@ -157,7 +159,7 @@ async def test_an_edit_is_stored_when_the_database_recovers(
 
 
 async def test_an_edit_that_cannot_be_stored_is_logged(
-    server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    server: DiscordSimulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def raise_store_error(self: InboxStore, event_key: str) -> None:
         raise StoreError("out of reach")
@@ -171,7 +173,7 @@ async def test_an_edit_that_cannot_be_stored_is_logged(
         await wait_until(lambda: "an edit or a deletion is not stored" in caplog.text)
 
 
-async def test_edits_in_other_servers_are_ignored(server: DiscordSandbox, tmp_path: Path) -> None:
+async def test_edits_in_other_servers_are_ignored(server: DiscordSimulator, tmp_path: Path) -> None:
     async with run_bot(server, tmp_path, echo, guilds=frozenset({1})) as bot:
         message = await server.post_message("ada", "general", f"{bot.mention} one")
         await server.edit_message("ada", message, f"{bot.mention} two")

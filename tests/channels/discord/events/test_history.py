@@ -15,9 +15,9 @@ from channels.i18n import messages as words
 from channels.intake import backfill
 from channels.intake.backfill import Backfill
 from channels.settings import BackfillLimits
+from chatrig.discord import DiscordSimulator, GuildChannel
+from chatrig.discord.api.limits import GLOBALLY_UNLIMITED_ROUTES
 from core.inbox.watermarks import ActivePlace
-from sandbox.discord import DiscordSandbox, GuildChannel
-from sandbox.discord.api.limits import GLOBALLY_UNLIMITED_ROUTES
 from tests.channels.discord.conftest import HISTORY, WiredDiscordBot, create_settings, run_bot, run_discord, wait_until
 from tests.channels.wiring import echo
 
@@ -47,7 +47,7 @@ async def wait_for_backfill(bot: WiredDiscordBot, caplog: pytest.LogCaptureFixtu
 
 
 async def test_missed_messages_are_answered_once_and_in_order(
-    server: DiscordSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    server: DiscordSimulator, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with run_bot(server, tmp_path, echo) as bot:
         root = await bot.mention_bot("ada", "general", "one")
@@ -97,7 +97,7 @@ async def test_missed_messages_are_answered_once_and_in_order(
 async def test_a_backfill_of_forty_channels_stays_within_the_global_limit(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(backfill, "MAX_CONCURRENT_TASKS", 40)  # Discord answers no slower than the sandbox
+    monkeypatch.setattr(backfill, "MAX_CONCURRENT_TASKS", 40)  # Discord answers no slower than the simulator
     async with run_discord() as server:
         places = [server.add_channel(f"place-{number}") for number in range(40)]
         async with run_bot(server, tmp_path, echo) as bot:
@@ -123,7 +123,7 @@ async def test_a_backfill_of_forty_channels_stays_within_the_global_limit(
 
 
 async def test_live_messages_wait_for_the_backfill_of_their_channel(
-    server: DiscordSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    server: DiscordSimulator, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with run_bot(server, tmp_path, echo) as bot:
         for place in ("general", "random"):
@@ -150,7 +150,7 @@ async def test_live_messages_wait_for_the_backfill_of_their_channel(
 
 
 async def test_the_backfill_skips_new_unserved_and_hidden_places(
-    server: DiscordSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    server: DiscordSimulator, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     hidden = server.add_channel("hidden")
     async with run_bot(server, tmp_path, echo) as bot:
@@ -176,7 +176,7 @@ async def test_the_backfill_skips_new_unserved_and_hidden_places(
 
 
 async def test_a_missed_reset_applies_in_its_order(
-    server: DiscordSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    server: DiscordSimulator, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with run_bot(server, tmp_path, echo) as bot:
         await bot.wait_for_replies(await bot.mention_bot("ada", "general", "one"), "heard: Ada Lovelace: one")
@@ -189,7 +189,7 @@ async def test_a_missed_reset_applies_in_its_order(
 
 
 async def test_the_backfill_reads_several_pages(
-    server: DiscordSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    server: DiscordSimulator, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with run_bot(server, tmp_path, echo) as bot:
         await bot.wait_for_replies(await server.post_message("ada", server.open_dm("ada"), "hello"), "heard: hello")
@@ -227,7 +227,7 @@ async def test_messages_between_two_gateway_sessions_are_answered_once(
 
 
 async def test_a_failed_backfill_is_repeated_and_moves_no_watermark(
-    server: DiscordSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    server: DiscordSimulator, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(backfill, "WATERMARK_SECONDS", 0.02)
     async with run_bot(server, tmp_path, echo) as bot:
@@ -245,7 +245,7 @@ async def test_a_failed_backfill_is_repeated_and_moves_no_watermark(
         await bot.wait_for_replies(question, "heard: Ada Lovelace: two")
 
 
-async def test_the_backfill_fetches_a_server_once_for_all_its_places(server: DiscordSandbox, tmp_path: Path) -> None:
+async def test_the_backfill_fetches_a_server_once_for_all_its_places(server: DiscordSimulator, tmp_path: Path) -> None:
     """Check that five channels of a server need one call for the server.
 
     Discord's rate limit of this call is low.
@@ -266,7 +266,7 @@ async def test_the_backfill_fetches_a_server_once_for_all_its_places(server: Dis
         assert len(bot.list_calls(GUILD)) == 1
 
 
-async def test_the_backfill_makes_no_call_for_a_silent_channel(server: DiscordSandbox, tmp_path: Path) -> None:
+async def test_the_backfill_makes_no_call_for_a_silent_channel(server: DiscordSimulator, tmp_path: Path) -> None:
     async with run_bot(server, tmp_path, echo, connect=False) as bot:
         await log_in(bot.channel._client, create_settings(server))
         rooms = [server.add_channel(f"room-{number}") for number in range(20)]

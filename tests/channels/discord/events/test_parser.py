@@ -4,14 +4,16 @@ from pathlib import Path
 import pytest
 
 from channels.i18n import messages as words
-from sandbox.discord import DiscordSandbox, GuildChannel
+from chatrig.discord import DiscordSimulator, GuildChannel
 from tests.channels.discord.conftest import WiredDiscordBot, has_ignored_messages, run_bot
 from tests.channels.wiring import echo
 
 GET_CHANNEL = "GET /channels/{channel}"
 
 
-async def test_a_mention_is_answered_with_a_reply_and_has_names_for_ids(server: DiscordSandbox, tmp_path: Path) -> None:
+async def test_a_mention_is_answered_with_a_reply_and_has_names_for_ids(
+    server: DiscordSimulator, tmp_path: Path
+) -> None:
     async with run_bot(server, tmp_path, echo) as bot:
         grace, random = server.people["grace"].id, server.channels["random"].id
         question = await bot.mention_bot("ada", "general", f"ask <@{grace}> in <#{random}>")
@@ -22,13 +24,13 @@ async def test_a_mention_is_answered_with_a_reply_and_has_names_for_ids(server: 
         assert await bot.list_sessions() == [f"discord:{server.guild_id}:{question.channel.id}"]
 
 
-async def test_a_mention_of_the_bots_role_is_answered(server: DiscordSandbox, tmp_path: Path) -> None:
+async def test_a_mention_of_the_bots_role_is_answered(server: DiscordSimulator, tmp_path: Path) -> None:
     async with run_bot(server, tmp_path, echo) as bot:
         question = await server.post_message("ada", "general", f"<@&{server.bot_role_id}> hello")
         await bot.wait_for_replies(question, "heard: Ada Lovelace: hello")
 
 
-async def test_a_reply_to_the_bot_is_answered_in_the_same_session(server: DiscordSandbox, tmp_path: Path) -> None:
+async def test_a_reply_to_the_bot_is_answered_in_the_same_session(server: DiscordSimulator, tmp_path: Path) -> None:
     async with run_bot(server, tmp_path, echo) as bot:
         (answer,) = await bot.wait_for_replies(
             await bot.mention_bot("ada", "general", "one"), "heard: Ada Lovelace: one"
@@ -38,7 +40,7 @@ async def test_a_reply_to_the_bot_is_answered_in_the_same_session(server: Discor
         assert bot.list_questions() == ["Ada Lovelace: one", "Grace Hopper: two"]
 
 
-async def test_a_direct_message_needs_no_mention(server: DiscordSandbox, tmp_path: Path) -> None:
+async def test_a_direct_message_needs_no_mention(server: DiscordSimulator, tmp_path: Path) -> None:
     async with run_bot(server, tmp_path, echo) as bot:
         place = server.open_dm("ada")
         question = await server.post_message("ada", place, "hello")
@@ -46,7 +48,7 @@ async def test_a_direct_message_needs_no_mention(server: DiscordSandbox, tmp_pat
         assert await bot.list_sessions() == [f"discord:dm:{place.id}"]
 
 
-async def test_each_channel_thread_and_post_is_a_session(server: DiscordSandbox, tmp_path: Path) -> None:
+async def test_each_channel_thread_and_post_is_a_session(server: DiscordSimulator, tmp_path: Path) -> None:
     async with run_bot(server, tmp_path, echo) as bot:
         root = await bot.mention_bot("ada", "general", "in the channel")
         await bot.wait_for_replies(root, "heard: Ada Lovelace: in the channel")
@@ -71,7 +73,7 @@ async def test_each_channel_thread_and_post_is_a_session(server: DiscordSandbox,
         ]
 
 
-async def test_the_bot_follows_only_threads_in_which_it_has_answered(server: DiscordSandbox, tmp_path: Path) -> None:
+async def test_the_bot_follows_only_threads_in_which_it_has_answered(server: DiscordSimulator, tmp_path: Path) -> None:
     async with run_bot(server, tmp_path, echo) as bot:
         root = await bot.mention_bot("ada", "general", "one")
         await bot.wait_for_replies(root, "heard: Ada Lovelace: one")
@@ -84,7 +86,7 @@ async def test_the_bot_follows_only_threads_in_which_it_has_answered(server: Dis
         await bot.wait_for_replies(await server.post_message("ada", followed, "three"), "heard: Ada Lovelace: three")
 
 
-async def test_a_thread_on_an_answer_needs_no_mention(server: DiscordSandbox, tmp_path: Path) -> None:
+async def test_a_thread_on_an_answer_needs_no_mention(server: DiscordSimulator, tmp_path: Path) -> None:
     async with run_bot(server, tmp_path, echo) as bot:
         (answer,) = await bot.wait_for_replies(
             await bot.mention_bot("ada", "general", "one"), "heard: Ada Lovelace: one"
@@ -101,7 +103,7 @@ async def test_a_thread_on_an_answer_needs_no_mention(server: DiscordSandbox, tm
         assert len(bot.list_calls("GET /channels/{channel}/messages/{message}")) == 1
 
 
-async def test_a_thread_on_an_answer_needs_a_mention_if_threads_do(server: DiscordSandbox, tmp_path: Path) -> None:
+async def test_a_thread_on_an_answer_needs_a_mention_if_threads_do(server: DiscordSimulator, tmp_path: Path) -> None:
     async with run_bot(server, tmp_path, echo, follow="never") as bot:
         (answer,) = await bot.wait_for_replies(
             await bot.mention_bot("ada", "general", "one"), "heard: Ada Lovelace: one"
@@ -112,7 +114,7 @@ async def test_a_thread_on_an_answer_needs_a_mention_if_threads_do(server: Disco
 
 
 async def test_a_question_in_a_thread_on_an_answer_is_found_after_a_restart(
-    server: DiscordSandbox, tmp_path: Path
+    server: DiscordSimulator, tmp_path: Path
 ) -> None:
     async with run_bot(server, tmp_path, echo) as bot:
         (answer,) = await bot.wait_for_replies(
@@ -125,7 +127,7 @@ async def test_a_question_in_a_thread_on_an_answer_is_found_after_a_restart(
 
 
 async def test_without_the_intent_only_mentions_are_answered(
-    server: DiscordSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    server: DiscordSimulator, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     server.privileged_intents.clear()
     async with run_bot(server, tmp_path, echo) as bot:
@@ -137,7 +139,7 @@ async def test_without_the_intent_only_mentions_are_answered(
         await bot.wait_for_replies(await bot.mention_bot("ada", post, "three"), "heard: Ada Lovelace: three")
 
 
-async def test_messages_for_others_start_no_turn(server: DiscordSandbox, tmp_path: Path) -> None:
+async def test_messages_for_others_start_no_turn(server: DiscordSimulator, tmp_path: Path) -> None:
     async with run_bot(server, tmp_path, echo) as bot:
         message = await server.post_message("ada", "general", "not for the bot, @everyone")
         await server.edit_message("ada", message, "not for the bot, @here")
@@ -158,7 +160,7 @@ async def create_archived_post(bot: WiredDiscordBot) -> GuildChannel:
     return post
 
 
-async def test_a_thread_that_a_message_unarchives_has_its_session(server: DiscordSandbox, tmp_path: Path) -> None:
+async def test_a_thread_that_a_message_unarchives_has_its_session(server: DiscordSimulator, tmp_path: Path) -> None:
     async with run_bot(server, tmp_path, echo) as bot:
         post = await create_archived_post(bot)
         server.faults.fail(GET_CHANNEL, status=503)
@@ -167,7 +169,7 @@ async def test_a_thread_that_a_message_unarchives_has_its_session(server: Discor
         assert len(bot.list_calls(GET_CHANNEL)) == 2  # none for the bot's own messages
 
 
-async def test_a_message_waits_for_the_one_before_it_to_be_resolved(server: DiscordSandbox, tmp_path: Path) -> None:
+async def test_a_message_waits_for_the_one_before_it_to_be_resolved(server: DiscordSimulator, tmp_path: Path) -> None:
     async with run_bot(server, tmp_path, echo) as bot:
         post = await create_archived_post(bot)
         server.faults.set_latency(0.05)
@@ -184,7 +186,7 @@ async def test_a_message_waits_for_the_one_before_it_to_be_resolved(server: Disc
 
 
 async def test_a_message_that_is_not_resolved_in_time_is_fetched(
-    server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    server: DiscordSimulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with run_bot(server, tmp_path, echo) as bot:
         post = await create_archived_post(bot)
@@ -195,7 +197,7 @@ async def test_a_message_that_is_not_resolved_in_time_is_fetched(
 
 
 async def test_a_message_of_a_thread_that_cannot_be_fetched_is_backfilled(
-    server: DiscordSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    server: DiscordSimulator, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with run_bot(server, tmp_path, echo) as bot:
         post = await create_archived_post(bot)
@@ -204,7 +206,7 @@ async def test_a_message_of_a_thread_that_cannot_be_fetched_is_backfilled(
         assert "the author of a message could not be resolved: RefusedError: channel: 50001" in caplog.text
 
 
-async def test_only_the_configured_servers_are_served(server: DiscordSandbox, tmp_path: Path) -> None:
+async def test_only_the_configured_servers_are_served(server: DiscordSimulator, tmp_path: Path) -> None:
     async with run_bot(server, tmp_path, echo, guilds=frozenset({1})) as bot:
         await bot.mention_bot("ada", "general", "hello")
         assert await has_ignored_messages(bot)
@@ -214,7 +216,7 @@ async def test_only_the_configured_servers_are_served(server: DiscordSandbox, tm
         await bot.wait_for_replies(await bot.mention_bot("ada", "general", "hello"), "heard: Ada Lovelace: hello")
 
 
-async def test_files_and_bare_mentions_reach_the_model(server: DiscordSandbox, tmp_path: Path) -> None:
+async def test_files_and_bare_mentions_reach_the_model(server: DiscordSimulator, tmp_path: Path) -> None:
     async with run_bot(server, tmp_path, echo) as bot:
         file = await server.post_message("ada", server.open_dm("ada"), "look", files={"plan.pdf": b"%PDF"})
         await bot.wait_for_replies(
@@ -226,7 +228,7 @@ async def test_files_and_bare_mentions_reach_the_model(server: DiscordSandbox, t
         await bot.wait_for_replies(bare, "heard: Ada Lovelace: [Ada Lovelace mentioned you without a text]")
 
 
-async def test_the_prompt_has_the_name_of_the_bot_in_discord(server: DiscordSandbox, tmp_path: Path) -> None:
+async def test_the_prompt_has_the_name_of_the_bot_in_discord(server: DiscordSimulator, tmp_path: Path) -> None:
     server._guild.bot = replace(server._guild.bot, name="robby")
     async with run_bot(server, tmp_path, echo) as bot:
         await bot.mention_bot("ada", "general", "Who are you?")

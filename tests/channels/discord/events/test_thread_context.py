@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from sandbox.discord import DiscordSandbox
+from chatrig.discord import DiscordSimulator
 from tests.channels.discord.conftest import run_bot
 
 HEAD = (
@@ -14,7 +14,7 @@ QUOTED = HEAD.replace("Earlier messages of other people", "The message that the 
 END = "⟦End of the quote⟧"
 
 
-async def test_a_mention_in_a_thread_brings_the_thread_as_context(server: DiscordSandbox, tmp_path: Path) -> None:
+async def test_a_mention_in_a_thread_brings_the_thread_as_context(server: DiscordSimulator, tmp_path: Path) -> None:
     namesake = server.add_user("ada2", "Ada Lovelace")
     ada = server.people["ada"]
     async with run_bot(server, tmp_path, lambda _: "ok", follow="never") as bot:
@@ -59,7 +59,7 @@ async def test_a_mention_in_a_thread_brings_the_thread_as_context(server: Discor
         ])  # fmt: skip
 
 
-async def test_a_forum_post_brings_its_first_message(server: DiscordSandbox, tmp_path: Path) -> None:
+async def test_a_forum_post_brings_its_first_message(server: DiscordSimulator, tmp_path: Path) -> None:
     async with run_bot(server, tmp_path, lambda _: "ok") as bot:
         post = await server.start_forum_post("grace", "ideas", "Printer", "It does not print")
         await bot.mention_bot("ada", post, "what to do?")
@@ -69,7 +69,7 @@ async def test_a_forum_post_brings_its_first_message(server: DiscordSandbox, tmp
         ]
 
 
-async def test_quoted_and_forwarded_messages_are_context(server: DiscordSandbox, tmp_path: Path) -> None:
+async def test_quoted_and_forwarded_messages_are_context(server: DiscordSimulator, tmp_path: Path) -> None:
     async with run_bot(server, tmp_path, lambda _: "ok") as bot:
         message = await server.post_message("grace", "general", "lunch?", files={"menu.pdf": b"%PDF"})
         await bot.mention_bot("ada", "general", "what is this?", reply_to=message)
@@ -95,7 +95,7 @@ async def test_quoted_and_forwarded_messages_are_context(server: DiscordSandbox,
         assert bot.list_model_messages()[-1] == "Ada Lovelace: and now?"
 
 
-async def test_without_the_intent_there_is_no_context(server: DiscordSandbox, tmp_path: Path) -> None:
+async def test_without_the_intent_there_is_no_context(server: DiscordSimulator, tmp_path: Path) -> None:
     server.privileged_intents.clear()
     async with run_bot(server, tmp_path, lambda _: "ok") as bot:
         opening = await server.post_message("grace", "general", "The build is red")

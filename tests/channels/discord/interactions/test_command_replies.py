@@ -11,13 +11,13 @@ from channels.i18n import messages as words
 from channels.i18n.messages import ENGLISH
 from channels.intake.handler import MessageHandler
 from channels.rate_limits.limiter import Window
+from chatrig.discord import DiscordMessage, DiscordSimulator
+from chatrig.models import Pause, Say
 from core.errors import StoreError
 from core.inbox.store import InboxStore
 from core.sessions.prompt_text import QUOTE_END
 from core.sessions.routing import AgentProfile, AgentRouter
 from core.usage.user_rate_limits import RateLimit, UserRateLimiter
-from sandbox.discord import DiscordMessage, DiscordSandbox
-from sandbox.models import Pause, Say
 from tests.channels.discord.conftest import ANSWER, CALLBACK, FOLLOW_UP, POST, WiredDiscordBot, run_bot, wait_until
 from tests.channels.wiring import MODELS, echo
 
@@ -26,7 +26,7 @@ async def wait_for_response(bot: WiredDiscordBot, messages: list[DiscordMessage]
     """Wait until a command has one response with this text; it must be ephemeral.
 
     Args:
-        messages: the responses of the command, which the sandbox appends.
+        messages: the responses of the command, which the simulator appends.
     """
     await bot.server.wait_for(lambda: [message.content.text for message in messages] == [text])
     assert messages[0].ephemeral_to is not None
@@ -37,7 +37,7 @@ async def get_response_text(bot: WiredDiscordBot, seen: list[DiscordMessage]) ->
     """Wait until a command's response has its text, and return the text.
 
     Args:
-        messages: the responses of the command, which the sandbox appends.
+        messages: the responses of the command, which the simulator appends.
     """
     await bot.server.wait_for(lambda: not seen[0].loading)
     return seen[0].content.text
@@ -46,7 +46,7 @@ async def get_response_text(bot: WiredDiscordBot, seen: list[DiscordMessage]) ->
 # Commands
 
 
-async def test_help_status_and_stop_are_private(server: DiscordSandbox, tmp_path: Path) -> None:
+async def test_help_status_and_stop_are_private(server: DiscordSimulator, tmp_path: Path) -> None:
     async with run_bot(server, tmp_path, [Say("half"), Pause(60)]) as bot:
         for name in ("info", "stop", "export"):
             await wait_for_response(bot, await server.run_command("ada", "general", name), words.NOTHING_TO_RESET)
@@ -68,7 +68,7 @@ async def test_help_status_and_stop_are_private(server: DiscordSandbox, tmp_path
         await bot.wait_for_replies(question, f"half\n\n{words.STOPPED}")
 
 
-async def test_an_export_is_a_private_file(server: DiscordSandbox, tmp_path: Path) -> None:
+async def test_an_export_is_a_private_file(server: DiscordSimulator, tmp_path: Path) -> None:
     async with run_bot(server, tmp_path, echo) as bot:
         await bot.wait_for_replies(await bot.mention_bot("ada", "general", "one"), "heard: Ada Lovelace: one")
         answer = await wait_for_response(bot, await server.run_command("grace", "general", "export"), words.EXPORTED)
@@ -77,7 +77,7 @@ async def test_an_export_is_a_private_file(server: DiscordSandbox, tmp_path: Pat
         assert b"heard: Ada Lovelace: one" in file.data
 
 
-async def test_a_model_is_chosen_and_its_name_completed(server: DiscordSandbox, tmp_path: Path) -> None:
+async def test_a_model_is_chosen_and_its_name_completed(server: DiscordSimulator, tmp_path: Path) -> None:
     async with run_bot(server, tmp_path, echo) as bot:
         await bot.wait_for_replies(await bot.mention_bot("ada", "general", "one"), "heard: Ada Lovelace: one")
         assert await server.autocomplete_option("ada", "general", "model", "name", "OTH") == [MODELS[1]]
@@ -89,7 +89,7 @@ async def test_a_model_is_chosen_and_its_name_completed(server: DiscordSandbox, 
         )
 
 
-async def test_the_selectable_models_are_those_of_the_agent(server: DiscordSandbox, tmp_path: Path) -> None:
+async def test_the_selectable_models_are_those_of_the_agent(server: DiscordSimulator, tmp_path: Path) -> None:
     fixed, free = AgentProfile("parley", MODELS[:1]), AgentProfile("free", MODELS, selectable_at=None)
     core = {"agents": AgentRouter("parley", {"parley": fixed, "free": free})}
     async with run_bot(server, tmp_path, echo, core=core) as bot:
@@ -106,7 +106,7 @@ async def test_the_selectable_models_are_those_of_the_agent(server: DiscordSandb
         assert ENGLISH(words.CURRENT_MODEL, model=MODELS[1]) in text
 
 
-async def test_commands_use_the_language_of_the_user(server: DiscordSandbox, tmp_path: Path) -> None:
+async def test_commands_use_the_language_of_the_user(server: DiscordSimulator, tmp_path: Path) -> None:
     server.set_locale("ada", "ko")
     async with run_bot(server, tmp_path, echo) as bot:
         await wait_for_response(
@@ -115,7 +115,7 @@ async def test_commands_use_the_language_of_the_user(server: DiscordSandbox, tmp
 
 
 @pytest.mark.parametrize("lacking", ["view_channel", "send_messages"])
-async def test_a_user_who_may_not_write_gets_no_answer(server: DiscordSandbox, tmp_path: Path, lacking: str) -> None:
+async def test_a_user_who_may_not_write_gets_no_answer(server: DiscordSimulator, tmp_path: Path, lacking: str) -> None:
     async with run_bot(server, tmp_path, echo) as bot:
         server.deny_permissions("grace", lacking)
         message = await server.post_message("ada", "general", "this")
@@ -129,7 +129,7 @@ async def test_a_user_who_may_not_write_gets_no_answer(server: DiscordSandbox, t
         assert await bot.list_inbox_messages() == []
 
 
-async def test_a_thread_has_a_permission_of_its_own(server: DiscordSandbox, tmp_path: Path) -> None:
+async def test_a_thread_has_a_permission_of_its_own(server: DiscordSimulator, tmp_path: Path) -> None:
     async with run_bot(server, tmp_path, echo) as bot:
         thread = await server.start_thread("ada", await server.post_message("ada", "general", "a root"), "a thread")
         server.deny_permissions("grace", "send_messages")
@@ -138,7 +138,7 @@ async def test_a_thread_has_a_permission_of_its_own(server: DiscordSandbox, tmp_
         await wait_for_response(bot, await server.run_command("grace", thread, "stop"), words.NO_WRITE_PERMISSION)
 
 
-async def test_commands_in_other_servers_are_refused(server: DiscordSandbox, tmp_path: Path) -> None:
+async def test_commands_in_other_servers_are_refused(server: DiscordSimulator, tmp_path: Path) -> None:
     async with run_bot(server, tmp_path, echo, guilds=frozenset({1})) as bot:
         await wait_for_response(
             bot, await server.run_command("ada", "general", "ask", question="why?"), words.PLACE_NOT_ALLOWED
@@ -148,7 +148,9 @@ async def test_commands_in_other_servers_are_refused(server: DiscordSandbox, tmp
 # Questions
 
 
-async def test_a_question_by_command_is_public_and_in_the_same_session(server: DiscordSandbox, tmp_path: Path) -> None:
+async def test_a_question_by_command_is_public_and_in_the_same_session(
+    server: DiscordSimulator, tmp_path: Path
+) -> None:
     async with run_bot(server, tmp_path, echo) as bot:
         for place in ("general", server.open_dm("ada")):
             name, indent = ("Ada Lovelace: ", "  ") if place == "general" else ("", "")
@@ -160,7 +162,7 @@ async def test_a_question_by_command_is_public_and_in_the_same_session(server: D
         assert bot.list_calls(CALLBACK)[0].body == {"type": 5}
 
 
-async def test_a_question_by_command_starts_a_thread_if_so_configured(server: DiscordSandbox, tmp_path: Path) -> None:
+async def test_a_question_by_command_starts_a_thread_if_so_configured(server: DiscordSimulator, tmp_path: Path) -> None:
     async with run_bot(server, tmp_path, echo, auto_thread=True) as bot:
         (response,) = await server.run_command("ada", "general", "ask", question="why?")
         await server.wait_for(lambda: response.thread and bot.list_bot_messages(response.thread))
@@ -169,7 +171,7 @@ async def test_a_question_by_command_starts_a_thread_if_so_configured(server: Di
         await server.wait_for(lambda: [m.text for m in bot.list_bot_messages(response.thread or "")] == texts)
 
 
-async def test_a_message_is_asked_about_without_the_intent(server: DiscordSandbox, tmp_path: Path) -> None:
+async def test_a_message_is_asked_about_without_the_intent(server: DiscordSimulator, tmp_path: Path) -> None:
     server.privileged_intents.clear()
     async with run_bot(server, tmp_path, echo) as bot:
         message = await server.post_message("grace", "general", "the sky\nis green")
@@ -185,7 +187,7 @@ async def test_a_message_is_asked_about_without_the_intent(server: DiscordSandbo
         assert response.content.text == f"> the sky is green\n-# {link}"
 
 
-async def test_an_empty_message_cannot_be_asked_about(server: DiscordSandbox, tmp_path: Path) -> None:
+async def test_an_empty_message_cannot_be_asked_about(server: DiscordSimulator, tmp_path: Path) -> None:
     async with run_bot(server, tmp_path, echo) as bot:
         pinned = await server.pin_message("ada", await server.post_message("ada", "general", "this"))
         await wait_for_response(
@@ -194,7 +196,7 @@ async def test_an_empty_message_cannot_be_asked_about(server: DiscordSandbox, tm
 
 
 async def test_a_question_that_cannot_be_stored_is_reported_privately(
-    server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    server: DiscordSimulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def raise_store_error(self: InboxStore, inbound: Any) -> None:
         raise StoreError("out of reach")
@@ -209,7 +211,7 @@ async def test_a_question_that_cannot_be_stored_is_reported_privately(
 
 
 async def test_a_rate_limited_question_leaves_no_message_and_no_thread(
-    server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    server: DiscordSimulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     core = {"rates": UserRateLimiter(user=RateLimit(1, 3600))}
     async with run_bot(server, tmp_path, echo, core=core, auto_thread=True) as bot:
@@ -247,7 +249,7 @@ async def test_a_rate_limited_question_leaves_no_message_and_no_thread(
 
 @pytest.mark.parametrize("where", ["group", "abroad", "forbidden"])
 async def test_an_answer_is_ephemeral_if_the_bot_cannot_write(
-    server: DiscordSandbox, tmp_path: Path, where: str
+    server: DiscordSimulator, tmp_path: Path, where: str
 ) -> None:
     match where:
         case "group":
@@ -276,7 +278,7 @@ async def test_an_answer_is_ephemeral_if_the_bot_cannot_write(
 
 @pytest.mark.parametrize(("max_chunks", "expected_count"), [(5, 5), (20, 6)])
 async def test_a_long_ephemeral_answer_ends_with_the_whole_as_a_file(
-    server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, max_chunks: int, expected_count: int
+    server: DiscordSimulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, max_chunks: int, expected_count: int
 ) -> None:
     monkeypatch.setattr(
         responses, "TOKEN_WINDOW", Window(calls=50, seconds=1.0)
@@ -294,7 +296,7 @@ async def test_a_long_ephemeral_answer_ends_with_the_whole_as_a_file(
 
 @pytest.mark.parametrize(("fault", "expected_count"), [("fail", 2), ("lose_response", 3)])
 async def test_a_failed_follow_up_message_of_a_growing_answer_is_posted_again(
-    server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str, expected_count: int
+    server: DiscordSimulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str, expected_count: int
 ) -> None:
     monkeypatch.setattr(responses, "TOKEN_WINDOW", Window(calls=50, seconds=1.0))
     first, second = ("one " * 400).strip(), ("two " * 400).strip()
@@ -307,7 +309,7 @@ async def test_a_failed_follow_up_message_of_a_growing_answer_is_posted_again(
         assert len(messages) == expected_count  # a message without a response cannot be found, and stays
 
 
-async def test_an_ephemeral_answer_can_be_stopped_and_rated_only(server: DiscordSandbox, tmp_path: Path) -> None:
+async def test_an_ephemeral_answer_can_be_stopped_and_rated_only(server: DiscordSimulator, tmp_path: Path) -> None:
     async with run_bot(server, tmp_path, [Say("half"), Pause(60)], "whole"):
         group = server.open_group_dm("us", "ada")
         (answer,) = await server.run_command("ada", group, "ask", question="one")
@@ -324,7 +326,7 @@ async def test_an_ephemeral_answer_can_be_stopped_and_rated_only(server: Discord
 
 
 async def test_an_interrupted_ephemeral_answer_is_continued_by_the_next_process(
-    server: DiscordSandbox, tmp_path: Path
+    server: DiscordSimulator, tmp_path: Path
 ) -> None:
     async with run_bot(server, tmp_path, [Say("half"), Pause(60)], "All of it.") as bot:
         (answer,) = await server.run_command("ada", server.open_group_dm("us", "ada"), "ask", question="one")
@@ -334,26 +336,26 @@ async def test_an_interrupted_ephemeral_answer_is_continued_by_the_next_process(
 
 
 async def test_an_ephemeral_answer_after_the_token_has_expired_ends_its_turn(
-    server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    server: DiscordSimulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     go_on = asyncio.Event()
     async with run_bot(server, tmp_path, [Say("half"), Pause(go_on), Say("!")]) as bot:
         (answer,) = await server.run_command("ada", server.open_group_dm("us", "ada"), "ask", question="one")
         await server.wait_for(lambda: answer.text == "half")
-        monkeypatch.setattr("sandbox.discord.interactions.delivery.TOKEN_LIFETIME_SECONDS", 0.0)
+        monkeypatch.setattr("chatrig.discord.interactions.delivery.TOKEN_LIFETIME_SECONDS", 0.0)
         go_on.set()
         await wait_until(lambda: "the reply cannot be shown: RefusedError: answer: 50027" in caplog.text)
         assert (await bot.wait_for_turns(1))[0].state == "failed"
 
 
-async def test_a_transient_failure_of_an_ephemeral_answer_is_retried(server: DiscordSandbox, tmp_path: Path) -> None:
+async def test_a_transient_failure_of_an_ephemeral_answer_is_retried(server: DiscordSimulator, tmp_path: Path) -> None:
     async with run_bot(server, tmp_path, echo) as bot:
         server.faults.fail(ANSWER, status=503)
         responses = await server.run_command("ada", server.open_group_dm("us", "ada"), "ask", question="one")
         await wait_for_response(bot, responses, "heard: one")
 
 
-async def test_an_ephemeral_question_does_not_stop_the_backfill(server: DiscordSandbox, tmp_path: Path) -> None:
+async def test_an_ephemeral_question_does_not_stop_the_backfill(server: DiscordSimulator, tmp_path: Path) -> None:
     async with run_bot(server, tmp_path, echo) as bot:
         await bot.wait_for_replies(await bot.mention_bot("ada", "general", "one"), "heard: Ada Lovelace: one")
         group = server.open_group_dm("us", "ada")

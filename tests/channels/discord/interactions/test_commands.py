@@ -9,10 +9,10 @@ from discord import app_commands
 from channels.commands.handlers import COMMAND_DESCRIPTIONS
 from channels.discord import dispatcher
 from channels.i18n import messages as words
+from chatrig.discord import DiscordSimulator
+from chatrig.models import Pause, Say
 from core.errors import StoreError
 from core.inbox.store import InboxStore
-from sandbox.discord import DiscordSandbox
-from sandbox.models import Pause, Say
 from tests.channels.discord.conftest import ANSWER, CALLBACK, WiredDiscordBot, run_bot, run_discord
 from tests.channels.wiring import echo
 
@@ -28,7 +28,9 @@ async def reset_session(bot: WiredDiscordBot, user: str, channel: Any, text: str
     assert response.ephemeral_to is bot.server.people[user]
 
 
-async def test_the_command_resets_channels_threads_and_direct_messages(server: DiscordSandbox, tmp_path: Path) -> None:
+async def test_the_command_resets_channels_threads_and_direct_messages(
+    server: DiscordSimulator, tmp_path: Path
+) -> None:
     async with run_bot(server, tmp_path, echo) as bot:
         root = await server.post_message("ada", "general", "a root")
         for place in ("general", server.open_dm("ada"), await server.start_thread("ada", root, "a thread")):
@@ -41,7 +43,7 @@ async def test_the_command_resets_channels_threads_and_direct_messages(server: D
             assert len(bot.list_model_messages()) == 1
 
 
-async def test_the_reset_command_stops_a_running_turn(server: DiscordSandbox, tmp_path: Path) -> None:
+async def test_the_reset_command_stops_a_running_turn(server: DiscordSimulator, tmp_path: Path) -> None:
     async with run_bot(server, tmp_path, [Say("Once upon a time"), Pause(60)]) as bot:
         question = await bot.mention_bot("ada", "general", "tell a story")
         await bot.wait_for_replies(question, "Once upon a time")
@@ -69,7 +71,7 @@ async def test_the_command_is_acknowledged_at_once_however_slow_the_database_is(
 
 
 async def test_a_database_failure_is_reported_to_the_user(
-    server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    server: DiscordSimulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def raise_store_error(self: InboxStore, session_id: str) -> bool:
         raise StoreError("out of reach")
@@ -80,9 +82,9 @@ async def test_a_database_failure_is_reported_to_the_user(
 
 
 async def test_a_command_whose_acknowledgement_is_refused_is_not_processed(
-    server: DiscordSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    server: DiscordSimulator, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sandbox.discord.interactions.delivery.ACK_TIMEOUT_SECONDS", 0.3)
+    monkeypatch.setattr("chatrig.discord.interactions.delivery.ACK_TIMEOUT_SECONDS", 0.3)
     async with run_bot(server, tmp_path, echo) as bot:
         question = await bot.mention_bot("ada", "general", "one")
         await bot.wait_for_replies(question, "heard: Ada Lovelace: one")
@@ -95,7 +97,7 @@ async def test_a_command_whose_acknowledgement_is_refused_is_not_processed(
 
 
 async def test_an_answer_that_discord_refuses_is_posted_in_the_conversation(
-    server: DiscordSandbox, tmp_path: Path
+    server: DiscordSimulator, tmp_path: Path
 ) -> None:
     async with run_bot(server, tmp_path, echo) as bot:
         await bot.wait_for_replies(await bot.mention_bot("ada", "general", "one"), "heard: Ada Lovelace: one")
@@ -106,7 +108,7 @@ async def test_an_answer_that_discord_refuses_is_posted_in_the_conversation(
 
 @pytest.mark.parametrize("fault", ["rate_limit", "status", "lose_reply"])
 async def test_a_confirmation_with_a_transient_failure_is_retried(
-    server: DiscordSandbox, tmp_path: Path, fault: str
+    server: DiscordSimulator, tmp_path: Path, fault: str
 ) -> None:
     async with run_bot(server, tmp_path, echo) as bot:
         match fault:
@@ -120,7 +122,7 @@ async def test_a_confirmation_with_a_transient_failure_is_retried(
         await server.wait_for(lambda: len(bot.list_calls(ANSWER)) == 2 and bot.list_calls(ANSWER)[1].status == 200)
 
 
-async def test_each_start_registers_the_same_commands(server: DiscordSandbox, tmp_path: Path) -> None:
+async def test_each_start_registers_the_same_commands(server: DiscordSimulator, tmp_path: Path) -> None:
     for starts in (1, 2):
         async with run_bot(server, tmp_path, echo) as bot:
             assert {command["name"] for command in server.commands} == NAMES
@@ -128,7 +130,7 @@ async def test_each_start_registers_the_same_commands(server: DiscordSandbox, tm
             assert len(bot.list_calls(REGISTER)) == starts
 
 
-async def test_the_descriptions_of_commands_are_translated(server: DiscordSandbox, tmp_path: Path) -> None:
+async def test_the_descriptions_of_commands_are_translated(server: DiscordSimulator, tmp_path: Path) -> None:
     async with run_bot(server, tmp_path, echo):
         commands = {command["name"]: command for command in server.commands}
         korean = words.messages_for("ko")
@@ -141,7 +143,7 @@ async def test_the_descriptions_of_commands_are_translated(server: DiscordSandbo
 
 @pytest.mark.parametrize("there", [[], ["reset", "other"], ["other"], ["changed"]], ids=" ".join)
 async def test_any_other_commands_are_replaced(
-    server: DiscordSandbox, client: discord.Client, tmp_path: Path, there: list[str]
+    server: DiscordSimulator, client: discord.Client, tmp_path: Path, there: list[str]
 ) -> None:
     tree = app_commands.CommandTree(client)
     for name in there:
@@ -157,7 +159,7 @@ async def test_any_other_commands_are_replaced(
 
 @pytest.mark.parametrize("fault", ["limit", "status", "lose_reply", "delay"])
 async def test_a_start_does_not_depend_on_the_commands(
-    server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str
+    server: DiscordSimulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str
 ) -> None:
     monkeypatch.setattr(dispatcher, "SYNC_TIMEOUT_SECONDS", 0.2)
     match fault:

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from channels.i18n import messages as words
-from sandbox.discord import DiscordSandbox
-from sandbox.models import Pause, Say
+from chatrig.discord import DiscordSimulator
+from chatrig.models import Pause, Say
 from tests.channels.discord.conftest import POST, run_bot, wait_until
 from tests.channels.wiring import echo
 
@@ -16,7 +16,7 @@ SILENT = 1 << 12
 
 
 @pytest.mark.parametrize("is_silent", [False, True])
-async def test_posts_are_silent_if_so_configured(server: DiscordSandbox, tmp_path: Path, is_silent: bool) -> None:
+async def test_posts_are_silent_if_so_configured(server: DiscordSimulator, tmp_path: Path, is_silent: bool) -> None:
     async with run_bot(server, tmp_path, echo, silent=is_silent) as bot:
         (answer,) = await bot.wait_for_replies(
             await bot.mention_bot("ada", "general", "one"), "heard: Ada Lovelace: one"
@@ -25,7 +25,7 @@ async def test_posts_are_silent_if_so_configured(server: DiscordSandbox, tmp_pat
         assert answer.pings == frozenset()
 
 
-async def test_the_author_is_notified_once_of_the_end_of_a_long_reply(server: DiscordSandbox, tmp_path: Path) -> None:
+async def test_the_author_is_notified_once_of_the_end_of_a_long_reply(server: DiscordSimulator, tmp_path: Path) -> None:
     go_on = asyncio.Event()
     async with run_bot(
         server, tmp_path, [Say("half, "), Pause(go_on), Say("and half.")], "at once", ping_after=3
@@ -45,7 +45,7 @@ async def test_the_author_is_notified_once_of_the_end_of_a_long_reply(server: Di
         assert len([m for m in bot.list_bot_messages("general") if m.pings]) == 1
 
 
-async def test_in_a_new_thread_the_author_is_notified_by_a_mention(server: DiscordSandbox, tmp_path: Path) -> None:
+async def test_in_a_new_thread_the_author_is_notified_by_a_mention(server: DiscordSimulator, tmp_path: Path) -> None:
     go_on = asyncio.Event()
     script = [Say("half, "), Pause(go_on), Say("and half.")]
     async with run_bot(server, tmp_path, script, ping_after=0.2, auto_thread=True) as bot:
@@ -60,7 +60,7 @@ async def test_in_a_new_thread_the_author_is_notified_by_a_mention(server: Disco
         assert ping.pings == {server.people["ada"].id}
 
 
-async def test_the_author_of_a_command_is_notified_by_a_mention(server: DiscordSandbox, tmp_path: Path) -> None:
+async def test_the_author_of_a_command_is_notified_by_a_mention(server: DiscordSimulator, tmp_path: Path) -> None:
     go_on = asyncio.Event()
     script = [Say("half, "), Pause(go_on), Say("and half.")]
     async with run_bot(server, tmp_path, lambda _: script, ping_after=0.2, sessions="user") as bot:
@@ -78,7 +78,7 @@ async def test_the_author_of_a_command_is_notified_by_a_mention(server: DiscordS
 
 
 async def test_a_notification_that_fails_is_dropped(
-    server: DiscordSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    server: DiscordSimulator, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     go_on = asyncio.Event()
     async with run_bot(server, tmp_path, [Say("half, "), Pause(go_on), Say("and half.")], ping_after=0.2) as bot:

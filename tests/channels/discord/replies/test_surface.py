@@ -10,9 +10,9 @@ from channels.discord.client.api import DiscordApi, SentMessage
 from channels.discord.replies.reactions import make_queued_reactions
 from channels.discord.replies.surface import DiscordSurface
 from channels.replies.chunk_planner import ChunkPlanner
+from chatrig.discord import DiscordMessage, DiscordSimulator, GuildChannel
+from chatrig.models import Fail, Pause, Say
 from core.errors import SurfaceError
-from sandbox.discord import DiscordMessage, DiscordSandbox, GuildChannel
-from sandbox.models import Fail, Pause, Say
 from tests.channels.discord.conftest import HISTORY, PATCH, POST, run_bot
 
 DELETE = "DELETE /channels/{channel}/messages/{message}"
@@ -23,7 +23,7 @@ UNARCHIVE = "PATCH /channels/{channel}"
 class DiscordSurfaceReply:
     """Discord reply surface for a question, with the message ids that it has recorded."""
 
-    def __init__(self, server: DiscordSandbox, api: DiscordApi, question: DiscordMessage) -> None:
+    def __init__(self, server: DiscordSimulator, api: DiscordApi, question: DiscordMessage) -> None:
         self.server = server
         self.question = question
         self.api = api
@@ -56,12 +56,12 @@ class DiscordSurfaceReply:
 
 
 @pytest.fixture
-async def reply(server: DiscordSandbox, api: DiscordApi) -> DiscordSurfaceReply:
+async def reply(server: DiscordSimulator, api: DiscordApi) -> DiscordSurfaceReply:
     return DiscordSurfaceReply(server, api, await server.post_message("ada", "general", "question"))
 
 
 @pytest.fixture
-async def thread(server: DiscordSandbox) -> GuildChannel:
+async def thread(server: DiscordSimulator) -> GuildChannel:
     return await server.start_thread("ada", await server.post_message("ada", "general", "a root"), "a thread")
 
 
@@ -76,7 +76,7 @@ async def test_the_last_call_of_a_window_returns_before_the_window_ends(reply: D
     await reply.api.aclose()
 
 
-async def test_replies_that_share_a_window_return_before_it_ends(server: DiscordSandbox, api: DiscordApi) -> None:
+async def test_replies_that_share_a_window_return_before_it_ends(server: DiscordSimulator, api: DiscordApi) -> None:
     replies = [
         DiscordSurfaceReply(server, api, await server.post_message("ada", "general", "question")) for _ in range(5)
     ]
@@ -154,7 +154,9 @@ async def test_a_deleted_question_is_answered_without_a_reference(reply: Discord
     assert [message.reply_to for message in reply.messages] == [None, reply.messages[0]]
 
 
-async def test_an_archived_thread_is_unarchived(server: DiscordSandbox, api: DiscordApi, thread: GuildChannel) -> None:
+async def test_an_archived_thread_is_unarchived(
+    server: DiscordSimulator, api: DiscordApi, thread: GuildChannel
+) -> None:
     on = DiscordSurfaceReply(server, api, await server.post_message("ada", thread, "question"))
     await on.show("half")
     await server.archive_thread(thread)
@@ -163,7 +165,7 @@ async def test_an_archived_thread_is_unarchived(server: DiscordSandbox, api: Dis
     assert not thread.archived
 
 
-async def test_a_locked_thread_is_reported(server: DiscordSandbox, api: DiscordApi, thread: GuildChannel) -> None:
+async def test_a_locked_thread_is_reported(server: DiscordSimulator, api: DiscordApi, thread: GuildChannel) -> None:
     on = DiscordSurfaceReply(server, api, await server.post_message("ada", thread, "question"))
     await on.show("half")
     await server.archive_thread(thread, locked=True)
@@ -286,7 +288,7 @@ async def test_an_unreachable_discord_is_given_up_after_some_attempts(reply: Dis
 
 
 async def test_a_reply_that_cannot_be_shown_ends_its_turn_and_not_the_process(
-    server: DiscordSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    server: DiscordSimulator, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     server.permissions.remove("send_messages")
     async with run_bot(server, tmp_path, lambda request: request.text) as bot:
@@ -300,7 +302,7 @@ async def test_a_reply_that_cannot_be_shown_ends_its_turn_and_not_the_process(
 
 
 async def test_an_answer_with_a_deleted_placeholder_is_posted(
-    server: DiscordSandbox, client: discord.Client, tmp_path: Path
+    server: DiscordSimulator, client: discord.Client, tmp_path: Path
 ) -> None:
     go_on = asyncio.Event()
     async with run_bot(server, tmp_path, [Pause(go_on), Say("done")]) as bot:
@@ -311,7 +313,7 @@ async def test_an_answer_with_a_deleted_placeholder_is_posted(
         await bot.wait_for_replies(question, "done")
 
 
-async def test_a_model_error_is_reported_without_its_text(server: DiscordSandbox, tmp_path: Path) -> None:
+async def test_a_model_error_is_reported_without_its_text(server: DiscordSimulator, tmp_path: Path) -> None:
     async with run_bot(server, tmp_path, [Fail(401, "secret words")]) as bot:
         question = await bot.mention_bot("ada", "general", "hello")
         (answer,) = await bot.wait_for_last_reply(question, lambda text: "API key doesn't work" in text)
@@ -321,7 +323,7 @@ async def test_a_model_error_is_reported_without_its_text(server: DiscordSandbox
 # Rate limits
 
 
-async def test_a_long_stream_is_never_rate_limited_and_grows(server: DiscordSandbox, tmp_path: Path) -> None:
+async def test_a_long_stream_is_never_rate_limited_and_grows(server: DiscordSimulator, tmp_path: Path) -> None:
     story = "".join(f"{number} 😀 words. " for number in range(600))
     async with run_bot(server, tmp_path, [Say(story, pieces=200, pace=0.02)]) as bot:
         question = await bot.mention_bot("ada", "general", "a story")

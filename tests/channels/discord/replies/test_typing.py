@@ -6,15 +6,15 @@ from pathlib import Path
 import pytest
 
 from channels.discord.replies import surface
-from sandbox.discord import DiscordSandbox
-from sandbox.models import Pause, Say
+from chatrig.discord import DiscordSimulator
+from chatrig.models import Pause, Say
 from tests.channels.discord.conftest import POST, run_bot
 
 TYPING = "POST /channels/{channel}/typing"
 
 
 async def test_the_bot_types_from_the_placeholder_to_the_first_text(
-    server: DiscordSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    server: DiscordSimulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(surface, "TYPING_SECONDS", 0.05)
     first, last = asyncio.Event(), asyncio.Event()

@@ -11,10 +11,10 @@ import pytest
 
 from channels.slack.client import auth
 from channels.slack.client import http_mode as http
+from chatrig.slack import SlackFile, SlackSimulator
+from chatrig.slack.events.http_mode import encode_body
 from core.errors import StoreError
 from core.inbox.store import InboxStore
-from sandbox.slack import SlackFile, SlackSandbox
-from sandbox.slack.events.http_mode import encode_body
 from tests.channels.slack.conftest import WiredSlackBot, run_bot
 from tests.channels.wiring import echo
 
@@ -30,7 +30,7 @@ async def post_request(bot: WiredSlackBot, body: str, headers: dict[str, str], k
 
 
 @HTTP
-async def test_a_request_with_a_wrong_signature_or_time_is_refused(slack: SlackSandbox, tmp_path: Path) -> None:
+async def test_a_request_with_a_wrong_signature_or_time_is_refused(slack: SlackSimulator, tmp_path: Path) -> None:
     async with run_bot(slack, tmp_path, echo) as bot:
         question = await bot.mention_bot("ada", "general", "one")
         await bot.wait_for_turns(1)
@@ -50,7 +50,7 @@ async def test_a_request_with_a_wrong_signature_or_time_is_refused(slack: SlackS
 
 
 @HTTP
-async def test_a_request_before_the_start_is_refused_and_redelivered(slack: SlackSandbox, tmp_path: Path) -> None:
+async def test_a_request_before_the_start_is_refused_and_redelivered(slack: SlackSimulator, tmp_path: Path) -> None:
     async with run_bot(slack, tmp_path, echo, connect=False) as bot:
         slack.request_url.url = bot.address + http.EVENTS_PATH
         question = await bot.mention_bot("ada", "general", "one")
@@ -64,7 +64,7 @@ async def test_a_request_before_the_start_is_refused_and_redelivered(slack: Slac
 
 
 @HTTP
-async def test_a_replay_and_a_redelivery_are_answered_once(slack: SlackSandbox, tmp_path: Path) -> None:
+async def test_a_replay_and_a_redelivery_are_answered_once(slack: SlackSimulator, tmp_path: Path) -> None:
     async with run_bot(slack, tmp_path, echo) as bot:
         question = await bot.mention_bot("ada", "general", "one")
         await bot.wait_for_turns(1)
@@ -78,7 +78,7 @@ async def test_a_replay_and_a_redelivery_are_answered_once(slack: SlackSandbox, 
 
 @HTTP
 async def test_an_incomplete_request_times_out(
-    slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    slack: SlackSimulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with run_bot(slack, tmp_path, echo) as bot:
         monkeypatch.setattr(http, "RESPONSE_TIMEOUT_SECONDS", 0.1)
@@ -91,7 +91,7 @@ async def test_an_incomplete_request_times_out(
 
 @HTTP
 async def test_a_mention_waits_for_the_message_event_with_its_files(
-    slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    slack: SlackSimulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with run_bot(slack, tmp_path, echo) as bot:
         await bot.mention_bot("ada", "general", "one", files=[SlackFile("F1", "plan.txt", b"on Monday")])
@@ -126,9 +126,9 @@ async def test_a_slow_request_is_answered_in_time_and_stored_once(
 
     monkeypatch.setattr(InboxStore, "accept", accept_slowly)
     monkeypatch.setattr(
-        "sandbox.slack.events.http_mode.ACK_TIMEOUT_SECONDS", 200.0
-    )  # ten seconds at the sandbox's speed
-    async with SlackSandbox(speed=20) as slack:
+        "chatrig.slack.events.http_mode.ACK_TIMEOUT_SECONDS", 200.0
+    )  # ten seconds at the simulator's speed
+    async with SlackSimulator(speed=20) as slack:
         slack.socket_mode = False
         async with run_bot(slack, tmp_path, echo) as bot:
             question = await bot.mention_bot("ada", "general", "one")
@@ -149,7 +149,7 @@ async def test_a_request_that_cannot_be_stored_is_refused_and_redelivered(
         return await accept(self, inbound)
 
     monkeypatch.setattr(InboxStore, "accept", fail_at_first)
-    async with SlackSandbox(speed=20) as slack:
+    async with SlackSimulator(speed=20) as slack:
         slack.socket_mode = False
         async with run_bot(slack, tmp_path, echo) as bot:
             question = await bot.mention_bot("ada", "general", "one")
@@ -159,7 +159,7 @@ async def test_a_request_that_cannot_be_stored_is_refused_and_redelivered(
 
 @HTTP
 async def test_a_revoked_token_stops_the_heartbeat(
-    slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    slack: SlackSimulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(auth, "TOKEN_CHECK_SECONDS", 0.02)
     async with run_bot(slack, tmp_path, echo) as bot:
@@ -173,7 +173,7 @@ async def test_a_revoked_token_stops_the_heartbeat(
 
 @HTTP
 async def test_a_stop_cancels_a_request_that_takes_too_long(
-    slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    slack: SlackSimulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(http, "CLOSE_SECONDS", 0.1)
     started, broken = asyncio.Event(), asyncio.Event()
@@ -194,7 +194,7 @@ async def test_a_stop_cancels_a_request_that_takes_too_long(
 
 
 @HTTP
-async def test_a_stopped_bot_refuses_requests(slack: SlackSandbox, tmp_path: Path) -> None:
+async def test_a_stopped_bot_refuses_requests(slack: SlackSimulator, tmp_path: Path) -> None:
     async with run_bot(slack, tmp_path, echo) as bot:
         await bot.channel.stop()
         assert await post_request(bot, "{}", slack.request_url.sign("{}")) == 503

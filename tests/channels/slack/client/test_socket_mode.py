@@ -11,13 +11,13 @@ from slack_bolt.response import BoltResponse
 from slack_sdk.web.async_client import AsyncWebClient
 
 from channels.slack.client.socket_mode import SocketMode, SocketModeConnection
-from sandbox.slack import SlackSandbox
+from chatrig.slack import SlackSimulator
 from tests.channels.slack.conftest import run_bot
 from tests.channels.wiring import wait_until
 
 
 @pytest.fixture
-async def socket(slack: SlackSandbox, web: AsyncWebClient) -> AsyncIterator[SocketModeConnection]:
+async def socket(slack: SlackSimulator, web: AsyncWebClient) -> AsyncIterator[SocketModeConnection]:
     app = AsyncApp(client=web)
 
     @app.event("message")
@@ -28,11 +28,13 @@ async def socket(slack: SlackSandbox, web: AsyncWebClient) -> AsyncIterator[Sock
     await socket.close()
 
 
-def count_openings(slack: SlackSandbox) -> int:
+def count_openings(slack: SlackSimulator) -> int:
     return sum(call.method == "apps.connections.open" for call in slack.calls)
 
 
-async def test_a_refused_handshake_is_retried_with_a_new_url(slack: SlackSandbox, socket: SocketModeConnection) -> None:
+async def test_a_refused_handshake_is_retried_with_a_new_url(
+    slack: SlackSimulator, socket: SocketModeConnection
+) -> None:
     slack.faults.refuse_handshakes(2)
     await socket.open()
     await slack.wait_until_connected()
@@ -40,7 +42,7 @@ async def test_a_refused_handshake_is_retried_with_a_new_url(slack: SlackSandbox
 
 
 async def test_a_failed_handshake_during_a_reconnect_is_retried(
-    slack: SlackSandbox, socket: SocketModeConnection
+    slack: SlackSimulator, socket: SocketModeConnection
 ) -> None:
     await socket.open()
     await slack.wait_until_connected()
@@ -52,7 +54,7 @@ async def test_a_failed_handshake_during_a_reconnect_is_retried(
     await slack.wait_for(lambda: slack.envelopes[-1].acknowledged_at)
 
 
-async def test_a_refresh_request_reconnects(slack: SlackSandbox, socket: SocketModeConnection) -> None:
+async def test_a_refresh_request_reconnects(slack: SlackSimulator, socket: SocketModeConnection) -> None:
     await socket.open()
     await slack.wait_until_connected()
     await slack.refresh_sockets()
@@ -61,7 +63,7 @@ async def test_a_refresh_request_reconnects(slack: SlackSandbox, socket: SocketM
 
 
 async def test_a_close_waits_for_received_events_up_to_its_timeout(
-    slack: SlackSandbox, web: AsyncWebClient, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    slack: SlackSimulator, web: AsyncWebClient, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     app, started, go_on, ended = AsyncApp(client=web), asyncio.Event(), asyncio.Event(), list[str]()
 
@@ -95,7 +97,7 @@ async def test_a_close_waits_for_received_events_up_to_its_timeout(
 
 
 async def test_a_close_does_not_wait_for_a_task_that_ignores_cancellation(
-    slack: SlackSandbox, socket: SocketModeConnection, monkeypatch: pytest.MonkeyPatch
+    slack: SlackSimulator, socket: SocketModeConnection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("channels.slack.client.socket_mode.CLOSE_TIMEOUT_SECONDS", 0.05)
     released = asyncio.Event()
@@ -116,7 +118,7 @@ async def test_a_close_does_not_wait_for_a_task_that_ignores_cancellation(
     await task
 
 
-async def test_one_of_two_sockets_stays_open_while_the_other_reconnects(slack: SlackSandbox, tmp_path: Path) -> None:
+async def test_one_of_two_sockets_stays_open_while_the_other_reconnects(slack: SlackSimulator, tmp_path: Path) -> None:
     async with run_bot(slack, tmp_path, lambda request: f"heard: {request.text}", sockets=2) as bot:
         await slack.wait_for(lambda: slack.connection_count == 2)
         questions = [await bot.mention_bot("ada", "general", f"question {n}") for n in range(6)]
@@ -134,7 +136,7 @@ async def test_one_of_two_sockets_stays_open_while_the_other_reconnects(slack: S
 
 
 async def test_a_reconnect_opens_a_gap_from_the_last_event_of_any_socket(
-    slack: SlackSandbox, web: AsyncWebClient
+    slack: SlackSimulator, web: AsyncWebClient
 ) -> None:
     gaps = list[float]()
     sockets = SocketMode(AsyncApp(client=web), slack.app_token, count=2, on_reconnect=gaps.append)

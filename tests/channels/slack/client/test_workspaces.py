@@ -15,22 +15,22 @@ from channels.slack.client import oauth, workspaces
 from channels.slack.client.oauth import INSTALL_PATH, REDIRECT_PATH
 from channels.slack.manifest import manifest
 from channels.slack.settings import DEFAULT_PROMPTS
+from chatrig.slack import SlackMessage, SlackSimulator
 from core.errors import SettingsError
 from core.store.schema import vault
-from sandbox.slack import SlackMessage, SlackSandbox
 from tests.channels.slack.conftest import BOTH_MODES, WiredSlackBot, create_settings, run_bot
 from tests.channels.wiring import echo
 
 
 @pytest.fixture
-async def other_workspace(slack: SlackSandbox) -> AsyncIterator[SlackSandbox]:
-    async with SlackSandbox(name="Other", primary=slack) as other:
+async def other_workspace(slack: SlackSimulator) -> AsyncIterator[SlackSimulator]:
+    async with SlackSimulator(name="Other", primary=slack) as other:
         other.install(manifest(prompts=DEFAULT_PROMPTS, address="" if slack.socket_mode else "https://bot.example"))
         yield other
 
 
 @asynccontextmanager
-async def run_installable_bot(slack: SlackSandbox, tmp_path: Path, **kwargs: Any) -> AsyncIterator[WiredSlackBot]:
+async def run_installable_bot(slack: SlackSimulator, tmp_path: Path, **kwargs: Any) -> AsyncIterator[WiredSlackBot]:
     """Run a bot that any workspace may install, before its first installation."""
     keys: dict[str, Any] = {"client_id": slack.oauth.client_id, "client_secret": slack.oauth.client_secret}
     async with run_bot(slack, tmp_path, echo, bot_token="", **keys, **kwargs) as bot:
@@ -72,25 +72,25 @@ class Browser:
             return answer.status
 
 
-async def install(bot: WiredSlackBot, workspace: SlackSandbox) -> None:
+async def install(bot: WiredSlackBot, workspace: SlackSimulator) -> None:
     browser = Browser(bot)
     assert await browser.return_from_slack(workspace.authorize(await browser.open_install_page())) == 200, browser.page
 
 
-async def uninstall(slack: SlackSandbox, workspace: SlackSandbox) -> None:
+async def uninstall(slack: SlackSimulator, workspace: SlackSimulator) -> None:
     """Uninstall the app in a workspace, and wait until the bot acknowledges it."""
     known = len(slack.envelopes)
     workspace.uninstall()
     await slack.wait_for(lambda: len(slack.envelopes) >= known + 2 and all(e.acknowledged_at for e in slack.envelopes))
 
 
-async def check_bot_answers(bot: WiredSlackBot, workspace: SlackSandbox, text: str) -> SlackMessage:
+async def check_bot_answers(bot: WiredSlackBot, workspace: SlackSimulator, text: str) -> SlackMessage:
     question = await workspace.post_message("ada", "general", f"<@{workspace.bot_user_id}> {text}")
     await workspace.wait_for(lambda: f"heard: ada: {text}" in list_texts(workspace, question))
     return question
 
 
-def list_texts(workspace: SlackSandbox, question: SlackMessage) -> list[str]:
+def list_texts(workspace: SlackSimulator, question: SlackMessage) -> list[str]:
     return [message.text for message in workspace.messages(question.channel, thread_ts=question.ts)]
 
 
@@ -111,7 +111,7 @@ async def count_stored(bot: WiredSlackBot) -> int:
 
 @BOTH_MODES
 async def test_each_workspace_has_its_own_token_until_the_app_is_uninstalled(
-    slack: SlackSandbox, other_workspace: SlackSandbox, tmp_path: Path
+    slack: SlackSimulator, other_workspace: SlackSimulator, tmp_path: Path
 ) -> None:
     async with run_installable_bot(slack, tmp_path) as bot:
         early = await other_workspace.post_message("ada", "general", f"<@{other_workspace.bot_user_id}> too early")
@@ -145,7 +145,7 @@ async def test_each_workspace_has_its_own_token_until_the_app_is_uninstalled(
 
 
 async def test_an_oauth_state_is_valid_once_and_for_its_browser(
-    slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    slack: SlackSimulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with run_installable_bot(slack, tmp_path) as bot:
         browser, stranger = Browser(bot), Browser(bot)
@@ -170,7 +170,7 @@ async def test_an_oauth_state_is_valid_once_and_for_its_browser(
         assert await browser.return_from_slack(slack.authorize(url)) == 401
 
 
-async def test_a_wrong_secret_key_ends_the_start_and_loses_nothing(slack: SlackSandbox, tmp_path: Path) -> None:
+async def test_a_wrong_secret_key_ends_the_start_and_loses_nothing(slack: SlackSimulator, tmp_path: Path) -> None:
     async with run_installable_bot(slack, tmp_path) as bot:
         await install(bot, slack)
     with pytest.raises(SettingsError, match="SECRET_KEY: the tokens in the database were encrypted with another key"):
@@ -181,7 +181,7 @@ async def test_a_wrong_secret_key_ends_the_start_and_loses_nothing(slack: SlackS
 
 
 async def test_a_revoked_token_is_deleted_unless_it_was_replaced(
-    slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    slack: SlackSimulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(workspaces, "TOKEN_SECONDS", 0.0)
     async with run_installable_bot(slack, tmp_path) as bot:
@@ -201,7 +201,7 @@ async def test_a_revoked_token_is_deleted_unless_it_was_replaced(
         await check_bot_answers(bot, slack, "still there")
 
 
-async def test_an_installation_by_another_process_is_found_at_once(slack: SlackSandbox, tmp_path: Path) -> None:
+async def test_an_installation_by_another_process_is_found_at_once(slack: SlackSimulator, tmp_path: Path) -> None:
     async with run_installable_bot(slack, tmp_path) as bot:
         first = bot.channel._tokens
         assert first is not None
@@ -212,7 +212,7 @@ async def test_an_installation_by_another_process_is_found_at_once(slack: SlackS
 
 
 async def test_a_workspace_with_a_failing_backfill_delays_no_other(
-    slack: SlackSandbox, other_workspace: SlackSandbox, tmp_path: Path
+    slack: SlackSimulator, other_workspace: SlackSimulator, tmp_path: Path
 ) -> None:
     async with run_installable_bot(slack, tmp_path) as bot:
         await install(bot, slack)
@@ -228,6 +228,6 @@ async def test_a_workspace_with_a_failing_backfill_delays_no_other(
         assert missed.ts
 
 
-def test_the_repr_of_the_settings_contains_no_secret(slack: SlackSandbox) -> None:
+def test_the_repr_of_the_settings_contains_no_secret(slack: SlackSimulator) -> None:
     settings = replace(create_settings(slack), client_secret="client-secret")
     assert not any(word in repr(settings) for word in ("client-secret", slack.signing_secret, slack.bot_token))

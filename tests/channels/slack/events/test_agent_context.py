@@ -8,9 +8,9 @@ import pytest
 from google.adk.tools.tool_context import ToolContext
 
 from channels.slack.manifest import manifest
+from chatrig.models import CallTool
+from chatrig.slack import SlackSimulator
 from core.tools.tool import to_adk_tool
-from sandbox.models import CallTool
-from sandbox.slack import SlackSandbox
 from tests.channels.slack.conftest import run_bot
 
 contexts = list[Any]()
@@ -38,11 +38,11 @@ def read_files(folder: Path) -> bytes:
     return b"".join(file.read_bytes() for file in folder.iterdir() if file.is_file())
 
 
-def is_acknowledged(slack: SlackSandbox) -> bool:
+def is_acknowledged(slack: SlackSimulator) -> bool:
     return all(envelope.acknowledged_at is not None for envelope in slack.envelopes)
 
 
-async def test_a_tool_sees_what_the_user_views(slack: SlackSandbox, tmp_path: Path) -> None:
+async def test_a_tool_sees_what_the_user_views(slack: SlackSimulator, tmp_path: Path) -> None:
     async with run_bot(slack, tmp_path, *SCRIPT, core=TOOLS) as bot:
         await slack.view_entities("ada", LOOKED_AT)
         await slack.wait_for(lambda: is_acknowledged(slack))
@@ -53,7 +53,7 @@ async def test_a_tool_sees_what_the_user_views(slack: SlackSandbox, tmp_path: Pa
 
 
 async def test_the_viewed_context_counts_in_direct_messages_until_it_is_left(
-    slack: SlackSandbox, tmp_path: Path
+    slack: SlackSimulator, tmp_path: Path
 ) -> None:
     async with run_bot(slack, tmp_path, *SCRIPT, core=TOOLS) as bot:
         await slack.view_entities("ada", LOOKED_AT)
@@ -67,7 +67,7 @@ async def test_the_viewed_context_counts_in_direct_messages_until_it_is_left(
         assert contexts == [None, None]
 
 
-async def test_the_action_token_reaches_tools_and_is_stored_encrypted(slack: SlackSandbox, tmp_path: Path) -> None:
+async def test_the_action_token_reaches_tools_and_is_stored_encrypted(slack: SlackSimulator, tmp_path: Path) -> None:
     app = manifest(prompts=())
     app["oauth_config"]["scopes"]["bot"].append("search:read.public")
     slack.install(app)

@@ -2,12 +2,12 @@
 
 from pathlib import Path
 
-from sandbox.slack import SlackSandbox
+from chatrig.slack import SlackSimulator
 from tests.channels.slack.conftest import run_bot
 from tests.channels.wiring import echo
 
 
-async def test_messages_of_other_bots_are_ignored(slack: SlackSandbox, tmp_path: Path) -> None:
+async def test_messages_of_other_bots_are_ignored(slack: SlackSimulator, tmp_path: Path) -> None:
     async with run_bot(slack, tmp_path, echo) as bot:
         question = await bot.mention_bot("ada", "general", "one")
         await bot.wait_for_texts(question, lambda texts: "heard: ada: one" in texts)
@@ -17,7 +17,7 @@ async def test_messages_of_other_bots_are_ignored(slack: SlackSandbox, tmp_path:
         assert len(await bot.list_inbox_messages()) == 1
 
 
-async def test_a_mention_by_an_allowed_bot_is_answered_under_its_name(slack: SlackSandbox, tmp_path: Path) -> None:
+async def test_a_mention_by_an_allowed_bot_is_answered_under_its_name(slack: SlackSimulator, tmp_path: Path) -> None:
     async with run_bot(slack, tmp_path, echo, answers_bots=True, streaming="native") as bot:
         alert = await slack.post_as_other_bot("pager", "general", f"{bot.mention} the disk is full")
         await bot.wait_for_texts(alert, lambda texts: texts[-1] == "heard: pager: the disk is full")
@@ -27,7 +27,7 @@ async def test_a_mention_by_an_allowed_bot_is_answered_under_its_name(slack: Sla
         assert not [call for call in slack.calls if call.error]
 
 
-async def test_a_loop_of_two_bots_ends_until_a_person_writes(slack: SlackSandbox, tmp_path: Path) -> None:
+async def test_a_loop_of_two_bots_ends_until_a_person_writes(slack: SlackSimulator, tmp_path: Path) -> None:
     async with run_bot(slack, tmp_path, echo, answers_bots=True, bot_loop_limit=3) as bot:
         question = await bot.mention_bot("ada", "general", "say hello to pager")
         await bot.wait_for_turns(1)  # else the next messages would share this turn

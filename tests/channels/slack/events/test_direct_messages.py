@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from channels.i18n import messages as words
-from sandbox.models import Pause, Say
-from sandbox.slack import SlackSandbox
+from chatrig.models import Pause, Say
+from chatrig.slack import SlackSimulator
 from tests.channels.slack.conftest import run_bot
 
 
@@ -15,7 +15,7 @@ def count(request: Any) -> str:
     return f"{sum(role == 'user' for role, _ in request.messages)}: {request.text}"
 
 
-async def test_each_direct_message_starts_a_session_in_its_thread(slack: SlackSandbox, tmp_path: Path) -> None:
+async def test_each_direct_message_starts_a_session_in_its_thread(slack: SlackSimulator, tmp_path: Path) -> None:
     async with run_bot(slack, tmp_path, count) as bot:
         direct = slack.open_dm("ada")
         for text in ("one", "two"):
@@ -25,7 +25,7 @@ async def test_each_direct_message_starts_a_session_in_its_thread(slack: SlackSa
 
 @pytest.mark.parametrize("streaming", ["edit", "auto", "native"])
 async def test_direct_messages_can_share_a_session_without_threads(
-    slack: SlackSandbox, tmp_path: Path, streaming: str
+    slack: SlackSimulator, tmp_path: Path, streaming: str
 ) -> None:
     async with run_bot(slack, tmp_path, count, dm_sessions="single", streaming=streaming) as bot:  # type: ignore[arg-type]
         direct = slack.open_dm("ada")
@@ -41,13 +41,13 @@ async def test_direct_messages_can_share_a_session_without_threads(
         assert {call.error for call in slack.calls} == {None}
 
 
-async def test_channels_keep_their_threads(slack: SlackSandbox, tmp_path: Path) -> None:
+async def test_channels_keep_their_threads(slack: SlackSimulator, tmp_path: Path) -> None:
     async with run_bot(slack, tmp_path, count, dm_sessions="single") as bot:
         question = await bot.mention_bot("ada", "general", "one")
         await bot.wait_for_texts(question, lambda texts: "1: ada: one" in texts)
 
 
-async def test_a_reply_without_a_thread_is_found_after_a_crash(slack: SlackSandbox, tmp_path: Path) -> None:
+async def test_a_reply_without_a_thread_is_found_after_a_crash(slack: SlackSimulator, tmp_path: Path) -> None:
     async with run_bot(slack, tmp_path, [Say("Once"), Pause(60)], "Once upon a time.", dm_sessions="single") as bot:
         direct = slack.open_dm("ada")
         await slack.post_message("ada", direct, "a story")
@@ -57,7 +57,7 @@ async def test_a_reply_without_a_thread_is_found_after_a_crash(slack: SlackSandb
         assert len(slack.messages(direct)) == 2
 
 
-async def test_missed_messages_without_a_thread_are_answered(slack: SlackSandbox, tmp_path: Path) -> None:
+async def test_missed_messages_without_a_thread_are_answered(slack: SlackSimulator, tmp_path: Path) -> None:
     async with run_bot(slack, tmp_path, count, dm_sessions="single") as bot:
         direct = slack.open_dm("ada")
         await slack.post_message("ada", direct, "one")
@@ -68,7 +68,7 @@ async def test_missed_messages_without_a_thread_are_answered(slack: SlackSandbox
         await slack.wait_for(lambda: slack.messages(direct)[-1].text == "2: two", timeout=20)
 
 
-async def test_a_reset_clears_the_shared_session(slack: SlackSandbox, tmp_path: Path) -> None:
+async def test_a_reset_clears_the_shared_session(slack: SlackSimulator, tmp_path: Path) -> None:
     async with run_bot(slack, tmp_path, count, dm_sessions="single") as bot:
         direct = slack.open_dm("ada")
         await slack.post_message("ada", direct, "one")

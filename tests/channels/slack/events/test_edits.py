@@ -7,16 +7,16 @@ from typing import Any
 import pytest
 
 from channels.i18n import messages as words
+from chatrig.models import Pause, Say
+from chatrig.slack import SlackSimulator
 from core.errors import StoreError
 from core.inbox.store import InboxStore
-from sandbox.models import Pause, Say
-from sandbox.slack import SlackSandbox
 from tests.channels.slack.conftest import run_bot
 from tests.channels.wiring import echo
 
 
 async def test_a_question_that_is_edited_while_queued_is_answered_as_edited(
-    slack: SlackSandbox, tmp_path: Path
+    slack: SlackSimulator, tmp_path: Path
 ) -> None:
     go_on = asyncio.Event()
 
@@ -36,7 +36,7 @@ async def test_a_question_that_is_edited_while_queued_is_answered_as_edited(
 
 @pytest.mark.parametrize("streaming", ["edit", "native"])
 async def test_an_answer_to_an_edited_question_offers_a_new_answer(
-    slack: SlackSandbox, tmp_path: Path, streaming: Any
+    slack: SlackSimulator, tmp_path: Path, streaming: Any
 ) -> None:
     async with run_bot(slack, tmp_path, echo, streaming=streaming) as bot:
         question = await slack.post_message("ada", slack.open_dm("ada"), "tow")
@@ -51,7 +51,7 @@ async def test_an_answer_to_an_edited_question_offers_a_new_answer(
         assert len(bot.list_thread(question)) == 2
 
 
-async def test_a_question_that_is_deleted_while_queued_is_not_answered(slack: SlackSandbox, tmp_path: Path) -> None:
+async def test_a_question_that_is_deleted_while_queued_is_not_answered(slack: SlackSimulator, tmp_path: Path) -> None:
     go_on = asyncio.Event()
     async with run_bot(slack, tmp_path, [Pause(go_on), Say("one!")], "three!") as bot:
         first = await bot.mention_bot("ada", "general", "one")
@@ -66,7 +66,9 @@ async def test_a_question_that_is_deleted_while_queued_is_not_answered(slack: Sl
         assert len(await bot.list_turns()) == 1
 
 
-async def test_an_answer_to_a_deleted_thread_root_is_stopped_with_a_notice(slack: SlackSandbox, tmp_path: Path) -> None:
+async def test_an_answer_to_a_deleted_thread_root_is_stopped_with_a_notice(
+    slack: SlackSimulator, tmp_path: Path
+) -> None:
     async with run_bot(slack, tmp_path, [Say("Once upon a time"), Pause(60)]) as bot:
         question = await bot.mention_bot("ada", "general", "a story")
         await bot.wait_for_texts(question, lambda texts: "Once upon a time" in texts)
@@ -77,7 +79,7 @@ async def test_an_answer_to_a_deleted_thread_root_is_stopped_with_a_notice(slack
         assert row.state == "cancelled"
 
 
-async def test_a_finished_answer_to_a_deleted_question_gets_a_notice(slack: SlackSandbox, tmp_path: Path) -> None:
+async def test_a_finished_answer_to_a_deleted_question_gets_a_notice(slack: SlackSimulator, tmp_path: Path) -> None:
     async with run_bot(slack, tmp_path, echo) as bot:
         question = await bot.mention_bot("ada", "general", "one")
         await bot.wait_for_texts(question, lambda texts: "heard: ada: one" in texts)
@@ -86,7 +88,7 @@ async def test_a_finished_answer_to_a_deleted_question_gets_a_notice(slack: Slac
         await slack.wait_for(lambda: words.STOPPED_BY_DELETION[1:-1] in bot.list_thread(question)[1].text)
 
 
-async def test_edits_of_other_messages_and_of_the_bot_do_nothing(slack: SlackSandbox, tmp_path: Path) -> None:
+async def test_edits_of_other_messages_and_of_the_bot_do_nothing(slack: SlackSimulator, tmp_path: Path) -> None:
     async with run_bot(slack, tmp_path, echo) as bot:
         message = await slack.post_message("grace", "general", "hi")
         await slack.edit_message("grace", message, "hi all")
@@ -108,7 +110,7 @@ async def test_an_edit_that_cannot_be_stored_is_redelivered(tmp_path: Path, monk
         return await revise(self, event_key, text, **how)
 
     monkeypatch.setattr(InboxStore, "edit_message", fail_once)
-    async with SlackSandbox(speed=20) as slack, run_bot(slack, tmp_path, echo) as bot:
+    async with SlackSimulator(speed=20) as slack, run_bot(slack, tmp_path, echo) as bot:
         question = await slack.post_message("ada", slack.open_dm("ada"), "tow")
         await bot.wait_for_turns(1)
         await slack.edit_message("ada", question, "two")

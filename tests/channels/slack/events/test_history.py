@@ -11,9 +11,9 @@ from channels.intake import backfill
 from channels.settings import BackfillLimits
 from channels.slack.client import auth
 from channels.slack.events import history
+from chatrig.slack import SlackMessage, SlackSimulator
 from core.errors import StoreError
 from core.inbox.store import InboxStore
-from sandbox.slack import SlackMessage, SlackSandbox
 from tests.channels.slack.conftest import WiredSlackBot, run_bot
 from tests.channels.wiring import echo, wait_until
 
@@ -24,13 +24,13 @@ def short_retry_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(backfill, "STORE_WAIT", wait_fixed(0.05))
 
 
-def list_bot_texts(slack: SlackSandbox, message: SlackMessage) -> list[str]:
+def list_bot_texts(slack: SlackSimulator, message: SlackMessage) -> list[str]:
     """Return the bot's texts in the thread of a message, oldest first."""
     thread = slack.messages(message.channel, thread_ts=message.thread_ts or message.ts)
     return [message.text for message in thread if message.user == slack.bot_user_id]
 
 
-def list_answered_texts(slack: SlackSandbox, message: SlackMessage) -> list[str]:
+def list_answered_texts(slack: SlackSimulator, message: SlackMessage) -> list[str]:
     """Return the texts that the bot's replies in a thread quote, in order.
 
     One reply may answer several messages.
@@ -53,7 +53,7 @@ def info_log_level(caplog: pytest.LogCaptureFixture) -> None:
 
 
 async def test_missed_messages_are_answered_once_and_in_order(
-    slack: SlackSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    slack: SlackSimulator, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with run_bot(slack, tmp_path, echo) as bot:
         followed = await bot.mention_bot("ada", "general", "one")
@@ -92,7 +92,7 @@ async def test_missed_messages_are_answered_once_and_in_order(
 
 
 async def test_the_backfill_skips_new_places_and_a_new_bot_has_none(
-    slack: SlackSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    slack: SlackSimulator, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     mention = f"<@{slack.bot_user_id}>"
     before = await slack.post_message("ada", "general", f"{mention} too early")
@@ -116,7 +116,7 @@ async def test_the_backfill_skips_new_places_and_a_new_bot_has_none(
 
 
 async def test_a_missed_reset_applies_in_its_order(
-    slack: SlackSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    slack: SlackSimulator, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with run_bot(slack, tmp_path, echo) as bot:
         root = await bot.mention_bot("ada", "general", "one")
@@ -133,7 +133,7 @@ async def test_a_missed_reset_applies_in_its_order(
 
 @pytest.mark.parametrize(("word", "response"), [("reset", words.RESET_DONE), ("stop", words.NOTHING_TO_STOP)])
 async def test_backfill_skips_messages_before_a_reset_or_stop(
-    slack: SlackSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture, word: str, response: str
+    slack: SlackSimulator, tmp_path: Path, caplog: pytest.LogCaptureFixture, word: str, response: str
 ) -> None:
     async with run_bot(slack, tmp_path, echo) as bot:
         root = await bot.mention_bot("ada", "general", "one")
@@ -151,7 +151,7 @@ async def test_backfill_skips_messages_before_a_reset_or_stop(
 
 
 async def test_an_inactive_thread_is_backfilled_only_for_a_mention(
-    slack: SlackSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    slack: SlackSimulator, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(auth, "TOKEN_CHECK_SECONDS", 0.02)
     async with run_bot(slack, tmp_path, echo) as bot:
@@ -180,7 +180,7 @@ async def test_an_inactive_thread_is_backfilled_only_for_a_mention(
     ids=str,
 )
 async def test_the_backfill_keeps_its_limits_and_prefers_new_messages(
-    slack: SlackSandbox,
+    slack: SlackSimulator,
     tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
@@ -206,7 +206,7 @@ async def test_the_backfill_keeps_its_limits_and_prefers_new_messages(
 
 
 async def test_the_backfill_reads_several_pages(
-    slack: SlackSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    slack: SlackSimulator, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(history, "PAGE_SIZE", 2)
     async with run_bot(slack, tmp_path, echo) as bot:
@@ -228,7 +228,7 @@ async def test_the_backfill_reads_several_pages(
 
 
 async def test_a_message_on_a_dead_connection_is_backfilled(
-    slack: SlackSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    slack: SlackSimulator, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with run_bot(slack, tmp_path, echo) as bot:
         await slack.post_message("ada", slack.open_dm("ada"), "hello")
@@ -245,7 +245,7 @@ async def test_a_message_on_a_dead_connection_is_backfilled(
 async def test_a_message_that_is_delivered_redelivered_and_backfilled_is_answered_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with SlackSandbox(speed=20) as slack:
+    async with SlackSimulator(speed=20) as slack:
         async with run_bot(slack, tmp_path, echo) as bot:
             root = await bot.mention_bot("ada", "general", "one")
             await bot.wait_for_messages(1)
@@ -266,7 +266,7 @@ async def test_a_message_that_is_delivered_redelivered_and_backfilled_is_answere
 
 
 async def test_messages_during_an_outage_are_answered_after_it(
-    slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    slack: SlackSimulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     accept, is_down = InboxStore.accept, False
 
@@ -301,7 +301,7 @@ async def test_messages_during_an_outage_are_answered_after_it(
 
 
 async def test_a_failed_backfill_is_repeated_and_moves_no_watermark(
-    slack: SlackSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    slack: SlackSimulator, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(backfill, "WATERMARK_SECONDS", 0.02)
     monkeypatch.setattr(auth, "TOKEN_CHECK_SECONDS", 0.02)
@@ -324,7 +324,7 @@ async def test_a_failed_backfill_is_repeated_and_moves_no_watermark(
 
 
 async def test_a_missing_scope_is_logged_and_affects_only_its_places(
-    slack: SlackSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    slack: SlackSimulator, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     people = ("ada", "grace", "linus")
     async with run_bot(slack, tmp_path, echo) as bot:
@@ -343,7 +343,7 @@ async def test_a_missing_scope_is_logged_and_affects_only_its_places(
 
 
 async def test_an_org_wide_app_finds_users_of_other_workspaces(
-    slack: SlackSandbox, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    slack: SlackSimulator, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     slack.join_enterprise("E0ORG")
     slack.add_user("noor", team_id="T0OTHER")
@@ -363,7 +363,7 @@ async def test_an_org_wide_app_finds_users_of_other_workspaces(
 
 @pytest.mark.parametrize("dm_sessions", ["thread", "single"])
 async def test_the_backfill_finds_messages_in_older_threads_of_direct_messages(
-    slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dm_sessions: Any
+    slack: SlackSimulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dm_sessions: Any
 ) -> None:
     monkeypatch.setattr(history, "THREAD_SECONDS", -30.0)  # the thread counts as older than the limit
     monkeypatch.setattr(backfill, "OVERLAP_SECONDS", 0.0)

@@ -8,8 +8,8 @@ import pytest
 
 from channels.rate_limits.limiter import Window
 from channels.slack.events import thread_context as around
-from sandbox.models import Pause, Say
-from sandbox.slack import SlackSandbox
+from chatrig.models import Pause, Say
+from chatrig.slack import SlackSimulator
 from tests.channels.slack.conftest import WiredSlackBot, run_bot
 
 HEAD = (
@@ -24,7 +24,9 @@ def list_model_messages(bot: WiredSlackBot, request: int = -1) -> list[str]:
     return [message["content"] for message in bot.model.requests[request]["messages"] if message["role"] == "user"]
 
 
-async def test_a_mention_in_a_thread_brings_the_unread_messages_as_context(slack: SlackSandbox, tmp_path: Path) -> None:
+async def test_a_mention_in_a_thread_brings_the_unread_messages_as_context(
+    slack: SlackSimulator, tmp_path: Path
+) -> None:
     ada, grace = slack.people["ada"], slack.people["grace"]
     slack._workspace.users[grace.id] = replace(grace, name="ada")  # two of one name
     async with run_bot(slack, tmp_path, lambda _: "ok") as bot:
@@ -71,13 +73,13 @@ async def test_a_mention_in_a_thread_brings_the_unread_messages_as_context(slack
         assert list_model_messages(bot) == ["ada: again"]
 
 
-async def test_shared_and_linked_messages_are_context(slack: SlackSandbox, tmp_path: Path) -> None:
+async def test_shared_and_linked_messages_are_context(slack: SlackSimulator, tmp_path: Path) -> None:
     async with run_bot(slack, tmp_path, lambda _: "ok") as bot:
         message = await slack.post_message("grace", "random", "lunch <@" + slack.people["ada"].id + ">?")
         await slack.share_message("ada", message, slack.open_dm("ada"), "what is this?")
         await bot.wait_for_turns(1)
         assert list_model_messages(bot) == [f"{PASSED}\n> grace: lunch @ada?\n{END}\n\nwhat is this?"]
-        link = f"https://sandbox.slack.com/archives/{message.channel.id}/p{message.ts.replace('.', '')}"
+        link = f"https://simulator.slack.com/archives/{message.channel.id}/p{message.ts.replace('.', '')}"
         slack.faults.delay("conversations.replies", 0.2)
         question = await bot.mention_bot("ada", "general", f"see <{link}>")
         await slack.unfurl_link(question, message)
@@ -85,7 +87,7 @@ async def test_shared_and_linked_messages_are_context(slack: SlackSandbox, tmp_p
         assert list_model_messages(bot)[-1] == f"{PASSED}\n> grace: lunch @ada?\n{END}\n\nada: see {link}"
 
 
-async def test_a_retried_turn_reuses_its_stored_context(slack: SlackSandbox, tmp_path: Path) -> None:
+async def test_a_retried_turn_reuses_its_stored_context(slack: SlackSimulator, tmp_path: Path) -> None:
     def count_reads() -> int:
         return sum(call.method == "conversations.replies" and "latest" in call.arguments for call in slack.calls)
 
@@ -105,7 +107,7 @@ async def test_a_retried_turn_reuses_its_stored_context(slack: SlackSandbox, tmp
         assert count_reads() == before
 
 
-async def test_a_slow_or_failing_context_fetch_delays_no_answer(slack: SlackSandbox, tmp_path: Path) -> None:
+async def test_a_slow_or_failing_context_fetch_delays_no_answer(slack: SlackSimulator, tmp_path: Path) -> None:
     async with run_bot(slack, tmp_path, lambda _: "ok") as bot:
         bot.answerer._prompt_builder._context._timeout = 0.2
         root = await slack.post_message("grace", "general", "it is late")
@@ -119,13 +121,13 @@ async def test_a_slow_or_failing_context_fetch_delays_no_answer(slack: SlackSand
         assert list_model_messages(bot)[-1] == "ada: and now?"
 
 
-def list_read_errors(slack: SlackSandbox) -> list[str | None]:
+def list_read_errors(slack: SlackSimulator) -> list[str | None]:
     """Return, for each read of a thread, Slack's error code or None."""
     return [call.error for call in slack.calls if call.method == "conversations.replies" and "latest" in call.arguments]
 
 
 async def test_with_few_calls_left_only_threads_with_other_authors_are_read(
-    slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    slack: SlackSimulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(around, "HISTORY", Window(calls=around.MIN_SPARE_CALLS, seconds=60))
     async with run_bot(slack, tmp_path, lambda _: "ok") as bot:
@@ -144,7 +146,7 @@ async def test_with_few_calls_left_only_threads_with_other_authors_are_read(
 
 
 async def test_without_stored_authors_a_thread_is_read_within_the_rate_limit(
-    slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    slack: SlackSimulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(around, "HISTORY", Window(calls=around.MIN_SPARE_CALLS, seconds=60))
     async with run_bot(slack, tmp_path, lambda _: "ok", follow="never") as bot:
@@ -156,7 +158,7 @@ async def test_without_stored_authors_a_thread_is_read_within_the_rate_limit(
 
 
 async def test_an_unlisted_app_answers_despite_its_lower_rate_limit(tmp_path: Path) -> None:
-    async with SlackSandbox(is_unlisted=True) as slack, run_bot(slack, tmp_path, lambda _: "ok") as bot:
+    async with SlackSimulator(is_unlisted=True) as slack, run_bot(slack, tmp_path, lambda _: "ok") as bot:
         root = await slack.post_message("grace", "general", "it is late")
         for number in range(20):
             await slack.post_message("grace", "general", f"very {number}", thread_ts=root.ts)

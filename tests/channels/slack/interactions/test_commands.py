@@ -12,12 +12,12 @@ from channels.i18n import messages as words
 from channels.intake.backfill import Backfill
 from channels.slack.interactions.commands import MAX_CHOICES, SLASH_COMMANDS
 from channels.slack.interactions.shortcuts import SHORTCUTS
+from chatrig.models import Pause, Say
+from chatrig.slack import SlackMessage, SlackSimulator
 from core.conversations.service import ConversationService
 from core.errors import StoreError
 from core.inbox import interactions
 from core.inbox.interactions import InteractionQueue
-from sandbox.models import Pause, Say
-from sandbox.slack import SlackMessage, SlackSandbox
 from tests.channels.slack.conftest import BOTH_MODES, WiredSlackBot, run_bot
 from tests.channels.wiring import MODELS, echo
 
@@ -35,7 +35,7 @@ def list_model_messages(bot: WiredSlackBot) -> list[str]:
     return [message["content"] for message in bot.model.requests[-1]["messages"] if message["role"] == "user"]
 
 
-async def test_reset_clears_the_only_session_of_its_user(slack: SlackSandbox, tmp_path: Path) -> None:
+async def test_reset_clears_the_only_session_of_its_user(slack: SlackSimulator, tmp_path: Path) -> None:
     async with run_bot(slack, tmp_path, echo) as bot:
         assert (await run_command(bot, "ada", "general", "/reset")).text == words.NOTHING_TO_RESET
         question = await bot.mention_bot("ada", "general", "one")
@@ -48,7 +48,7 @@ async def test_reset_clears_the_only_session_of_its_user(slack: SlackSandbox, tm
 
 
 @BOTH_MODES
-async def test_with_several_threads_the_user_chooses_one_to_reset(slack: SlackSandbox, tmp_path: Path) -> None:
+async def test_with_several_threads_the_user_chooses_one_to_reset(slack: SlackSimulator, tmp_path: Path) -> None:
     async with run_bot(slack, tmp_path, echo) as bot:
         questions = [
             await bot.mention_bot("ada", "general", f"question {n} <https://a.example|there>") for n in range(7)
@@ -70,7 +70,7 @@ async def test_with_several_threads_the_user_chooses_one_to_reset(slack: SlackSa
             assert len(list_model_messages(bot)) == counted
 
 
-async def test_a_forged_button_resets_nothing(slack: SlackSandbox, tmp_path: Path) -> None:
+async def test_a_forged_button_resets_nothing(slack: SlackSimulator, tmp_path: Path) -> None:
     async with run_bot(slack, tmp_path, echo) as bot:
         question = await bot.mention_bot("ada", "random", "one")
         await bot.mention_bot("ada", "general", "one")
@@ -92,7 +92,7 @@ async def test_a_forged_button_resets_nothing(slack: SlackSandbox, tmp_path: Pat
         assert "reset" not in {row.outcome for row in await bot.list_inbox_messages()}
 
 
-async def test_help_lists_the_commands_in_the_language_of_the_user(slack: SlackSandbox, tmp_path: Path) -> None:
+async def test_help_lists_the_commands_in_the_language_of_the_user(slack: SlackSimulator, tmp_path: Path) -> None:
     slack.add_user("minsu", locale="ko-KR")
     async with run_bot(slack, tmp_path, echo) as bot:
         response, korean = (await run_command(bot, "ada", "general", "/help")).text, words.messages_for("ko")
@@ -108,7 +108,7 @@ async def test_help_lists_the_commands_in_the_language_of_the_user(slack: SlackS
             assert text in response
 
 
-async def test_models_and_agents_are_listed_before_the_first_question(slack: SlackSandbox, tmp_path: Path) -> None:
+async def test_models_and_agents_are_listed_before_the_first_question(slack: SlackSimulator, tmp_path: Path) -> None:
     async with run_bot(slack, tmp_path, echo) as bot:
         assert MODELS[1] in (await run_command(bot, "ada", "general", "/model")).text
         assert "`parley`" in (await run_command(bot, "ada", "general", "/agent")).text
@@ -116,7 +116,7 @@ async def test_models_and_agents_are_listed_before_the_first_question(slack: Sla
 
 
 async def test_an_unknown_export_format_is_rejected_before_a_thread_is_chosen(
-    slack: SlackSandbox, tmp_path: Path
+    slack: SlackSimulator, tmp_path: Path
 ) -> None:
     async with run_bot(slack, tmp_path, echo) as bot:
         for number in ("one", "two"):
@@ -126,7 +126,7 @@ async def test_an_unknown_export_format_is_rejected_before_a_thread_is_chosen(
         assert (await run_command(bot, "ada", "general", "/export", "JSON")).text == words.CHOOSE_EXPORT
 
 
-async def test_a_direct_message_cannot_be_muted(slack: SlackSandbox, tmp_path: Path) -> None:
+async def test_a_direct_message_cannot_be_muted(slack: SlackSimulator, tmp_path: Path) -> None:
     async with run_bot(slack, tmp_path, echo) as bot:
         question = await slack.post_message("ada", slack.open_dm("ada").id, "one")
         await bot.wait_for_texts(question, lambda texts: texts[1:] == ["heard: one"])
@@ -134,7 +134,7 @@ async def test_a_direct_message_cannot_be_muted(slack: SlackSandbox, tmp_path: P
         await bot.wait_for_texts(question, lambda texts: texts[2:] == ["mute", words.CANNOT_MUTE_DM])
 
 
-async def test_info_and_model_describe_the_latest_session_of_the_user(slack: SlackSandbox, tmp_path: Path) -> None:
+async def test_info_and_model_describe_the_latest_session_of_the_user(slack: SlackSimulator, tmp_path: Path) -> None:
     async with run_bot(slack, tmp_path, echo) as bot:
         await bot.mention_bot("ada", "general", "one")
         await bot.wait_for_turns(1)
@@ -143,7 +143,7 @@ async def test_info_and_model_describe_the_latest_session_of_the_user(slack: Sla
         assert "nonsense" in (await run_command(bot, "ada", "general", "/model", "nonsense")).text
 
 
-async def test_stop_ends_only_the_turn_of_its_user(slack: SlackSandbox, tmp_path: Path) -> None:
+async def test_stop_ends_only_the_turn_of_its_user(slack: SlackSimulator, tmp_path: Path) -> None:
     async with run_bot(slack, tmp_path, [Say("Once"), Pause(60)]) as bot:
         question = await bot.mention_bot("ada", "general", "a story")
         await bot.wait_for_texts(question, lambda texts: "Once" in texts)
@@ -154,7 +154,7 @@ async def test_stop_ends_only_the_turn_of_its_user(slack: SlackSandbox, tmp_path
         assert row.state == "cancelled"
 
 
-async def test_a_short_export_is_posted_in_place_and_a_long_one_as_a_dm(slack: SlackSandbox, tmp_path: Path) -> None:
+async def test_a_short_export_is_posted_in_place_and_a_long_one_as_a_dm(slack: SlackSimulator, tmp_path: Path) -> None:
     async with run_bot(slack, tmp_path, "Blue.", "So it is. " * 500) as bot:
         question = await bot.mention_bot("ada", "general", "which colour?")
         await bot.wait_for_turns(1)
@@ -176,7 +176,7 @@ async def test_a_short_export_is_posted_in_place_and_a_long_one_as_a_dm(slack: S
         assert "So it is. So it is." in file.data.decode()
 
 
-async def test_in_direct_messages_an_export_is_a_file_in_its_thread(slack: SlackSandbox, tmp_path: Path) -> None:
+async def test_in_direct_messages_an_export_is_a_file_in_its_thread(slack: SlackSimulator, tmp_path: Path) -> None:
     async with run_bot(slack, tmp_path, echo) as bot:
         direct = slack.open_dm("ada")
         question = await slack.post_message("ada", direct, "one")
@@ -191,7 +191,7 @@ async def test_in_direct_messages_an_export_is_a_file_in_its_thread(slack: Slack
 
 
 async def test_a_command_during_an_outage_is_acknowledged_and_gets_an_error(
-    slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    slack: SlackSimulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def raise_store_error(*_: Any, **__: Any) -> Any:
         raise StoreError("out of reach")
@@ -204,7 +204,7 @@ async def test_a_command_during_an_outage_is_acknowledged_and_gets_an_error(
 
 
 @pytest.mark.parametrize("spoken", ["reset", "stop", "help", "info", "model", "export", "mute", "listen"])
-async def test_each_command_may_be_a_message(slack: SlackSandbox, tmp_path: Path, spoken: str) -> None:
+async def test_each_command_may_be_a_message(slack: SlackSimulator, tmp_path: Path, spoken: str) -> None:
     async with run_bot(slack, tmp_path, echo) as bot:
         question = await bot.mention_bot("ada", "general", "one")
         await bot.wait_for_turns(1)
@@ -214,7 +214,7 @@ async def test_each_command_may_be_a_message(slack: SlackSandbox, tmp_path: Path
         assert len(await bot.list_turns()) == 1
 
 
-async def test_an_export_with_a_lost_response_is_posted_once(slack: SlackSandbox, tmp_path: Path) -> None:
+async def test_an_export_with_a_lost_response_is_posted_once(slack: SlackSimulator, tmp_path: Path) -> None:
     async with run_bot(slack, tmp_path, "So it is. " * 500) as bot:
         direct = slack.open_dm("ada")
         question = await slack.post_message("ada", direct, "why?")
@@ -227,7 +227,7 @@ async def test_an_export_with_a_lost_response_is_posted_once(slack: SlackSandbox
 
 @pytest.mark.parametrize("word", ["/reset", "/stop"])
 async def test_an_orphaned_command_ends_no_later_turn(
-    slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, word: str
+    slack: SlackSimulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, word: str
 ) -> None:
     monkeypatch.setattr(interactions, "POLL_SECONDS", 0.05)
     started, asked, go_on, done = (asyncio.Event() for _ in range(4))
@@ -268,7 +268,7 @@ async def test_an_orphaned_command_ends_no_later_turn(
 
 
 async def test_an_orphaned_reset_keeps_later_messages_that_were_not_stored(
-    slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    slack: SlackSimulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(interactions, "POLL_SECONDS", 0.05)
     started, done, run, look = asyncio.Event(), asyncio.Event(), CommandHandler.run, Backfill._fetch_all

@@ -8,19 +8,19 @@ import pytest
 from channels.i18n import messages as words
 from channels.i18n.messages import ENGLISH
 from channels.slack.interactions.shortcuts import ASK, MAX_METADATA_CHARS, RESET
+from chatrig.slack import SlackFile, SlackSimulator
 from core.errors import StoreError, SurfaceError
 from core.inbox.interactions import InteractionQueue
 from core.inbox.store import InboxStore
 from core.sessions.prompt_text import QUOTE_END
 from core.usage.user_rate_limits import RateLimit, UserRateLimiter
-from sandbox.slack import SlackFile, SlackSandbox
 from tests.channels.slack.conftest import BOTH_MODES, run_bot
 from tests.channels.wiring import echo
 
 
 @BOTH_MODES
 async def test_a_question_about_a_message_is_answered_in_its_thread_with_its_author(
-    slack: SlackSandbox, tmp_path: Path
+    slack: SlackSimulator, tmp_path: Path
 ) -> None:
     async with run_bot(slack, tmp_path, echo) as bot:
         report = await slack.post_message(
@@ -46,7 +46,7 @@ async def test_a_question_about_a_message_is_answered_in_its_thread_with_its_aut
 
 
 async def test_opening_the_form_is_not_stored_and_submitting_it_is(
-    slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    slack: SlackSimulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stored, add = list[str](), InteractionQueue.add
 
@@ -66,7 +66,7 @@ async def test_opening_the_form_is_not_stored_and_submitting_it_is(
 
 
 async def test_a_question_that_cannot_be_stored_is_deleted_and_reported(
-    slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    slack: SlackSimulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def raise_store_error(self: InboxStore, inbound: Any) -> None:
         raise StoreError("out of reach")
@@ -84,7 +84,7 @@ async def test_a_question_that_cannot_be_stored_is_deleted_and_reported(
         assert bot.list_texts(report) == ["the report"]
 
 
-async def test_a_follow_up_in_the_thread_is_in_the_same_session(slack: SlackSandbox, tmp_path: Path) -> None:
+async def test_a_follow_up_in_the_thread_is_in_the_same_session(slack: SlackSimulator, tmp_path: Path) -> None:
     async with run_bot(slack, tmp_path, echo) as bot:
         report = await slack.post_message("grace", "general", "the report")
         reply = await slack.post_message("linus", "general", "thanks", thread_ts=report.ts)
@@ -97,7 +97,7 @@ async def test_a_follow_up_in_the_thread_is_in_the_same_session(slack: SlackSand
         assert len({row.session for row in await bot.list_turns()}) == 1
 
 
-async def test_the_quote_of_a_long_message_is_truncated(slack: SlackSandbox, tmp_path: Path) -> None:
+async def test_the_quote_of_a_long_message_is_truncated(slack: SlackSimulator, tmp_path: Path) -> None:
     files = [SlackFile(f"F{n}", f"{'long name ' * 9}{n}.png", b"png") for n in range(8)]
     async with run_bot(slack, tmp_path, echo) as bot:
         report = await slack.post_message("grace", "general", 'say "so" \\ ' * 900, files=files)
@@ -109,7 +109,7 @@ async def test_the_quote_of_a_long_message_is_truncated(slack: SlackSandbox, tmp
         assert '> grace: say "so"' in bot.model.received[-1].text
 
 
-async def test_a_bot_outside_the_channel_asks_to_be_invited(slack: SlackSandbox, tmp_path: Path) -> None:
+async def test_a_bot_outside_the_channel_asks_to_be_invited(slack: SlackSimulator, tmp_path: Path) -> None:
     async with run_bot(slack, tmp_path, echo) as bot:
         report = await slack.post_message("grace", "general", "the report")
         report.channel.members.discard(slack.bot_user_id)
@@ -122,7 +122,7 @@ async def test_a_bot_outside_the_channel_asks_to_be_invited(slack: SlackSandbox,
 
 
 async def test_a_rate_limited_question_leaves_no_message(
-    slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    slack: SlackSimulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def find_no_limit(self: InboxStore, *_: Any, **__: Any) -> None:
         """Report no rate limit, as for concurrent questions: the insert reaches it."""
@@ -150,7 +150,7 @@ async def test_a_rate_limited_question_leaves_no_message(
         assert bot.list_texts(report) == ["the report"]
 
 
-async def test_an_expired_trigger_is_reported(slack: SlackSandbox, tmp_path: Path) -> None:
+async def test_an_expired_trigger_is_reported(slack: SlackSimulator, tmp_path: Path) -> None:
     async with run_bot(slack, tmp_path, echo):
         report = await slack.post_message("grace", "general", "the report")
         slack.faults.fail("views.open", error="expired_trigger_id")
@@ -160,7 +160,7 @@ async def test_an_expired_trigger_is_reported(slack: SlackSandbox, tmp_path: Pat
         assert slack.modals("ada") == []
 
 
-async def test_the_reset_shortcut_resets_the_thread_of_the_message(slack: SlackSandbox, tmp_path: Path) -> None:
+async def test_the_reset_shortcut_resets_the_thread_of_the_message(slack: SlackSimulator, tmp_path: Path) -> None:
     async with run_bot(slack, tmp_path, echo) as bot:
         question = await bot.mention_bot("ada", "general", "one")
         other = await bot.mention_bot("ada", "general", "two")
@@ -176,7 +176,7 @@ async def test_the_reset_shortcut_resets_the_thread_of_the_message(slack: SlackS
             assert len([m for m in bot.model.requests[-1]["messages"] if m["role"] == "user"]) == counted
 
 
-async def test_the_reset_shortcut_needs_a_session(slack: SlackSandbox, tmp_path: Path) -> None:
+async def test_the_reset_shortcut_needs_a_session(slack: SlackSimulator, tmp_path: Path) -> None:
     async with run_bot(slack, tmp_path, echo):
         message = await slack.post_message("grace", "general", "hi")
         assert await slack.use_shortcut("ada", message, RESET)

@@ -8,15 +8,15 @@ import pytest
 
 from channels.i18n import messages as words
 from channels.slack.events.parser import SESSION_STOPPED
+from chatrig.models import Pause, Say
+from chatrig.slack import SlackSimulator
 from core.conversations.service import ConversationService
 from core.turns.cancel import StopResult
-from sandbox.models import Pause, Say
-from sandbox.slack import SlackSandbox
 from tests.channels.slack.conftest import run_bot
 
 
 @pytest.mark.parametrize("streaming", ["edit", "native"])
-async def test_the_stop_button_of_slack_stops_the_answer(slack: SlackSandbox, tmp_path: Path, streaming: Any) -> None:
+async def test_the_stop_button_of_slack_stops_the_answer(slack: SlackSimulator, tmp_path: Path, streaming: Any) -> None:
     async with run_bot(slack, tmp_path, [Say("Once upon a time"), Pause(60)], "Again.", streaming=streaming) as bot:
         question = await slack.post_message("ada", slack.open_dm("ada"), "a story")
         await bot.wait_for_texts(question, lambda texts: texts[-1].startswith("Once"))
@@ -34,7 +34,7 @@ async def test_the_stop_button_of_slack_stops_the_answer(slack: SlackSandbox, tm
         await bot.wait_for_texts(question, lambda texts: texts[-1] == "Again.")
 
 
-async def test_a_stop_by_another_user_is_refused_and_edits_continue(slack: SlackSandbox, tmp_path: Path) -> None:
+async def test_a_stop_by_another_user_is_refused_and_edits_continue(slack: SlackSimulator, tmp_path: Path) -> None:
     go_on = asyncio.Event()
     script = [[Say("Once upon a time "), Pause(go_on), Say("there was a king.")]]
     async with run_bot(slack, tmp_path, *script, streaming="native") as bot:
@@ -51,7 +51,7 @@ async def test_a_stop_by_another_user_is_refused_and_edits_continue(slack: Slack
 
 
 async def test_a_redelivered_stop_does_not_stop_a_later_answer(
-    slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    slack: SlackSimulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     go_on = asyncio.Event()
     async with run_bot(slack, tmp_path, [Say("Once"), Pause(60)], [Say("It is "), Pause(go_on), Say("blue.")]) as bot:

@@ -11,13 +11,15 @@ from slack_sdk.web.async_client import AsyncWebClient
 from channels.slack.client.api import SlackApi
 from channels.slack.replies import assistant
 from channels.slack.settings import DEFAULT_PROMPTS
-from sandbox.models import Pause, Say
-from sandbox.slack import SlackSandbox
+from chatrig.models import Pause, Say
+from chatrig.slack import SlackSimulator
 from tests.channels.slack.conftest import run_bot
 from tests.channels.wiring import echo
 
 
-async def test_a_user_who_opens_the_direct_messages_gets_suggested_prompts(slack: SlackSandbox, tmp_path: Path) -> None:
+async def test_a_user_who_opens_the_direct_messages_gets_suggested_prompts(
+    slack: SlackSimulator, tmp_path: Path
+) -> None:
     async with run_bot(slack, tmp_path, echo):
         await slack.open_home("ada", "home")
         await slack.open_home("ada")
@@ -27,7 +29,7 @@ async def test_a_user_who_opens_the_direct_messages_gets_suggested_prompts(slack
         assert all(envelope.acknowledged_at for envelope in slack.envelopes)
 
 
-async def test_without_prompts_nothing_is_suggested(slack: SlackSandbox, tmp_path: Path) -> None:
+async def test_without_prompts_nothing_is_suggested(slack: SlackSimulator, tmp_path: Path) -> None:
     async with run_bot(slack, tmp_path, echo, prompts=()) as bot:
         await slack.open_home("ada")
         question = await slack.post_message("ada", slack.open_dm("ada"), "hello")
@@ -37,7 +39,7 @@ async def test_without_prompts_nothing_is_suggested(slack: SlackSandbox, tmp_pat
 
 @pytest.mark.parametrize("streaming", ["edit", "native"])
 async def test_a_thread_has_a_title_and_a_status_while_its_reply_grows(
-    slack: SlackSandbox, tmp_path: Path, streaming: str
+    slack: SlackSimulator, tmp_path: Path, streaming: str
 ) -> None:
     go_on = asyncio.Event()
     script = [[Say("Because "), Pause(go_on), Say("of Rayleigh.")], "And so on."]
@@ -58,7 +60,7 @@ async def test_a_thread_has_a_title_and_a_status_while_its_reply_grows(
         assert session.title.startswith("why is the sky")
 
 
-async def test_a_thread_keeps_its_status_between_the_streams_of_a_reply(slack: SlackSandbox, tmp_path: Path) -> None:
+async def test_a_thread_keeps_its_status_between_the_streams_of_a_reply(slack: SlackSimulator, tmp_path: Path) -> None:
     go_on = asyncio.Event()
     script = [Say("word " * 3_000), Pause(go_on), Say("end.")]
     async with run_bot(slack, tmp_path, script, streaming="native") as bot:
@@ -72,7 +74,7 @@ async def test_a_thread_keeps_its_status_between_the_streams_of_a_reply(slack: S
 
 
 async def test_without_the_agent_scope_the_bot_answers_and_pauses_status_calls(
-    slack: SlackSandbox, tmp_path: Path
+    slack: SlackSimulator, tmp_path: Path
 ) -> None:
     async with run_bot(slack, tmp_path, echo) as bot:
         slack.scopes.discard("assistant:write")
@@ -85,7 +87,7 @@ async def test_without_the_agent_scope_the_bot_answers_and_pauses_status_calls(
         assert len(statuses) <= 2
 
 
-async def test_the_status_of_a_thread_is_cleared_after_a_crash(slack: SlackSandbox, tmp_path: Path) -> None:
+async def test_the_status_of_a_thread_is_cleared_after_a_crash(slack: SlackSimulator, tmp_path: Path) -> None:
     async with run_bot(slack, tmp_path, [Say("Once"), Pause(60)], "Once upon a time.") as bot:
         question = await bot.mention_bot("ada", "general", "a story")
         await bot.wait_for_texts(question, lambda texts: "Once" in texts)
@@ -102,7 +104,7 @@ async def test_the_status_of_a_thread_is_cleared_after_a_crash(slack: SlackSandb
         await slack.wait_for(lambda: session.status == "active")
 
 
-async def test_with_scarce_calls_each_started_status_is_ended(slack: SlackSandbox, web: AsyncWebClient) -> None:
+async def test_with_scarce_calls_each_started_status_is_ended(slack: SlackSimulator, web: AsyncWebClient) -> None:
     threads, direct = assistant.AssistantThreads(SlackApi(web)), slack.open_dm("ada")
     questions = [await slack.post_message("ada", direct, str(n)) for n in range(60)]
     with ExitStack() as at_work:

@@ -9,12 +9,12 @@ import pytest
 from channels.base import Button
 from channels.i18n import messages as words
 from channels.slack.client.blocks import LABEL_SIZE, button_blocks, pressed_id
+from chatrig.models import Fail, Pause, Say
+from chatrig.slack import SlackMessage, SlackSimulator
+from chatrig.slack.state.controls import find_controls
 from core.conversations.feedback import FeedbackStore
 from core.errors import StoreError
 from core.inbox.store import InboxStore
-from sandbox.models import Fail, Pause, Say
-from sandbox.slack import SlackMessage, SlackSandbox
-from sandbox.slack.state.controls import find_controls
 from tests.channels.slack.conftest import BOTH_MODES, WiredSlackBot, run_bot
 
 EITHER = pytest.mark.parametrize("streaming", ["edit", "native"])
@@ -34,7 +34,7 @@ async def wait_for_answer(bot: WiredSlackBot, question: SlackMessage, text: str)
 
 @EITHER
 async def test_an_answer_has_labelled_buttons_to_regenerate_and_rate(
-    slack: SlackSandbox, tmp_path: Path, streaming: Any
+    slack: SlackSimulator, tmp_path: Path, streaming: Any
 ) -> None:
     async with run_bot(slack, tmp_path, [Say("Blue "), Say("it is.")], streaming=streaming) as bot:
         question = await slack.post_message("ada", slack.open_dm("ada"), "which colour?")
@@ -45,7 +45,7 @@ async def test_an_answer_has_labelled_buttons_to_regenerate_and_rate(
 
 
 async def test_buttons_are_added_by_the_end_of_a_stream_without_another_call(
-    slack: SlackSandbox, tmp_path: Path
+    slack: SlackSimulator, tmp_path: Path
 ) -> None:
     go_on = asyncio.Event()
     script = [[Say("Because of the way in which light is scattered. "), Pause(go_on), Say("Blue most.")]]
@@ -64,7 +64,7 @@ async def test_buttons_are_added_by_the_end_of_a_stream_without_another_call(
 @EITHER
 @BOTH_MODES
 async def test_the_author_can_regenerate_an_answer_in_place(
-    slack: SlackSandbox, tmp_path: Path, streaming: Any
+    slack: SlackSimulator, tmp_path: Path, streaming: Any
 ) -> None:
     async with run_bot(slack, tmp_path, "Blue.", "Azure.", streaming=streaming) as bot:
         question = await bot.mention_bot("ada", "general", "which colour?")
@@ -80,7 +80,7 @@ async def test_the_author_can_regenerate_an_answer_in_place(
         ]
 
 
-async def test_feedback_is_stored_and_confirmed(slack: SlackSandbox, tmp_path: Path) -> None:
+async def test_feedback_is_stored_and_confirmed(slack: SlackSimulator, tmp_path: Path) -> None:
     async with run_bot(slack, tmp_path, "Blue.") as bot:
         question = await bot.mention_bot("ada", "general", "which colour?")
         answer = await wait_for_answer(bot, question, "Blue.")
@@ -96,7 +96,7 @@ async def test_feedback_is_stored_and_confirmed(slack: SlackSandbox, tmp_path: P
         assert b"*Feedback: 1 bad, 1 good*" in file.data
 
 
-async def test_only_the_author_can_press_stop(slack: SlackSandbox, tmp_path: Path) -> None:
+async def test_only_the_author_can_press_stop(slack: SlackSimulator, tmp_path: Path) -> None:
     async with run_bot(slack, tmp_path, [Say("Once"), Pause(60)]) as bot:
         question = await bot.mention_bot("ada", "general", "a story")
         await bot.wait_for_texts(question, lambda texts: texts[-1] == "Once")
@@ -109,7 +109,7 @@ async def test_only_the_author_can_press_stop(slack: SlackSandbox, tmp_path: Pat
         assert words.STOP not in reply.buttons
 
 
-async def test_a_failed_turn_can_be_retried(slack: SlackSandbox, tmp_path: Path) -> None:
+async def test_a_failed_turn_can_be_retried(slack: SlackSimulator, tmp_path: Path) -> None:
     async with run_bot(slack, tmp_path, [Fail(400)], "Blue.") as bot:
         question = await bot.mention_bot("ada", "general", "which colour?")
         await slack.wait_for(lambda: words.RETRY in (bot.list_thread(question)[-1].buttons))
@@ -119,7 +119,7 @@ async def test_a_failed_turn_can_be_retried(slack: SlackSandbox, tmp_path: Path)
 
 
 async def test_a_press_is_acknowledged_before_it_is_processed(
-    slack: SlackSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    slack: SlackSimulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with run_bot(slack, tmp_path, "Blue.") as bot:
         question = await bot.mention_bot("ada", "general", "which colour?")

@@ -14,7 +14,7 @@ from channels.replies.reactions import Address, QueuedReactions
 from channels.replies.reply import Reply
 from channels.slack.client.api import SlackApi
 from channels.slack.replies.streaming import StreamPolicy, StreamSurface
-from sandbox.slack.api.limits import RATES
+from chatrig.slack.api.limits import RATES
 from tests.channels.rate_limits.test_limiter import now, run
 
 ONE_WAY_SECONDS = 0.05

@@ -19,8 +19,8 @@ from channels.slack.replies.reactions import make_queued_reactions
 from channels.slack.replies.streaming import MAX_STREAM_BYTES, StatusCard, StreamPolicy, StreamSurface
 from channels.slack.replies.surface import LIMITS, SlackSurface
 from channels.slack.settings import Streaming
-from sandbox.models import Say
-from sandbox.slack import SlackMessage, SlackSandbox
+from chatrig.models import Say
+from chatrig.slack import SlackMessage, SlackSimulator
 from tests.channels.slack.conftest import run_bot
 
 STREAM_CALLS = ("chat.startStream", "chat.appendStream", "chat.stopStream")
@@ -50,7 +50,7 @@ class StreamedReply:
 
     def __init__(
         self,
-        slack: SlackSandbox,
+        slack: SlackSimulator,
         web: AsyncWebClient,
         question: SlackMessage,
         streams: StreamPolicy,
@@ -136,7 +136,7 @@ async def streams() -> StreamPolicy:
 
 
 @pytest.fixture
-async def reply(slack: SlackSandbox, web: AsyncWebClient, streams: StreamPolicy) -> AsyncIterator[StreamedReply]:
+async def reply(slack: SlackSimulator, web: AsyncWebClient, streams: StreamPolicy) -> AsyncIterator[StreamedReply]:
     on = StreamedReply(slack, web, await slack.post_message("ada", "general", "question"), streams)
     with on.surface.track_reply():
         yield on
@@ -249,7 +249,7 @@ async def test_a_long_reply_continues_in_another_stream(reply: StreamedReply) ->
 
 
 async def test_a_stream_near_its_time_limit_is_stopped_and_then_edited(
-    slack: SlackSandbox, web: AsyncWebClient
+    slack: SlackSimulator, web: AsyncWebClient
 ) -> None:
     on = StreamedReply(
         slack, web, await slack.post_message("ada", "general", "question"), StreamPolicy("native", seconds=2.0)
@@ -266,7 +266,7 @@ async def test_a_stream_near_its_time_limit_is_stopped_and_then_edited(
 
 
 async def test_a_stream_near_its_time_limit_is_stopped_without_new_text(
-    slack: SlackSandbox, web: AsyncWebClient
+    slack: SlackSimulator, web: AsyncWebClient
 ) -> None:
     on = StreamedReply(
         slack, web, await slack.post_message("ada", "general", "question"), StreamPolicy("native", seconds=0.1)
@@ -333,12 +333,12 @@ async def test_a_deleted_message_is_posted_again(reply: StreamedReply, web: Asyn
     assert reply.texts == ["one two three"]
 
 
-def _lose_all(slack: SlackSandbox, method: str) -> None:
+def _lose_all(slack: SlackSimulator, method: str) -> None:
     slack.faults.lose_response(method)
     slack.faults.fail("conversations.replies")
 
 
-FAULTS: dict[str, Callable[[SlackSandbox, str], None]] = {
+FAULTS: dict[str, Callable[[SlackSimulator, str], None]] = {
     "lost": lambda slack, method: slack.faults.lose_response(method),
     "lost and the look for it fails": _lose_all,
     "down": lambda slack, method: slack.faults.fail(method),
@@ -389,7 +389,7 @@ async def test_a_refused_stream_pauses_streaming_for_other_replies(
     assert reply.list_calls("chat.startStream") == ["startStream"]
 
 
-async def test_concurrent_replies_do_not_mix(slack: SlackSandbox, web: AsyncWebClient, streams: StreamPolicy) -> None:
+async def test_concurrent_replies_do_not_mix(slack: SlackSimulator, web: AsyncWebClient, streams: StreamPolicy) -> None:
     replies = [
         StreamedReply(slack, web, await slack.post_message("ada", "general", name), streams) for name in ("a", "b")
     ]
@@ -419,7 +419,7 @@ async def test_a_rate_limit_during_a_stream_delays_text_and_loses_none(reply: St
 
 
 async def test_no_stream_is_started_without_a_call_to_stop_it(
-    slack: SlackSandbox, web: AsyncWebClient, streams: StreamPolicy
+    slack: SlackSimulator, web: AsyncWebClient, streams: StreamPolicy
 ) -> None:
     api = SlackApi(web)
     started = []
@@ -488,7 +488,7 @@ async def test_a_stream_of_another_turn_is_not_found(reply: StreamedReply, web: 
     ],
 )
 async def test_auto_streams_in_direct_messages_and_new_threads(
-    slack: SlackSandbox, web: AsyncWebClient, streaming: Streaming, place: str, is_native: bool
+    slack: SlackSimulator, web: AsyncWebClient, streaming: Streaming, place: str, is_native: bool
 ) -> None:
     channel = slack.open_dm("ada") if place == "a direct message" else slack.channels["general"]
     question = await slack.post_message("ada", channel, "question")
@@ -502,7 +502,7 @@ async def test_auto_streams_in_direct_messages_and_new_threads(
     assert ("recipient_user_id" in call.arguments) == (is_native and not channel.is_dm)
 
 
-async def test_auto_uses_edits_once_they_are_faster_than_streams(slack: SlackSandbox, web: AsyncWebClient) -> None:
+async def test_auto_uses_edits_once_they_are_faster_than_streams(slack: SlackSimulator, web: AsyncWebClient) -> None:
     api, streams, streamed = SlackApi(web), StreamPolicy("auto"), []
     channel = slack.open_dm("ada")
     address = StreamedReply(slack, web, await slack.post_message("ada", channel, "question"), streams).address
@@ -520,7 +520,7 @@ async def test_auto_uses_edits_once_they_are_faster_than_streams(slack: SlackSan
 
 
 async def test_a_reply_without_a_known_author_is_edited(
-    slack: SlackSandbox, web: AsyncWebClient, streams: StreamPolicy
+    slack: SlackSimulator, web: AsyncWebClient, streams: StreamPolicy
 ) -> None:
     on = StreamedReply(slack, web, await slack.post_message("ada", "general", "question"), streams)
     address = {name: on.address[name] for name in ("team", "channel", "thread_ts", "ts")}
@@ -532,7 +532,7 @@ async def test_a_reply_without_a_known_author_is_edited(
 
 
 async def test_a_reply_streams_beyond_the_size_of_one_message(
-    slack: SlackSandbox, web: AsyncWebClient, streams: StreamPolicy
+    slack: SlackSimulator, web: AsyncWebClient, streams: StreamPolicy
 ) -> None:
     on = StreamedReply(slack, web, await slack.post_message("ada", slack.open_dm("ada"), "question"), streams)
     text = "\n\n".join(f"**Point {number}**: " + "word " * 50 for number in range(40))
@@ -549,7 +549,7 @@ async def test_a_reply_streams_beyond_the_size_of_one_message(
     assert on.list_calls("chat.startStream")
 
 
-async def test_the_bot_streams_its_answer_with_its_tools(slack: SlackSandbox, tmp_path: Path) -> None:
+async def test_the_bot_streams_its_answer_with_its_tools(slack: SlackSimulator, tmp_path: Path) -> None:
     script = [Say("The quick brown fox jumps over the lazy dog.", pieces=10, pace=0.3)]
     async with run_bot(slack, tmp_path, *script, streaming="auto") as bot:
         question = await bot.mention_bot("ada", "general", "go")

@@ -9,8 +9,8 @@ from channels.replies.chunk_planner import ChunkPlanner
 from channels.slack.client.api import SlackApi
 from channels.slack.replies.reactions import make_queued_reactions
 from channels.slack.replies.surface import SlackSurface
+from chatrig.slack import SlackMessage, SlackSimulator
 from core.errors import SurfaceError
-from sandbox.slack import SlackMessage, SlackSandbox
 
 #: Seconds between the tries of a call with transient errors.
 PAUSES = (0.01, 0.01)
@@ -23,7 +23,7 @@ async def refuse_record(_position: int, _ts: str) -> None:
 class SlackSurfaceReply:
     """Slack reply surface for a question, with the message ids that it has recorded."""
 
-    def __init__(self, slack: SlackSandbox, web: AsyncWebClient, question: SlackMessage) -> None:
+    def __init__(self, slack: SlackSimulator, web: AsyncWebClient, question: SlackMessage) -> None:
         self.slack = slack
         self.question = question
         self.api = SlackApi(web, pauses=PAUSES)
@@ -61,7 +61,7 @@ class SlackSurfaceReply:
 
 
 @pytest.fixture
-async def reply(slack: SlackSandbox, web: AsyncWebClient) -> SlackSurfaceReply:
+async def reply(slack: SlackSimulator, web: AsyncWebClient) -> SlackSurfaceReply:
     return SlackSurfaceReply(slack, web, await slack.post_message("ada", "general", "question"))
 
 

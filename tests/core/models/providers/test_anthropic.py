@@ -7,6 +7,7 @@ import pytest
 from google.adk.models.llm_request import LlmRequest
 from google.genai import types
 
+from chatrig.models import CallTool, EndStream, Fail, Finish, RawChunk, Say, Think
 from core.errors import (
     ModelNotFoundError,
     ProviderAuthError,
@@ -30,7 +31,6 @@ from core.models.provider import (
 )
 from core.models.providers.anthropic import DEFAULT_MAX_TOKENS, REDACTED_PREFIX
 from core.usage.meter import Usage
-from sandbox.models import CallTool, EndStream, Fail, Finish, RawChunk, Say, Think
 from tests.core.models.conftest import ConnectedProvider
 
 

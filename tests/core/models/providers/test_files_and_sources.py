@@ -7,6 +7,7 @@ import pytest
 from google.adk.models.llm_response import LlmResponse
 from google.genai import types
 
+from chatrig.models import Cite, DropConnection, Say, SendFile
 from core.models.grounding import READ_URLS_KEY, Source, find_sources
 from core.models.provider import (
     Done,
@@ -17,7 +18,6 @@ from core.models.provider import (
     Text,
 )
 from core.models.providers import anthropic, openai
-from sandbox.models import Cite, DropConnection, Say, SendFile
 from tests.core.models.conftest import ConnectedProvider
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(2_000)

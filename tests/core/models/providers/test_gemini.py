@@ -8,6 +8,7 @@ import pytest
 from google.adk.models.llm_request import LlmRequest
 from google.genai import types
 
+from chatrig.models import CallTool, EndStream, Fail, RawChunk, Say, Think
 from core.errors import (
     ContentBlockedError,
     ProviderAuthError,
@@ -27,7 +28,6 @@ from core.models.provider import (
     ToolResult,
     ToolSpec,
 )
-from sandbox.models import CallTool, EndStream, Fail, RawChunk, Say, Think
 from tests.core.models.conftest import ConnectedProvider
 
 

@@ -12,6 +12,19 @@ from google.genai import types
 from hypothesis import given
 from hypothesis import strategies as st
 
+from chatrig.models import (
+    CallTool,
+    EndStream,
+    Fail,
+    Finish,
+    Pause,
+    RawChunk,
+    ReceivedRequest,
+    Say,
+    ScriptedOpenAI,
+    ScriptedResponse,
+    Stall,
+)
 from core.errors import (
     ContentBlockedError,
     ContextLengthError,
@@ -26,19 +39,6 @@ from core.models.provider import Done, Media, ModelMessage, Text, Thought, ToolC
 from core.models.providers.openai import OpenAIProvider, _CallBuilder
 from core.models.tool_calls import MALFORMED_CALL_PREFIX
 from core.usage.meter import Usage
-from sandbox.models import (
-    CallTool,
-    EndStream,
-    Fail,
-    Finish,
-    Pause,
-    RawChunk,
-    ReceivedRequest,
-    Say,
-    ScriptedOpenAI,
-    ScriptedResponse,
-    Stall,
-)
 from tests.core.models.conftest import ConnectedProvider
 
 

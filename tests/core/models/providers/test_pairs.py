@@ -13,8 +13,8 @@ from google.genai import types
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from chatrig.models import CallTool, ReceivedRequest, Say, ScriptedResponse, Step, Think
 from core.models.adapter import ModelAdapter
-from sandbox.models import CallTool, ReceivedRequest, Say, ScriptedResponse, Step, Think
 from tests.core.models import wire_rules as rules
 from tests.core.models.conftest import VENDORS, ConnectedProvider, connect_provider
 

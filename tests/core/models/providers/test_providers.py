@@ -8,6 +8,19 @@ import pytest
 from google.adk.models.llm_request import LlmRequest
 from google.genai import types
 
+from chatrig.models import (
+    CallTool,
+    CorruptChunk,
+    DropConnection,
+    EndStream,
+    Fail,
+    Finish,
+    Pause,
+    Say,
+    Stall,
+    Step,
+    Think,
+)
 from core.errors import (
     ContentBlockedError,
     ModelNotFoundError,
@@ -29,19 +42,6 @@ from core.models.provider import (
     ToolCall,
     ToolResult,
     ToolSpec,
-)
-from sandbox.models import (
-    CallTool,
-    CorruptChunk,
-    DropConnection,
-    EndStream,
-    Fail,
-    Finish,
-    Pause,
-    Say,
-    Stall,
-    Step,
-    Think,
 )
 from tests.core.models.conftest import VENDORS, ConnectedProvider, connect_provider
 

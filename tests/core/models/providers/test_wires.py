@@ -10,6 +10,20 @@ from google.adk.models.llm_request import LlmRequest
 from google.adk.models.llm_response import LlmResponse
 from google.genai import types
 
+from chatrig.models import (
+    CallTool,
+    CorruptChunk,
+    DropConnection,
+    EndStream,
+    Fail,
+    Finish,
+    RawChunk,
+    Say,
+    SendFile,
+    Stall,
+    Step,
+    Think,
+)
 from core.errors import (
     ContentBlockedError,
     ModelNotFoundError,
@@ -24,20 +38,6 @@ from core.errors import (
 from core.models.adapter import NO_CONTENT_ERROR_CODE, ModelAdapter
 from core.models.coalescing import CoalescingProvider
 from core.models.retries_and_fallbacks import is_retraction
-from sandbox.models import (
-    CallTool,
-    CorruptChunk,
-    DropConnection,
-    EndStream,
-    Fail,
-    Finish,
-    RawChunk,
-    Say,
-    SendFile,
-    Stall,
-    Step,
-    Think,
-)
 from tests.core.models.conftest import ConnectedProvider
 
 #: Valid JSON that is no chunk of the vendor's API.

@@ -1,1 +1,0 @@
-"""Command `sandbox`: runs the bot as a child process beside the local platforms."""

@@ -1,0 +1,223 @@
+"""`parley simulator`: a local Slack and Discord with the bot, and a page to chat in."""
+
+import asyncio
+import os
+import stat
+import sys
+import webbrowser
+from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+from bot.settings import Settings
+from bot.simulator.model_keys import list_models
+from bot.simulator.process import INSPECTOR_VARIABLE, BotProcess, LaunchSettings
+from channels.slack import manifest
+from core.errors import ParleyError, SettingsError
+from core.store import lock
+
+#: Seconds that the bot may take to connect to both platforms.
+CONNECT_SECONDS = 600.0
+
+PrintLine = Callable[[str], None]
+
+
+async def run_local_platforms(
+    settings: Settings,
+    stop: asyncio.Event,
+    *,
+    terminal: bool,
+    agent: str = "",
+    is_tour: bool = False,
+    port: int,
+    echo: PrintLine,
+) -> None:
+    """Run the local platforms with the bot, until the user leaves or `stop` is set.
+
+    The bot is a separate process, started as in production; only its settings name the local platforms. In the
+    terminal, an exit of the bot ends the simulator too; with the page, `echo` prints the reason.
+
+    In the data folder, which must exist, the database and the log of an earlier simulator's bot are replaced.
+
+    Args:
+        terminal: whether to chat in the terminal, too; the page is then served, but no browser opens it.
+        agent: folder or file of an agent, at whose changes the bot restarts; empty for no restarts. The bot runs the
+            agent of its own settings (`AGENT`).
+        is_tour: whether the bot starts with the scripted tour's agent.
+        port: port of the page; if it is in use, another one.
+        echo: prints a line to the user.
+
+    Raises:
+        SettingsError: the simulator is not installed.
+        StoreError: another simulator uses the data folder, or the folder cannot be written to.
+        ParleyError: in the terminal, the bot exited; the message has the reason and the path of the log.
+    """
+    try:
+        from chatrig.discord import DiscordSimulator  # noqa: PLC0415 - an extra
+        from chatrig.managed_bot import describe_model  # noqa: PLC0415
+        from chatrig.page import PageServer  # noqa: PLC0415
+        from chatrig.slack import SlackSimulator  # noqa: PLC0415
+        from chatrig.tour import create_tour_server  # noqa: PLC0415
+    except ImportError as error:
+        hint = "`pip install 'parley[simulator]'` or `uv sync --extra simulator`"
+        raise SettingsError(f"the simulator is not installed: {hint}") from error
+
+    log, database = settings.data_dir / "bot.log", settings.data_dir / "simulator.db"
+    model = settings.simulator_model
+    notices = ["This is the simulator: a local Slack and Discord with the real bot in both.", f"The bot's log: {log}"]
+    async with AsyncExitStack() as stack:
+        hint = "set another DATA_DIR for this one"
+        stack.enter_context(lock.hold_file_lock(settings.data_dir / "simulator", hint))
+        _remove_database(database)
+        slack, discord = (
+            await stack.enter_async_context(SlackSimulator()),
+            await stack.enter_async_context(DiscordSimulator()),
+        )
+        tour_server = await stack.enter_async_context(create_tour_server())
+        slack.install(manifest.manifest(prompts=settings.prompts))
+        page = PageServer(slack, discord)
+        await stack.enter_async_context(page.serve(port))
+        environment = {
+            INSPECTOR_VARIABLE: page.inspector_address,
+            "SLACK_API_URL": slack.api_url,
+            "SLACK_BOT_TOKEN": slack.bot_token,
+            "SLACK_APP_TOKEN": slack.app_token,
+            "SLACK_MODE": "socket",
+            "SLACK_CLIENT_ID": "",
+            "SLACK_CLIENT_SECRET": "",
+            "DISCORD_API_URL": discord.api_url,
+            "DISCORD_BOT_TOKEN": discord.bot_token,
+            "DISCORD_GUILD_IDS": "",  # the operator's servers are not in the simulator
+            "DATABASE_URL": f"sqlite:///{database.resolve()}",
+            "PORT": "0",
+            "SHUTDOWN_TIMEOUT_SECONDS": "2",  # the user who leaves does not wait for an answer
+        }
+
+        async def ready() -> None:
+            await asyncio.gather(
+                slack.wait_until_connected(CONNECT_SECONDS), discord.wait_until_connected(CONNECT_SECONDS)
+            )
+
+        bot = BotProcess(
+            environment,
+            log,
+            ready,
+            tour=_create_tour_launch(settings, environment, tour_server.base_url),
+            is_tour=is_tour,
+            model=model,
+            models=list_models(settings),
+            agent=agent,
+        )
+        page.set_bot(bot)
+        await stack.enter_async_context(bot.run())
+        ends: list[asyncio.Task[Any]] = [asyncio.create_task(stop.wait(), name="stop")]
+        stack.push_async_callback(_cancel_tasks, ends)
+        if agent:
+            ends.append(asyncio.create_task(_restart_on_change(bot, Path(agent), echo), name="reload"))
+        if terminal:
+            from chatrig.terminal import run_terminal  # noqa: PLC0415
+
+            notices[1:] = [f"Page: {page.address}  Log: {log}", "/tour takes the scripted tour: no key needed."]
+            chat = run_terminal(slack, discord, bot=bot, notices=notices)
+            ends.append(asyncio.create_task(chat, name="terminal"))
+            ends.append(asyncio.create_task(bot.ended.wait(), name="bot"))
+        else:
+            for notice in [*notices, *describe_model(bot)]:
+                echo(notice)
+            echo(f"Open {page.address} (Ctrl-C ends it)")
+            _open_browser(page.address)
+            ends.append(asyncio.create_task(_report_exits(bot, log, echo), name="bot exits"))
+        done, _ = await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+        if terminal and bot.ended.is_set():
+            raise ParleyError(f"the bot exited: {bot.exit_reason}\nIts log: {log}")
+
+
+def _create_tour_launch(settings: Settings, environment: Mapping[str, str], model_url: str) -> LaunchSettings:
+    """Create the working folder of the tour's bot; return it and the environment.
+
+    Of the operator's settings, the environment has only the data folder: the tour must not use their keys and tools.
+    Environment variables that are no settings are inherited.
+
+    Args:
+        environment: variables of the local platforms.
+        model_url: address of the scripted model.
+    """
+    from chatrig.tour import STEPS, TOUR_MODEL  # noqa: PLC0415 - an extra
+
+    folder = settings.data_dir.resolve() / "tour"  # without the operator's .env, agents.toml and mcp.toml
+    folder.mkdir(exist_ok=True)
+    inherited = {name: value for name, value in os.environ.items() if name.lower() not in Settings.model_fields}
+    defaults = {
+        "AGENT": "bot.simulator.tour_agent",
+        "MODEL": TOUR_MODEL,
+        "OPENAI_BASE_URL": model_url,
+        "SLACK_SUGGESTED_PROMPTS": "|".join(step.prompt for step in STEPS[:4]),
+        "DATA_DIR": str(settings.data_dir.resolve()),
+    }
+    return LaunchSettings({**inherited, **environment, **defaults}, folder)
+
+
+def _remove_database(database: Path) -> None:
+    """Remove a SQLite file with its journals: its local platforms are gone."""
+    for suffix in ("", "-wal", "-shm", "-journal"):
+        database.with_name(f"{database.name}{suffix}").unlink(missing_ok=True)
+
+
+def has_piped_input() -> bool:
+    """Return whether standard input is a pipe or a regular file, unlike `/dev/null`."""
+    try:
+        kind = os.fstat(sys.stdin.fileno()).st_mode
+    except (OSError, ValueError, AttributeError):  # no standard input
+        return False
+    return stat.S_ISFIFO(kind) or stat.S_ISREG(kind)
+
+
+def _open_browser(address: str) -> None:
+    """Open a URL in the web browser if standard output is a terminal on a desktop.
+
+    macOS and Windows are desktops; other systems are if `DISPLAY` or `WAYLAND_DISPLAY` is set.
+    """
+    has_desktop = sys.platform in ("darwin", "win32") or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
+    if has_desktop and sys.stdout.isatty():
+        webbrowser.open(address)
+
+
+async def _cancel_tasks(tasks: list[asyncio.Task[Any]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _report_exits(bot: BotProcess, log: Path, echo: PrintLine) -> None:
+    """Print the reason of each unexpected exit of the bot, until cancelled.
+
+    Args:
+        log: path of the bot's log; the path is printed too.
+        echo: prints a line to the user.
+    """
+    while True:
+        await bot.ended.wait()
+        bot.ended.clear()
+        echo(f"The bot exited: {bot.exit_reason}\nIts log: {log}")
+
+
+async def _restart_on_change(bot: BotProcess, agent: Path, echo: PrintLine) -> None:
+    """Restart the bot whenever a file of the agent changes, until cancelled.
+
+    Files are Python, TOML, YAML, Markdown, text and `.env` files. The names of the changed ones are printed.
+
+    Args:
+        agent: folder of the agent, or a file in it: the whole folder is watched.
+        echo: prints a line to the user.
+    """
+    from watchfiles import PythonFilter, awatch  # noqa: PLC0415 - an extra
+
+    folder = agent if await asyncio.to_thread(agent.is_dir) else agent.parent
+    file_filter = PythonFilter(extra_extensions=(".env", ".toml", ".yaml", ".md", ".txt"))
+    async for changes in awatch(folder, watch_filter=file_filter):
+        names = sorted({Path(path).name for _, path in changes})
+        echo(f"{', '.join(names)} changed: restarting the bot")
+        await bot.restart()

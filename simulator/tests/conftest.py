@@ -1,0 +1,14 @@
+"""Options of all tests: `--hypothesis-profile thorough` tries more examples."""
+
+import os
+
+from hypothesis import settings
+
+settings.register_profile("quick", max_examples=40, deadline=None)
+settings.register_profile("thorough", max_examples=2_000, deadline=None)
+settings.load_profile("quick")
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    """Return the number of test processes: three per core, since tests mostly wait."""
+    return (os.cpu_count() or 1) * 3

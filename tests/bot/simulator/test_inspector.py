@@ -1,0 +1,45 @@
+"""Client of the simulator's inspector."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bot.simulator import inspector
+from core.conversations.turn_report import TurnReports
+from core.errors import StoreError
+from core.store.database import Database
+from core.usage.prices import Prices
+from tests.fixtures.empty_databases import create_tables
+from tests.fixtures.inspector_page import run_inspector_page
+
+
+@pytest.fixture
+async def database(tmp_path: Path) -> AsyncIterator[Database]:
+    database = Database(f"sqlite+aiosqlite:///{tmp_path / 'parley.db'}")
+    await create_tables(database)
+    yield database
+    await database.aclose()
+
+
+async def test_updates_go_on_after_a_failed_poll(
+    database: Database, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    list_reports, failures = TurnReports.list, [StoreError("the database is locked")]
+    is_polled_again = asyncio.Event()
+
+    async def fail_once(reports: TurnReports, **arguments: Any) -> Any:
+        if failures:
+            raise failures.pop()
+        is_polled_again.set()
+        return await list_reports(reports, **arguments)
+
+    monkeypatch.setattr(inspector, "IDLE_POLL_SECONDS", 0.01)
+    monkeypatch.setattr(TurnReports, "list", fail_once)
+    async with run_inspector_page(database, Prices()) as (plugin, received):
+        await asyncio.wait_for(is_polled_again.wait(), 30)
+        plugin.send_notice("still here")
+        assert (await asyncio.wait_for(received.get(), 30))["notice"]["id"] == "still here"
+    assert "the turns for the simulator's page cannot be read: StoreError" in caplog.text

@@ -1,0 +1,35 @@
+"""Temporary PostgreSQL server."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.processes import postgres
+from tests.processes.postgres import PostgresServer
+
+
+def test_a_failed_start_leaves_no_folder_and_no_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    processes: list[subprocess.Popen[bytes] | None] = []
+
+    def is_ready(server: PostgresServer) -> bool:
+        processes.append(server._server)
+        return False
+
+    monkeypatch.setattr(postgres, "START_TIMEOUT_SECONDS", -1.0)
+    monkeypatch.setattr(PostgresServer, "_is_ready", is_ready)
+    server = PostgresServer()
+    with pytest.raises(RuntimeError), server:
+        pass
+    (process,) = processes
+    assert process is not None
+    assert process.poll() is not None
+    assert not server._folder.exists()
+
+
+def test_a_failed_initdb_leaves_no_folder(tmp_path: Path) -> None:
+    server = PostgresServer()
+    server.bin_folder = tmp_path
+    with pytest.raises(OSError, match="initdb"), server:
+        pass
+    assert not server._folder.exists()

@@ -1,5 +1,0 @@
-"""Fixtures of the sandbox's client tests, shared with the terminal's tests."""
-
-from tests.sandbox.terminal.conftest import bot, connect, discord_bot, server, slack
-
-__all__ = ["bot", "connect", "discord_bot", "server", "slack"]
