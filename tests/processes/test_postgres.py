@@ -1,6 +1,8 @@
 """Temporary PostgreSQL server."""
 
+import signal
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,15 @@ from tests.processes import postgres
 from tests.processes.postgres import PostgresServer
 
 
+@pytest.fixture(params=[signal.SIG_DFL, signal.SIG_IGN], ids=["default", "ignored"])
+def quit_handler(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Handle SIGQUIT by default, then ignore it, as a shell's background jobs do."""
+    former = signal.signal(signal.SIGQUIT, request.param)
+    yield
+    signal.signal(signal.SIGQUIT, former)
+
+
+@pytest.mark.usefixtures("quit_handler")
 def test_a_failed_start_leaves_no_folder_and_no_server(monkeypatch: pytest.MonkeyPatch) -> None:
     processes: list[subprocess.Popen[bytes] | None] = []
 
