@@ -70,7 +70,9 @@ def run() -> None:
 
 
 @cli.command(name="simulator")
+@cli.command(name="sandbox", hidden=True)  # the former name
 def run_simulator(
+    context: typer.Context,
     *,
     terminal: Annotated[bool, typer.Option(help="Chat in the terminal instead of the web page.")] = False,
     tour: Annotated[bool, typer.Option("--tour", help="Begin with the scripted tour, which needs no key.")] = False,
@@ -80,9 +82,12 @@ def run_simulator(
     port: Annotated[int, typer.Option(help="Port of the web page.")] = SIMULATOR_PORT,
 ) -> None:
     """Run a local Slack and Discord with the bot in both; you chat as their users."""
+    from bot import output as tables
     from bot.cli import process
     from bot.settings import load_settings
 
+    if context.info_name == "sandbox":
+        tables.print_lines("`parley sandbox` is now `parley simulator`.")
     if agent:
         os.environ["AGENT"] = agent
     process.run_simulator(load_settings(), terminal=terminal, is_tour=tour, port=port)

@@ -205,6 +205,12 @@ async def test_a_bot_that_cannot_start_ends_the_simulator_with_its_error(program
     assert "Traceback" not in output
 
 
+async def test_the_former_name_of_the_simulator_says_the_new_one(program: MakeProgram) -> None:
+    code, output = await program({"MODEL": "martian/m1"}).run_command("sandbox", stdin="hello\n", within=60)
+    assert (code, output.splitlines()[0]) == (1, "`parley sandbox` is now `parley simulator`.")
+    assert "MODEL=martian/m1: there is no such provider" in output
+
+
 async def test_check_reports_each_working_setting(
     program: MakeProgram, slack: SlackSimulator, discord: DiscordSimulator
 ) -> None:
