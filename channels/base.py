@@ -200,6 +200,7 @@ class ContextMessage:
         event_key: the `InboxMessage.event_key` of the turn's message that quotes, forwards or asks about this one;
             empty for the kind `before`.
         is_thread_start: whether the turn's thread was started on this message.
+        attachments: the files of the message, by which the adapter downloads them.
     """
 
     author: str
@@ -209,6 +210,7 @@ class ContextMessage:
     kind: ContextKind = "before"
     event_key: str = ""
     is_thread_start: bool = False
+    attachments: Sequence[Attachment] = ()
 
 
 @dataclass(frozen=True, slots=True)
