@@ -200,7 +200,9 @@ class ContextMessage:
         event_key: the `InboxMessage.event_key` of the turn's message that quotes, forwards or asks about this one;
             empty for the kind `before`.
         is_thread_start: whether the turn's thread was started on this message.
-        attachments: the files of the message, by which the adapter downloads them.
+        attachments: the files of the message, which the model reads if the prompt has the message.
+        key: the `InboxMessage.event_key` of this message; empty if it is unknown. Of a forwarded message, it is that of
+            the message that forwards it.
     """
 
     author: str
@@ -210,7 +212,8 @@ class ContextMessage:
     kind: ContextKind = "before"
     event_key: str = ""
     is_thread_start: bool = False
-    attachments: Sequence[Attachment] = ()
+    attachments: tuple[Attachment, ...] = ()
+    key: str = ""
 
 
 @dataclass(frozen=True, slots=True)

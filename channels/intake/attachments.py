@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 
 from google.genai import types
 
-from channels.base import Channel, FetchedFile, MessageText
+from channels.base import Channel, ContextMessage, FetchedFile, MessageText
 from channels.intake.downloads import UnreadableFileError, too_large
 from channels.settings import AttachmentLimits
 from core.agents.run_record import FileRecord
@@ -20,11 +20,15 @@ from core.inbox_message import Attachment, InboxMessage, format_file_name, stora
 from core.models import media
 from core.models.provider import SupportedFiles
 from core.secret_redaction import format_error
+from core.sessions.prompt_text import PromptFile
 
 log = logging.getLogger(__name__)
 
 #: Tokens of text that the files of a turn may have together.
 TEXT_TOKENS = 8_000
+
+#: Why a file is not read that the session's history has.
+ALREADY_GIVEN = "the conversation has it already"
 
 #: A text is left out, and not cut, if fewer tokens are left.
 _MIN_TOKENS = 200
@@ -43,6 +47,64 @@ class AttachmentContent:
     text: str
     part: types.Part | None = None
     failure: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ReferencedFile:
+    """File of a context message, in the prompt.
+
+    Attributes:
+        message: the context message with the file.
+        text: a line that names the file, followed by the text of a text file.
+        file: the file as a part of the prompt; None if the model does not get it.
+    """
+
+    message: ContextMessage
+    text: str
+    file: PromptFile | None
+
+    @property
+    def is_text(self) -> bool:
+        """True if the model gets the file as text."""
+        return self.file is not None and self.file.media is None
+
+
+@dataclass(slots=True)
+class PromptFiles:
+    """Files of a turn's messages and of their context, in the prompt.
+
+    Attributes:
+        media: the files that the model gets as they are, in the order of the prompt.
+        own: the files of the turn's messages that the model gets.
+        references: the files of the context messages, newest first, also those that the model does not get.
+        records: a record of each file, for the turn report.
+    """
+
+    media: list[types.Part] = field(default_factory=list)
+    own: list[PromptFile] = field(default_factory=list)
+    references: list[ReferencedFile] = field(default_factory=list)
+    records: list[FileRecord] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    """File to read.
+
+    Attributes:
+        file: the metadata of the file.
+        inbound: the message of the turn with the file, or with the context.
+        message: the context message with the file; None for a file of the turn's message.
+        omission_reason: why the file is not read; empty to read it.
+    """
+
+    file: Attachment
+    inbound: InboxMessage
+    message: ContextMessage | None = None
+    omission_reason: str = ""
+
+    @property
+    def id(self) -> str:
+        return str(self.file.source.get("id", ""))
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +145,7 @@ def _check_kind(supported: SupportedFiles, kind: str, size: int) -> None:
 
 
 class AttachmentReader:
-    """Downloads the attachments of a turn's messages, and prepares them for the model.
+    """Downloads the files of a turn's messages and of their context, and prepares them for the model.
 
     The model gets a text file as text in the message, and any other file as a part, with a line that names it. Of a
     file that cannot be used, it gets a line with the name and the reason.
@@ -98,31 +160,36 @@ class AttachmentReader:
         messages: Sequence[InboxMessage],
         texts: Sequence[MessageText],
         supported: SupportedFiles,
-    ) -> tuple[list[MessageText], list[types.Part], list[FileRecord]]:
-        """Download the attachments of a turn's messages.
+        *,
+        context: Iterable[ContextMessage] = (),
+        given: Collection[str] = (),
+    ) -> tuple[list[MessageText], PromptFiles]:
+        """Download the files of a turn's messages and of their context.
 
-        Downloads that take longer than `AttachmentLimits.seconds` are cancelled, and files above `max_files` of a
-        message are skipped. Text files are truncated to `TEXT_TOKENS` tokens together. Instead of a file that cannot be
-        read, the model gets its name and the reason.
+        Downloads that take longer than `AttachmentLimits.seconds` are cancelled. Of each message of the turn, at most
+        `max_files` are read, and as many of all context messages together, the newest ones. Text files are truncated to
+        `TEXT_TOKENS` tokens together. Instead of a file that cannot be read, the model gets its name and the reason.
 
         Args:
             channel: the adapter that downloads the files.
             messages: the messages of the turn.
             texts: the texts of the messages, in the same order.
             supported: the types and sizes that the model supports.
+            context: the context messages in the prompt.
+            given: the platform's ids of files in the session's history; these files of context messages are not read.
 
         Returns:
-            The texts, each followed by a description of its files; the files for the model; a record of each file for
-            the turn report.
+            The texts, each followed by a description of its files; and the files.
         """
         check = _ModelFileCheck(supported, self._limits.max_bytes)
+        files = [*self._list_own(messages), *self._list_referenced(messages[-1], context, given)]
+        if not files:
+            return list(texts), PromptFiles()
         fetching = {
-            (i, j): asyncio.create_task(self._fetch(channel, message, file, check), name="file")
-            for i, message in enumerate(messages)
-            for j, file in enumerate(message.attachments[: self._limits.max_files])
+            i: asyncio.create_task(self._fetch(channel, file, check), name="file")
+            for i, file in enumerate(files)
+            if not file.omission_reason
         }
-        if not any(message.attachments for message in messages):
-            return list(texts), [], []
         try:
             if fetching:
                 await asyncio.wait(fetching.values(), timeout=self._limits.seconds)
@@ -130,41 +197,75 @@ class AttachmentReader:
             for task in fetching.values():
                 task.cancel()
             await asyncio.gather(*fetching.values(), return_exceptions=True)
-        return await asyncio.to_thread(
-            self._combine, messages, texts, fetching, _AttachmentBudget(supported)
-        )  # texts may be long
+        fetched = [(file, fetching.get(i)) for i, file in enumerate(files)]
+        budget = _AttachmentBudget(supported)
+        return await asyncio.to_thread(self._combine, messages, texts, fetched, budget)  # texts may be long
+
+    def _list_own(self, messages: Sequence[InboxMessage]) -> Iterator[_File]:
+        reason = f"I read at most {self._limits.max_files} files of a message"
+        for message in messages:
+            for number, file in enumerate(message.attachments):
+                yield _File(file, message, omission_reason=reason if number >= self._limits.max_files else "")
+
+    def _list_referenced(
+        self, newest: InboxMessage, context: Iterable[ContextMessage], given: Collection[str]
+    ) -> Iterator[_File]:
+        """Yield the files of the context messages, each once, newest first."""
+        seen, count = set[str](), 0
+        for message in sorted(context, key=lambda message: message.sent_at, reverse=True):
+            for attachment in message.attachments:
+                file = _File(attachment, newest, message)
+                if file.id and file.id in seen:
+                    continue
+                seen.add(file.id)
+                if file.id in given:
+                    yield replace(file, omission_reason=ALREADY_GIVEN)
+                    continue
+                count += 1
+                is_beyond = count > self._limits.max_files
+                reason = f"I read at most {self._limits.max_files} files of earlier messages" if is_beyond else ""
+                yield replace(file, omission_reason=reason)
 
     def _combine(
         self,
         messages: Sequence[InboxMessage],
         texts: Sequence[MessageText],
-        fetched: Mapping[tuple[int, int], asyncio.Task[FetchedFile]],
+        fetched: Sequence[tuple[_File, asyncio.Task[FetchedFile] | None]],
         budget: _AttachmentBudget,
-    ) -> tuple[list[MessageText], list[types.Part], list[FileRecord]]:
-        combined, parts, uses = [], [], []
-        for i, (message, text) in enumerate(zip(messages, texts, strict=True)):
-            lines = [text.text]
-            for j, file in enumerate(message.attachments):
-                read = self._describe(file, fetched.get((i, j)), budget, text.speaker)
-                lines.append(read.text)
-                parts += [read.part] if read.part else []
-                uses.append(FileRecord(file.name, read.failure))
-            combined.append(replace(text, text="\n".join(filter(None, lines))))
-        return combined, parts, uses
+    ) -> tuple[list[MessageText], PromptFiles]:
+        found = PromptFiles()
+        lines = {message.event_key: [text.text] for message, text in zip(messages, texts, strict=True)}
+        speakers = {message.event_key: text.speaker for message, text in zip(messages, texts, strict=True)}
+        for file, task in fetched:
+            speaker = "" if file.message else speakers[file.inbound.event_key]
+            content = self._describe(file, task, budget, f"{speaker} sent a file" if speaker else "a file")
+            media = len(found.media) if content.part else None
+            found.media += [content.part] if content.part else []
+            found.records.append(FileRecord(file.file.name, content.failure))
+            prompt_file = None if content.failure else PromptFile(file.id, *_get_owner(file), media=media)
+            if file.message is not None:
+                found.references.append(ReferencedFile(file.message, content.text, prompt_file))
+            else:
+                lines[file.inbound.event_key].append(content.text)
+                found.own += [prompt_file] if prompt_file else []
+        return [
+            replace(text, text="\n".join(filter(None, lines[message.event_key])))
+            for message, text in zip(messages, texts, strict=True)
+        ], found
 
-    async def _fetch(
-        self, channel: Channel, message: InboxMessage, file: Attachment, check: _ModelFileCheck
-    ) -> FetchedFile:
-        check(file)
-        return await channel.fetch_file(message, file, check)
+    async def _fetch(self, channel: Channel, file: _File, check: _ModelFileCheck) -> FetchedFile:
+        check(file.file)
+        return await channel.fetch_file(file.inbound, file.file, check)
 
     def _describe(
-        self, file: Attachment, task: asyncio.Task[FetchedFile] | None, budget: _AttachmentBudget, speaker: str
+        self, file: _File, task: asyncio.Task[FetchedFile] | None, budget: _AttachmentBudget, intro: str
     ) -> AttachmentContent:
-        intro = f"{speaker} sent a file"
+        name = format_file_name(file.file.name)
+        if file.omission_reason == ALREADY_GIVEN:
+            return AttachmentContent(f"[{intro} that you were given before: {name}]", failure=ALREADY_GIVEN)
         try:
             if task is None:
-                raise UnreadableFileError(f"I read at most {self._limits.max_files} files of a message")
+                raise UnreadableFileError(file.omission_reason)
             if task.cancelled():
                 raise UnreadableFileError("it did not download in time")
             return budget.add(task.result(), intro)
@@ -173,10 +274,18 @@ class AttachmentReader:
         except Exception as error:  # no error of a platform may end the turn
             log.error("a file cannot be read: %s", format_error(error))
             failure = "it cannot be fetched right now"
-        size = f" ({media.format_size(file.size)})" if file.size else ""
-        return AttachmentContent(
-            f"[{intro} that you cannot open: {format_file_name(file.name)}{size}: {failure}]", failure=failure
-        )
+        size = f" ({media.format_size(file.file.size)})" if file.file.size else ""
+        return AttachmentContent(f"[{intro} that you cannot open: {name}{size}: {failure}]", failure=failure)
+
+
+def _get_owner(file: _File) -> tuple[str, str]:
+    """Return the id of the person who posted a file, and the event key of the message with the file."""
+    if file.message is not None:
+        return file.message.author, file.message.key
+    for part in file.inbound.references:
+        if about := part.get("about"):
+            return str(about["author"]), str(about.get("key", ""))
+    return file.inbound.author, file.inbound.event_key
 
 
 class _AttachmentBudget:

@@ -16,13 +16,14 @@ import disarm
 import regex  # type: ignore[import-untyped]  # it comes without types
 
 from channels.base import Channel, ContextKind, ContextMessage, MessageText, SurroundingMessages
+from channels.intake.attachments import PromptFiles, ReferencedFile
 from channels.rate_limits.caller import deadline
 from channels.settings import CONTEXT_MAX_TOKENS
 from core.agents.run_record import ContextRecord
 from core.concurrency.retry import retry_store
 from core.conversations.history_state import get_history_state
 from core.identity import MAX_NAME_LENGTH, clean_name
-from core.inbox_message import InboxMessage, storable_text
+from core.inbox_message import InboxMessage, format_file_name, storable_text
 from core.secret_redaction import format_error
 from core.sessions.prompt_text import (
     LINE_PREFIX,
@@ -48,6 +49,9 @@ _TITLES: Mapping[ContextKind, str] = {
     "forwarded": "The message that the next message forwards",
     "about": "The message that the next message is about",
 }
+#: The title of the quote of context messages' files.
+_FILES_TITLE = "Files of the messages above"
+
 _CUT_NOTE = f"{QUOTE_OPEN}the rest is left out{QUOTE_CLOSE}"
 
 #: Characters that set apart the parts of a name: brackets and quotation marks, signs between spaces, and stops.
@@ -65,6 +69,72 @@ _OVERLAY_CLASS, _MIN_ACCENT_CLASS = 1, 200
 ABOUT = "about"
 
 CountTokens = Callable[[str], Awaitable[int]]
+
+
+@dataclass(frozen=True, slots=True)
+class ContextQuotes:
+    """Context messages of a turn as quotes.
+
+    Attributes:
+        quotes: by the event key of the message that they precede.
+        messages: the quoted messages, by the same keys.
+        record: the counts of context messages and tokens, for the turn report.
+    """
+
+    quotes: Mapping[str, Sequence[str]]
+    messages: Mapping[str, Sequence[ContextMessage]]
+    record: ContextRecord
+
+
+@dataclass(frozen=True, slots=True)
+class PromptContext:
+    """Context of a turn's messages, for its prompt.
+
+    Attributes:
+        quotes: the context messages as quotes.
+        names: the names for the prompt, by the platform's user ids.
+        people: the names of the authors of the turn's messages and of the context messages.
+    """
+
+    quotes: ContextQuotes
+    names: Mapping[str, str]
+    people: Mapping[str, str]
+
+    def list_messages(self) -> list[ContextMessage]:
+        return [message for quoted in self.quotes.messages.values() for message in quoted]
+
+    def build_prompt(
+        self, messages: Sequence[InboxMessage], texts: Sequence[MessageText], files: PromptFiles
+    ) -> AttributedPrompt:
+        """Return the prompt text: each message follows its context, and the files of its context.
+
+        Authors are named if more than one person can write.
+
+        Args:
+            messages: the messages of the turn.
+            texts: the texts of the messages, in the same order.
+            files: the files of the messages and of their context.
+        """
+        parts, prompt_files = list[tuple[str, str]](), list(files.own)
+        for message, message_text in zip(messages, texts, strict=True):
+            quoted = self.quotes.messages[message.event_key]
+            references = [reference for reference in files.references if reference.message in quoted]
+            parts += [("", quote) for quote in self.quotes.quotes[message.event_key]]
+            if lines := [self._quote_file(reference) for reference in references if not reference.is_text]:
+                parts.append(("", build_quote(_FILES_TITLE, lines)))
+            prompt_files += [reference.file for reference in references if reference.file and not reference.is_text]
+            for reference in references:
+                if reference.file is not None and reference.is_text:
+                    prompt_files.append(replace(reference.file, part=len(parts)))
+                    parts.append(("", build_quote(_FILES_TITLE, [self._quote_file(reference)])))
+            text = escape_brackets(message_text.text)
+            if not message_text.is_one_to_one:
+                text = attribute_text(self.names[message.author], text)
+            parts += [(message.author, text)] if text else []
+        return AttributedPrompt(tuple(parts), self.people, tuple(prompt_files))
+
+    def _quote_file(self, reference: ReferencedFile) -> str:
+        return quote_message(self.names[reference.message.author], escape_brackets(reference.text))
 
 
 class ContextBuilder:
@@ -92,25 +162,21 @@ class ContextBuilder:
         self._max_tokens = max_tokens
         self._timeout = timeout
 
-    async def build(
+    async def fetch(
         self,
         turn: Turn,
         channel: Channel,
         texts: Sequence[MessageText],
         left_out: Sequence[InboxMessage] = (),
-    ) -> tuple[AttributedPrompt, ContextRecord]:
-        """Fetch the context messages of a turn, and return the prompt text.
+    ) -> PromptContext:
+        """Fetch the context messages of a turn.
 
-        Each message follows its context. Authors are named if more than one person can write. Context messages that
-        cannot be fetched are left out, and the failure is logged. If the turn's run has stored its prompt, none are
-        fetched.
+        Context messages that cannot be fetched are left out, and the failure is logged. If the turn's run has stored
+        its prompt, none are fetched.
 
         Args:
             texts: the texts of `turn.messages`, in the same order.
             left_out: messages that are not quoted as the conversation before the turn's messages either.
-
-        Returns:
-            The prompt with the author of each part, and the counts of context messages and tokens for the turn report.
 
         Raises:
             StoreError: the end of the session's history cannot be read.
@@ -132,19 +198,11 @@ class ContextBuilder:
         authors = [message.author for message in turn.messages]
         speakers = dict(zip(authors, (message.speaker for message in texts), strict=True))
         names = label_names({message.author: message.name for message in context} | dict(surrounding.names) | speakers)
-        quotes, others = await build_context_quotes(
+        quotes = await build_context_quotes(
             turn.messages, context, names, count=self._count, max_tokens=self._max_tokens
         )
-        parts = list[tuple[str, str]]()
-        for message, message_text in zip(turn.messages, texts, strict=True):
-            text = escape_brackets(message_text.text)
-            parts += [("", quote) for quote in quotes[message.event_key]]
-            parts.append(
-                (message.author, text if message_text.is_one_to_one else attribute_text(names[message.author], text))
-            )
         mentioned = {message.author for message in context} | set(authors)
-        people = {id_: name for id_, name in names.items() if id_ in mentioned}
-        return AttributedPrompt(tuple((author, text_) for author, text_ in parts if text_), people), others
+        return PromptContext(quotes, names, {id_: name for id_, name in names.items() if id_ in mentioned})
 
     async def _fetch_context(self, turn: Turn, channel: Channel, *, is_one_to_one: bool) -> SurroundingMessages:
         """Return the context messages of a turn; none if its run has stored the prompt.
@@ -264,7 +322,7 @@ async def build_context_quotes(
     *,
     count: CountTokens,
     max_tokens: int,
-) -> tuple[dict[str, list[str]], ContextRecord]:
+) -> ContextQuotes:
     """Return the context messages as quotes, to insert before each message of a turn.
 
     The messages that a prompt is about are not truncated. The others share `max_tokens`: first quoted and forwarded
@@ -277,9 +335,6 @@ async def build_context_quotes(
         names: the names for the prompt, by the platform's user ids.
         count: returns the number of tokens of a text.
 
-    Returns:
-        The quotes by the event key of the message that they precede, with an empty list for none; the counts of context
-        messages and tokens for the turn report.
     """
     newest_at = messages[-1].sent_at
     relevant = [
@@ -314,32 +369,40 @@ async def build_context_quotes(
         note = f"{QUOTE_OPEN}{missing} older messages are left out{QUOTE_CLOSE}"
         newest[-1] = replace(newest[-1], lines=f"{note}\n{newest[-1].lines}")
     rendered += reversed(newest)
-    return {message.event_key: quotes for message, quotes in _group_quotes(messages, rendered)}, others
+    quotes, quoted = dict[str, list[str]](), dict[str, list[ContextMessage]]()
+    for inbound, groups in _group_messages(messages, rendered):
+        quotes[inbound.event_key] = [
+            build_quote(_TITLES[kind], (quote.lines for quote in group)) for kind, group in groups.items() if group
+        ]
+        quoted[inbound.event_key] = [quote.message for group in groups.values() for quote in group]
+    return ContextQuotes(quotes, quoted, others)
 
 
-def _group_quotes(
+def _group_messages(
     messages: Sequence[InboxMessage], rendered: Sequence[_RenderedMessage]
-) -> Iterator[tuple[InboxMessage, list[str]]]:
+) -> Iterator[tuple[InboxMessage, Mapping[ContextKind, list[_RenderedMessage]]]]:
     begin = float("-inf")
     for message in messages:
         end = message.sent_at if message is not messages[-1] else float("inf")
         before = [quote for quote in rendered if not quote.message.event_key and begin <= quote.message.sent_at < end]
         quotes = [quote for quote in rendered if quote.message.event_key == message.event_key]
-        groups: Mapping[ContextKind, list[_RenderedMessage]] = {
-            "before": before,
-            "quoted": [quote for quote in quotes if quote.message.kind == "quoted"],
-            "forwarded": [quote for quote in quotes if quote.message.kind == "forwarded"],
-            "about": [quote for quote in quotes if quote.message.kind == "about"],
-        }
         yield (
             message,
-            [build_quote(_TITLES[kind], (quote.lines for quote in group)) for kind, group in groups.items() if group],
+            {
+                "before": before,
+                "quoted": [quote for quote in quotes if quote.message.kind == "quoted"],
+                "forwarded": [quote for quote in quotes if quote.message.kind == "forwarded"],
+                "about": [quote for quote in quotes if quote.message.kind == "about"],
+            },
         )
         begin = end
 
 
 def _plain_text(message: ContextMessage) -> str:
-    return escape_brackets(storable_text(message.text)).strip()
+    """Return the text of a context message, and the names of its files on a line of their own."""
+    names = ", ".join(format_file_name(file.name) for file in message.attachments)
+    text = "\n".join(filter(None, [message.text.rstrip(), f"[files: {names}]" if names else ""]))
+    return escape_brackets(storable_text(text)).strip()
 
 
 def _render_lines(message: ContextMessage, names: Mapping[str, str]) -> str:

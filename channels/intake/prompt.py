@@ -10,7 +10,7 @@ from google.genai.types import Part
 
 from channels.access import AccessDecision, AccessPolicy
 from channels.base import Channel, MessageText
-from channels.intake.attachments import AttachmentReader
+from channels.intake.attachments import AttachmentReader, PromptFiles
 from channels.intake.context import ContextBuilder
 from channels.settings import AttachmentLimits
 from core.agents.run_record import RunRecorder
@@ -119,7 +119,7 @@ class PromptBuilder:
     ) -> Prompt:
         """Read the texts, files and context of a turn's messages, and return the prompt.
 
-        If the run has stored its prompt, attachments are not downloaded, and `media` is empty. The author and place are
+        If the run has stored its prompt, files are not downloaded, and `media` is empty. The author and place are
         set on the turn's usage meter.
 
         Args:
@@ -137,8 +137,7 @@ class PromptBuilder:
         if turn.is_damaged:
             raise DamagedTurnError(f"turn {turn.id}: its stored messages cannot be read")
         texts: Sequence[MessageText] = [await channel.read_message(message) for message in turn.messages]
-        files: Sequence[Part] = ()
-        context = texts[-1].agent_context
+        agent_context = texts[-1].agent_context
         turn.meter.place = turn.newest_message.place
         turn.meter.author = f"{turn.newest_message.channel}:{turn.newest_message.author}"
         turn.meter.author_name = storable_text(texts[-1].speaker)
@@ -149,17 +148,23 @@ class PromptBuilder:
             self._to_user(message, prompt_text.speaker)
             for message, prompt_text in zip(turn.messages, texts, strict=True)
         ]
-        if any(message.attachments for message in turn.messages) and not await self._turns.has_stored_prompt(turn):
+        context = await self._context.fetch(turn, channel, texts, left_out)
+        recorder.context, quoted, files = context.quotes.record, context.list_messages(), PromptFiles()
+        is_referenced = any(message.attachments for message in quoted)
+        has_files = is_referenced or any(message.attachments for message in turn.messages)
+        if has_files and not await self._turns.has_stored_prompt(turn):
             supported = runtime.get_media_support(turn.model)
-            texts, files, uses = await self._attachments.read(channel, turn.messages, texts, supported)
-            recorder.set_files(uses)
-        attributed_prompt, recorder.context = await self._context.build(turn, channel, texts, left_out)
+            given = await self._turns.list_history_files(turn) if is_referenced else ()
+            texts, files = await self._attachments.read(
+                channel, turn.messages, texts, supported, context=quoted, given=given
+            )
+            recorder.set_files(files.records)
         return Prompt(
-            attributed_prompt,
-            files,
+            context.build_prompt(turn.messages, texts, files),
+            files.media,
             next((text.bot_name for text in texts if text.bot_name), ""),
             authors,
-            {f"{TEMPORARY_PREFIX}{channel.name}": dict(context)} if context else {},
+            {f"{TEMPORARY_PREFIX}{channel.name}": dict(agent_context)} if agent_context else {},
         )
 
     async def list_speakers(self, turn: Turn, channel: Channel, prompt: Prompt, *, continues: bool) -> list[User]:

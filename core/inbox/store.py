@@ -10,6 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from core.inbox.edits import ClaimedMessage, DeleteResult, EditResult, delete_message, edit_message
 from core.inbox_message import InboxMessage, InboxOutcome
+from core.privacy.redaction import delete_message_files
 from core.sessions.lifecycle import begin_generation, lock_session_row, new_session_row
 from core.store.database import Database
 from core.store.schema import inbox, sessions, turns
@@ -207,9 +208,10 @@ class InboxStore:
         return revised
 
     async def delete_message(self, event_key: str) -> DeleteResult | ClaimedMessage:
-        """Delete the stored text of a message that its author deleted on the platform.
+        """Delete the stored text and files of a message that its author deleted on the platform.
 
-        A message that waits for a turn is not answered. An active turn that answers no other message is cancelled.
+        The files are also deleted from the prompts of other messages. A message that waits for a turn is not answered.
+        An active turn that answers no other message is cancelled.
 
         Args:
             event_key: the event key of the message, not of the deletion.
@@ -222,6 +224,7 @@ class InboxStore:
         """
         async with self._database.write() as connection:
             withdrawn = await delete_message(connection, event_key, self._turns)
+            await delete_message_files(connection, event_key)
             await self._turns.notify_workers(connection)
         ended = withdrawn.turn_id if isinstance(withdrawn, ClaimedMessage) and withdrawn.is_turn_cancelled else None
         self._worker.cancel_and_wake(ended, CancelReason.MESSAGE_DELETED)

@@ -7,8 +7,8 @@ replaced. Text that others or a model wrote in their own words stays.
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import sqlalchemy as sa
@@ -22,7 +22,8 @@ from core.models.tokens import estimate_tokens
 from core.privacy.known_users import get_author_name, list_sessions_with
 from core.sessions import state as scopes
 from core.sessions.codec import measure_event, parse_event, to_folded_column, to_row
-from core.sessions.prompt_text import CONTINUATION_PREFIX, LINE_PREFIX, AttributedPrompt, strip_author
+from core.sessions.lifecycle import delete_unreferenced_blobs
+from core.sessions.prompt_text import CONTINUATION_PREFIX, LINE_PREFIX, AttributedPrompt, PromptFile, strip_author
 from core.sessions.resume import correction_run_id
 from core.store.schema import (
     JsonText,
@@ -299,30 +300,83 @@ def _redact_message(row: sa.Row[Any], redaction: Redaction, *, is_theirs: bool) 
     """
     event = parse_event(row.event, row.id) if row.event else None
     if event is None:  # unreadable: it may hold anything
-        return {"content": DELETED_TEXT, "search_text": None, "tool_calls": [], "event": None, "attribution": None}
-    prompt, attribution, text = AttributedPrompt.from_json(row.content, row.attribution), row.attribution, None
+        return {
+            **{"content": DELETED_TEXT, "search_text": None, "tool_calls": [], "event": None},
+            **{"attribution": None, "files": None},
+        }
+    prompt = AttributedPrompt.from_json(row.content, row.attribution, row.files)
+    redacted, text = prompt, None
     if row.role == "user" and (is_theirs or (prompt is not None and redaction.user_id in prompt.names)):
-        parts = prompt.parts if prompt is not None else ((redaction.user_id, row.content),)
-        others = {id_: name for id_, name in (prompt.names if prompt else {}).items() if id_ != redaction.user_id}
+        former = prompt or AttributedPrompt(((redaction.user_id, row.content),), {})
+        deleted = [
+            file for file in former.files if file.author == redaction.user_id or (is_theirs and file.media is not None)
+        ]
+        former = former.delete_files(deleted, DELETED_TEXT)
         redacted = AttributedPrompt(
             tuple(
                 ("", DELETED_TEXT) if author == redaction.user_id else (author, redaction.redact_text(words))
-                for author, words in parts
+                for author, words in former.parts
             ),
-            others,
+            {id_: name for id_, name in former.names.items() if id_ != redaction.user_id},
+            former.files,
         )
-        attribution, text = redacted.to_json(), redacted.text if is_theirs else None
+        text = redacted.text if is_theirs or deleted else None
+        event = _delete_media(event, deleted)
     changed = _redact_event(event, redaction, is_theirs=is_theirs, text=text)
-    if changed == event and attribution == row.attribution:
-        return None
-    words, tokens = measure_event(changed)
-    values = to_row(changed, tokens=tokens + estimate_tokens(words))
+    return None if changed == event and redacted == prompt else _to_changed_row(row, changed, redacted)
+
+
+def _delete_media(event: Event, deleted: Collection[PromptFile]) -> Event:
+    """Return a prompt's event without the media of some of its files."""
+    positions = {file.media + 1 for file in deleted if file.media is not None}  # the text comes first
+    if event.content is None or not positions:
+        return event
+    parts = [part for position, part in enumerate(event.content.parts or ()) if position not in positions]
+    return event.model_copy(update={"content": event.content.model_copy(update={"parts": parts})})
+
+
+def _to_changed_row(row: sa.Row[Any], event: Event, prompt: AttributedPrompt | None) -> dict[str, Any]:
+    """Return new values for the columns of a message whose event has changed.
+
+    Args:
+        prompt: the prompt of the event, if it is one.
+    """
+    words, tokens = measure_event(event)
     return {
-        **values,
+        **to_row(event, tokens=tokens + estimate_tokens(words)),
         "long_running_calls": row.long_running_calls,
-        "attribution": attribution,
+        "attribution": prompt and prompt.to_json(),
+        "files": [asdict(file) for file in prompt.files] or None if prompt else None,
         "created_at": row.created_at,
     }
+
+
+async def delete_message_files(connection: AsyncConnection, event_key: str) -> None:
+    """Delete the stored copies of a message's files, in the caller's transaction.
+
+    The texts of the files become `[deleted]` in the prompts that have them, and their media are removed.
+
+    Args:
+        event_key: the event key of the message, which may be in no inbox.
+    """
+    may_have_file = sa.cast(messages.c.files, sa.Text).contains(json.dumps(event_key), autoescape=True)
+    query = sa.select(messages).where(messages.c.files.is_not(None), may_have_file)
+    sessions_with_file = set[str]()
+    for row in (await connection.execute(query)).all():
+        prompt = AttributedPrompt.from_json(row.content, row.attribution, row.files)
+        event = parse_event(row.event, row.id)
+        deleted = [file for file in prompt.files if file.event_key == event_key] if prompt else []
+        if prompt is None or event is None or not deleted:
+            continue
+        prompt, event = prompt.delete_files(deleted, DELETED_TEXT), _delete_media(event, deleted)
+        if event.content is not None:
+            parts = [types.Part(text=prompt.text), *(event.content.parts or [])[1:]]
+            event = event.model_copy(update={"content": event.content.model_copy(update={"parts": parts})})
+        changed = _to_changed_row(row, event, prompt)
+        await connection.execute(sa.update(messages).where(messages.c.id == row.id).values(changed))
+        sessions_with_file.add(row.session)
+    for session_id in sessions_with_file:
+        await delete_unreferenced_blobs(connection, session_id)
 
 
 def _redact_event(event: Event, redaction: Redaction, *, is_theirs: bool, text: str | None) -> Event:
@@ -334,11 +388,12 @@ def _redact_event(event: Event, redaction: Redaction, *, is_theirs: bool, text: 
     Args:
         redaction: the names and texts of the user.
         is_theirs: whether the event belongs to a run that answered the user.
-        text: the redacted prompt, if the event is the prompt of such a run; else None.
+        text: the redacted prompt, if the event is the prompt of such a run, or has lost files; else None.
     """
     content = event.content
     if content is not None and text is not None:
-        content = content.model_copy(update={"parts": [types.Part(text=text)]})
+        media = [] if is_theirs else (content.parts or [])[1:]
+        content = content.model_copy(update={"parts": [types.Part(text=text), *media]})
     elif content is not None:
         parts = [_redact_part(part, redaction, is_theirs=is_theirs) for part in content.parts or ()]
         content = content.model_copy(update={"parts": [part for part in parts if part]})

@@ -6,8 +6,9 @@ later lines of a message are indented. Outside of quotes these lines are indente
 the name of another author.
 """
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from bisect import bisect_left
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from core.secret_redaction import MASK, RunSecrets
@@ -33,16 +34,37 @@ QUOTE_END = f"{QUOTE_OPEN}End of the quote{QUOTE_CLOSE}"
 
 
 @dataclass(frozen=True, slots=True)
+class PromptFile:
+    """File that a prompt gives to the model, as text or as media.
+
+    Attributes:
+        id: the platform's id of the file.
+        author: the platform's id of the person who posted the file.
+        event_key: the `InboxMessage.event_key` of the message with the file; it may be in no inbox.
+        media: the position among the media that follow the text; None for a text file.
+        part: the index of the prompt's part with only the file's text; None without such a part.
+    """
+
+    id: str
+    author: str
+    event_key: str
+    media: int | None = None
+    part: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class AttributedPrompt:
     """The text that a turn sends to the agent, in parts with their authors.
 
     Attributes:
         parts: the author's id and the text of each part; the id is empty for quotes of other messages.
         names: the display names of the authors and of the authors of quotes, by author id.
+        files: the files that the parts and the media after them give to the model.
     """
 
     parts: tuple[tuple[str, str], ...]
     names: Mapping[str, str]
+    files: tuple[PromptFile, ...] = ()
 
     @property
     def text(self) -> str:
@@ -69,10 +91,31 @@ class AttributedPrompt:
             name = f"{self.names.get(author, author)}: "
             whole = f"{name}{MASK}" if words.startswith(name) else MASK
             parts.append((author, whole if author else secrets.mask(words)))
-        return AttributedPrompt(tuple(parts), self.names)
+        return AttributedPrompt(tuple(parts), self.names, self.files)
+
+    def delete_files(self, deleted: Collection[PromptFile], replacement: str) -> "AttributedPrompt":
+        """Return the prompt without some of its files.
+
+        The caller deletes their media.
+
+        Args:
+            deleted: the files to delete.
+            replacement: the text in place of a file's text.
+        """
+        parts = list(self.parts)
+        for file in deleted:
+            if file.part is not None:
+                parts[file.part] = ("", replacement)
+        positions = sorted(file.media for file in deleted if file.media is not None)
+        kept = tuple(
+            file if file.media is None else replace(file, media=file.media - bisect_left(positions, file.media))
+            for file in self.files
+            if file not in deleted
+        )
+        return AttributedPrompt(tuple(parts), self.names, kept)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the authors of the prompt as JSON, without the text itself.
+        """Return the authors of the prompt as JSON, without the text and the files.
 
         Returns:
             `people`: the display names by author id. `parts`: the author's id and the length in characters of each
@@ -81,12 +124,13 @@ class AttributedPrompt:
         return {"people": dict(self.names), "parts": [[author, len(words)] for author, words in self.parts]}
 
     @classmethod
-    def from_json(cls, text: str, data: Any) -> "AttributedPrompt | None":
+    def from_json(cls, text: str, data: Any, files: Any = None) -> "AttributedPrompt | None":
         """Return the prompt with a text and the authors from `to_json`.
 
         Args:
             text: the whole prompt.
             data: the result of `to_json`.
+            files: the fields of each file; None for no files.
 
         Returns:
             The prompt; None if `data` is no dict, or if its lengths do not fit the text.
@@ -97,7 +141,7 @@ class AttributedPrompt:
         for author, length in data["parts"]:
             parts.append((author, text[at : at + length]))
             at += length + len(PART_SEPARATOR)
-        prompt = cls(tuple(parts), data["people"])
+        prompt = cls(tuple(parts), data["people"], tuple(PromptFile(**file) for file in files or ()))
         return prompt if prompt.text == text else None
 
 

@@ -300,10 +300,10 @@ tool_calls = sa.Table(
 #: `long_running_calls` keeps a row in the history: its long-running calls, each with whether it was answered, until the
 #: turn after the last answer; empty for a summary; null for all others. `summarized_id`: of a summary, the last
 #: message that it covers; earlier messages are not sent. `attribution`: of a user message, its authors, see
-#: `core.sessions.prompt_text`. `search_text`: the content for case-insensitive searches; null if it is ASCII or not
-#: searched, see `core.sessions.codec.fold_text`. Secrets of the run are masked in all columns but `unmasked`, which
-#: only the run itself reads: see `core.sessions.codec.mask_row`. It is null without secrets, and after
-#: `TURN_RETENTION_DAYS`.
+#: `core.sessions.prompt_text`. `files`: of a user message, its `PromptFile`s; null without files. `search_text`: the
+#: content for case-insensitive searches; null if it is ASCII or not searched, see `core.sessions.codec.fold_text`.
+#: Secrets of the run are masked in all columns but `unmasked`, which only the run itself reads: see
+#: `core.sessions.codec.mask_row`. It is null without secrets, and after `TURN_RETENTION_DAYS`.
 messages = sa.Table(
     "messages",
     metadata,
@@ -320,6 +320,7 @@ messages = sa.Table(
     sa.Column("long_running_calls", sa.JSON(none_as_null=True)),
     sa.Column("summarized_id", sa.BigInteger),
     sa.Column("attribution", sa.JSON(none_as_null=True)),
+    sa.Column("files", sa.JSON(none_as_null=True)),
     sa.Column("event_id", sa.Text),
     sa.Column("event", sa.Text),
     sa.Column("unmasked", JsonText(none_as_null=True)),
@@ -337,6 +338,13 @@ sa.Index(
     postgresql_where=messages.c.long_running_calls.is_not(None),
 )
 
+sa.Index(
+    "ix_messages_files",
+    messages.c.session,
+    messages.c.id,
+    sqlite_where=messages.c.files.is_not(None),
+    postgresql_where=messages.c.files.is_not(None),
+)
 sa.Index(
     "ix_messages_unmasked",
     messages.c.created_at,

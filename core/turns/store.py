@@ -194,6 +194,16 @@ class TurnStore:
             )
         )
 
+    async def list_history_files(self, turn: Turn) -> set[str]:
+        """Return the platform's ids of the files in the history of a turn's session that no summary covers."""
+        c, in_session = messages.c, messages.c.session == turn.session_id
+        summarized = sa.select(sa.func.coalesce(sa.func.max(c.summarized_id), 0)).where(in_session)
+        query = sa.select(c.files).where(in_session, c.generation == turn.generation, c.files.is_not(None))
+        rows = await self._database.run_with_retries(
+            query.where(c.id > summarized.scalar_subquery()), operation=f"turn {turn.id}"
+        )
+        return {file["id"] for row in rows for file in row.files}
+
     async def get_prompt_authors(self, turn: Turn) -> set[str] | None:
         """Return the authors of the user message of the run `turn.origin`, as the platform's ids.
 

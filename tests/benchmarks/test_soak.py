@@ -141,7 +141,8 @@ async def test_a_context_message_is_not_a_prompt() -> None:
         return len(text)
 
     prompt, before = inbound("s1-1"), ContextMessage("ada", "Ada", "s1-0", sent_at=0.0)
-    frames, _ = await build_context_quotes([prompt], [before], {"ada": "Ada"}, count=count, max_tokens=1_000)
+    built = await build_context_quotes([prompt], [before], {"ada": "Ada"}, count=count, max_tokens=1_000)
+    frames = built.quotes
     (build_quote,) = frames[prompt.event_key]
     assert "s1-0" in build_quote
     assert find_names(f"{build_quote}\n\nAda: s1-1") == ["s1-1"]

@@ -71,7 +71,8 @@ async def test_context_messages_cannot_leave_their_frame(attack: str, kind: Any)
         "U9", "eve", ESCAPES[attack], sent_at=1.0, kind=kind, event_key="" if kind == "before" else question.event_key
     )
     names = label_names({"U9": "eve", "ada": "ada"})
-    frames, _ = await build_context_quotes([question], [other], names, count=count_characters, max_tokens=9_000)
+    built = await build_context_quotes([question], [other], names, count=count_characters, max_tokens=9_000)
+    frames = built.quotes
     (frame,) = frames[question.event_key]
     title, *lines, last = frame.split("\n")
     assert (title[0], title[-1], last) == (QUOTE_OPEN, QUOTE_CLOSE, QUOTE_END)
@@ -201,11 +202,11 @@ async def test_an_attachment_has_a_plain_name_without_a_path(name: str) -> None:
     file = Attachment(name, "application/x-nothing", 10**12, {})
     message = inbound("look", attachments=(file,))
     channel = cast("Channel", ChannelWithoutFiles())  # the test uses no other method of a channel
-    messages_read, parts, _ = await AttachmentReader(AttachmentLimits()).read(
+    messages_read, files = await AttachmentReader(AttachmentLimits()).read(
         channel, [message], [MessageText("look", "ada")], DEFAULT_FILES
     )
     own = escape_brackets(messages_read[0].text)
-    assert parts == [] or not list(parts)
+    assert files.media == []
     assert len(own.splitlines()) == 2
     assert QUOTE_OPEN not in own
 

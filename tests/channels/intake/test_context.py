@@ -37,7 +37,8 @@ async def count_words(text: str) -> int:
 async def render_context(context: list[ContextMessage], most: int = 10_000) -> str:
     question = inbound(sent_at=1_000.0)
     names = label_names({message.author: message.name for message in context})
-    (frames,) = (await build_context_quotes([question], context, names, count=count_words, max_tokens=most))[0].values()
+    quotes = await build_context_quotes([question], context, names, count=count_words, max_tokens=most)
+    (frames,) = quotes.quotes.values()
     return "\n\n".join(frames)
 
 
@@ -176,7 +177,8 @@ async def test_messages_in_between_keep_their_position() -> None:
     talk = [ContextMessage("U1", "Ada", "early", sent_at=5.0), ContextMessage("U1", "Ada", "late", sent_at=15.0), quote]
     after = ContextMessage("U1", "Ada", "too late", sent_at=25.0)
     names = label_names({message.author: message.name for message in talk})
-    frames, _ = await build_context_quotes([first, second], [*talk, after], names, count=count_words, max_tokens=100)
+    built = await build_context_quotes([first, second], [*talk, after], names, count=count_words, max_tokens=100)
+    frames = built.quotes
     ((before,), (between, quoted)) = frames[first.event_key], frames[second.event_key]
     assert ("> Ada: early" in before, "> Ada: late" in between, "> Lin: quoted" in quoted) == (True, True, True)
     assert "The message that the next message replies to" in quoted

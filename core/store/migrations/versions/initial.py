@@ -122,6 +122,7 @@ def upgrade() -> None:
         sa.Column("long_running_calls", sa.JSON(none_as_null=True), nullable=True),
         sa.Column("summarized_id", sa.BigInteger(), nullable=True),
         sa.Column("attribution", sa.JSON(none_as_null=True), nullable=True),
+        sa.Column("files", sa.JSON(none_as_null=True), nullable=True),
         sa.Column("event_id", sa.Text(), nullable=True),
         sa.Column("event", sa.Text(), nullable=True),
         sa.Column("unmasked", sa.Text(), nullable=True),
@@ -138,6 +139,14 @@ def upgrade() -> None:
         postgresql_where=sa.text("long_running_calls IS NOT NULL"),
     )
     op.create_index("ix_messages_history", "messages", ["session", "id", "generation"], unique=False)
+    op.create_index(
+        "ix_messages_files",
+        "messages",
+        ["session", "id"],
+        unique=False,
+        sqlite_where=sa.text("files IS NOT NULL"),
+        postgresql_where=sa.text("files IS NOT NULL"),
+    )
     op.create_index(
         "ix_messages_unmasked",
         "messages",
