@@ -281,18 +281,27 @@ class SlackSimulator(SlackUserActions, ObservableSimulator[WorkspaceChange]):
         self._workspace.enterprise_id = enterprise_id
 
     def add_user(
-        self, name: str, real_name: str | None = None, *, locale: str = "en-US", team_id: str = ""
+        self,
+        name: str,
+        real_name: str | None = None,
+        *,
+        locale: str = "en-US",
+        team_id: str = "",
+        time_zone: str = "Etc/UTC",
     ) -> WorkspaceUser:
         """Add a user, who joins the channel `general` without a message or an event.
 
         Args:
             real_name: the full name; None for the name as a title.
             team_id: the id of the user's workspace, if it is another one (Slack Connect); "" otherwise.
+            time_zone: the IANA name of the user's time zone. An unknown name is sent as it is, with an offset of 0.
 
         Raises:
             ValueError: the name exists.
         """
-        user = self._workspace.add_user(name, real_name or name.title(), locale=locale, team_id=team_id)
+        user = self._workspace.add_user(
+            name, real_name or name.title(), locale=locale, team_id=team_id, time_zone=time_zone
+        )
         self.people[name] = user
         if "general" in self.channels:
             self.channels["general"].members.add(user.id)

@@ -27,6 +27,15 @@ async def test_a_thread_is_paginated_with_its_root_first(
     assert body["error"] == "thread_not_found"
 
 
+@pytest.mark.parametrize(("zone", "offset"), [("Asia/Seoul", 9 * 3600), ("Etc/UTC", 0), ("Mars/Olympus", 0), ("", 0)])
+async def test_a_user_has_the_time_zone_that_the_test_chose(
+    slack: SlackSimulator, client: AsyncWebClient, zone: str, offset: int
+) -> None:
+    minsu = slack.add_user("minsu", time_zone=zone)
+    user = (await client.users_info(user=minsu.id))["user"]
+    assert (user["tz"], user["tz_offset"]) == (zone, offset)
+
+
 async def test_history_can_be_limited_by_time(slack: SlackSimulator, client: AsyncWebClient, general: str) -> None:
     messages = [await slack.post_message("ada", "general", str(n)) for n in range(4)]
 

@@ -2,9 +2,11 @@
 
 import mimetypes
 from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
 from time import time
 from typing import Any
 from urllib.parse import quote
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from chatrig.slack.state.inputs import assign_block_ids
 from chatrig.slack.state.markup import create_block_id, to_rich_text
@@ -348,9 +350,9 @@ class SlackPayloads:
             "deleted": False,
             "color": "9f69e7",
             "real_name": user.real_name,
-            "tz": "Etc/UTC",
-            "tz_label": "Coordinated Universal Time",
-            "tz_offset": 0,
+            "tz": user.time_zone,
+            "tz_label": user.time_zone,
+            "tz_offset": _utc_offset(user.time_zone),
             "profile": profile,
             **dict.fromkeys(("is_admin", "is_owner", "is_primary_owner", "is_restricted"), False),
             **dict.fromkeys(("is_ultra_restricted", "is_app_user"), False),
@@ -423,3 +425,11 @@ def _create_images(name: str, *sizes: int) -> dict[str, str]:
     No server is behind these URLs.
     """
     return {f"image_{size}": f"https://{TEAM_DOMAIN}.invalid/{name}_{size}.png" for size in sizes}
+
+
+def _utc_offset(time_zone: str) -> int:
+    """Return the seconds that a time zone is ahead of UTC now; 0 for an unknown zone."""
+    try:
+        return int((datetime.now(ZoneInfo(time_zone)).utcoffset() or timedelta()).total_seconds())
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        return 0

@@ -50,6 +50,7 @@ class WorkspaceUser:
 
     Attributes:
         team_id: the id of the user's workspace, if it is another one; "" otherwise.
+        time_zone: the IANA name of the time zone.
     """
 
     id: str
@@ -58,6 +59,7 @@ class WorkspaceUser:
     is_bot: bool = False
     locale: str = "en-US"
     team_id: str = ""
+    time_zone: str = "Etc/UTC"
 
     @property
     def email(self) -> str:
@@ -134,10 +136,10 @@ class Workspace:
 
     # Users and conversations
 
-    def add_user(self, name: str, real_name: str, *, locale: str = "en-US", team_id: str = "") -> WorkspaceUser:
+    def add_user(self, name: str, real_name: str, *, locale: str, team_id: str, time_zone: str) -> WorkspaceUser:
         if self.find_user_by_name(name) is not None:
             raise ValueError(f"there is a user named {name} already")
-        user = WorkspaceUser(create_id("U"), name, real_name, locale=locale, team_id=team_id)
+        user = WorkspaceUser(create_id("U"), name, real_name, locale=locale, team_id=team_id, time_zone=time_zone)
         self.users[user.id] = user
         return user
 
