@@ -420,7 +420,7 @@ class Answerer:
                 decisions=decisions,
                 answers=answered.answers,
                 state=prompt.state,
-                chat=TurnChat(channel, turn.newest_message.address),
+                chat=TurnChat(channel, turn.newest_message.address, prompt.time_zone),
                 meter=turn.meter,
             )
         )

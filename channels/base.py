@@ -162,6 +162,7 @@ class MessageText:
         bot_name: the bot's display name; empty if it is unknown.
         agent_context: JSON that the platform sent for agents, for the agent's state. On Slack these are the keys
             `action_token` and `entities`.
+        time_zone: the IANA name of the author's time zone; empty if it is unknown.
     """
 
     text: str
@@ -169,6 +170,7 @@ class MessageText:
     is_one_to_one: bool = True
     bot_name: str = ""
     agent_context: Mapping[str, Any] = field(default_factory=dict)
+    time_zone: str = ""
 
     @classmethod
     def from_message(

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import regex  # type: ignore[import-untyped]  # it comes without types
 from pydantic import TypeAdapter
@@ -49,6 +50,14 @@ def to_one_line(text: str) -> str:
 def clean_name(name: str, max_length: int = MAX_NAME_LENGTH) -> str:
     """Return a name that a person chose on one line, without invisible characters, cut to a length."""
     return to_one_line(name)[:max_length].rstrip()
+
+
+def find_time_zone(name: str) -> ZoneInfo | None:
+    """Return the time zone with an IANA name, such as `Asia/Seoul`; None for an unknown or malformed name."""
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):  # OSError: the name of a folder of zones
+        return None
 
 
 def current_author(author: str) -> str:

@@ -116,7 +116,7 @@ class InstantChannel:
         return ""
 
     async def read_message(self, inbound: InboxMessage) -> MessageText:
-        return MessageText(inbound.text, inbound.author)
+        return MessageText(inbound.text, inbound.author, time_zone="Asia/Seoul")
 
     async def fetch_file(self, inbound: InboxMessage, file: Attachment, check: FileCheck) -> FetchedFile:
         raise UnreadableFileError("there are none")

@@ -32,6 +32,7 @@ from core.sessions.prompt_text import (
     AttributedPrompt,
     attribute_text,
     build_quote,
+    describe_local_time,
     escape_brackets,
     quote_message,
 )
@@ -108,7 +109,8 @@ class PromptContext:
     ) -> AttributedPrompt:
         """Return the prompt text: each message follows its context, and the files of its context.
 
-        Authors are named if more than one person can write.
+        The newest message also follows the local time of its author, if that is known. Authors are named if more than
+        one person can write.
 
         Args:
             messages: the messages of the turn.
@@ -130,6 +132,8 @@ class PromptContext:
             text = escape_brackets(message_text.text)
             if not message_text.is_one_to_one:
                 text = attribute_text(self.names[message.author], text)
+            if message is messages[-1] and (time := describe_local_time(message_text.time_zone, message.sent_at)):
+                parts.append(("", time))
             parts += [(message.author, text)] if text else []
         return AttributedPrompt(tuple(parts), self.people, tuple(prompt_files))
 

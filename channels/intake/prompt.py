@@ -35,6 +35,7 @@ class Prompt:
         authors: the author of each of the turn's messages.
         state: the `MessageText.agent_context` of the newest message, under a key of the agent's state: `temp:` and the
             adapter's name, such as `temp:slack`. Empty without such a context.
+        time_zone: the `MessageText.time_zone` of the newest message.
     """
 
     attributed_prompt: AttributedPrompt
@@ -42,6 +43,7 @@ class Prompt:
     bot_name: str = ""
     authors: Sequence[User] = ()
     state: Mapping[str, Any] = field(default_factory=dict)
+    time_zone: str = ""
 
 
 class PromptBuilder:
@@ -165,6 +167,7 @@ class PromptBuilder:
             next((text.bot_name for text in texts if text.bot_name), ""),
             authors,
             {f"{TEMPORARY_PREFIX}{channel.name}": dict(agent_context)} if agent_context else {},
+            texts[-1].time_zone,
         )
 
     async def list_speakers(self, turn: Turn, channel: Channel, prompt: Prompt, *, continues: bool) -> list[User]:

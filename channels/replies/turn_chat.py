@@ -24,7 +24,8 @@ class TurnChat:
         address: the address of the reply: see `InboxMessage.address`.
     """
 
-    def __init__(self, channel: Channel, address: Mapping[str, Any]) -> None:
+    def __init__(self, channel: Channel, address: Mapping[str, Any], time_zone: str) -> None:
+        self.time_zone = time_zone
         self._channel = channel
         self._address = address
         self._reactions = 0

@@ -242,7 +242,8 @@ class SlackChannel:
             is_one_to_one=is_direct,
             bot_name="" if bot_name == bot else bot_name,  # an id: the name cannot be looked up
         )
-        return replace(text, agent_context=self._agent_contexts.read(inbound))
+        zone = "" if inbound.is_bot else await self._directory.get_time_zone(team, inbound.author)
+        return replace(text, agent_context=self._agent_contexts.read(inbound), time_zone=zone)
 
     async def fetch_file(self, inbound: InboxMessage, file: Attachment, check: FileCheck) -> FetchedFile:
         return await self._downloads.fetch(str(inbound.address["team"]), file, check)

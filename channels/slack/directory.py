@@ -1,4 +1,4 @@
-"""Lookup of names, locales, user groups and the bot's user in workspaces, cached."""
+"""Lookup of names, locales, time zones, user groups and the bot's user in workspaces, cached."""
 
 import asyncio
 from collections.abc import Iterable, Sequence
@@ -10,6 +10,7 @@ from channels.rate_limits.limiter import Window
 from channels.slack.client.api import ApiObject, SlackApi
 from channels.slack.client.rate_limits import AUTH_TEST, TIER_2, TIER_3, TIER_4
 from channels.slack.text import mentioned_ids
+from core.identity import find_time_zone
 
 #: Seconds for which names and the bot's own user are cached, and for user groups, on which access may depend.
 NAME_SECONDS, GROUP_SECONDS = 3600.0, 300.0
@@ -20,14 +21,16 @@ LOOKUP_TIMEOUT_SECONDS, GROUP_TIMEOUT = 3.0, 2.0
 
 @dataclass(frozen=True, slots=True)
 class SlackUser:
-    """Display name and locale of a user.
+    """Display name, locale and time zone of a user.
 
     Attributes:
         locale: the locale as Slack names it (`ko-KR`); empty if unknown.
+        time_zone: the IANA name of the time zone; empty if unknown.
     """
 
     name: str
     locale: str = ""
+    time_zone: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +56,7 @@ class WorkspaceDirectory:
 
     Args:
         timeout: the most seconds to wait for a user or channel. After that, or if Slack fails, the last known name and
-            locale are used, or else the id and no locale.
+            locale are used, or else the id and no locale. The same holds for the time zone.
     """
 
     def __init__(self, api: SlackApi, *, timeout: float = LOOKUP_TIMEOUT_SECONDS) -> None:
@@ -89,6 +92,11 @@ class WorkspaceDirectory:
     async def get_locale(self, team: str, user: str) -> str:
         """Return the locale of a user, such as `ko-KR`; empty if it cannot be looked up."""
         return (await self._user(team, user)).locale
+
+    async def get_time_zone(self, team: str, user: str) -> str:
+        """Return the IANA name of a user's time zone; empty if it is unknown."""
+        name = (await self._user(team, user)).time_zone
+        return name if find_time_zone(name) else ""
 
     async def get_user_groups(self, team: str) -> Sequence[SlackUserGroup] | None:
         """Return the user groups of a workspace with their members.
@@ -127,7 +135,7 @@ class WorkspaceDirectory:
             found = answer.get("user", {})
             profile = found.get("profile", {})
             name = profile.get("display_name") or profile.get("real_name") or user
-            return SlackUser(name, found.get("locale") or "")
+            return SlackUser(name, found.get("locale") or "", found.get("tz") or "")
 
         return await self._users.get_or_last(user, fetch, SlackUser(user))
 

@@ -23,7 +23,14 @@ from core.privacy.known_users import get_author_name, list_sessions_with
 from core.sessions import state as scopes
 from core.sessions.codec import measure_event, parse_event, to_folded_column, to_row
 from core.sessions.lifecycle import delete_unreferenced_blobs
-from core.sessions.prompt_text import CONTINUATION_PREFIX, LINE_PREFIX, AttributedPrompt, PromptFile, strip_author
+from core.sessions.prompt_text import (
+    CONTINUATION_PREFIX,
+    LINE_PREFIX,
+    LOCAL_TIME_PREFIX,
+    AttributedPrompt,
+    PromptFile,
+    strip_author,
+)
 from core.sessions.resume import correction_run_id
 from core.store.schema import (
     JsonText,
@@ -314,7 +321,9 @@ def _redact_message(row: sa.Row[Any], redaction: Redaction, *, is_theirs: bool) 
         former = former.delete_files(deleted, DELETED_TEXT)
         redacted = AttributedPrompt(
             tuple(
-                ("", DELETED_TEXT) if author == redaction.user_id else (author, redaction.redact_text(words))
+                ("", DELETED_TEXT)
+                if author == redaction.user_id or (is_theirs and words.startswith(LOCAL_TIME_PREFIX))
+                else (author, redaction.redact_text(words))
                 for author, words in former.parts
             ),
             {id_: name for id_, name in former.names.items() if id_ != redaction.user_id},

@@ -12,6 +12,11 @@ class ChatContext(Protocol):
     The calls take effect at once and at most once: no call is repeated when a crash interrupts the turn.
     """
 
+    @property
+    def time_zone(self) -> str:
+        """The IANA name of the time zone of the newest message's author; empty if it is unknown."""
+        ...
+
     async def add_reaction(self, emoji: str) -> None:
         """Add the bot's reaction to the message that the turn answers.
 
@@ -40,13 +45,18 @@ class ChatContext(Protocol):
 _current: ContextVar[ChatContext | None] = ContextVar("chat", default=None)
 
 
+def find_chat() -> ChatContext | None:
+    """Return the chat context of the running turn; None outside of a turn of Slack or Discord."""
+    return _current.get()
+
+
 def get_chat() -> ChatContext:
     """Return the chat context of the running turn.
 
     Raises:
         ChatError: no turn of Slack or Discord runs here, for example under `adk web`.
     """
-    chat = _current.get()
+    chat = find_chat()
     if chat is None:
         raise ChatError("there is no conversation: get_chat works in a turn of Slack or Discord")
     return chat

@@ -12,7 +12,6 @@ from difflib import get_close_matches
 from functools import partial
 from importlib import import_module
 from typing import Any, TypeVar
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from google.adk.plugins.plugin_manager import PluginManager
 from google.adk.tools._node_tool import NodeTool  # ADK has no other name for a workflow that is a tool
@@ -23,7 +22,8 @@ from google.adk.tools.tool_context import ToolContext
 from google.genai import types
 
 from core.errors import ToolError
-from core.identity import User, is_permitted
+from core.identity import User, find_time_zone, is_permitted
+from core.tools.chat import find_chat
 
 #: Threads of tools: a tool that hangs must not block the event loop's default threads, which resolve host names.
 _THREADS = ThreadPoolExecutor(max_workers=32, thread_name_prefix="tool")
@@ -250,12 +250,12 @@ def _load_tool(name: str) -> BaseTool:
 
 
 def _current_time(arguments: dict[str, Any]) -> dict[str, str]:
-    zone = str(arguments.get("timezone") or "UTC")
-    try:
-        now = datetime.now(ZoneInfo(zone))
-    except (ZoneInfoNotFoundError, ValueError, OSError):  # OSError: the name of a folder of zones
-        return {"error": f"no such time zone: {zone}", "utc": datetime.now(UTC).isoformat(timespec="seconds")}
-    return {"time": now.isoformat(timespec="seconds"), "weekday": now.strftime("%A"), "timezone": zone}
+    chat = find_chat()
+    name = str(arguments.get("timezone") or (chat and chat.time_zone) or "UTC")
+    if (zone := find_time_zone(name)) is None:
+        return {"error": f"no such time zone: {name}", "utc": datetime.now(UTC).isoformat(timespec="seconds")}
+    now = datetime.now(zone)
+    return {"time": now.isoformat(timespec="seconds"), "weekday": now.strftime("%A"), "timezone": name}
 
 
 current_time = Tool(
@@ -266,7 +266,10 @@ current_time = Tool(
     parameters={
         "type": "object",
         "properties": {
-            "timezone": {"type": "string", "description": "IANA name, such as Europe/Paris; UTC when left out"}
+            "timezone": {
+                "type": "string",
+                "description": "IANA name, such as Europe/Paris; when left out, the author's zone, or UTC if unknown",
+            }
         },
     },
 )

@@ -23,7 +23,7 @@ from core.sessions.artifacts import ArtifactService
 from core.sessions.codec import to_row
 from core.sessions.history import repair_history
 from core.sessions.memory import MemoryService
-from core.sessions.prompt_text import AttributedPrompt, build_quote, quote_message
+from core.sessions.prompt_text import AttributedPrompt, build_quote, describe_local_time, quote_message
 from core.sessions.service import SessionService
 from core.sessions.summarizer import create_summary_event
 from core.sessions.writer import StoredSession
@@ -296,6 +296,17 @@ async def test_a_user_is_removed_from_shared_sessions_which_stay_usable(
     assert [used["input"] for used in usage] == [3, 3]  # token sums are not deleted
     assert await conversations.list_spending() == [("", "", 2, 2 * COST), ("slack:U0GRACE", "Grace", 1, COST)]
     assert await conversations.find_columns("Grace", "harmless teapot") != []
+
+
+async def test_the_time_zone_of_a_deleted_user_is_removed(
+    conversations: StoredConversations, database: FailingDatabase
+) -> None:
+    zone = describe_local_time("Asia/Seoul", time.time())
+    await conversations.say(SHARED, "U0ZOFIA", "Zofia", "vermilion umbrella", around=zone)
+    await conversations.say(SHARED, "U0GRACE", "Grace", "harmless teapot")
+    assert await conversations.find_columns("Asia/Seoul") != []
+    await DeletionService(database, PRICES).delete(DeletionRequest(user_id="U0ZOFIA"))
+    assert await conversations.find_columns("Asia/Seoul", *WORDS) == []
 
 
 async def test_a_name_is_no_user_id_and_finds_the_users_who_have_it(
