@@ -58,6 +58,18 @@ _BLOCK_TAGS = re.compile(rf"^[ \t]*{_TAG}[ \t]*\n|{_TAG}", re.IGNORECASE | re.MU
 _TAG_MARKS = {"b": "**", "strong": "**", "summary": "**", "i": "*", "em": "*", "u": "__", "code": "`", "kbd": "`"}
 
 
+def addresses_others(text: str, author: int) -> bool:
+    """Return whether a text begins with a mention of a user other than its author, of a role or of everybody.
+
+    White space, marks of emphasis and mentions of the author may precede it.
+
+    Args:
+        author: the id of the author.
+    """
+    skipped = rf"[\s*_~|]|<@!?{author}>[,:]?"
+    return re.match(rf"(?:{skipped})*+(?:<@[!&]?\d+>|@(?:everyone|here)\b)", text) is not None
+
+
 def remove_mentions(text: str, *ids: int) -> str:
     """Return a text without the mentions of the users or roles with these ids.
 

@@ -33,6 +33,7 @@ from core.inbox.edits import ClaimedMessage, EditResult
 from core.inbox.store import AcceptResult
 from core.inbox_message import InboxMessage, InboxOutcome
 from core.secret_redaction import format_error
+from core.tools.human_requests import Question
 from core.usage.user_rate_limits import DenialKind, RateLimitDenial
 
 log = logging.getLogger(__name__)
@@ -61,6 +62,7 @@ class IncomingMessage:
             unless the session is muted.
         is_late: whether newer messages may have been received before it.
         is_in_answer_thread: whether it is in a thread that was started on an answer of the bot.
+        addresses_others: whether its text begins with a mention of other people, a group or everybody.
         deny_privately: shows only the author a text on why the message is not answered. It is set if the platform
             shows a failure for a missing answer; each refusal is then shown. If None, the author is told once an hour.
     """
@@ -70,6 +72,7 @@ class IncomingMessage:
     is_free_channel: bool = False
     is_late: bool = False
     is_in_answer_thread: bool = False
+    addresses_others: bool = False
     deny_privately: Callable[[str], Awaitable[None]] | None = None
 
     @property
@@ -225,7 +228,19 @@ class MessageHandler:
             return not await conversations.is_muted(message.inbound.session_id)
         if message.is_mention:
             return True
-        return await conversations.is_for_bot(message.inbound, follow=follow, is_on_answer=message.is_in_answer_thread)
+        return await conversations.is_for_bot(
+            message.inbound,
+            follow=follow,
+            is_on_answer=message.is_in_answer_thread,
+            addresses_others=message.addresses_others and not await self._may_answer_question(message.inbound),
+        )
+
+    async def _may_answer_question(self, inbound: InboxMessage) -> bool:
+        author = self._services.access_policy.to_user(inbound.actor_or_author, "")
+        return any(
+            isinstance(request, Question) and request.takes_messages and request.may_be_answered_by(inbound, author)
+            for request in await self._services.human_requests.list_open(session_id=inbound.session_id)
+        )
 
     async def _run_command(self, name: CommandName, argument: str, message: IncomingMessage) -> None:
         """Run a command and post its result once, even if the message is delivered twice.

@@ -40,6 +40,18 @@ def mentioned_ids(text: str) -> set[str]:
     return {found["user"] or found["other"] for found in _MENTION.finditer(text)}
 
 
+def addresses_others(text: str, author: str) -> bool:
+    """Return whether a text begins with a mention of a user other than its author, of a user group or of everybody.
+
+    White space, marks of emphasis and mentions of the author may precede it.
+
+    Args:
+        author: the id of the author.
+    """
+    skipped = rf"[\s*_~]|<@{re.escape(author)}(?:\|[^<>]*)?>[,:]?"
+    return re.match(rf"(?:{skipped})*+<(?:@[UW]|!(?:subteam\^|(?:{'|'.join(_EVERYBODY)})\b))", text) is not None
+
+
 def remove_mention(text: str, user_id: str) -> str:
     """Return a text without the mentions of one user.
 

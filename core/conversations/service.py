@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
+from itertools import takewhile
 from math import inf
 from typing import Any
 
@@ -26,6 +27,9 @@ from core.usage.prices import Prices
 
 #: The most characters of a session's preview.
 MAX_PREVIEW_CHARACTERS = 80
+
+#: The most messages to other people that are stored after a message to the bot: one of its author, one of another.
+MAX_UNADDRESSED = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -352,21 +356,28 @@ class ConversationService:
             return "".join([piece async for piece in pieces])
 
     async def is_for_bot(
-        self, inbound: InboxMessage, *, follow: ReplyWithoutMention, is_on_answer: bool = False
+        self,
+        inbound: InboxMessage,
+        *,
+        follow: ReplyWithoutMention,
+        is_on_answer: bool = False,
+        addresses_others: bool = False,
     ) -> bool:
         """Return whether the bot has to answer a message that does not mention the bot.
 
-        In a muted session the result is False. With `author`, a message after another person's message to the bot is
-        stored in the inbox without its text, with the outcome `unaddressed`.
+        In a muted session the result is False. With `author`, messages to other people are stored in the inbox without
+        their text, with the outcome `unaddressed`: after each message to the bot one of its author, and one of somebody
+        else.
 
         Args:
             inbound: the message.
             follow: the setting. `everyone`: the bot answers every message in a stored session. `author`: the bot
-                answers if the same author wrote the last message, and that message was for the bot. `never`: the bot
-                answers none.
+                answers if the same author wrote the last message to the bot, and nobody else has written since.
+                `never`: the bot answers none.
             is_on_answer: whether the message is in a thread on an answer of the bot. Unless `follow` is `never`, the
                 bot then answers the first message of the thread, whose session is not stored yet. Otherwise the result
                 is False without a stored session.
+            addresses_others: whether the message is to other people; with `author`, the bot does not answer it.
 
         Raises:
             StoreError: the database cannot be used.
@@ -378,22 +389,25 @@ class ConversationService:
         async with self._database.read() as connection:
             row = await find_session_row(connection, inbound.session_id)
             if row is None:
-                return is_on_answer
+                return is_on_answer and not (addresses_others and follow == "author")
             if row.is_muted or follow == "everyone":
                 return not row.is_muted
             authors_query = sa.select(inbox.c.author, inbox.c.outcome).where(
                 inbox.c.session == inbound.session_id, *before
             )
             newest_first = authors_query.order_by(inbox.c.sent_at.desc(), inbox.c.id.desc())
-            newest = (await connection.execute(newest_first.limit(1))).one_or_none()
-        if newest is None or newest.outcome == InboxOutcome.UNADDRESSED:
+            newest = (await connection.execute(newest_first.limit(MAX_UNADDRESSED + 1))).all()
+        asides = list(takewhile(lambda message: message.outcome == InboxOutcome.UNADDRESSED, newest))
+        last = newest[len(asides)] if len(asides) < len(newest) else None
+        if last is None or any(aside.author != last.author for aside in asides):
             return False
-        if newest.author == inbound.author:
+        if inbound.author == last.author and not addresses_others:
             return True
-        async with self._database.write() as connection:
-            await insert_or_ignore(
-                connection, inbox, {**message_columns(inbound, row.generation), "outcome": InboxOutcome.UNADDRESSED}
-            )
+        if inbound.author != last.author or not asides:
+            async with self._database.write() as connection:
+                await insert_or_ignore(
+                    connection, inbox, {**message_columns(inbound, row.generation), "outcome": InboxOutcome.UNADDRESSED}
+                )
         return False
 
     async def count_newest_bot_messages(self, session_id: str, limit: int) -> int:

@@ -19,7 +19,7 @@ from channels.discord.session_ids import (
     thread_id_of,
 )
 from channels.discord.settings import DiscordSettings
-from channels.discord.text import remove_mentions
+from channels.discord.text import addresses_others, remove_mentions
 from channels.intake.handler import IncomingMessage
 from core.inbox_message import Attachment, InboxMessage, storable_text
 
@@ -68,7 +68,12 @@ def parse_message(message: discord.Message, bot: discord.abc.User, settings: Dis
         is_in_thread=isinstance(channel, discord.Thread),
         replied_id=next((str(to["message"]) for to in _parse_references(message) if "message" in to), ""),
     )
-    return IncomingMessage(inbound, is_for_bot or is_free, is_free_channel=is_free)
+    return IncomingMessage(
+        inbound,
+        is_for_bot or is_free,
+        is_free_channel=is_free,
+        addresses_others=addresses_others(message.content, message.author.id),
+    )
 
 
 def is_mention(message: discord.Message, bot: discord.abc.User) -> bool:

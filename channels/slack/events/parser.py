@@ -8,7 +8,7 @@ from channels.intake.handler import EDIT_MENTION_WINDOW_SECONDS, IncomingMessage
 from channels.slack.events.content import get_forwarded_messages, get_message_text
 from channels.slack.session_ids import PLATFORM, event_key, is_direct, place_id, session_id
 from channels.slack.settings import DmSessions
-from channels.slack.text import make_title, mentioned_ids, remove_mention
+from channels.slack.text import addresses_others, make_title, mentioned_ids, remove_mention
 from core.identity import BOT_PREFIX, Actor, Location
 from core.inbox_message import Attachment, InboxMessage, storable_text
 
@@ -92,7 +92,7 @@ def parse_message(
         location=Location(team, channel, is_direct=is_alone),
         is_in_thread=bool(event.get("thread_ts")),
     )
-    return IncomingMessage(inbound, is_mention)
+    return IncomingMessage(inbound, is_mention, addresses_others=addresses_others(text, user))
 
 
 def _is_new_message(event: Mapping[str, Any], *, is_bot: bool) -> bool:

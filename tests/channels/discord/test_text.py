@@ -1,10 +1,11 @@
 import re
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from channels.discord.replies.surface import LIMITS
-from channels.discord.text import disable_mentions, remove_mentions, replace_tokens
+from channels.discord.text import addresses_others, disable_mentions, remove_mentions, replace_tokens
 
 #: Text that Discord shows as a mention, or as a link to a channel or command.
 TOKEN = re.compile(r"<@[!&]?\d+>|<#\d+>|</[^>]+:\d+>|@everyone|@here")
@@ -24,6 +25,25 @@ def test_ids_become_names_and_unknown_ids_are_numbers() -> None:
     assert replace_tokens("<@1> <@!1> <@&1> <#1>", names) == "@Ada @Ada @crew #general"
     assert replace_tokens("<@2> <#2> <t:1:R> <a:smile:1>", names) == "@2 #2 1970-01-01 00:00 UTC :smile:"
     assert replace_tokens("</ask about:7> <id:guide> <t:999999999999>", names) == "/ask about #guide <t:999999999999>"
+
+
+@pytest.mark.parametrize(
+    ("written", "is_for_others"),
+    [
+        *(("<@2> hi", True), ("<@!2>, hi", True), (" \n<@2>", True), ("**<@2>** hi", True), ("<@1> <@2>", True)),
+        *(("<@&3> hi", True), ("@everyone lunch?", True), ("@here", True), ("<@12> hi", True)),
+        *(("<@1> hi", False), ("hi <@2>", False), ("> <@2> hi", False), ("<:wave:4> <@2>", False), ("", False)),
+        *(("<#5> hi", False), ("@hereby", False), ("<t:5>", False), ("`<@2>` hi", False), ("<@x>", False)),
+    ],
+)
+def test_a_text_that_begins_with_a_mention_addresses_others(written: str, is_for_others: bool) -> None:
+    assert addresses_others(written, 1) is is_for_others
+
+
+@given(TEXTS)
+def test_any_text_after_a_mention_addresses_others(text: str) -> None:
+    assert addresses_others(f"<@2>{text}", 1)
+    assert not addresses_others(f"x{text}", 1)
 
 
 @given(TEXTS | st.text())

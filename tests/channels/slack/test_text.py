@@ -7,6 +7,7 @@ from channels.markdown.dialect import MessageLimits
 from channels.replies.chunk_planner import ChunkPlanner
 from channels.slack.text import (
     SlackMarkdown,
+    addresses_others,
     escape,
     escape_tokens,
     mentioned_ids,
@@ -54,6 +55,31 @@ hostile = st.lists(
 )
 def test_tokens_in_a_message_become_words(written: str, read: str) -> None:
     assert to_plain_text(written, NAMES) == read
+
+
+@pytest.mark.parametrize(
+    ("written", "is_for_others"),
+    [
+        *(
+            ("<@W2> hi", True),
+            ("<@W2|grace>: hi", True),
+            (" \n<@W2>", True),
+            ("*<@W2>* hi", True),
+            ("<@U1> <@W2>", True),
+        ),
+        *(("<!here> hi", True), ("<!channel|@channel>", True), ("<!everyone>", True), ("<!subteam^S1|@team> hi", True)),
+        *(("<@U1> hi", False), ("hi <@W2>", False), ("&gt; <@W2> hi", False), (":wave: <@W2>", False), ("", False)),
+        *(("<#C1> hi", False), ("<!date^1^{date}|now>", False), ("<https://x.y>", False), ("`<@W2>` hi", False)),
+    ],
+)
+def test_a_text_that_begins_with_a_mention_addresses_others(written: str, is_for_others: bool) -> None:
+    assert addresses_others(written, "U1") is is_for_others
+
+
+@given(hostile)
+def test_any_text_after_a_mention_addresses_others(text: str) -> None:
+    assert addresses_others(f"<@W2>{text}", "U1")
+    assert not addresses_others(f"x{text}", "U1")
 
 
 @given(st.text())
