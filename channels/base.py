@@ -163,6 +163,7 @@ class MessageText:
         agent_context: JSON that the platform sent for agents, for the agent's state. On Slack these are the keys
             `action_token` and `entities`.
         time_zone: the IANA name of the author's time zone; empty if it is unknown.
+        locale: see `Channel.get_locale`.
     """
 
     text: str
@@ -171,10 +172,19 @@ class MessageText:
     bot_name: str = ""
     agent_context: Mapping[str, Any] = field(default_factory=dict)
     time_zone: str = ""
+    locale: str = ""
 
     @classmethod
     def from_message(
-        cls, text: str, speaker: str, attachments: Sequence[Attachment], *, is_one_to_one: bool, bot_name: str = ""
+        cls,
+        text: str,
+        speaker: str,
+        attachments: Sequence[Attachment],
+        *,
+        is_one_to_one: bool,
+        bot_name: str = "",
+        time_zone: str = "",
+        locale: str = "",
     ) -> "MessageText":
         """Return a `MessageText` whose text is never empty, unless the message has files.
 
@@ -186,7 +196,7 @@ class MessageText:
         """
         speaker = clean_name(speaker)
         text = text or ("" if attachments else f"[{speaker} mentioned you without a text]")
-        return cls(text, speaker, is_one_to_one, clean_name(bot_name))
+        return cls(text, speaker, is_one_to_one, clean_name(bot_name), time_zone=time_zone, locale=locale)
 
 
 @dataclass(frozen=True, slots=True)

@@ -285,6 +285,7 @@ class DiscordChannel:
             inbound.attachments,
             is_one_to_one=is_private,
             bot_name=self._api.bot_user.display_name,
+            locale=await self.get_locale(inbound),
         )
 
     async def fetch_file(self, inbound: InboxMessage, file: Attachment, check: FileCheck) -> FetchedFile:

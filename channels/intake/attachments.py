@@ -14,6 +14,7 @@ from google.genai import types
 
 from channels.base import Channel, ContextMessage, FetchedFile, MessageText
 from channels.intake.downloads import UnreadableFileError, too_large
+from channels.intake.encodings import read_legacy_text
 from channels.settings import AttachmentLimits
 from core.agents.run_record import FileRecord
 from core.inbox_message import Attachment, InboxMessage, format_file_name, storable_text
@@ -198,7 +199,7 @@ class AttachmentReader:
                 task.cancel()
             await asyncio.gather(*fetching.values(), return_exceptions=True)
         fetched = [(file, fetching.get(i)) for i, file in enumerate(files)]
-        budget = _AttachmentBudget(supported)
+        budget = _AttachmentBudget(supported, texts)
         return await asyncio.to_thread(self._combine, messages, texts, fetched, budget)  # texts may be long
 
     def _list_own(self, messages: Sequence[InboxMessage]) -> Iterator[_File]:
@@ -289,12 +290,18 @@ def _get_owner(file: _File) -> tuple[str, str]:
 
 
 class _AttachmentBudget:
-    """Bytes and text tokens that are left for further files of a turn."""
+    """Bytes and text tokens that are left for further files of a turn.
 
-    def __init__(self, supported: SupportedFiles) -> None:
+    Args:
+        texts: the texts of the turn's messages, by whose languages files in older encodings are read.
+    """
+
+    def __init__(self, supported: SupportedFiles, texts: Sequence[MessageText]) -> None:
         self._supported = supported
         self._bytes = supported.max_total_bytes
         self._tokens = TEXT_TOKENS
+        self._locales = {text.locale for text in texts} - {""}
+        self._conversation = "\n".join(text.text for text in texts)
 
     def add(self, fetched: FetchedFile, intro: str) -> AttachmentContent:
         """Return a file's content for the prompt, and subtract its size from the budget.
@@ -322,10 +329,22 @@ class _AttachmentBudget:
         )
 
     def _text(self, file: Attachment, data: bytes, intro: str) -> str:
-        text = storable_text(media.decode_text(data) or "")
-        excerpt = media.truncate_text(text, self._tokens)
-        if excerpt != text and self._tokens < _MIN_TOKENS:
+        text = media.decode_text(data, allow_legacy=False)
+        if text is not None:
+            return f"[{intro}: {format_file_name(file.name)}. Its text:]\n{self._excerpt(file, text, self._tokens)}"
+        readings = read_legacy_text(data, self._locales, self._conversation)
+        share = self._tokens // len(readings)
+        excerpts = [self._excerpt(file, reading.text, share) for reading in readings]
+        names = [f"read as {reading.encoding}; if it looks wrong, send it as UTF-8" for reading in readings]
+        lines = [f"[{intro}: {format_file_name(file.name)}. Its text, {names[0]}:]\n{excerpts[0]}"]
+        lines += [f"[The encoding is not certain. The same file, {names[1]}:]\n{excerpts[1]}"] if names[1:] else []
+        return "\n".join(lines)
+
+    def _excerpt(self, file: Attachment, text: str, max_tokens: int) -> str:
+        text = storable_text(text)
+        excerpt = media.truncate_text(text, max_tokens)
+        if excerpt != text and max_tokens < _MIN_TOKENS:
             raise UnreadableFileError("the files are too large together")
         self._tokens -= media.count_tokens(excerpt)
         note = "" if excerpt == text else f"\n[it is cut here: this is {len(excerpt)} of its {len(text)} characters]"
-        return f"[{intro}: {format_file_name(file.name)}. Its text:]\n{media.format_file(excerpt, file.name)}{note}"
+        return f"{media.format_file(excerpt, file.name)}{note}"

@@ -241,9 +241,10 @@ class SlackChannel:
             inbound.attachments,
             is_one_to_one=is_direct,
             bot_name="" if bot_name == bot else bot_name,  # an id: the name cannot be looked up
+            time_zone="" if inbound.is_bot else await self._directory.get_time_zone(team, inbound.author),
+            locale=await self.get_locale(inbound),
         )
-        zone = "" if inbound.is_bot else await self._directory.get_time_zone(team, inbound.author)
-        return replace(text, agent_context=self._agent_contexts.read(inbound), time_zone=zone)
+        return replace(text, agent_context=self._agent_contexts.read(inbound))
 
     async def fetch_file(self, inbound: InboxMessage, file: Attachment, check: FileCheck) -> FetchedFile:
         return await self._downloads.fetch(str(inbound.address["team"]), file, check)

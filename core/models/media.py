@@ -148,8 +148,8 @@ _UNKNOWN_TYPES = {"", UNKNOWN_TYPE, "binary/octet-stream"}
 _RAW_SOUND = re.compile(r"audio/(?:l16|pcm)\b.*?(?:rate=(\d+)|$)", re.IGNORECASE)
 _DEFAULT_SAMPLE_RATE = 24_000
 
-#: Encodings of older texts, besides UTF-8 and UTF-16 with a byte order mark: Korean and western.
-_LEGACY_ENCODINGS = ("euc_kr", "cp1252")
+#: Encodings of older texts, besides UTF-8 and UTF-16 with a byte order mark: Korean, western, and any other.
+_LEGACY_ENCODINGS = ("euc_kr", "cp1252", "latin_1")
 
 #: Control characters that text never has and binary files usually have.
 _CONTROL_CHARACTERS = re.compile(r"[\x00-\x06\x0e-\x1a]")
@@ -299,7 +299,8 @@ def decode_text(data: bytes, *, allow_legacy: bool = True) -> str | None:
     characters that text never has, are binary.
 
     Args:
-        allow_legacy: whether EUC-KR and cp1252 are text, too. Nearly any bytes are valid in them.
+        allow_legacy: whether text in older encodings is text, too. It is then read as Korean or western:
+            `channels.intake.encodings` reads it for the model.
     """
     encodings = ("utf-16",) if data.startswith((b"\xff\xfe", b"\xfe\xff")) else ("utf-8-sig",)
     for encoding in (*encodings, *(_LEGACY_ENCODINGS if allow_legacy else ())):
